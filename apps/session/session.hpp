@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/blocking.hpp"
+#include "runtime/config.hpp"
+#include "runtime/data/find.hpp"
+#include "runtime/error.hpp"
+#include "runtime/plan.hpp"
+#include "runtime/stream.hpp"
+#include "transports/bootstrap/bootstrap.hpp"
+
+namespace troupe {
+
+/// One epoch's line, over all ranks.
+struct EpochReport {
+  std::uint32_t epoch = 0;               // from 1
+  std::uint64_t steps = 0;               // so far
+  double loss = 0;                       // mean over the epoch's training samples
+  double accuracy = 0;                   // as they were seen
+  std::optional<double> test_loss;       // absent when this epoch was not evaluated
+  std::optional<double> test_accuracy;
+  double elapsed_s = 0;                  // since the first step began
+};
+
+/// How far a run is; sent at most a few times a second.
+struct RunProgress {
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+  double samples_per_s = 0;              // over the last moments
+  double loss = 0;                       // of the last step
+};
+
+/// What a session tells its app. Called on threads of the session, one call at a time; must not block for long. Rank 0 hears
+/// all; the others only `started`.
+class SessionListener {
+ public:
+  virtual ~SessionListener() = default;
+  /// Something a person should know (which data, who is missing).
+  virtual void note(const std::string&) {}
+  /// The plan stands; training begins.
+  virtual void started(const Plan&, const std::string& device, const DataPlace&) {}
+  virtual void progress(const RunProgress&) {}
+  virtual void epoch(const EpochReport&) {}
+  /// Every committed step in order, when `SessionOptions::every_step` asks for it.
+  virtual void step(Step, const StepSums&) {}
+};
+
+struct SessionOptions {
+  Configuration configuration;
+  DataPlace data;
+  std::optional<LaunchPlace> place;      // absent: a job of one rank
+  SessionListener* listener = nullptr;   // outlives the session
+  bool every_step = false;
+  std::optional<std::chrono::milliseconds> time_limit;  // end after this much training time (benchmarks)
+};
+
+/// How a run ended.
+struct RunResult {
+  Status status;                         // ok: all steps done, or stopped on request
+  bool stopped = false;                  // by request_stop() somewhere in the job
+  std::uint64_t steps = 0;               // committed
+  std::uint64_t samples = 0;             // trained, all ranks
+  double train_s = 0;                    // time in training, evaluation not counted
+  double elapsed_s = 0;                  // since the first step began
+  std::vector<EpochReport> epochs;
+  std::uint64_t parameters_hash = 0;     // xxh3 of the f32 parameters' bytes at the end
+};
+
+/// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan, runs
+/// them, takes them down. It installs no signal handlers, prints nothing, and never calls exit().
+class Session {
+ public:
+  /// Joins the job and builds everything, up to the first step. Throws Error as Bootstrap::join and the parts do.
+  static std::unique_ptr<Session> start(Blocking& blocking, SessionOptions options);
+  virtual ~Session() = default;
+  virtual const Plan& plan() const = 0;
+  /// Trains to the end, a stop, or a failure; never throws for what goes wrong on the way: that is in the result.
+  virtual RunResult run(Blocking& blocking) = 0;
+  /// Asks the whole job to end after the steps now under way; all ranks end at the same step. Any thread, signal handlers not.
+  virtual void request_stop() noexcept = 0;
+  /// The current parameters as bytes of f32 in the layout's order; only when run() is over.
+  virtual std::vector<float> parameters() const = 0;
+};
+
+/// The plan that ranks of a local run would make, without running (`rtrun plan`).
+Plan preview(const Configuration& configuration, const DataPlace& data);
+
+}  // namespace troupe

@@ -1,0 +1,34 @@
+# Warnings and sanitizers as targets, and one function for a leaf.
+
+add_library(troupe_build_flags INTERFACE)
+target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
+  $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
+if(TROUPE_SANITIZE)
+  target_compile_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZE})
+  if(TROUPE_SANITIZE MATCHES undefined)
+    target_compile_options(troupe_build_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+# troupe_add_library(name HEADERS public... SOURCES private... PUBLIC targets... PRIVATE targets...)
+# makes target troupe_NAME with alias troupe::NAME; what is listed under HEADERS is public and compiles alone.
+function(troupe_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
+  add_library(troupe_${name} STATIC)
+  add_library(troupe::${name} ALIAS troupe_${name})
+  set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
+  target_sources(troupe_${name}
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS}
+    PRIVATE ${arg_SOURCES})
+  target_compile_features(troupe_${name} PUBLIC cxx_std_20)
+  target_link_libraries(troupe_${name} PUBLIC ${arg_PUBLIC} PRIVATE $<BUILD_INTERFACE:troupe_build_flags> ${arg_PRIVATE})
+endfunction()
+
+# troupe_add_program(name SOURCES ... LIBS ...)
+function(troupe_add_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE troupe_build_flags ${arg_LIBS})
+endfunction()

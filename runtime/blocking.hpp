@@ -1,0 +1,18 @@
+#pragma once
+
+namespace troupe {
+
+/// The permission to block. A function that can block takes a `Blocking&`, so an actor's handler, which has none, cannot
+/// call it. Only main, tests, IoThreads, lane threads and a device's stream thread make one.
+class Blocking {
+ public:
+  /// Says on which thread of the program this stands; the name appears in messages of waits that pass their deadline.
+  static Blocking on_thread(const char* name) noexcept { return Blocking{name}; }
+  const char* thread() const noexcept { return thread_; }
+
+ private:
+  explicit Blocking(const char* name) noexcept : thread_(name) {}
+  const char* thread_;
+};
+
+}  // namespace troupe

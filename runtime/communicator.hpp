@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/error.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe {
+
+/// One bucket's part in one step.
+struct BucketWork {
+  Bucket bucket;
+  Step step;
+  std::uint64_t update = 0;  // number of the update, from 1
+  bool first = false;        // the step's first bucket: carries the sums
+  Memory gradients;          // this rank's sums of gradients, [bucket.count] f32
+  Memory sums;               // this rank's StepSums
+  Memory total;              // the StepSums of all ranks: written with the first bucket
+};
+
+/// Moves bytes for one view and group; knows nothing of when. Calls only enqueue on `stream`, which is the same for all
+/// calls of one communicator. Every rank makes the same calls in the same order. Threads: one caller at a time; abort: any.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  /// data = sum over the ranks, added in rank order; f32, in place, everywhere the same bits.
+  virtual void all_reduce(Stream& stream, Memory data) = 0;
+  /// The synchronous step: sums the bucket's gradients over the ranks in rank order, updates each stripe once, on its
+  /// tenant, and gives every rank the new parameters. `mine` is this rank's part of the bucket (count 0: none).
+  /// Work enqueued after the call sees the new parameters.
+  virtual void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                    const StripeMemory& mine) = 0;
+  /// Ends every wait of this communicator, here and (in an arena) at the peers, with `why`.
+  virtual void abort(const Status& why) noexcept = 0;
+};
+
+}  // namespace troupe

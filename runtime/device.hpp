@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/graph.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe {
+
+/// Told in the middle of a step that a bucket's gradients are enqueued. May enqueue more on `stream`; must not throw: what
+/// goes wrong later shows on the stream.
+class BucketSink {
+ public:
+  /// The gradients of `bucket` are written, and this step's remaining work no longer reads its weights, once `stream` has come this far.
+  virtual void ready(const Bucket& bucket, Stream& stream) noexcept = 0;
+
+ protected:
+  ~BucketSink() = default;
+};
+
+/// One copy of a model on a device. It knows no policy: it turns batches into gradients. Threads: one caller at a time.
+class Replica {
+ public:
+  virtual ~Replica() = default;
+  /// Enqueues forward and backward over `batch` (as the BatchLayout says). Gradients are sums over the samples, not means;
+  /// they overwrite the ones before. Loss, correct and samples are written to the StepSums at `sums` before the first
+  /// bucket is ready; its `stop` is left alone. Buckets become ready in the order of their index.
+  virtual void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) = 0;
+  /// Enqueues a forward pass that adds loss, correct and samples to the StepSums at `sums`.
+  virtual void evaluate(Stream& stream, Memory batch, Memory sums) = 0;
+};
+
+/// What a replica reads and writes; all live longer than the replica.
+struct ReplicaMemory {
+  Memory parameters;  // [layout] f32, read
+  Memory half;        // [layout] bf16, read instead of the parameters' weights when the graph is bf16; else empty
+  Memory gradients;   // [layout] f32, written
+};
+
+struct DeviceTraits {
+  std::string kind;         // cpu, reference, fake, cuda
+  std::string description;  // for people: the instruction set, the library and its version, the cores
+  std::uint32_t cores = 0;
+  bool bf16 = false;        // computes bf16 with its own instructions, not by conversion
+};
+
+/// One accelerator or set of cores. Streams and replicas do not outlive it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceTraits& traits() const = 0;
+  virtual std::unique_ptr<Stream> stream() = 0;
+  /// Builds everything a step needs, once. Throws Error{unsupported} naming the layer the device cannot do.
+  virtual std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
+                                           const std::vector<Bucket>& buckets, const ReplicaMemory& memory) = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+/// What went wrong, as far as a caller acts on it.
+enum class Code : std::uint8_t {
+  ok = 0,
+  invalid,        // the program ends with the message
+  unsupported,    // the same
+  environment,    // the machine lacks something (a port, a permission, a file limit): the program ends with the message
+  out_of_memory,  // this device actor ends, the node goes on
+  device_fault,   // the same
+  peer_lost,      // Membership forms a view
+  timeout,        // the same
+  aborted,        // stop quietly, a newer view or the end follows
+  corrupt,        // discard it, use the previous
+};
+
+/// The name as it stands in the enum, for messages.
+std::string_view name_of(Code code) noexcept;
+
+/// The outcome of something asynchronous: a code and, unless ok, a text. Copying never throws.
+class Status {
+ public:
+  Status() noexcept = default;
+  Status(Code code, std::string text);
+  bool ok() const noexcept { return code_ == Code::ok; }
+  Code code() const noexcept { return code_; }
+  std::string_view text() const noexcept { return text_ ? std::string_view{*text_} : std::string_view{}; }
+
+ private:
+  Code code_ = Code::ok;
+  std::shared_ptr<const std::string> text_;
+};
+
+/// What synchronous calls throw.
+class Error : public std::runtime_error {
+ public:
+  Error(Code code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  Code code() const noexcept { return code_; }
+  Status status() const { return {code_, what()}; }
+
+ private:
+  Code code_;
+};
+
+/// The exit code of a program that ends with `code` (DESIGN: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 peers lost).
+int exit_code(Code code) noexcept;
+
+/// Joins the parts as `<<` would.
+template <class... Parts>
+std::string text(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return std::move(out).str();
+}
+
+/// Throws Error{code, text}.
+[[noreturn]] void fail(Code code, const std::string& text);
+/// The same with the reason of the last system call that failed (`errno`) at the end.
+[[noreturn]] void fail_errno(Code code, const std::string& text);
+
+}  // namespace troupe
+
+/// Throws Error{code} with the joined parts when the condition does not hold. Name the operands in the parts.
+#define TROUPE_CHECK(condition, code, ...)                        \
+  do {                                                            \
+    if (!(condition)) [[unlikely]]                                \
+      ::troupe::fail(code, ::troupe::text(__VA_ARGS__));          \
+  } while (false)
+
+/// For system calls: throws Error{code} with the joined parts and errno's text when the condition does not hold.
+#define TROUPE_CHECK_ERRNO(condition, code, ...)                  \
+  do {                                                            \
+    if (!(condition)) [[unlikely]]                                \
+      ::troupe::fail_errno(code, ::troupe::text(__VA_ARGS__));    \
+  } while (false)

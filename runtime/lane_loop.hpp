@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/transport.hpp"
+
+namespace troupe {
+
+/// Work for a lane's thread: an intrusive link, so posting never allocates. Owned by the poster, alive until run() has begun.
+class LaneTask {
+ public:
+  virtual void run() noexcept = 0;
+
+ protected:
+  ~LaneTask() = default;
+
+ private:
+  friend class LaneLoop;
+  LaneTask* next_ = nullptr;
+};
+
+struct LaneOptions {
+  /// How long to poll before sleeping when nothing happens; 0: sleep at once (fewer cores than threads).
+  std::chrono::nanoseconds spin{0};
+};
+
+/// The thread that owns one lane: runs posted tasks, drives the transport, sleeps in epoll when both are idle.
+class LaneLoop {
+ public:
+  LaneLoop(Transport& transport, Lane lane, LaneOptions options, std::string thread_name);
+  /// Stops and joins.
+  ~LaneLoop();
+  /// Starts the thread.
+  void start();
+  /// Runs `task` on the lane's thread, soon, in the order of posting. Any thread. After stop() tasks are not run: posting returns false.
+  bool post(LaneTask& task) noexcept;
+  /// Whether the caller is the lane's thread.
+  bool on_thread() const noexcept;
+  Lane lane() const noexcept;
+  Transport& transport() const noexcept;
+  /// Called on the lane's thread after each round that did something, e.g. to run actors that became runnable; returns
+  /// whether it did something. Before start().
+  void after_round(std::function<bool()> hook);
+  /// Runs what was posted, drives sends to their end until `deadline`, and ends the thread. False when sends were left.
+  bool stop(Deadline deadline, const std::function<bool()>& drained = {});
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe

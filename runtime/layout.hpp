@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/graph.hpp"
+#include "runtime/ids.hpp"
+
+namespace troupe {
+
+/// Where a model's parameters lie in one flat f32 buffer: in the graph's order, each at a multiple of 16 elements (64
+/// bytes), gaps zero. Gradients, optimizer state and the bf16 image of the weights use the same element numbers.
+class Layout {
+ public:
+  static constexpr std::uint64_t kAlignElements = 16;
+  struct Entry {
+    std::uint64_t first = 0;  // element
+    std::uint64_t count = 0;  // elements, without the gap
+  };
+  explicit Layout(const Graph& graph);
+  /// Entry i belongs to graph.parameters()[i].
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  /// With gaps; a multiple of 16.
+  std::uint64_t count_elements() const noexcept { return count_elements_; }
+
+ private:
+  std::vector<Entry> entries_;
+  std::uint64_t count_elements_ = 0;
+};
+
+/// Fills `parameters` [layout.count_elements()] with the graph's starting weights. Element i of parameter p depends on
+/// (seed, p, i) only, so every rank, and every part of the buffer, can be filled by itself with equal result.
+void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, std::span<float> parameters);
+
+/// f32 to bf16, round to nearest even; NaN stays NaN.
+std::uint16_t to_bf16(float value) noexcept;
+float from_bf16(std::uint16_t value) noexcept;
+
+/// How one batch lies in a slot of a pool: inputs [rows, features] of the graph's dtype, then labels [rows] int32.
+/// Rows that do not count (a short last batch) have zero inputs and label -1.
+struct BatchLayout {
+  std::uint32_t rows = 0;
+  std::uint64_t features = 0;
+  DType dtype = DType::f32;
+  std::uint64_t inputs_offset() const noexcept { return 0; }
+  std::uint64_t labels_offset() const noexcept;  // a multiple of 64
+  std::uint64_t size_bytes() const noexcept;     // a multiple of 64
+};
+
+/// The part of a parameter group that has one tenant. Boundaries are multiples of kAlignElements (the last ends with the group).
+struct Stripe {
+  GroupId group;
+  Rank tenant;
+  std::uint64_t first = 0;  // element
+  std::uint64_t count = 0;
+  friend bool operator==(const Stripe&, const Stripe&) = default;
+};
+
+/// Cuts `count_elements` into one stripe a rank, in rank order, sizes as equal as whole blocks of 1,024 elements (4 KiB
+/// of f32) allow; later ranks may get nothing.
+std::vector<Stripe> equal_stripes(GroupId group, std::uint64_t count_elements, std::uint32_t ranks);
+
+/// Gradients that are exchanged together: a range of a group. Numbered in the order in which a backward pass finishes them.
+struct Bucket {
+  GroupId group;
+  std::uint32_t index = 0;
+  std::uint64_t first = 0;  // element, where a parameter starts
+  std::uint64_t count = 0;
+  friend bool operator==(const Bucket&, const Bucket&) = default;
+};
+
+/// One bucket for the whole group when `target_bytes` is 0; otherwise layers are gathered from the last to the first
+/// until a bucket holds at least `target_bytes` of f32.
+std::vector<Bucket> make_buckets(GroupId group, const Graph& graph, const Layout& layout, std::uint64_t target_bytes);
+
+}  // namespace troupe

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/graph.hpp"
+#include "runtime/ids.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/rules/rule.hpp"
+#include "runtime/topology.hpp"
+
+namespace troupe {
+
+/// How a synchronous group's gradients travel.
+enum class Route : std::uint8_t {
+  arena,   // every rank is on one node: one pass over shared memory
+  direct,  // over a transport: each rank sends each stripe's gradients to its tenant, tenants send parameters back
+};
+std::string_view name_of(Route route) noexcept;
+
+/// One rank's place.
+struct RankPlan {
+  Rank rank;
+  std::uint32_t node = 0;               // index into Plan::nodes
+  std::uint32_t local_rank = 0;         // on its node, from 0
+  std::string device;                   // cpu
+  std::vector<std::uint32_t> cpus;      // the process's threads stay on these
+  std::uint32_t device_threads = 1;     // of a CPU device
+  bool may_spin = false;                // waits may poll: there is a core for it
+  std::uint64_t arena_bytes = 0;        // what it shares with its node: gradients, stripe state, pool
+  std::uint64_t memory_bytes = 0;       // all that the plan allocates for it, data set not counted
+  friend bool operator==(const RankPlan&, const RankPlan&) = default;
+};
+
+struct NodePlan {
+  NodeIdentity identity;
+  std::string host;
+  std::uint32_t leader = 0;             // the rank whose arena holds the node's parameters
+  friend bool operator==(const NodePlan&, const NodePlan&) = default;
+};
+
+/// Who runs where and what travels how: pure data, the same in every process of a job, compared by hash when they meet.
+struct Plan {
+  std::string model;                    // Graph::to_string()
+  DType dtype = DType::f32;
+  std::string rule;                     // to_string(Rule)
+  std::uint32_t batch = 0;              // rows a rank and step
+  std::uint32_t prefetch = 0;
+  std::uint64_t train_samples = 0;
+  std::uint64_t test_samples = 0;
+  std::uint64_t steps = 0;              // in all
+  std::uint64_t seed = 0;
+  bool deterministic = false;
+  std::vector<NodePlan> nodes;
+  std::vector<RankPlan> ranks;          // by rank
+  Route route = Route::arena;
+  std::vector<Stripe> stripes;          // of group 0
+  std::vector<Bucket> buckets;          // of group 0
+  std::vector<std::string> reasons;     // why it is so, a sentence each
+
+  std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
+  /// xxh3 of to_string().
+  std::uint64_t hash() const;
+  /// Canonical text: equal exactly when two plans are.
+  std::string to_string() const;
+};
+
+}  // namespace troupe

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/graph.hpp"
+#include "runtime/rules/rule.hpp"
+
+namespace troupe {
+
+/// Where a value came from, for messages and `rtrun check`: "app.toml:7:9", "--set data.batch", "environment TROUPE_DATA", "default".
+struct Origin {
+  std::string text;
+};
+
+/// One job's settings, complete and checked: every key of app.toml that is built, with its default.
+struct Settings {
+  struct Cluster {
+    std::uint32_t local = 0;               // nodes = "local:N"; 0: what the launcher gave
+    std::string transport = "auto";        // auto, shm, tcp
+  } cluster;
+  struct Data {
+    std::string source = "idx";            // idx, generated
+    std::string path;                      // as written
+    std::uint32_t batch = 100;             // per rank
+    std::uint32_t prefetch = 3;
+  } data;
+  struct Model {
+    std::string name = "mlp";
+    std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
+    DType dtype = DType::f32;
+  } model;
+  Rule rule;
+  struct Train {
+    std::uint32_t epochs = 20;
+    std::uint64_t steps = 0;               // 0: as the epochs say; otherwise the end, whatever the epochs
+    std::uint64_t seed = 7;
+    bool deterministic = false;
+  } train;
+  struct Update {
+    std::string policy = "sync";
+  } update;
+  struct Placement {
+    std::string device = "auto";           // auto, cpu
+    std::uint32_t cores = 0;               // per rank; 0: the node's cores shared out
+  } placement;
+  struct Evaluate {
+    std::uint32_t every_epochs = 1;        // 0: never
+  } evaluate;
+  struct Report {
+    std::string dir = "run";
+    std::string format = "chainermn";      // chainermn, json
+  } report;
+  struct Faults {
+    std::string on_loss = "abort";
+    std::chrono::milliseconds dead{1000};
+    std::chrono::milliseconds start{60000};
+    std::chrono::milliseconds exchange{30000};
+    std::chrono::milliseconds stop{10000};
+  } faults;
+};
+
+}  // namespace troupe

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "runtime/error.hpp"
+#include "runtime/ids.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/rules/rule.hpp"
+
+namespace troupe {
+
+/// What a step, or an evaluation, adds up over samples; lies in arenas, so plain data.
+struct StepSums {
+  double loss = 0;            // sum over samples
+  std::uint64_t correct = 0;  // samples whose largest logit is their label's
+  std::uint64_t samples = 0;  // rows that counted
+  std::uint64_t stop = 0;     // ranks that ask to end after this step
+  std::array<std::uint64_t, 4> reserved{};
+};
+static_assert(sizeof(StepSums) == 64);
+
+/// The journal of a restartable update pass, at the start of StripeMemory::journal; the undo blocks follow.
+/// `progress` is (update number << 24 | blocks done + 1); undo block (b mod 2) holds block b as it was before.
+struct alignas(64) UpdateJournal {
+  static constexpr std::uint64_t kBlockElements = 1024;  // 4 KiB of f32
+  std::uint64_t progress = 0;
+  std::array<std::uint64_t, 7> reserved{};
+};
+/// Bytes a journal needs: the word and two undo blocks of parameters and `state_slots` states.
+constexpr std::uint64_t journal_bytes(std::size_t state_slots) noexcept {
+  return sizeof(UpdateJournal) + 2 * UpdateJournal::kBlockElements * sizeof(float) * (1 + state_slots);
+}
+
+/// Where a stripe (or the part of it that one bucket covers) lies. Sizes: count elements of f32; `half` of bf16.
+struct StripeMemory {
+  Stripe stripe;
+  Memory parameters;
+  Memory half;                                  // bf16 image written along with the parameters; empty: none
+  std::array<Memory, kMaxStateSlots> state{};   // state_slots(rule) of them
+  Memory journal;                               // empty: the pass is not restartable
+};
+
+/// A queue of work on one device, done in the order it was enqueued; every call only enqueues and returns. The first
+/// failure (a poisoned or overdue wait, a fault) ends the stream: later work is dropped and its timeline is poisoned
+/// with the reason. Threads: one caller at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// Work enqueued later starts when `point` is reached. Its line must be in the device's address space.
+  virtual void wait(Point point) = 0;
+  /// The point that is reached when everything enqueued so far is done; on the stream's own timeline.
+  virtual Point mark() = 0;
+  /// Raises a line this stream is the only one to signal, when everything enqueued so far is done.
+  virtual void signal(Point point) = 0;
+  /// Copies equal-sized memory.
+  virtual void copy(Memory to, Memory from) = 0;
+  /// Adds the StepSums at each of `parts`, in their order, into the one at `total` (overwritten).
+  virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
+  /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of one size. `to` may be one of the parts.
+  virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
+  /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order, divides by
+  /// the samples of the StepSums at `total`, applies the rule, publishes parameters and their bf16 image. No samples:
+  /// nothing changes. With a journal the pass is restartable: another thread or process of the node that calls update
+  /// with the same arguments after this one died at any instruction completes it, with the same bits.
+  virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                      std::span<const Memory> contributions, Memory total) = 0;
+};
+
+}  // namespace troupe

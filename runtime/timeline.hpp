@@ -1,0 +1,58 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/blocking.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/error.hpp"
+#include "runtime/ids.hpp"
+
+namespace troupe {
+
+/// Told once when a point is reached or poisoned. It may only hand the news on (post a message, set a flag): it
+/// must not block, throw, allocate more than that message, or call back into what called it.
+class Waker {
+ public:
+  virtual void reached(Point point, Status status) noexcept = 0;
+
+ protected:
+  ~Waker() = default;  // never deleted through this interface; the owner keeps it alive until reached() has run
+};
+
+/// A counter that only grows and says how far some sequence of work has come; it lives in memory that every process
+/// of the node can map. Implementations: futex word (CPU), stream memory operations (CUDA), logical clock (fake).
+/// Threads: any thread may call anything; signal() has one caller at a time, the sequence's owner.
+class Timeline {
+ public:
+  virtual ~Timeline() = default;
+  virtual TimelineId id() const noexcept = 0;
+  /// The last value signalled; everything written before that signal is visible to the caller.
+  virtual std::uint64_t value() const noexcept = 0;
+  /// Raises the value to `to`, which must be larger than value(). Wakes everyone waiting at or below it.
+  virtual void signal(std::uint64_t to) noexcept = 0;
+  /// Ends the sequence: every wait, now and later, above value() reports `why`. Idempotent: the first reason stays.
+  virtual void poison(const Status& why) noexcept = 0;
+  /// The poison, or ok.
+  virtual Status status() const noexcept = 0;
+  /// Calls waker.reached() exactly once, possibly before returning, when value() >= at, or with the poison.
+  virtual void wake(std::uint64_t at, Waker& waker) = 0;
+  /// Waits until value() >= at (ok), the poison, or the deadline (timeout, naming `what`). Spins briefly where the
+  /// process has cores to spare, then sleeps.
+  virtual Status wait(Blocking& blocking, std::uint64_t at, Deadline deadline, std::string_view what) = 0;
+};
+
+/// A futex timeline as it lies in an arena, 128 bytes so that two lines never share a cache line (nor its neighbour
+/// that the prefetcher brings along). Zero bytes are a fresh line.
+struct alignas(128) TimelineWord {
+  std::atomic<std::uint64_t> value;
+  std::atomic<std::uint32_t> change;     // counts signals and poison: what sleepers' futex calls compare
+  std::atomic<std::uint32_t> sleepers;   // threads in the kernel; nobody there, no system call
+  std::atomic<std::uint32_t> poisoned;   // 0 no, 1 being written, 2 yes
+  std::uint32_t poison_code;
+  char poison_text[104];                 // zero-terminated, cut where too long
+};
+static_assert(sizeof(TimelineWord) == 128);
+
+}  // namespace troupe
