@@ -45,6 +45,8 @@ struct Plan {
   std::string model;                    // Graph::to_string()
   DType dtype = DType::f32;
   std::string rule;                     // to_string(Rule)
+  std::uint64_t parameters = 0;         // Graph::count_parameters()
+  std::uint64_t training_flops = 0;     // of one sample, forward and backward
   std::uint32_t batch = 0;              // rows a rank and step
   std::uint32_t prefetch = 0;
   std::uint64_t train_samples = 0;

@@ -30,6 +30,25 @@ struct PlanInputs {
 /// Error{invalid} when the settings ask for what the machines do not have, naming key and node.
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs);
 
+/// What one rank allocates by the plan, in bytes. The one place where the sizes stand: plans show them, arenas are made by them.
+struct MemoryNeeds {
+  std::uint64_t parameters = 0;   // f32; in the arena route the leader's, for the whole node
+  std::uint64_t half = 0;         // their bf16 image, likewise
+  std::uint64_t gradients = 0;    // f32
+  std::uint64_t state = 0;        // the optimizer's, of this rank's stripe
+  std::uint64_t journal = 0;      // of restartable updates: the arena route's, one a bucket
+  std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
+  std::uint64_t staging = 0;      // direct route: what the ranks send to this one's stripe
+  std::uint64_t words = 0;        // directory page, timelines, sums
+  std::uint64_t activations = 0;  // the device's own, estimated: every layer's output and its gradient
+  /// What the rank's arena has to hold, with 64 KiB to spare for alignment and small things.
+  std::uint64_t arena_bytes() const noexcept;
+  std::uint64_t memory_bytes() const noexcept { return arena_bytes() + activations; }
+};
+
+/// Of `rank`; reads dtype, batch, prefetch, nodes, ranks' nodes, route, stripes and buckets of the plan.
+MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank);
+
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.
 std::string describe(const Plan& plan);
 

@@ -12,30 +12,11 @@
 #include "runtime/data/find.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/report.hpp"
 #include "runtime/stream.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace troupe {
-
-/// One epoch's line, over all ranks.
-struct EpochReport {
-  std::uint32_t epoch = 0;               // from 1
-  std::uint64_t steps = 0;               // so far
-  double loss = 0;                       // mean over the epoch's training samples
-  double accuracy = 0;                   // as they were seen
-  std::optional<double> test_loss;       // absent when this epoch was not evaluated
-  std::optional<double> test_accuracy;
-  double elapsed_s = 0;                  // since the first step began
-};
-
-/// How far a run is; sent at most a few times a second.
-struct RunProgress {
-  std::uint64_t step = 0;
-  std::uint64_t steps = 0;
-  std::uint64_t samples = 0;
-  double samples_per_s = 0;              // over the last moments
-  double loss = 0;                       // of the last step
-};
 
 /// What a session tells its app. Called on threads of the session, one call at a time; must not block for long. Rank 0 hears
 /// all; the others only `started`.
@@ -45,7 +26,7 @@ class SessionListener {
   /// Something a person should know (which data, who is missing).
   virtual void note(const std::string&) {}
   /// The plan stands; training begins.
-  virtual void started(const Plan&, const std::string& device, const DataPlace&) {}
+  virtual void started(const Plan&, const std::string& /*device*/, const DataPlace&) {}
   virtual void progress(const RunProgress&) {}
   virtual void epoch(const EpochReport&) {}
   /// Every committed step in order, when `SessionOptions::every_step` asks for it.
@@ -65,10 +46,7 @@ struct SessionOptions {
 struct RunResult {
   Status status;                         // ok: all steps done, or stopped on request
   bool stopped = false;                  // by request_stop() somewhere in the job
-  std::uint64_t steps = 0;               // committed
-  std::uint64_t samples = 0;             // trained, all ranks
-  double train_s = 0;                    // time in training, evaluation not counted
-  double elapsed_s = 0;                  // since the first step began
+  RunTotal total;                        // rank 0's; the other ranks count steps only
   std::vector<EpochReport> epochs;
   std::uint64_t parameters_hash = 0;     // xxh3 of the f32 parameters' bytes at the end
 };

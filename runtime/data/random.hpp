@@ -23,7 +23,8 @@ constexpr double random_unit(std::uint64_t key, std::uint64_t counter) noexcept 
 }
 /// In [0, bound), bound > 0; the bias is below 2^-32 for bounds below 2^32.
 constexpr std::uint64_t random_below(std::uint64_t key, std::uint64_t counter, std::uint64_t bound) noexcept {
-  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(random_bits(key, counter)) * bound) >> 64);
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>((static_cast<Wide>(random_bits(key, counter)) * bound) >> 64);
 }
 /// N(0, 1). Source: Box, Muller 1958.
 inline double random_normal(std::uint64_t key, std::uint64_t counter) noexcept {

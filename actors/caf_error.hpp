@@ -1,0 +1,26 @@
+#pragma once
+
+#include <caf/error.hpp>
+
+#include "runtime/error.hpp"
+
+namespace caf {
+class actor_system_config;
+}
+
+namespace troupe {
+
+/// The error of category "troupe" with this code and text, for quitting, for answering requests; ok gives no error.
+caf::error to_caf(const Status& status);
+inline caf::error to_caf(const Error& error) { return to_caf(error.status()); }
+
+/// The way back, for supervisors: code and text of a troupe error are kept, whatever process it came from. CAF's own
+/// errors become timeout (a request's), peer_lost (its receiver or its process is gone), aborted (somebody asked the
+/// actor to end), unsupported (a message that its receiver does not take or that cannot travel), else device_fault;
+/// their text is CAF's. No error, and a normal exit, give ok.
+Status from_caf(const caf::error& error);
+
+/// Makes actor_system::render print troupe errors as "peer_lost: text".
+void add_error_names(caf::actor_system_config& config);
+
+}  // namespace troupe

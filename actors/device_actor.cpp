@@ -1,0 +1,146 @@
+#include "actors/device_actor.hpp"
+
+#include <deque>
+#include <optional>
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/caf_error.hpp"
+
+namespace troupe {
+namespace {
+
+struct DeviceState {
+  static constexpr const char* name = "device";
+  std::deque<BatchLease> ready;      // as many as the loader's pool has slots
+  std::deque<Lease> in_flight;       // of steps not yet committed, kept so that their slots return on this thread
+  std::optional<Step> last;          // the job's last step, once it is known
+  std::uint64_t credits = kStepsAhead;
+  std::uint64_t evaluation = 0;      // passes begun
+  std::uint64_t evaluations_left = 0;// begun and not reached
+  bool begun = false;
+  bool evaluating = false;           // inside a pass
+  bool stop = false;                 // this rank votes to end
+  bool all_committed = false;
+  bool last_pass_reached = false;    // the evaluation after the last step
+  bool stopped = false;              // the end came before the plan's
+};
+using Self = DeviceActor::stateful_pointer<DeviceState>;
+
+Memory evaluation_slot(const DeviceParts& parts, std::uint64_t pass) {
+  return slice(parts.evaluation_sums, pass % kEvaluationsKept * sizeof(StepSums), sizeof(StepSums));
+}
+
+void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
+  DeviceState& s = self->state;
+  const Memory sums = parts.exchange.begin(batch.step, s.stop);
+  parts.stream.wait(batch.lease.valid_from());
+  parts.replica.step(parts.stream, batch.lease.memory(), sums, parts.exchange);
+  const Point committed = parts.exchange.commit(parts.stream);
+  parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
+  s.in_flight.push_back(std::move(batch.lease));
+  --s.credits;
+}
+
+void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
+  DeviceState& s = self->state;
+  const Memory sums = evaluation_slot(parts, s.evaluation);
+  if (!s.evaluating) {
+    *parts.space.address_of<StepSums>(sums) = {};
+    s.evaluating = true;
+    ++s.evaluations_left;
+  }
+  parts.stream.wait(batch.lease.valid_from());
+  parts.replica.evaluate(parts.stream, batch.lease.memory(), sums);
+  const Point done = parts.stream.mark();
+  batch.lease.free_after(done);
+  if (batch.last) {
+    parts.evaluations.tell_at(done, DeviceActor{self}, EvaluationReached{batch.step, {}});
+    s.evaluating = false;
+    ++s.evaluation;
+  }
+}
+
+/// Enqueues what is ready, in the loader's order, as far as credits and the job's end allow.
+void enqueue_ready(Self self, const DeviceParts& parts) {
+  DeviceState& s = self->state;
+  while (s.begun && !s.ready.empty()) {
+    const BatchLease& batch = s.ready.front();
+    const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
+    if (beyond || (!batch.evaluation && s.credits == 0)) return;
+    BatchLease taken = std::move(s.ready.front());
+    s.ready.pop_front();
+    if (taken.evaluation)
+      enqueue_evaluation(self, parts, std::move(taken));
+    else
+      enqueue_step(self, parts, std::move(taken));
+  }
+}
+
+/// The end: every step is committed, and the last one's evaluation done unless the job was stopped before it.
+void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
+  const DeviceState& s = self->state;
+  if (!s.all_committed) return;
+  if (!s.stopped && parts.schedule.evaluates(*s.last) && !s.last_pass_reached) return;
+  for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
+}
+
+void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
+  DeviceState& s = self->state;
+  const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
+  s.in_flight.pop_front();
+  ++s.credits;
+  for (const auto& receiver : audience.committed) self->send(receiver, news);
+  // Every rank sees the vote with the same step, and none can have enqueued more than its credits beyond it.
+  if (news.total.stop != 0 && !s.stopped) {
+    const Step end{step.value + kStepsAhead - 1};
+    if (end.value + 1 < parts.schedule.steps) {
+      s.last = end;
+      s.stopped = true;
+    }
+  }
+  if (step == *s.last) s.all_committed = true;
+}
+
+DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudience audience) {
+  self->state.last = Step{parts.schedule.steps - 1};
+  const auto ends_with = [=](const Status& status) {
+    if (!status.ok()) self->quit(to_caf(status));  // Membership hears of it
+    return !status.ok();
+  };
+  return {[=](BatchLease& batch) {
+            self->state.ready.push_back(std::move(batch));
+            enqueue_ready(self, parts);
+          },
+          [=](const StepReached& reached) {
+            if (ends_with(reached.status)) return;
+            on_committed(self, parts, audience, reached.step);
+            enqueue_ready(self, parts);
+            finish_when_done(self, parts, audience);
+          },
+          [=](const EvaluationReached& reached) {
+            if (ends_with(reached.status)) return;
+            DeviceState& s = self->state;
+            const std::uint64_t pass = s.evaluation - s.evaluations_left;
+            --s.evaluations_left;
+            self->send(audience.evaluated,
+                       Evaluated{reached.step, *parts.space.address_of<StepSums>(evaluation_slot(parts, pass))});
+            s.last_pass_reached = reached.step == *s.last;
+            finish_when_done(self, parts, audience);
+          },
+          [=](const Begin&) {
+            self->state.begun = true;
+            enqueue_ready(self, parts);
+          },
+          [=](StopRequest) { self->state.stop = true; }};
+}
+
+}  // namespace
+
+DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience) {
+  return system.spawn(device_actor, parts, std::move(audience));
+}
+
+}  // namespace troupe

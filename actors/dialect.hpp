@@ -1,0 +1,37 @@
+#pragma once
+
+#include <caf/actor_system_config.hpp>
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/meta/type_name.hpp>
+#include <caf/typed_actor.hpp>
+#include <cstdint>
+
+// How this version of CAF (0.17) is spelled: the only file, beside actors/remote, that changes with it.
+
+/// Marks a type as a message that never leaves its process; at namespace level outside of any namespace.
+#define TROUPE_LOCAL_MESSAGE(Type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(Type)
+
+namespace troupe {
+
+/// A handle to an actor that takes the listed messages.
+template <class... Signatures>
+using ActorOf = caf::typed_actor<Signatures...>;
+/// One message, without an answer.
+template <class... Parts>
+using Takes = caf::reacts_to<Parts...>;
+
+/// A message that crosses processes, with the name it has in every one of them.
+template <class T>
+struct MessageName {
+  const char* name;
+};
+template <class... Ts>
+void add_messages(caf::actor_system_config& config, const MessageName<Ts>&... messages) {
+  (config.template add_message_type<Ts>(messages.name), ...);
+}
+
+/// A hash of the names of all messages `config` knows, CAF's own included: processes that differ in it would not
+/// understand each other, so the hello compares it. Independent of the order of registration.
+std::uint64_t message_table_hash(const caf::actor_system_config& config);
+
+}  // namespace troupe

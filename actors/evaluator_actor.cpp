@@ -1,0 +1,56 @@
+#include "actors/evaluator_actor.hpp"
+
+#include <map>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+namespace troupe {
+namespace {
+
+struct EvaluatorState {
+  static constexpr const char* name = "evaluator";
+  std::map<std::uint64_t, std::map<std::uint32_t, TestPart>> parts;  // by step, then rank
+};
+using Self = EvaluatorActor::stateful_pointer<EvaluatorState>;
+
+TestPart part_of(Rank rank, const Evaluated& x) {
+  return {rank.value, x.step.value, x.sums.loss, x.sums.correct, x.sums.samples};
+}
+
+void take(Self self, std::uint32_t ranks, const TestReceiver& reporter, const TestPart& part) {
+  auto& parts = self->state.parts[part.step];
+  parts[part.rank] = part;
+  if (parts.size() < ranks) return;
+  StepSums sums;
+  for (const auto& [rank, one] : parts) {
+    sums.loss += one.loss;
+    sums.correct += one.correct;
+    sums.samples += one.samples;
+  }
+  self->state.parts.erase(part.step);
+  self->send(reporter, TestResult{{part.step}, sums});
+}
+
+EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, TestReceiver reporter) {
+  return {[=](const Evaluated& x) { take(self, ranks, reporter, part_of({0}, x)); },
+          [=](const TestPart& part) { take(self, ranks, reporter, part); }};
+}
+
+EvaluatorActor::behavior_type remote_evaluator(Self self, Rank rank, TestPartReceiver coordinator) {
+  return {[=](const Evaluated& x) { self->send(coordinator, part_of(rank, x)); },
+          [=](const TestPart& part) { self->send(coordinator, part); }};
+}
+
+}  // namespace
+
+EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, TestReceiver reporter) {
+  return system.spawn(evaluator, ranks, std::move(reporter));
+}
+EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator) {
+  return system.spawn(remote_evaluator, rank, std::move(coordinator));
+}
+
+}  // namespace troupe

@@ -1,0 +1,95 @@
+#include "actors/loader_actor.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+namespace troupe {
+
+/// Hands the pool's news on to the loader, from whatever thread a slot comes back on.
+class SlotMessenger final : public SlotWaker {
+ public:
+  SlotMessenger(LeasePool& pool, LoaderActor loader) : pool_(pool), loader_(std::move(loader)) { pool_.on_free(this); }
+  ~SlotMessenger() { pool_.on_free(nullptr); }
+  void slot_free() noexcept override { caf::anon_send(loader_, SlotFree{}); }
+
+ private:
+  LeasePool& pool_;
+  LoaderActor loader_;
+};
+
+namespace {
+
+struct LoaderState {
+  static constexpr const char* name = "loader";
+  std::unique_ptr<SampleOrder> order;
+  std::unique_ptr<SlotMessenger> messenger;
+  std::vector<std::uint64_t> indices;
+  Step step{};
+  bool testing = false;           // going through the test set after `step`
+  std::uint64_t test_batch = 0;   // next batch of that pass
+};
+using Self = LoaderActor::stateful_pointer<LoaderState>;
+
+/// The samples of the next training batch; moves on.
+BatchLease next_training(LoaderState& s, const LoaderParts& parts) {
+  s.indices.resize(parts.batch.rows);
+  s.order->fill(parts.schedule.first_position(s.step, parts.rank), s.indices);
+  const BatchLease batch{.lease = {}, .step = s.step};
+  if (parts.schedule.evaluates(s.step)) {
+    s.testing = true;
+    s.test_batch = 0;
+  } else {
+    s.step = next(s.step);
+  }
+  return batch;
+}
+
+/// The samples of the next test batch, fewer than rows at the end; moves on.
+BatchLease next_test(LoaderState& s, const LoaderParts& parts) {
+  const std::uint64_t rows = parts.batch.rows;
+  const std::uint64_t done = s.test_batch * rows;
+  const std::uint64_t left = parts.schedule.test_count(parts.rank) - std::min(done, parts.schedule.test_count(parts.rank));
+  s.indices.resize(std::min(rows, left));
+  std::iota(s.indices.begin(), s.indices.end(), parts.schedule.test_first(parts.rank) + done);
+  BatchLease batch{.lease = {}, .step = s.step, .evaluation = true};
+  if (++s.test_batch == parts.schedule.test_batches(parts.rank)) {
+    batch.last = true;
+    s.testing = false;
+    s.step = next(s.step);
+  }
+  return batch;
+}
+
+void fill_free_slots(Self self, const LoaderParts& parts, const BatchReceiver& device) {
+  LoaderState& s = self->state;
+  while (s.testing || s.step.value < parts.schedule.steps) {
+    auto slot = parts.pool.try_take();
+    if (!slot) return;
+    const Source& source = s.testing ? parts.test : parts.train;
+    BatchLease batch = s.testing ? next_test(s, parts) : next_training(s, parts);
+    source.fill(s.indices, parts.batch, slot->data());
+    batch.lease = std::move(*slot).publish();
+    self->send(device, std::move(batch));
+  }
+}
+
+LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {
+  self->state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
+  self->state.messenger = std::make_unique<SlotMessenger>(parts.pool, LoaderActor{self});
+  self->send(self, SlotFree{});  // the pool is full at the start
+  return {[=](SlotFree) { fill_free_slots(self, parts, device); }};
+}
+
+}  // namespace
+
+LoaderActor spawn_loader(caf::actor_system& system, const LoaderParts& parts, BatchReceiver device) {
+  return system.spawn(loader_actor, parts, std::move(device));
+}
+
+}  // namespace troupe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "actors/messages.hpp"
+#include "runtime/data/source.hpp"
+#include "runtime/lease.hpp"
+#include "runtime/schedule.hpp"
+
+namespace troupe {
+
+/// Fills free slots with the rank's part of each step's samples, in order, and sends them to the device; after a step that is
+/// evaluated, with the rank's part of the test set. No free slot, no send. Its position is one step number.
+using LoaderActor = ActorOf<Takes<SlotFree>>;
+using BatchReceiver = ActorOf<Takes<BatchLease>>;
+
+/// What a loader works with; all outlive it.
+struct LoaderParts {
+  LeasePool& pool;
+  const Source& train;
+  const Source& test;
+  BatchLayout batch;
+  Schedule schedule;
+  Rank rank;
+  std::uint64_t seed = 0;
+};
+
+LoaderActor spawn_loader(caf::actor_system& system, const LoaderParts& parts, BatchReceiver device);
+
+}  // namespace troupe

@@ -1,0 +1,155 @@
+#include "actors/membership_actor.hpp"
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/caf_error.hpp"
+
+namespace troupe {
+namespace {
+
+struct MembershipState {
+  static constexpr const char* name = "membership";
+  std::optional<Membership> machine;
+  MembershipParts parts;
+  std::vector<PeerLost> early;                     // losses before the parts came
+  bool begun = false;
+  std::map<std::uint32_t, MembershipPeer> members;  // coordinator: the others' Membership, by rank
+  bool device_finished = false;
+  bool stopped = false;
+  bool reported = false;
+  std::uint64_t steps = 0;
+  bool over = false;
+};
+using Self = MembershipActor::stateful_pointer<MembershipState>;
+
+void end_run(Self self, const Status& status) {
+  MembershipState& s = self->state;
+  if (s.over) return;
+  s.over = true;
+  for (const auto& shard : s.parts.shards) self->send(shard, RetireStripe{status.ok() ? Status{Code::aborted, "the run is over"} : status});
+  s.parts.ended({status, s.stopped, s.steps});
+}
+
+void begin_view(Self self) {
+  self->state.begun = true;
+  for (const auto& receiver : self->state.parts.begin) self->send(receiver, Begin{self->state.machine->view()});
+}
+
+/// Does what the state machine asks for.
+void act(Self self, const MembershipActions& actions) {
+  MembershipState& s = self->state;
+  if (actions.begin) {
+    for (const auto& [rank, member] : s.members) self->send(member, ViewStands{s.machine->view().value});
+    begin_view(self);
+  }
+  if (actions.leave) {
+    for (const auto& [rank, member] : s.members) self->send(member, LeaveView{s.machine->view().value});
+    s.machine->left();
+    end_run(self, {});
+  }
+  if (actions.abort) {
+    s.parts.abort_view(*actions.abort);
+    end_run(self, *actions.abort);
+  }
+}
+
+/// This process's part is done when the device is, and on rank 0 the report is out.
+void finish_when_done(Self self) {
+  MembershipState& s = self->state;
+  if (!s.device_finished || (s.parts.waits_for_report && !s.reported)) return;
+  if (s.machine->coordinator())
+    act(self, s.machine->finished(s.parts.self));
+  else
+    self->send(s.parts.coordinator, MemberFinished{s.parts.self.value});
+}
+
+void on_down(Self self, const caf::down_msg& down) {
+  MembershipState& s = self->state;
+  if (!s.machine || s.over) return;
+  const Status why = from_caf(down.reason);
+  if (s.parts.coordinator && down.source == s.parts.coordinator.address())
+    return act(self, s.machine->lost({0}, {Code::peer_lost, text("its membership actor ended: ", why.text())}));
+  for (const auto& [rank, member] : s.members)
+    if (down.source == member.address())
+      return act(self, s.machine->lost({rank}, {Code::peer_lost, text("its membership actor ended: ", why.text())}));
+  if (!why.ok()) act(self, s.machine->failed(why));
+}
+
+/// The start took too long: the coordinator knows who is missing, the others only that it has not spoken.
+void on_overdue(Self self) {
+  MembershipState& s = self->state;
+  if (s.begun || s.over) return;
+  std::string who = "rank 0 has not begun the view";
+  if (s.machine->coordinator()) {
+    who = "not ready:";
+    for (const Rank rank : s.machine->missing()) who += text(" rank ", rank.value, " on node ", s.parts.hosts[rank.value], ";");
+  }
+  act(self, s.machine->failed({Code::timeout, text("the job did not start within ", s.parts.start_within.count(),
+                                                   " ms (faults.start_s): ", who)}));
+}
+
+void start(Self self, MembershipParts& given) {
+  MembershipState& s = self->state;
+  s.parts = std::move(given);
+  s.machine.emplace(s.parts.view, s.parts.self, s.parts.hosts);
+  for (const auto& actor : s.parts.watched) self->monitor(actor);
+  self->delayed_send(self, s.parts.start_within, StartOverdue{});
+  if (s.machine->coordinator()) {
+    act(self, s.machine->joined(s.parts.self));
+  } else {
+    self->monitor(s.parts.coordinator);
+    self->send(s.parts.coordinator, JoinView{s.parts.self.value});
+  }
+  for (const PeerLost& lost : s.early) act(self, s.machine->lost({lost.peer.value}, lost.why));
+}
+
+void on_join(Self self, const JoinView& join) {
+  MembershipState& s = self->state;
+  auto member = caf::actor_cast<MembershipPeer>(self->current_sender());
+  if (!member || join.rank >= s.parts.hosts.size()) return;
+  self->monitor(member);
+  s.members[join.rank] = std::move(member);
+  act(self, s.machine->joined({join.rank}));
+}
+
+MembershipActor::behavior_type membership_actor(Self self) {
+  self->set_down_handler([=](caf::down_msg& down) { on_down(self, down); });
+  return {[=](MembershipParts& parts) { start(self, parts); },
+          [=](const PeerLost& lost) {
+            if (!self->state.machine) return self->state.early.push_back(lost);
+            act(self, self->state.machine->lost({lost.peer.value}, lost.why));
+          },
+          [=](const Committed& c) {
+            self->state.steps = c.step.value + 1;
+            self->state.machine->committed(c.step);
+          },
+          [=](const DeviceFinished& end) {
+            self->state.device_finished = true;
+            self->state.stopped = end.stopped;
+            finish_when_done(self);
+          },
+          [=](const Reported&) {
+            self->state.reported = true;
+            finish_when_done(self);
+          },
+          [=](const JoinView& join) { on_join(self, join); },
+          [=](const ViewStands&) { begin_view(self); },
+          [=](const MemberFinished& end) { act(self, self->state.machine->finished({end.rank})); },
+          [=](const LeaveView&) {
+            self->state.machine->left();
+            end_run(self, {});
+          },
+          [=](StartOverdue) { on_overdue(self); }};
+}
+
+}  // namespace
+
+MembershipActor spawn_membership(caf::actor_system& system) { return system.spawn(membership_actor); }
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include <caf/actor.hpp>
+
+#include "actors/messages.hpp"
+#include "actors/shard_actor.hpp"
+#include "runtime/membership.hpp"
+
+namespace troupe {
+
+/// Owns the view: every process has one, rank 0's is the coordinator. It waits for all members, begins the view, hears of
+/// deaths (of processes from the bootstrap's watch, of this process's actors from CAF, of the coordinator from both), ends
+/// the view when there is one, and ends the run when all members have finished.
+struct MembershipParts;
+using MembershipActor = ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>, Takes<Reported>, Takes<JoinView>,
+                                Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<StartOverdue>>;
+/// What one Membership tells another's.
+using MembershipPeer = ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>>;
+using BeginReceiver = ActorOf<Takes<Begin>>;
+
+/// How a run ended at this process.
+struct RunEnd {
+  Status status;
+  bool stopped = false;
+  std::uint64_t steps = 0;  // committed
+};
+
+/// What Membership works with; sent to it once, as its first message.
+struct MembershipParts {
+  ViewId view;
+  Rank self;
+  std::vector<std::string> hosts;                // by rank
+  MembershipPeer coordinator;                    // rank 0's Membership; on rank 0: none
+  std::vector<ShardActor> shards;                // told when the view ends
+  std::vector<BeginReceiver> begin;              // told when the view stands
+  std::vector<caf::actor> watched;               // actors of this process whose failure ends the run
+  std::chrono::milliseconds start_within{60000}; // the view stands by then, or the run ends
+  bool waits_for_report = false;                 // rank 0: the last line comes before the end
+  std::function<void(const Status&)> abort_view; // ends every wait of the view's exchange
+  std::function<void(const RunEnd&)> ended;      // exactly once
+};
+
+/// A membership actor; it joins the view when it gets its MembershipParts (the other actors are made with its handle, so
+/// it comes first).
+MembershipActor spawn_membership(caf::actor_system& system);
+
+}  // namespace troupe
+
+TROUPE_LOCAL_MESSAGE(troupe::MembershipParts)

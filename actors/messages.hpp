@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/dialect.hpp"
+#include "runtime/error.hpp"
+#include "runtime/ids.hpp"
+#include "runtime/lease.hpp"
+#include "runtime/stream.hpp"
+
+// Every message of a training job. The first part never leaves its process (leases, status texts); the second crosses
+// processes, is registered by name, and is plain numbers and strings.
+namespace troupe {
+
+/// Loader to Device: a filled slot. Training batches carry their step; evaluation batches the step they follow.
+struct BatchLease {
+  Lease lease;
+  Step step;
+  bool evaluation = false;
+  bool last = false;  // evaluation: the last batch of this pass
+};
+
+/// The pool to Loader: a slot came back.
+struct SlotFree {};
+
+/// Stream to Device: the step's point was reached, or its line poisoned.
+struct StepReached {
+  Step step;
+  Status status;
+};
+
+/// Stream to Device: the evaluation that followed `step` is done.
+struct EvaluationReached {
+  Step step;
+  Status status;
+};
+
+/// Device to Shard, Reporter and Membership: the step is committed, these are its sums over all ranks.
+struct Committed {
+  ViewId view;
+  Step step;
+  StepSums total;
+};
+
+/// Device to Evaluator: this rank's sums over its part of the test set.
+struct Evaluated {
+  Step step;
+  StepSums sums;
+};
+
+/// Evaluator (of rank 0) to Reporter: the sums of all ranks.
+struct TestResult {
+  Step step;
+  StepSums sums;
+};
+
+/// Anyone to Device: end after the steps under way, at every rank.
+struct StopRequest {};
+
+/// Membership to Loader and Device: the view stands, go.
+struct Begin {
+  ViewId view;
+};
+
+/// Device to Membership: the last step is committed and what it owed is reported.
+struct DeviceFinished {
+  bool stopped = false;  // before the plan's last step
+};
+
+/// Bootstrap's watch to Membership: a process is gone.
+struct PeerLost {
+  Peer peer;
+  Status why;
+};
+
+/// Membership to Shard: the view ends; the device's tenancy with it.
+struct RetireStripe {
+  Status why;
+};
+
+/// Rank 0's Reporter to Membership: the run's last line was told.
+struct Reported {};
+
+/// Membership to itself: the view should stand by now.
+struct StartOverdue {};
+
+// ---- across processes ----------------------------------------------------------------------------------------------
+
+/// Member to coordinator: ready for the first step.
+struct JoinView {
+  std::uint32_t rank = 0;
+};
+/// Coordinator to member: the view stands.
+struct ViewStands {
+  std::uint32_t view = 0;
+};
+/// Member to coordinator: all my steps are done.
+struct MemberFinished {
+  std::uint32_t rank = 0;
+};
+/// Coordinator to member: everyone has finished.
+struct LeaveView {
+  std::uint32_t view = 0;
+};
+/// Evaluator to rank 0's Evaluator: one rank's part of the test set.
+struct TestPart {
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  double loss = 0;
+  std::uint64_t correct = 0;
+  std::uint64_t samples = 0;
+};
+
+template <class Inspector>
+auto inspect(Inspector& f, JoinView& x) {
+  return f(caf::meta::type_name("troupe.JoinView"), x.rank);
+}
+template <class Inspector>
+auto inspect(Inspector& f, ViewStands& x) {
+  return f(caf::meta::type_name("troupe.ViewStands"), x.view);
+}
+template <class Inspector>
+auto inspect(Inspector& f, MemberFinished& x) {
+  return f(caf::meta::type_name("troupe.MemberFinished"), x.rank);
+}
+template <class Inspector>
+auto inspect(Inspector& f, LeaveView& x) {
+  return f(caf::meta::type_name("troupe.LeaveView"), x.view);
+}
+template <class Inspector>
+auto inspect(Inspector& f, TestPart& x) {
+  return f(caf::meta::type_name("troupe.TestPart"), x.rank, x.step, x.loss, x.correct, x.samples);
+}
+
+}  // namespace troupe
+
+TROUPE_LOCAL_MESSAGE(troupe::BatchLease)
+TROUPE_LOCAL_MESSAGE(troupe::SlotFree)
+TROUPE_LOCAL_MESSAGE(troupe::StepReached)
+TROUPE_LOCAL_MESSAGE(troupe::EvaluationReached)
+TROUPE_LOCAL_MESSAGE(troupe::Committed)
+TROUPE_LOCAL_MESSAGE(troupe::Evaluated)
+TROUPE_LOCAL_MESSAGE(troupe::TestResult)
+TROUPE_LOCAL_MESSAGE(troupe::StopRequest)
+TROUPE_LOCAL_MESSAGE(troupe::Begin)
+TROUPE_LOCAL_MESSAGE(troupe::DeviceFinished)
+TROUPE_LOCAL_MESSAGE(troupe::PeerLost)
+TROUPE_LOCAL_MESSAGE(troupe::RetireStripe)
+TROUPE_LOCAL_MESSAGE(troupe::Reported)
+TROUPE_LOCAL_MESSAGE(troupe::StartOverdue)

@@ -1,0 +1,98 @@
+#include <caf/actor_system.hpp>
+#include <caf/binary_deserializer.hpp>
+#include <caf/binary_serializer.hpp>
+#include <caf/uniform_type_info_map.hpp>
+#include <exception>
+
+#include "actors/caf_error.hpp"
+#include "actors/remote/detail/codec.hpp"
+
+#include <cxxabi.h>
+
+namespace troupe::remote {
+namespace {
+
+std::string readable(const std::type_info& type) {
+  int failed = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed), std::free);
+  return failed == 0 ? name.get() : type.name();
+}
+
+/// Runs user code (an inspect) and makes whatever it does wrong a status: nothing may pass through the transport's frames.
+template <class Work>
+Status guarded(const char* what, Work work) {
+  try {
+    if (const caf::error error = work()) return from_caf(error);
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::exception& error) {
+    return {Code::invalid, text(what, " a message failed: ", error.what())};
+  } catch (...) {
+    return {Code::invalid, text(what, " a message failed with an exception of unknown type")};
+  }
+}
+
+caf::span<const caf::byte> as_caf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const caf::byte*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+Status Codec::check(const caf::type_erased_tuple& content) {
+  const auto& types = unit_.system().types();
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    const caf::rtti_pair type = content.type(i);
+    if (type.first != 0) continue;  // one of CAF's own
+    const auto [entry, fresh] = known_.try_emplace(type.second, false);
+    if (fresh) entry->second = types.portable_name(type) != types.default_type_name();
+    if (!entry->second) {
+      return {Code::unsupported, text("a message with a ", readable(*type.second),
+                                      " cannot leave this process: the type is not registered under a name (or stays in its "
+                                      "process); add it to the list given to add_messages in every process")};
+    }
+  }
+  return {};
+}
+
+Status Codec::encode(caf::mailbox_element& message, std::vector<char>& bytes) {
+  if (Status wrong = check(message.content()); !wrong.ok()) return wrong;
+  return guarded("writing", [&]() -> caf::error {
+    caf::binary_serializer sink(&unit_, bytes);
+    if (!message.stages.empty()) {
+      if (auto error = sink(message.stages)) return error;
+    }
+    return caf::message::save(sink, message.content());
+  });
+}
+
+void Codec::encode(const caf::error& error, std::vector<char>& bytes) {
+  const std::size_t begin = bytes.size();
+  const auto write = [&](caf::error value) {
+    return guarded("writing", [&] {
+      bytes.resize(begin);
+      caf::binary_serializer sink(&unit_, bytes);
+      return sink(value);
+    });
+  };
+  if (!write(error).ok()) write(caf::error(error.code(), error.category()));
+}
+
+Status Codec::decode(std::span<const std::byte> bytes, bool has_stages, Decoded& to) {
+  return guarded("reading", [&]() -> caf::error {
+    caf::binary_deserializer source(&unit_, as_caf(bytes));
+    if (has_stages) {
+      if (auto error = source(to.stages)) return error;
+    }
+    return source(to.content);
+  });
+}
+
+Status Codec::decode(std::span<const std::byte> bytes, caf::error& to) {
+  return guarded("reading", [&]() -> caf::error {
+    caf::binary_deserializer source(&unit_, as_caf(bytes));
+    return source(to);
+  });
+}
+
+}  // namespace troupe::remote

@@ -1,0 +1,202 @@
+#pragma once
+
+#include <atomic>
+#include <caf/actor.hpp>
+#include <caf/proxy_registry.hpp>
+#include <caf/scoped_execution_unit.hpp>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "actors/remote/detail/codec.hpp"
+#include "actors/remote/detail/gate.hpp"
+#include "actors/remote/detail/outbox.hpp"
+#include "actors/remote/detail/proxy.hpp"
+#include "actors/remote/detail/slab_pool.hpp"
+#include "actors/remote/remote_actors.hpp"
+#include "actors/remote/wire.hpp"
+
+namespace troupe::remote {
+
+/// The directory of a process has this actor id for its peers; CAF counts from 1 and never gets here.
+inline constexpr caf::actor_id kDirectory = caf::actor_id{1} << 62;
+
+/// Answers a request with an error; anything else is left alone.
+void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const caf::error& error);
+void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Status& status);
+
+/// Told that an actor of the peer ended, and why.
+struct Ended {
+  caf::actor_id actor = 0;
+  caf::error reason;
+};
+
+struct PeerState {
+  Peer number;
+  caf::node_id node;
+  // The control lane's:
+  bool dead = false;
+  Status why;
+  std::uint32_t next_order = 0;                 // of the next message or down to it
+  std::uint32_t settled = 0;                    // every message and down from it below this one is dealt with
+  std::unordered_set<std::uint32_t> early;      // and these above it
+  std::unordered_map<std::uint32_t, Ended> ended;  // wait for all that was sent before them
+};
+
+/// What arrived, whole: the bytes live during the call only.
+struct Arrival {
+  std::span<const std::byte> head;
+  Memory payload;
+  std::shared_ptr<const void> payload_owner;
+  bool refused = false;  // there was no memory for its payload
+};
+
+/// One process's remote actors. All state belongs to the control lane's thread, except where it says otherwise; the bulk
+/// lane only sends what it is handed, and hands over what arrives.
+class Engine final : public Receiver, public caf::proxy_registry::backend {
+ public:
+  Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self, RemoteOptions options);
+  ~Engine() override;
+
+  void add_peer(Peer peer, const caf::node_id& node);
+  caf::actor handle(Peer peer, caf::actor_id actor);
+  void lost_any_thread(Peer peer, const Status& why);
+  bool stop(Deadline deadline);
+  RemoteCounters counters() const noexcept;
+  const caf::actor& own_directory() const noexcept { return directory_; }
+  caf::actor_system& system() const noexcept { return system_; }
+  Peer self() const noexcept { return self_; }
+
+  // For proxies, on the control lane.
+  void attend(Proxy& proxy);
+  void transmit(Proxy& proxy, caf::mailbox_element& message);
+
+  // proxy_registry::backend, any thread
+  caf::strong_actor_ptr make_proxy(caf::node_id node, caf::actor_id actor) override;
+  void set_last_hop(caf::node_id*) override {}
+
+  // Receiver, either lane's thread
+  Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
+  void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
+  void dropped(Peer from, Lane lane, Memory payload, const Status& why) noexcept override;
+  void lost(Peer peer, const Status& why) noexcept override;
+
+ private:
+  struct Held {  // a message before its turn
+    std::vector<std::byte> head;
+    Memory payload;
+    std::shared_ptr<const void> payload_owner;
+    bool refused = false;
+  };
+  struct Stream {  // the messages of one process to one actor
+    std::uint32_t next = 0;
+    std::unordered_map<std::uint32_t, Held> held;
+  };
+  struct Local {  // an actor of this process that others know
+    caf::strong_actor_ptr actor;
+    std::vector<Peer> watchers;
+    std::map<Peer, Stream> streams;
+  };
+  struct RequestKey {
+    caf::actor_id requester = 0;
+    std::uint64_t request = 0;
+    friend bool operator==(const RequestKey&, const RequestKey&) = default;
+  };
+  struct RequestKeyHash {
+    std::size_t operator()(const RequestKey& key) const noexcept { return key.requester * 0x9e3779b97f4a7c15 + key.request; }
+  };
+  struct Outstanding {
+    caf::message_id id;
+    Peer peer;
+    caf::actor_id target = 0;
+  };
+  struct Lent {
+    Peer peer;
+    Tensor tensor;
+  };
+  /// How a message's tensors travel.
+  struct TensorPlan {
+    std::vector<wire::TensorRecord> records;
+    std::vector<Tensor> copied;
+    std::vector<Point> awaited;  // before the message may go
+    std::uint64_t copied_bytes = 0;
+  };
+  class PointsReached;
+  class Borrowed;
+
+  PeerState* peer(Peer number) noexcept;
+  PeerState* peer(const caf::node_id& node) noexcept;
+
+  // outbound.cpp
+  void refuse(caf::mailbox_element& message, const Status& why);
+  Status plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPlan& plan);
+  bool reached(Point point) const;
+  std::uint64_t source_of(const caf::strong_actor_ptr& sender, wire::Header& header);
+  void send_message(Proxy& proxy, wire::Header header, TensorPlan& plan);
+  void dispatch(std::unique_ptr<Frame> frame);
+  void park(std::unique_ptr<Frame> frame, const std::vector<Point>& awaited);
+  void unpark(std::uint64_t ticket, const Status& status);
+  void send_control(PeerState& to, wire::Header header);
+  void send_down(PeerState& to, caf::actor_id actor, const caf::error& reason);
+
+  // inbound.cpp
+  void take_in(Peer from, const Arrival& arrival);
+  void take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival);
+  void deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, Local& to);
+  Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival, Codec::Decoded& message);
+  Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival, detail::TensorSlots::Landed& tensor);
+  void give_back(PeerState& from, std::uint64_t token);
+  void abandon(PeerState& from, const wire::Header& header, std::span<const std::byte> head);
+  void take_in_monitor(PeerState& from, caf::actor_id actor);
+  void take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival);
+  void settle(PeerState& from, std::uint32_t order);
+  void end_remote(PeerState& from, const Ended& ended);
+  caf::strong_actor_ptr sender_of(PeerState& from, const wire::Header& header);
+  void drop(const std::string& what);
+
+  // engine.cpp
+  Local& expose(const caf::strong_actor_ptr& actor);
+  Local* local(caf::actor_id actor);
+  void ended_here(caf::actor_id actor, const caf::error& reason);
+  void lose(PeerState& peer, const Status& why);
+  void answer_outstanding(PeerState& peer, caf::actor_id target, const caf::error& error);
+  void finish();
+
+  caf::actor_system& system_;
+  AddressSpace& space_;
+  LaneLoop& control_;
+  LaneLoop& bulk_;
+  const Peer self_;
+  const RemoteOptions options_;
+  const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<SlabPool> landing_pool_;  // any thread
+  const std::shared_ptr<SlabPool> sending_pool_;  // any thread
+  Unfinished unfinished_;                         // any thread
+  Outbox control_out_;
+  Outbox bulk_out_;  // the bulk lane's
+  caf::scoped_execution_unit unit_;
+  caf::proxy_registry proxies_;  // any thread
+  Codec codec_;
+  caf::actor directory_;
+
+  // Fixed once the lanes run, so any thread may look.
+  std::map<Peer, std::unique_ptr<PeerState>> peers_;
+  std::unordered_map<caf::node_id, PeerState*> peers_by_node_;
+
+  std::unordered_map<caf::actor_id, Local> locals_;
+  std::unordered_map<RequestKey, Outstanding, RequestKeyHash> outstanding_;
+  std::unordered_map<std::uint64_t, Lent> lent_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Frame>> parked_;  // until their tensors are valid
+  std::uint64_t next_token_ = 1;
+  std::vector<char> scratch_;
+  bool ended_ = false;
+  bool stopped_ = false;  // the caller's of stop()
+
+  struct {
+    std::atomic<std::uint64_t> sent{0}, delivered{0}, reordered{0}, dropped{0};
+  } counts_;
+};
+
+}  // namespace troupe::remote

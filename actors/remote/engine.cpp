@@ -1,0 +1,239 @@
+#include "actors/remote/detail/engine.hpp"
+
+#include <algorithm>
+#include <caf/actor_registry.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/sec.hpp>
+#include <caf/send.hpp>
+#include <future>
+#include <utility>
+
+#include "actors/caf_error.hpp"
+#include "actors/remote/detail/directory.hpp"
+
+namespace troupe::remote {
+namespace {
+
+/// Cuts a peer off on the bulk lane; deletes itself.
+class BulkCut final : public LaneTask {
+ public:
+  BulkCut(Outbox& outbox, Transport& transport, Peer peer, Status why)
+      : outbox_(outbox), transport_(transport), peer_(peer), why_(std::move(why)) {}
+  void run() noexcept override {
+    const std::unique_ptr<BulkCut> self(this);
+    outbox_.cut(peer_);
+    transport_.fence(peer_, Lane::bulk, why_);
+  }
+
+ private:
+  Outbox& outbox_;
+  Transport& transport_;
+  const Peer peer_;
+  const Status why_;
+};
+
+}  // namespace
+
+void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const caf::error& error) {
+  if (sender && id.is_request()) sender->enqueue(nullptr, id.response_id(), caf::make_message(error), nullptr);
+}
+
+void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Status& status) {
+  answer(sender, id, to_caf(status));
+}
+
+Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self, RemoteOptions options)
+    : system_(system),
+      space_(space),
+      control_(control),
+      bulk_(bulk),
+      self_(self),
+      options_(std::move(options)),
+      gate_(std::make_shared<Gate>(control)),
+      landing_pool_(std::make_shared<SlabPool>(space, self, options_.first_arena, options_.landing_bytes)),
+      sending_pool_(std::make_shared<SlabPool>(space, self, options_.first_arena + SlabPool::kArenas, options_.sending_bytes)),
+      control_out_(control.transport(), Lane::control, space, sending_pool_, unfinished_),
+      bulk_out_(bulk.transport(), Lane::bulk, space, sending_pool_, unfinished_),
+      unit_(&system),
+      proxies_(system, *this),
+      codec_(unit_),
+      directory_(spawn_directory(system)) {
+  TROUPE_CHECK(control.lane() == Lane::control && bulk.lane() == Lane::bulk && &control.transport() == &bulk.transport(),
+               Code::invalid, "remote actors need the control and the bulk lane of one transport, in this order");
+  unit_.proxy_registry_ptr(&proxies_);
+  locals_[kDirectory].actor = caf::actor_cast<caf::strong_actor_ptr>(directory_);
+  control.transport().receive(Channel::actors, *this);
+  control.after_round([this] { return control_out_.pump(); });
+  bulk.after_round([this] { return bulk_out_.pump(); });
+}
+
+Engine::~Engine() {
+  gate_->close();
+  proxies_.clear();
+  caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
+}
+
+void Engine::add_peer(Peer number, const caf::node_id& node) {
+  TROUPE_CHECK(number != self_ && node != system_.node(), Code::invalid, "peer ", number.value,
+               " has the identity of this process, peer ", self_.value, "; every process needs an actor system of its own");
+  TROUPE_CHECK(peer(number) == nullptr && peer(node) == nullptr, Code::invalid, "peer ", number.value,
+               " was added before, or another peer with its identity");
+  auto state = std::make_unique<PeerState>();
+  state->number = number;
+  state->node = node;
+  peers_by_node_[node] = state.get();
+  peers_[number] = std::move(state);
+}
+
+PeerState* Engine::peer(Peer number) noexcept {
+  const auto found = peers_.find(number);
+  return found == peers_.end() ? nullptr : found->second.get();
+}
+
+PeerState* Engine::peer(const caf::node_id& node) noexcept {
+  const auto found = peers_by_node_.find(node);
+  return found == peers_by_node_.end() ? nullptr : found->second;
+}
+
+caf::actor Engine::handle(Peer number, caf::actor_id actor) {
+  PeerState* const of = peer(number);
+  TROUPE_CHECK(of != nullptr, Code::invalid, "peer ", number.value, " is not known here; add_peer comes first");
+  return caf::actor_cast<caf::actor>(proxies_.get_or_put(of->node, actor));
+}
+
+/// Called with the registry locked, so it only posts.
+caf::strong_actor_ptr Engine::make_proxy(caf::node_id node, caf::actor_id actor) {
+  PeerState* const of = peer(node);
+  if (of == nullptr || actor == caf::invalid_actor_id) return nullptr;
+  caf::actor_config config;
+  auto made = caf::make_actor<Proxy, caf::strong_actor_ptr>(actor, node, &system_, config, *this, *of, gate_);
+  static_cast<Proxy*>(made->get())->wake();
+  return made;
+}
+
+/// A proxy's first turn: asks its process to tell when the actor ends.
+void Engine::attend(Proxy& proxy) {
+  if (std::exchange(proxy.watched, true)) return;
+  PeerState& to = proxy.peer();
+  if (to.dead || ended_) {
+    proxies_.erase(to.node, proxy.id(), to.dead ? to_caf(to.why) : to_caf(Status{Code::aborted, "this process is ending"}));
+    return;
+  }
+  send_control(to, {.kind = wire::Kind::monitor, .target = proxy.id()});
+}
+
+/// Lets peers reach an actor of this process, and hears of its end. CAF's registry keeps it alive until then.
+Engine::Local& Engine::expose(const caf::strong_actor_ptr& actor) {
+  const auto [entry, fresh] = locals_.try_emplace(actor->id());
+  if (fresh) {
+    entry->second.actor = actor;
+    system_.registry().put(actor->id(), actor);
+    actor->get()->attach_functor([this, gate = gate_, id = actor->id()](const caf::error& reason) {
+      gate->run([this, id, reason] { ended_here(id, reason); });
+    });
+  }
+  return entry->second;
+}
+
+Engine::Local* Engine::local(caf::actor_id actor) {
+  if (const auto found = locals_.find(actor); found != locals_.end()) return &found->second;
+  const caf::strong_actor_ptr known = system_.registry().get(actor);
+  return known ? &expose(known) : nullptr;
+}
+
+void Engine::ended_here(caf::actor_id actor, const caf::error& reason) {
+  auto entry = locals_.extract(actor);
+  if (entry.empty() || ended_) return;
+  for (const Peer watcher : entry.mapped().watchers) {
+    if (PeerState* const to = peer(watcher); to != nullptr && !to->dead) send_down(*to, actor, reason);
+  }
+  for (auto& [from, stream] : entry.mapped().streams) {
+    PeerState* const of = peer(from);
+    for (auto& [sequence, held] : stream.held) {  // never to be delivered, but dealt with
+      const wire::Header header = *wire::load(held.head);
+      abandon(*of, header, held.head);
+      settle(*of, header.order);
+    }
+  }
+  std::erase_if(outstanding_, [actor](const auto& request) { return request.first.requester == actor; });
+}
+
+void Engine::answer_outstanding(PeerState& of, caf::actor_id target, const caf::error& error) {
+  std::erase_if(outstanding_, [&](const auto& entry) {
+    const auto& [key, request] = entry;
+    if (request.peer != of.number || (target != 0 && request.target != target)) return false;
+    if (const auto found = locals_.find(key.requester); found != locals_.end()) answer(found->second.actor, request.id, error);
+    return true;
+  });
+}
+
+void Engine::lost_any_thread(Peer number, const Status& why) {
+  gate_->run([this, number, why] {
+    if (PeerState* const of = peer(number); of != nullptr && !of->dead && !ended_) lose(*of, why);
+  });
+}
+
+void Engine::lose(PeerState& of, const Status& why) {
+  of.dead = true;
+  of.why = why;
+  control_out_.cut(of.number);
+  control_.transport().fence(of.number, Lane::control, why);
+  auto cut = std::make_unique<BulkCut>(bulk_out_, bulk_.transport(), of.number, why);
+  if (bulk_.post(*cut)) cut.release();
+  answer_outstanding(of, 0, to_caf(why));
+  for (const auto& proxy : proxies_.get_all(of.node)) {
+    if (proxy) proxies_.erase(of.node, proxy->id(), to_caf(why));
+  }
+  for (auto& [id, actor] : locals_) {
+    std::erase(actor.watchers, of.number);
+    actor.streams.erase(of.number);
+  }
+  std::erase_if(lent_, [&](const auto& entry) { return entry.second.peer == of.number; });
+  std::erase_if(parked_, [&](const auto& entry) { return entry.second->to == of.number; });
+  of.early.clear();
+  of.ended.clear();
+}
+
+bool Engine::stop(Deadline deadline) {
+  if (std::exchange(stopped_, true)) return true;
+  // Tasks run in the order of posting: when this one has, all that was sent before stop() is on its way.
+  const auto flushed = std::make_shared<std::promise<void>>();
+  bool clean = gate_->run([flushed] { flushed->set_value(); }) &&
+               flushed->get_future().wait_until(deadline.at()) == std::future_status::ready;
+  clean = clean && unfinished_.wait_for_none(deadline);
+  const auto finished = std::make_shared<std::promise<void>>();
+  const bool posted = gate_->run([this, finished] {
+    finish();
+    finished->set_value();
+  });
+  // The lane is never further away than one progress call; the deadline alone might leave it no time at all.
+  const auto last = std::max(deadline.at(), Clock::now() + std::chrono::seconds(1));
+  clean = posted && finished->get_future().wait_until(last) == std::future_status::ready && clean;
+  gate_->close();
+  return clean;
+}
+
+void Engine::finish() {
+  ended_ = true;
+  const caf::error error = to_caf(Status{Code::aborted, "this process has ended its connection to other processes"});
+  for (auto& [number, of] : peers_) {
+    answer_outstanding(*of, 0, error);
+    for (const auto& proxy : proxies_.get_all(of->node)) {
+      if (proxy) proxies_.erase(of->node, proxy->id(), error);
+    }
+  }
+  locals_.clear();
+  lent_.clear();
+  parked_.clear();
+}
+
+RemoteCounters Engine::counters() const noexcept {
+  return {counts_.sent.load(), counts_.delivered.load(), counts_.reordered.load(), counts_.dropped.load()};
+}
+
+void Engine::drop(const std::string& what) {
+  ++counts_.dropped;
+  if (options_.dropped) options_.dropped(what);
+}
+
+}  // namespace troupe::remote

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "actors/remote/detail/outbox.hpp"
+#include "actors/remote/wire.hpp"
+
+namespace troupe::remote {
+
+void Unfinished::end() noexcept {
+  if (count_.fetch_sub(1) == 1 && waited_for_.load()) {
+    const std::scoped_lock hold(mutex_);
+    none_.notify_all();
+  }
+}
+
+bool Unfinished::wait_for_none(Deadline deadline) {
+  std::unique_lock hold(mutex_);
+  waited_for_.store(true);
+  return none_.wait_until(hold, deadline.at(), [this] { return count_.load() == 0; });
+}
+
+Frame::Frame(Outbox& where, Peer peer, std::vector<std::byte> bytes) : outbox(&where), to(peer), head(std::move(bytes)) {
+  outbox->unfinished_.begin();
+}
+
+Frame::~Frame() {
+  if (slab_.size_bytes > 0) outbox->pool_->give_back(slab_);
+  outbox->unfinished_.end();
+}
+
+void Frame::run() noexcept { outbox->send(std::unique_ptr<Frame>(this)); }
+
+/// What became of it does not matter: a peer's end is told by Receiver::lost, once for all frames.
+void Frame::sent(Status) noexcept {
+  --outbox->in_flight_;
+  delete this;
+}
+
+Outbox::Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool, Unfinished& unfinished)
+    : transport_(transport), lane_(lane), space_(space), pool_(std::move(pool)), unfinished_(unfinished), head_sent_(*this) {}
+
+void Outbox::send(Peer to, std::span<const std::byte> head) noexcept {
+  if (is_cut(to)) return;
+  if (!waiting_.contains(to)) {
+    unfinished_.begin();
+    ++in_flight_;
+    if (transport_.send(to, lane_, Class::control, Channel::actors, head, {}, head_sent_)) return;
+    --in_flight_;
+    unfinished_.end();
+  }
+  send(std::make_unique<Frame>(*this, to, std::vector<std::byte>(head.begin(), head.end())));
+}
+
+void Outbox::send(std::unique_ptr<Frame> frame) noexcept {
+  const Peer to = frame->to;
+  if (is_cut(to)) return;
+  if (!waiting_.contains(to) && try_send(frame)) return;
+  waiting_[to].push_back(std::move(frame));
+}
+
+/// Each peer's frames go in their order, so that none starves; peers do not wait for each other.
+bool Outbox::pump() noexcept {
+  bool any = false;
+  for (auto peer = waiting_.begin(); peer != waiting_.end();) {
+    auto& frames = peer->second;
+    while (!frames.empty() && try_send(frames.front())) {
+      frames.pop_front();
+      any = true;
+    }
+    peer = frames.empty() ? waiting_.erase(peer) : std::next(peer);
+  }
+  return any || (!waiting_.empty() && in_flight_ == 0);  // refused, but no end of a send will bring it here again
+}
+
+void Outbox::cut(Peer peer) noexcept {
+  if (!is_cut(peer)) cut_.push_back(peer);
+  waiting_.erase(peer);
+}
+
+bool Outbox::is_cut(Peer peer) const noexcept { return std::ranges::find(cut_, peer) != cut_.end(); }
+
+/// Lists the payload's parts; false while there is no memory for the body.
+bool Outbox::prepare(Frame& frame) noexcept {
+  const std::size_t body_bytes = frame.body.size() - frame.body_begin;
+  if (body_bytes > 0) {
+    const auto slab = pool_->take(body_bytes);
+    if (!slab) return false;
+    frame.slab_ = *slab;
+    std::memcpy(space_.address(*slab), frame.body.data() + frame.body_begin, body_bytes);
+    frame.body = {};
+    frame.body_begin = 0;
+  }
+  if (frame.tensors.size() > 1 && padding_.size_bytes == 0) {
+    const auto padding = pool_->take(wire::kTensorAlignment);
+    if (!padding) return false;
+    padding_ = *padding;
+  }
+  std::uint64_t end = 0;
+  for (const Tensor& tensor : frame.tensors) {
+    const Memory memory = tensor.memory();
+    if (memory.size_bytes == 0) continue;
+    if (const std::uint64_t gap = wire::align_up(end) - end; gap > 0) frame.parts_.push_back(slice(padding_, 0, gap));
+    frame.parts_.push_back(memory);
+    end = wire::align_up(end) + memory.size_bytes;
+  }
+  if (frame.slab_.size_bytes > 0) frame.parts_.push_back(frame.slab_);
+  return true;
+}
+
+/// Takes the frame when it could be sent.
+bool Outbox::try_send(std::unique_ptr<Frame>& frame) noexcept {
+  const bool has_payload = !frame->tensors.empty() || frame->body.size() > frame->body_begin;
+  if (has_payload && frame->parts_.empty() && !prepare(*frame)) return false;
+  Frame* const held = frame.release();  // sent() may come before the call returns
+  ++in_flight_;
+  const Class priority = lane_ == Lane::control ? Class::control : Class::bulk;
+  if (transport_.send(held->to, lane_, priority, Channel::actors, held->head, held->parts_, *held)) return true;
+  --in_flight_;
+  frame.reset(held);
+  return false;
+}
+
+}  // namespace troupe::remote

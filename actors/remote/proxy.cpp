@@ -1,0 +1,76 @@
+#include "actors/remote/detail/proxy.hpp"
+
+#include <caf/system_messages.hpp>
+#include <utility>
+
+#include "actors/remote/detail/engine.hpp"
+
+namespace troupe::remote {
+
+Proxy::Proxy(caf::actor_config& config, Engine& engine, PeerState& peer, std::shared_ptr<Gate> gate)
+    : actor_proxy(config), engine_(engine), peer_(peer), gate_(std::move(gate)) {}
+
+Proxy::~Proxy() = default;
+
+void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
+  if (what->content().match_elements<caf::exit_msg>()) {
+    unlink_from(what->content().get_as<caf::exit_msg>(0).source);  // else the link would fire back when this proxy ends
+  }
+  caf::mailbox_element* const element = what.release();
+  caf::mailbox_element* before = newest_.load(std::memory_order_relaxed);
+  do {
+    element->next = before;
+  } while (!newest_.compare_exchange_weak(before, element, std::memory_order_acq_rel, std::memory_order_relaxed));
+  if (!wake()) answer_all_with_the_end();
+}
+
+/// The lane holds a reference from the post to the end of run(), so a proxy with messages cannot die.
+bool Proxy::wake() noexcept {
+  if (posted_.exchange(true, std::memory_order_acq_rel)) return true;
+  intrusive_ptr_add_ref(ctrl());
+  if (gate_->post(*this)) return true;
+  posted_.store(false, std::memory_order_release);
+  intrusive_ptr_release(ctrl());
+  return false;
+}
+
+void Proxy::run() noexcept {
+  const caf::strong_actor_ptr self(ctrl(), false);
+  posted_.exchange(false, std::memory_order_acq_rel);  // first, so that a message that comes now posts again
+  engine_.attend(*this);
+  caf::mailbox_element* next = take_all();
+  while (next != nullptr) {
+    const caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
+    message->next = nullptr;
+    engine_.transmit(*this, *message);
+  }
+}
+
+/// In the order of sending.
+caf::mailbox_element* Proxy::take_all() noexcept {
+  caf::mailbox_element* newest = newest_.exchange(nullptr, std::memory_order_acq_rel);
+  caf::mailbox_element* oldest = nullptr;
+  while (newest != nullptr) {
+    auto* const earlier = static_cast<caf::mailbox_element*>(newest->next);
+    newest->next = oldest;
+    oldest = newest;
+    newest = earlier;
+  }
+  return oldest;
+}
+
+void Proxy::answer_all_with_the_end() noexcept {
+  caf::mailbox_element* next = take_all();
+  while (next != nullptr) {
+    const caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
+    message->next = nullptr;
+    answer(message->sender, message->mid, Status{Code::aborted, "this process has ended its connection to other processes"});
+  }
+}
+
+void Proxy::kill_proxy(caf::execution_unit* context, caf::error reason) {
+  alive_.store(false, std::memory_order_release);
+  cleanup(std::move(reason), context);
+}
+
+}  // namespace troupe::remote

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/actor_cast.hpp>
+#include <caf/fwd.hpp>
+#include <caf/node_id.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/remote/tensor.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/blocking.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/lane_loop.hpp"
+
+namespace troupe {
+
+/// What an actor system needs to have remote actors: a node id, the messages of this library, names for its errors. Before
+/// the system is made, in every process.
+void configure_remote(caf::actor_system_config& config);
+
+struct RemoteOptions {
+  /// Whether `peer` has mapped `arena`, so that a tensor in it can go there by reference. Asked on the control lane's
+  /// thread, for arenas of this process's address space; must not block. Empty: never.
+  std::function<bool(Peer peer, ArenaId arena)> shares;
+  /// Told of every message that could not be delivered and had nobody to answer to: an error in the program. Called on the
+  /// control lane's thread; must not block.
+  std::function<void(std::string_view what)> dropped;
+  /// The arenas for payloads get the ids arena_id(self, first_arena ... first_arena + 63).
+  std::uint32_t first_arena = 128;
+  /// Memory for payloads that arrive. A message for which none is left is refused: its request is answered out_of_memory.
+  std::uint64_t landing_bytes = std::uint64_t{512} << 20;
+  /// Memory for bodies on their way out; those that find none left wait.
+  std::uint64_t sending_bytes = std::uint64_t{128} << 20;
+};
+
+/// Counted since the start.
+struct RemoteCounters {
+  std::uint64_t sent = 0;       // messages to other processes
+  std::uint64_t delivered = 0;  // messages from other processes, to actors of this one
+  std::uint64_t reordered = 0;  // of those, such as arrived before their turn
+  std::uint64_t dropped = 0;    // messages refused here: unregistered types, unreadable bytes, no memory
+};
+
+/// Actors of other processes as ordinary CAF handles: requests and their answers, monitors, down messages, tensors.
+/// Messages from this process to one actor arrive in the order in which they were sent, whatever their size. An actor
+/// that ended and a process that was lost answer every outstanding request with an error.
+///
+/// It drives the Channel::actors of one transport through its two lanes, whose after_round hooks it takes. Made, told of
+/// all its peers, and only then the lanes are started; stopped before they are stopped; destroyed after them and the
+/// transport, before the actor system and the address space.
+class RemoteActors {
+ public:
+  /// Throws Error{invalid} when the system was made without configure_remote().
+  RemoteActors(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self,
+               RemoteOptions options = {});
+  ~RemoteActors();
+  RemoteActors(const RemoteActors&) = delete;
+  RemoteActors& operator=(const RemoteActors&) = delete;
+
+  /// Who this process is, for its peers' add_peer().
+  std::vector<std::byte> identity() const;
+  /// Makes a peer's actors reachable; before the lanes are started. Throws Error{corrupt} when the identity is none,
+  /// Error{invalid} when it is this process's own or that of another peer.
+  void add_peer(Peer peer, std::span<const std::byte> identity);
+  void add_peer(Peer peer, const caf::node_id& node);
+
+  /// Makes an actor of this process findable under a name, as long as it lives. A name is given once; the first stays.
+  template <class Handle>
+  void publish(const std::string& name, const Handle& handle) {
+    publish_any(name, caf::actor_cast<caf::strong_actor_ptr>(handle));
+  }
+  /// The actor that knows the names of `peer` (this process's own included). It answers (Find{}, name) with a caf::actor,
+  /// as soon as the name is published: give the request a timeout. Throws Error{invalid} for a peer that was not added.
+  caf::actor directory(Peer peer) const;
+  using Find = caf::atom_constant<caf::atom("find")>;
+  /// The same for those who may block. Throws Error{timeout} when the name is not published in time, and Error{peer_lost}.
+  caf::actor resolve(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline);
+  /// The handle of an actor whose id that peer gave away. If it has ended, or never was, requests are answered with an
+  /// error and monitors fire. Any thread.
+  caf::actor lookup(Peer peer, caf::actor_id actor) const;
+
+  /// Tells that `peer` is gone, by whoever found out; any thread, any number of times. Its lanes are fenced, outstanding
+  /// requests to it are answered with `why`, and so are later ones; monitors of its actors fire with `why`.
+  void lost(Peer peer, const Status& why);
+  /// Sends what was to be sent, then ends: proxies end, outstanding requests are answered `aborted`. False when the deadline
+  /// passed before everything was sent. The lanes must be running.
+  bool stop(Blocking& blocking, Deadline deadline);
+  RemoteCounters counters() const noexcept;
+
+ private:
+  void publish_any(const std::string& name, caf::strong_actor_ptr actor);
+
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe

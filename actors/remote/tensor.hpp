@@ -1,0 +1,89 @@
+#pragma once
+
+#include <caf/deserializer.hpp>
+#include <caf/meta/load_callback.hpp>
+#include <caf/meta/type_name.hpp>
+#include <caf/serializer.hpp>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/graph.hpp"
+#include "runtime/ids.hpp"
+
+namespace troupe {
+
+/// Numbers in an arena, to be sent between actors: a counted handle, cheap to copy; what it names does not change as long
+/// as a copy lives, here or in another process. A message to another process carries it by reference where that process
+/// has mapped its arena, otherwise its bytes are sent and land in the receiver's memory; the bytes never pass through
+/// CAF's serialization. Registered as "troupe.Tensor". Threads: each copy by one thread at a time.
+class Tensor {
+ public:
+  using Extents = std::vector<std::uint64_t>;
+
+  Tensor() noexcept = default;
+  /// `memory` holds the row-major elements, starts at a multiple of 64 bytes for best speed, and may be read from
+  /// `valid_from` on. `owner` keeps it as it is: it is dropped, on any thread, when the last copy ends everywhere.
+  /// Throws Error{invalid} when the size of `memory` is not that of the extents.
+  Tensor(Memory memory, Extents extents, DType dtype, Point valid_from, std::shared_ptr<const void> owner);
+
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+  /// Empty for an empty handle.
+  Memory memory() const noexcept;
+  const Extents& extents() const noexcept;
+  DType dtype() const noexcept;
+  Point valid_from() const noexcept;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+namespace detail {
+
+/// While a message is written or read, the place where its tensors go or come from; only slot numbers are in the message.
+/// One a thread at a time: the innermost scope counts.
+class TensorSlots {
+ public:
+  struct Landed {
+    Memory memory;
+    Point valid_from;
+    std::shared_ptr<const void> owner;
+  };
+  static constexpr std::uint32_t kEmpty = 0xffffffff;
+
+  TensorSlots() noexcept;
+  TensorSlots(const TensorSlots&) = delete;
+  TensorSlots& operator=(const TensorSlots&) = delete;
+  ~TensorSlots();
+
+  std::vector<Tensor> sent;     // filled by writing
+  std::vector<Landed> arrived;  // before reading
+
+  static TensorSlots* current() noexcept;
+
+ private:
+  TensorSlots* outer_;
+};
+
+/// The tensor's slot in the current scope; an error when there is none (a tensor cannot be written to a file).
+caf::error save_tensor(const Tensor& tensor, std::uint32_t& slot);
+/// The other way; an error when slot, extents or type do not fit what arrived.
+caf::error load_tensor(Tensor& tensor, std::uint32_t slot, Tensor::Extents extents, std::uint8_t dtype);
+
+}  // namespace detail
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Tensor& tensor) {
+  std::uint32_t slot = detail::TensorSlots::kEmpty;
+  Tensor::Extents extents = tensor.extents();
+  auto dtype = static_cast<std::uint8_t>(tensor.dtype());
+  if constexpr (std::is_base_of_v<caf::serializer, Inspector>) {
+    if (auto error = detail::save_tensor(tensor, slot)) return error;
+  }
+  auto load = [&]() -> caf::error { return detail::load_tensor(tensor, slot, std::move(extents), dtype); };
+  return f(caf::meta::type_name("troupe.Tensor"), slot, extents, dtype, caf::meta::load_callback(load));
+}
+
+}  // namespace troupe

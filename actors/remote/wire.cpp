@@ -1,0 +1,37 @@
+#include "actors/remote/wire.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace troupe::wire {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "Cap'n Proto's words are little-endian; so must be the host's");
+
+/// A struct pointer to what follows, five data words and no pointers.
+constexpr std::uint64_t kRoot = std::uint64_t{5} << 32;
+
+}  // namespace
+
+void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept {
+  std::memcpy(to.data(), &kRoot, sizeof kRoot);
+  std::memcpy(to.data() + sizeof kRoot, &header, sizeof header);
+}
+
+std::optional<Header> load(std::span<const std::byte> head) noexcept {
+  if (head.size() < kHeaderBytes || std::memcmp(head.data(), &kRoot, sizeof kRoot) != 0) return {};
+  Header header;
+  std::memcpy(&header, head.data() + sizeof kRoot, sizeof header);
+  const bool known = header.kind >= Kind::message && header.kind <= Kind::release;
+  if (header.version != kVersion || !known) return {};
+  return header;
+}
+
+std::vector<TensorRecord> load_records(std::span<const std::byte> head, std::size_t count) {
+  if (head.size() < kHeaderBytes + count * sizeof(TensorRecord)) return {};
+  std::vector<TensorRecord> records(count);
+  if (count > 0) std::memcpy(records.data(), head.data() + head.size() - count * sizeof(TensorRecord), count * sizeof(TensorRecord));
+  return records;
+}
+
+}  // namespace troupe::wire

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/ids.hpp"
+
+namespace troupe::wire {
+
+// The frames of runtime/wire/header.capnp as plain structs. A hot path stores and loads them with one copy each; the bytes
+// are those of Cap'n Proto's builder, and its reader reads them.
+
+enum class Kind : std::uint8_t { message = 1, monitor = 2, down = 3, release = 4 };
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kHasStages = 1;
+inline constexpr std::uint8_t kBodyInPayload = 2;
+inline constexpr std::uint8_t kVoid = 4;
+
+struct Header {
+  std::uint8_t version = kVersion;
+  Kind kind = Kind::message;
+  std::uint8_t flags = 0;
+  std::uint8_t tensors = 0;
+  std::uint32_t source_peer = 0;
+  std::uint32_t sequence = 0;
+  std::uint32_t order = 0;
+  std::uint64_t message_id = 0;
+  std::uint64_t source = 0;
+  std::uint64_t target = 0;
+};
+static_assert(sizeof(Header) == 40 && std::is_trivially_copyable_v<Header>);
+
+inline constexpr std::size_t kHeaderBytes = 48;
+
+/// Writes the root pointer and the header.
+void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept;
+/// Reads them; nothing when `head` is too short, of another version or layout, or not of a known kind.
+std::optional<Header> load(std::span<const std::byte> head) noexcept;
+
+/// Where one tensor of a message is. By reference: `memory` in an arena that both processes have mapped, kept by the sender
+/// until it gets `token` back. Otherwise: `memory.offset` in the payload.
+struct TensorRecord {
+  std::uint32_t by_reference = 0;
+  ArenaId arena;
+  std::uint64_t offset = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t token = 0;
+  TimelineId line;
+  std::uint64_t point = 0;
+};
+static_assert(sizeof(TensorRecord) == 48 && std::is_trivially_copyable_v<TensorRecord>);
+
+/// The `count` records at the end of a head; fewer when the head is too short to hold them.
+std::vector<TensorRecord> load_records(std::span<const std::byte> head, std::size_t count);
+
+/// More in one message are refused at the sender: the records share the head with the body.
+inline constexpr std::size_t kMaxTensors = 64;
+/// Tensors start at multiples of this in a payload.
+inline constexpr std::uint64_t kTensorAlignment = 64;
+constexpr std::uint64_t align_up(std::uint64_t offset) noexcept {
+  return (offset + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
+}  // namespace troupe::wire

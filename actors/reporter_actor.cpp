@@ -1,0 +1,123 @@
+#include "actors/reporter_actor.hpp"
+
+#include <chrono>
+#include <deque>
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "runtime/clock.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr auto kProgressEvery = std::chrono::milliseconds(200);
+
+double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
+
+/// A line whose test result is still to come.
+struct OpenLine {
+  Step step;
+  EpochReport line;
+  Clock::time_point trained;
+};
+
+struct ReporterState {
+  static constexpr const char* name = "reporter";
+  Clock::time_point begun{};
+  StepSums line_sums;                    // of the line under way
+  RunTotal total;
+  std::deque<OpenLine> open;
+  Clock::duration evaluating{};          // time that went to evaluation
+  Clock::time_point last_progress{};
+  std::uint64_t last_progress_samples = 0;
+  bool finished = false;
+  bool told = false;
+};
+using Self = ReporterActor::stateful_pointer<ReporterState>;
+
+void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
+  const auto now = Clock::now();
+  if (!targets.progress || now - s.last_progress < kProgressEvery) return;
+  RunProgress progress{c.step.value + 1, schedule.steps, s.total.samples, 0, 0};
+  progress.samples_per_s = static_cast<double>(s.total.samples - s.last_progress_samples) / seconds(now - s.last_progress);
+  if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);
+  targets.progress(progress);
+  s.last_progress = now;
+  s.last_progress_samples = s.total.samples;
+}
+
+void close_line(Self self, const ReportTargets& targets, const EpochReport& line) {
+  if (targets.line) targets.line(line);
+  self->state.last_progress = Clock::now();  // the rate starts anew after an evaluation
+  self->state.last_progress_samples = self->state.total.samples;
+}
+
+void end_line(Self self, const Schedule& schedule, const ReportTargets& targets, Step step) {
+  ReporterState& s = self->state;
+  const auto now = Clock::now();
+  EpochReport line{.epoch = schedule.epoch_number(step), .steps = s.total.steps, .elapsed_s = seconds(now - s.begun)};
+  const double samples = static_cast<double>(s.line_sums.samples);
+  line.loss = s.line_sums.loss / samples;
+  line.accuracy = static_cast<double>(s.line_sums.correct) / samples;
+  s.line_sums = {};
+  if (schedule.evaluates(step))
+    s.open.push_back({step, line, now});
+  else
+    close_line(self, targets, line);
+}
+
+/// Once, when the device has finished and no line waits for its test result (after a stop none will come).
+void tell_end(Self self, const ReportTargets& targets, const ReportedReceiver& told) {
+  ReporterState& s = self->state;
+  if (!s.finished || !s.open.empty() || s.told) return;
+  s.told = true;
+  if (targets.total) targets.total(s.total);
+  self->send(told, Reported{});
+}
+
+ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTargets targets, ReportedReceiver told) {
+  return {[=](const Begin&) { self->state.begun = self->state.last_progress = Clock::now(); },
+          [=](const Committed& c) {
+            ReporterState& s = self->state;
+            s.line_sums.loss += c.total.loss;
+            s.line_sums.correct += c.total.correct;
+            s.line_sums.samples += c.total.samples;
+            s.total.steps = c.step.value + 1;
+            s.total.samples += c.total.samples;
+            s.total.elapsed_s = seconds(Clock::now() - s.begun);
+            s.total.train_s = s.total.elapsed_s - seconds(s.evaluating);
+            if (targets.step) targets.step(c.step, c.total);
+            tell_progress(s, schedule, targets, c);
+            if (schedule.reports(c.step)) end_line(self, schedule, targets, c.step);
+          },
+          [=](const TestResult& result) {
+            ReporterState& s = self->state;
+            if (s.open.empty() || s.open.front().step != result.step) return;
+            OpenLine open = std::move(s.open.front());
+            s.open.pop_front();
+            s.evaluating += Clock::now() - open.trained;
+            s.total.elapsed_s = open.line.elapsed_s = seconds(Clock::now() - s.begun);
+            if (result.sums.samples != 0) {
+              open.line.test_loss = result.sums.loss / static_cast<double>(result.sums.samples);
+              open.line.test_accuracy = static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
+            }
+            close_line(self, targets, open.line);
+            tell_end(self, targets, told);
+          },
+          [=](const DeviceFinished& end) {
+            ReporterState& s = self->state;
+            s.finished = true;
+            if (end.stopped) s.open.clear();
+            tell_end(self, targets, told);
+          }};
+}
+
+}  // namespace
+
+ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets, ReportedReceiver told) {
+  return system.spawn(reporter, schedule, std::move(targets), std::move(told));
+}
+
+}  // namespace troupe

@@ -1,0 +1,97 @@
+#include "apps/session/joined_job.hpp"
+
+#include <unistd.h>
+
+#include <set>
+
+#include <caf/config.hpp>
+
+#include "apps/models/models.hpp"
+#include "apps/session/system_config.hpp"
+#include "devices/discovery/discovery.hpp"
+#include "runtime/planner.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe {
+namespace {
+
+Hello own_hello(const Configuration& configuration, const LaunchPlace& place, Topology topology) {
+  Hello hello;
+  hello.rank = place.rank;
+  hello.troupe_version = TROUPE_VERSION;
+  hello.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
+  hello.ucx_version = ucx_available() ? ucx_version() : std::string{};
+  hello.settings_hash = configuration.hash();
+  hello.type_table_hash = training_messages_hash();
+  hello.pid = ::getpid();
+  hello.pid_namespace = own_pid_namespace();
+  hello.topology = std::move(topology);
+  return hello;
+}
+
+/// One topology for each different node among the hellos.
+PlanInputs plan_inputs(const std::vector<Hello>& hellos, const DataSet& data) {
+  PlanInputs inputs;
+  std::set<NodeIdentity> seen;
+  for (const Hello& hello : hellos) {
+    inputs.ranks.push_back({hello.topology.identity, hello.topology.host});
+    if (seen.insert(hello.topology.identity).second) inputs.topologies.push_back(hello.topology);
+  }
+  inputs.train_samples = data.train->count_samples();
+  inputs.test_samples = data.test->count_samples();
+  return inputs;
+}
+
+}  // namespace
+
+std::vector<std::string> JoinedJob::hosts() const {
+  std::vector<std::string> names;
+  for (const RankPlan& rank : plan.ranks) names.push_back(plan.nodes.at(rank.node).host);
+  return names;
+}
+
+Schedule JoinedJob::schedule(const Settings& settings) const {
+  return {.train_samples = plan.train_samples,
+          .test_samples = plan.test_samples,
+          .rows = plan.batch,
+          .ranks = plan.world_size(),
+          .steps = plan.steps,
+          .evaluate_every = settings.evaluate.every_epochs};
+}
+
+BatchLayout JoinedJob::batch() const {
+  return {.rows = plan.batch, .features = graph.input().count_elements(), .dtype = graph.dtype()};
+}
+
+JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline) {
+  const Settings& settings = options.configuration.settings;
+  const LaunchPlace place = options.place.value_or(LaunchPlace{});
+  std::vector<Hello> hellos{own_hello(options.configuration, place, discover())};
+  std::unique_ptr<Bootstrap> bootstrap;
+  if (place.world_size > 1) {
+    const auto waiting = [&](const std::string& note) {
+      if (options.listener != nullptr) options.listener->note(note);
+    };
+    bootstrap = Bootstrap::join(blocking, place, hellos.front(), deadline, waiting);
+    hellos = bootstrap->hellos();
+  }
+  DataSet data = read_data(options.data);
+  Graph graph = build_model(settings, data.train->shape(), data.train->count_classes());
+  Layout layout{graph};
+  Plan plan = make_plan(settings, graph, plan_inputs(hellos, data));
+  return {place, std::move(bootstrap), std::move(hellos), std::move(data), std::move(graph), std::move(layout), std::move(plan)};
+}
+
+Plan preview(const Configuration& configuration, const DataPlace& place) {
+  const DataSet data = read_data(place);
+  const Graph graph = build_model(configuration.settings, data.train->shape(), data.train->count_classes());
+  const Topology topology = discover();
+  PlanInputs inputs;
+  inputs.ranks.resize(std::max(1u, configuration.settings.cluster.local), RankFacts{topology.identity, topology.host});
+  inputs.topologies = {topology};
+  inputs.train_samples = data.train->count_samples();
+  inputs.test_samples = data.test->count_samples();
+  return make_plan(configuration.settings, graph, inputs);
+}
+
+}  // namespace troupe

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/session/session.hpp"
+#include "runtime/data/source.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/schedule.hpp"
+
+namespace troupe {
+
+/// A job that this rank has joined: who is there, what they train on, and the plan that all of them made alike.
+struct JoinedJob {
+  LaunchPlace place;
+  std::unique_ptr<Bootstrap> bootstrap;  // none: a job of one rank
+  std::vector<Hello> hellos;             // by rank
+  DataSet data;
+  Graph graph;
+  Layout layout;
+  Plan plan;
+
+  Rank self() const noexcept { return {place.rank}; }
+  const RankPlan& mine() const { return plan.ranks.at(place.rank); }
+  std::vector<std::string> hosts() const;
+  Schedule schedule(const Settings& settings) const;
+  BatchLayout batch() const;
+};
+
+/// Joins, reads the data and plans. Throws Error.
+JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline);
+
+}  // namespace troupe

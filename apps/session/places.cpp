@@ -1,0 +1,58 @@
+#include "apps/session/places.hpp"
+
+#include <cstring>
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include "runtime/error.hpp"
+#include "runtime/wire/place.capnp.h"
+
+namespace troupe {
+namespace {
+
+kj::ArrayPtr<const kj::byte> as_data(const void* bytes, std::size_t size) {
+  return {static_cast<const kj::byte*>(bytes), size};
+}
+std::vector<std::byte> as_bytes(capnp::Data::Reader data) {
+  const auto* first = reinterpret_cast<const std::byte*>(data.begin());
+  return {first, first + data.size()};
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const PlaceBlob& place) {
+  capnp::MallocMessageBuilder message;
+  auto root = message.initRoot<wire::Place>();
+  root.setPlanHash(place.plan_hash);
+  root.setArena(as_data(&place.arena, sizeof place.arena));
+  root.setTransport(as_data(place.transport.data(), place.transport.size()));
+  root.setActorNode(as_data(place.actor_node.data(), place.actor_node.size()));
+  const auto words = capnp::messageToFlatArray(message);
+  const auto bytes = words.asBytes();
+  const auto* first = reinterpret_cast<const std::byte*>(bytes.begin());
+  return {first, first + bytes.size()};
+}
+
+PlaceBlob decode_place(std::span<const std::byte> bytes) {
+  TROUPE_CHECK(bytes.size() % sizeof(capnp::word) == 0, Code::corrupt, "a rank's place has ", bytes.size(), " bytes");
+  std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));
+  if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
+  PlaceBlob place;
+  try {
+    capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()));
+    const auto root = reader.getRoot<wire::Place>();
+    place.plan_hash = root.getPlanHash();
+    const auto ticket = root.getArena();
+    TROUPE_CHECK(ticket.size() == sizeof place.arena, Code::corrupt, "a rank's arena ticket has ", ticket.size(), " bytes, not ",
+                 sizeof place.arena);
+    std::memcpy(&place.arena, ticket.begin(), sizeof place.arena);
+    place.transport = as_bytes(root.getTransport());
+    place.actor_node = as_bytes(root.getActorNode());
+  } catch (const kj::Exception& e) {
+    fail(Code::corrupt, text("a rank's place cannot be read: ", e.getDescription().cStr()));
+  }
+  return place;
+}
+
+}  // namespace troupe

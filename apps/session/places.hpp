@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/arena.hpp"
+
+namespace troupe {
+
+/// What ranks tell each other once each has its plan (runtime/wire/place.capnp).
+struct PlaceBlob {
+  std::uint64_t plan_hash = 0;
+  ArenaTicket arena;
+  std::vector<std::byte> transport;   // Transport::address(); empty: a job of one rank
+  std::vector<std::byte> actor_node;  // node_id_bytes()
+};
+
+std::vector<std::byte> encode(const PlaceBlob& place);
+/// Throws Error{corrupt} when the bytes are none of encode().
+PlaceBlob decode_place(std::span<const std::byte> bytes);
+
+}  // namespace troupe

@@ -1,0 +1,318 @@
+#include "apps/session/session.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include <caf/actor_system.hpp>
+#include <xxhash.h>
+
+#include "actors/remote/remote_actors.hpp"
+#include "apps/session/affinity.hpp"
+#include "apps/session/joined_job.hpp"
+#include "apps/session/places.hpp"
+#include "apps/session/rank_memory.hpp"
+#include "apps/session/system_config.hpp"
+#include "apps/session/training.hpp"
+#include "devices/cpu/cpu_device.hpp"
+#include "runtime/lane_loop.hpp"
+#include "runtime/planner.hpp"
+#include "transports/collectives/arena_communicator.hpp"
+#include "transports/collectives/direct_communicator.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr ViewId kFirstView{1};
+constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
+
+/// The end of a run, handed from Membership's thread to the one that waits.
+class RunEndBox {
+ public:
+  void put(const RunEnd& end) {
+    const std::lock_guard lock(mutex_);
+    end_ = end;
+    changed_.notify_all();
+  }
+  RunEnd take(Blocking&) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return end_.has_value(); });  // ends with the run: every wait inside it has a deadline
+    return *end_;
+  }
+
+ private:
+  std::mutex mutex_;  // guards end_
+  std::condition_variable changed_;
+  std::optional<RunEnd> end_;
+};
+
+/// Whether two nodes of the plan are network namespaces of one host; UCX would take shared memory between them.
+bool shares_host(const Plan& plan) {
+  for (const NodePlan& a : plan.nodes)
+    for (const NodePlan& b : plan.nodes)
+      if (&a != &b && a.identity.boot_id == b.identity.boot_id) return true;
+  return false;
+}
+
+UcxMeans means(const Settings& settings, const Plan& plan) {
+  if (settings.cluster.transport == "tcp" || shares_host(plan)) return UcxMeans::tcp;
+  return settings.cluster.transport == "shm" || plan.nodes.size() == 1 ? UcxMeans::shm : UcxMeans::automatic;
+}
+
+class RankSession final : public Session {
+ public:
+  RankSession(Blocking& blocking, SessionOptions options)
+      : options_(std::move(options)),
+        deadline_(Deadline::after(options_.configuration.settings.faults.start)),
+        job_(join_job(blocking, options_, deadline_)),
+        affinity_(job_.mine().cpus),
+        config_(std::max<std::size_t>(1, job_.mine().cpus.size() / 2)),
+        system_(config_) {
+    space_.may_spin(job_.mine().may_spin);
+    make_memory();
+    if (job_.bootstrap) make_transport();
+    meet(blocking);
+    make_device();
+    make_actors();
+    if (job_.bootstrap) {
+      remote_->publish("membership", actors_->membership());
+      if (job_.self().value == 0) remote_->publish("evaluator", actors_->evaluator());
+      control_->start();
+      bulk_->start();
+      job_.bootstrap->all_gather(blocking, "ready", {}, deadline_);
+      watch_peers();
+    }
+    affinity_.restore();
+  }
+  ~RankSession() override {
+    Blocking blocking = Blocking::on_thread("session");
+    take_down(blocking);
+  }
+
+  const Plan& plan() const override { return job_.plan; }
+  RunResult run(Blocking& blocking) override;
+  void request_stop() noexcept override { actors_->request_stop(); }
+  std::vector<float> parameters() const override {
+    const auto* first = space_.address_of<const float>(memory_.parameters);
+    return {first, first + job_.layout.count_elements()};
+  }
+
+ private:
+  const Settings& settings() const { return options_.configuration.settings; }
+  bool leads() const { return job_.plan.nodes[job_.mine().node].leader == job_.self().value; }
+
+  void make_memory() {
+    arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
+    space_.map(arena_);
+    memory_ = allocate_rank_memory(*arena_, job_.plan, settings().rule.kind, job_.layout.count_elements(), job_.self());
+    pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
+    if (job_.plan.route == Route::direct || leads()) {
+      join_node_memory(memory_, *arena_);
+      fill_parameters();
+    }
+  }
+
+  void fill_parameters() {
+    const std::uint64_t count = job_.layout.count_elements();
+    float* parameters = space_.address_of<float>(memory_.parameters);
+    fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
+    if (memory_.half.size_bytes == 0) return;
+    auto* half = space_.address_of<std::uint16_t>(memory_.half);
+    for (std::uint64_t i = 0; i < count; ++i) half[i] = to_bf16(parameters[i]);
+  }
+
+  void make_transport() {
+    TROUPE_CHECK(ucx_available(), Code::unsupported,
+                 "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
+    const Peer self{job_.self().value};
+    transport_ = make_ucx_transport(space_, {.self = self, .means = means(settings(), job_.plan)});
+    control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, LaneOptions{}, "lane-control");
+    bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, LaneOptions{}, "lane-bulk");
+    remote_ = std::make_unique<RemoteActors>(system_, space_, *control_, *bulk_, self,
+                                             RemoteOptions{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes});
+  }
+
+  /// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
+  void meet(Blocking& blocking) {
+    places_.resize(job_.plan.world_size());
+    PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket()};
+    if (!job_.bootstrap) {
+      places_[0] = std::move(mine);
+      return;
+    }
+    mine.transport = transport_->address();
+    mine.actor_node = remote_->identity();
+    const auto blobs = job_.bootstrap->all_gather(blocking, "places", encode(mine), deadline_);
+    for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
+      places_[rank] = decode_place(blobs[rank]);
+      TROUPE_CHECK(places_[rank].plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
+                   places_[rank].plan_hash, ", rank ", job_.place.rank, " made ", mine.plan_hash,
+                   ": give every rank the same app.toml, --set options and data (compare their `rtrun plan`)");
+      if (rank == job_.place.rank) continue;
+      transport_->connect({rank}, places_[rank].transport);
+      remote_->add_peer({rank}, places_[rank].actor_node);
+    }
+  }
+
+  void make_device();
+  std::unique_ptr<Communicator> make_communicator();
+  void make_actors();
+  ReportTargets report_targets();
+
+  void watch_peers() {
+    job_.bootstrap->watch([this](Peer peer, const Status& why) {
+      remote_->lost(peer, why);
+      caf::anon_send(actors_->membership(), PeerLost{peer, why});
+    });
+  }
+
+  void take_down(Blocking& blocking) noexcept;
+
+  SessionOptions options_;
+  Deadline deadline_;  // of the start
+  JoinedJob job_;
+  ThreadAffinity affinity_;
+  AddressSpace space_;
+  std::shared_ptr<Arena> arena_;
+  RankMemory memory_;
+  std::unique_ptr<LeasePool> pool_;
+  std::vector<PlaceBlob> places_;  // by rank
+  SystemConfig config_;
+  caf::actor_system system_;
+  std::unique_ptr<RemoteActors> remote_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<LaneLoop> control_;
+  std::unique_ptr<LaneLoop> bulk_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<StepExchange> steps_;
+  std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
+  std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
+  std::unique_ptr<Replica> replica_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<TrainingActors> actors_;
+  RunEndBox end_;
+  RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
+  bool taken_down_ = false;
+};
+
+std::unique_ptr<Communicator> RankSession::make_communicator() {
+  if (job_.plan.route == Route::direct) {
+    DirectOptions direct{.view = kFirstView, .self = job_.self(), .stripes = job_.plan.stripes, .buckets = job_.plan.buckets};
+    direct.parameters = memory_.parameters;
+    direct.half = memory_.half;
+    return make_direct_communicator(space_, *arena_, bulk_.get(), direct);
+  }
+  ArenaGroup group{.rank = job_.self()};
+  for (const PlaceBlob& place : places_) {
+    const RankMemory peer = find_rank_memory(space_.arena(place.arena.id));
+    group.members.push_back({.gradients = peer.gradients, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
+  }
+  return std::make_unique<ArenaCommunicator>(space_, std::move(group));
+}
+
+void RankSession::make_device() {
+  const RankPlan& mine = job_.mine();
+  if (job_.plan.route == Route::arena) {
+    for (const PlaceBlob& place : places_)
+      if (place.arena.id != arena_->id()) space_.map(Arena::open(place.arena));
+    const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
+    join_node_memory(memory_, space_.arena(places_[leader].arena.id));
+  }
+  communicator_ = make_communicator();
+  device_ = make_cpu_device(space_, {.cpus = mine.cpus,
+                                     .threads = mine.device_threads,
+                                     .may_spin = mine.may_spin,
+                                     .wait_deadline = settings().faults.exchange});
+  replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
+                              {memory_.parameters, memory_.half, memory_.gradients});
+  stream_ = device_->stream();
+  exchange_ = collective_exchange(*communicator_, settings().rule, memory_.gradients, memory_.stripe);
+  steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
+                                          std::vector<Exchange*>{exchange_.get()}, job_.plan.buckets.size());
+  step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
+  evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
+}
+
+void RankSession::make_actors() {
+  const Schedule schedule = job_.schedule(settings());
+  TrainingParts parts{
+      .loader = {*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule, job_.self(), job_.plan.seed},
+      .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_, memory_.evaluations, schedule},
+      .exchanges = {exchange_.get()},
+      .view = kFirstView,
+      .self = job_.self(),
+      .hosts = job_.hosts(),
+      .start_within = settings().faults.start,
+      .report = report_targets(),
+      .abort_view = [this](const Status& why) { communicator_->abort(why); },
+      .ended = [this](const RunEnd& end) { end_.put(end); }};
+  actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
+}
+
+ReportTargets RankSession::report_targets() {
+  ReportTargets targets;
+  SessionListener* listener = options_.listener;
+  targets.line = [this, listener](const EpochReport& line) {
+    result_.epochs.push_back(line);
+    if (listener != nullptr) listener->epoch(line);
+  };
+  targets.total = [this](const RunTotal& total) { result_.total = total; };
+  if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
+  if (listener == nullptr && !options_.time_limit) return targets;
+  targets.step = [this, listener, until = std::optional<Deadline>{}](Step step, const StepSums& total) mutable {
+    if (listener != nullptr && options_.every_step) listener->step(step, total);
+    if (!options_.time_limit) return;
+    if (!until) until = Deadline::after(*options_.time_limit);
+    if (until->passed()) request_stop();
+  };
+  return targets;
+}
+
+RunResult RankSession::run(Blocking& blocking) {
+  if (options_.listener != nullptr) options_.listener->started(job_.plan, device_->traits().description, options_.data);
+  CoordinatorHandles coordinator;
+  try {
+    if (job_.self().value != 0) {
+      coordinator.membership =
+          caf::actor_cast<MembershipPeer>(remote_->resolve(blocking, {0}, "membership", deadline_));
+      coordinator.evaluator =
+          caf::actor_cast<TestPartReceiver>(remote_->resolve(blocking, {0}, "evaluator", deadline_));
+    }
+    actors_->start(coordinator);
+  } catch (const Error& error) {
+    end_.put({error.status(), false, 0});
+  }
+  const RunEnd end = end_.take(blocking);
+  take_down(blocking);
+  result_.status = end.status;
+  result_.stopped = end.stopped;
+  result_.total.steps = end.steps;
+  const auto* parameters = space_.address(memory_.parameters);
+  result_.parameters_hash = XXH3_64bits(parameters, memory_.parameters.size_bytes);
+  return std::move(result_);
+}
+
+/// From the outside in: nobody counts on this rank any more, its actors end, then its stream, then its lanes.
+void RankSession::take_down(Blocking& blocking) noexcept {
+  if (taken_down_) return;
+  taken_down_ = true;
+  const Deadline deadline = Deadline::after(settings().faults.stop);
+  if (actors_) actors_->end(blocking, deadline);
+  if (communicator_) communicator_->abort({Code::aborted, "the session is over"});
+  stream_.reset();
+  if (remote_) remote_->stop(blocking, deadline);
+  if (job_.bootstrap) job_.bootstrap->leave();
+  if (control_) control_->stop(deadline);
+  if (bulk_) bulk_->stop(deadline);
+}
+
+}  // namespace
+
+std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
+  return std::make_unique<RankSession>(blocking, std::move(options));
+}
+
+}  // namespace troupe

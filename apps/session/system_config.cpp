@@ -1,0 +1,19 @@
+#include "apps/session/system_config.hpp"
+
+#include "actors/messages.hpp"
+#include "actors/remote/remote_actors.hpp"
+
+namespace troupe {
+
+SystemConfig::SystemConfig(std::size_t workers) {
+  set("scheduler.policy", caf::atom("sharing"));
+  set("scheduler.max-threads", workers);
+  configure_remote(*this);
+  add_messages(*this, MessageName<JoinView>{"troupe.JoinView"}, MessageName<ViewStands>{"troupe.ViewStands"},
+               MessageName<MemberFinished>{"troupe.MemberFinished"}, MessageName<LeaveView>{"troupe.LeaveView"},
+               MessageName<TestPart>{"troupe.TestPart"});
+}
+
+std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }
+
+}  // namespace troupe

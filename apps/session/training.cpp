@@ -1,0 +1,79 @@
+#include "apps/session/training.hpp"
+
+#include <condition_variable>
+#include <mutex>
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+
+namespace troupe {
+
+/// Counts actors that are gone; shared with their last moments.
+struct TrainingActors::Gone {
+  std::mutex mutex;  // guards left
+  std::condition_variable changed;
+  std::size_t left = 0;
+};
+
+TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts) : system_(system), parts_(std::move(parts)) {
+  membership_ = spawn_membership(system_);
+  if (parts_.self.value != 0) return;
+  reporter_ = spawn_reporter(system_, parts_.device.schedule, std::move(parts_.report), membership_);
+  evaluator_ = spawn_evaluator(system_, static_cast<std::uint32_t>(parts_.hosts.size()), reporter_);
+}
+
+void TrainingActors::start(const CoordinatorHandles& coordinator) {
+  if (!evaluator_) evaluator_ = spawn_remote_evaluator(system_, parts_.self, coordinator.evaluator);
+  for (Exchange* exchange : parts_.exchanges) shards_.push_back(spawn_shard(system_, *exchange));
+  DeviceAudience audience{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}};
+  for (const auto& shard : shards_) audience.committed.emplace_back(shard);
+  if (reporter_) {
+    audience.committed.emplace_back(reporter_);
+    audience.finished.emplace_back(reporter_);
+  }
+  device_ = spawn_device(system_, parts_.device, std::move(audience));
+  loader_ = spawn_loader(system_, parts_.loader, device_);
+
+  MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
+  membership.coordinator = coordinator.membership;
+  membership.shards = shards_;
+  membership.begin = {device_};
+  membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(loader_)};
+  if (reporter_) {
+    membership.begin.insert(membership.begin.begin(), reporter_);
+    membership.watched.push_back(caf::actor_cast<caf::actor>(reporter_));
+    membership.waits_for_report = true;
+  }
+  membership.start_within = parts_.start_within;
+  membership.abort_view = parts_.abort_view;
+  membership.ended = parts_.ended;
+  caf::anon_send(membership_, std::move(membership));
+}
+
+void TrainingActors::request_stop() const noexcept { caf::anon_send(device_, StopRequest{}); }
+
+bool TrainingActors::end(Blocking&, Deadline deadline) {
+  const auto gone = std::make_shared<Gone>();
+  std::vector<caf::actor> actors;
+  const auto add = [&](const auto& handle) {
+    if (handle) actors.push_back(caf::actor_cast<caf::actor>(handle));
+  };
+  add(loader_);
+  add(device_);
+  add(evaluator_);
+  add(reporter_);
+  for (const auto& shard : shards_) add(shard);
+  add(membership_);
+  gone->left = actors.size();
+  for (const auto& actor : actors) {
+    actor->attach_functor([gone] {
+      const std::lock_guard lock(gone->mutex);
+      if (--gone->left == 0) gone->changed.notify_all();
+    });
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+  }
+  std::unique_lock lock(gone->mutex);
+  return gone->changed.wait_until(lock, deadline.at(), [&] { return gone->left == 0; });
+}
+
+}  // namespace troupe

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "actors/device_actor.hpp"
+#include "actors/evaluator_actor.hpp"
+#include "actors/loader_actor.hpp"
+#include "actors/membership_actor.hpp"
+#include "actors/reporter_actor.hpp"
+#include "actors/shard_actor.hpp"
+
+namespace troupe {
+
+/// How the actors of one rank reach rank 0's.
+struct CoordinatorHandles {
+  MembershipPeer membership;
+  TestPartReceiver evaluator;
+};
+
+/// What the actors of one rank are made of; everything outlives them.
+struct TrainingParts {
+  LoaderParts loader;
+  DeviceParts device;
+  std::vector<Exchange*> exchanges;      // a shard for each
+  ViewId view;
+  Rank self;
+  std::vector<std::string> hosts;
+  std::chrono::milliseconds start_within{60000};
+  ReportTargets report;                  // rank 0
+  std::function<void(const Status&)> abort_view;
+  std::function<void(const RunEnd&)> ended;
+};
+
+/// The training actors of one rank. Membership and, on rank 0, the evaluator exist at once, so that they can be published;
+/// the others begin with start(). Ended explicitly by end(), since they refer to what is taken down after them.
+class TrainingActors {
+ public:
+  TrainingActors(caf::actor_system& system, TrainingParts parts);
+  MembershipActor membership() const { return membership_; }
+  EvaluatorActor evaluator() const { return evaluator_; }
+  /// Joins the view; `coordinator` is needed on other ranks than 0.
+  void start(const CoordinatorHandles& coordinator);
+  void request_stop() const noexcept;
+  /// Ends all actors and waits until they are gone; false when some were not by the deadline.
+  bool end(Blocking& blocking, Deadline deadline);
+
+ private:
+  struct Gone;
+  caf::actor_system& system_;
+  TrainingParts parts_;
+  MembershipActor membership_;
+  EvaluatorActor evaluator_;
+  ReporterActor reporter_;
+  DeviceActor device_;
+  LoaderActor loader_;
+  std::vector<ShardActor> shards_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,72 @@
+#include "devices/cpu/cpu_device.hpp"
+
+#include <utility>
+
+#include "devices/cpu/cpu_replica.hpp"
+#include "devices/cpu/cpu_stream.hpp"
+
+namespace troupe {
+namespace {
+
+bool has_bf16_instructions() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(AddressSpace& space, CpuDeviceOptions options) : space_(space), options_(std::move(options)) {
+    TROUPE_CHECK(options_.threads > 0, Code::invalid, "a cpu device needs at least 1 thread");
+    TROUPE_CHECK(options_.wait_deadline.count() > 0, Code::invalid,
+                 "a cpu device's waits need a deadline above 0, not ", options_.wait_deadline.count(), " ms");
+    std::string where;
+    for (const std::uint32_t cpu : options_.cpus) where += text(where.empty() ? ", on cpus " : " ", cpu);
+    traits_ = {"cpu",
+               text(cpu::onednn_description(), ", own kernels ", cpu::best_kernels().name, ", ", options_.threads,
+                    options_.threads == 1 ? " thread" : " threads", where),
+               options_.threads, has_bf16_instructions()};
+  }
+
+  const DeviceTraits& traits() const override { return traits_; }
+
+  std::unique_ptr<Stream> stream() override {
+    auto stream = std::make_unique<cpu::CpuStream>(space_, options_);
+    if (!options_.cpus.empty()) stream->pin(options_.cpus);
+    return stream;
+  }
+
+  std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
+                                   const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
+    try {
+      return std::make_unique<cpu::CpuReplica>(space_, graph, layout, batch, buckets, memory, options_.threads);
+    } catch (const dnnl::error& error) {
+      fail(Code::unsupported, text("graph ", graph.name(), " in ", name_of(graph.dtype()), " with ", batch.rows,
+                                   " rows: oneDNN cannot do it on this machine (", error.what(), ")",
+                                   graph.dtype() == DType::bf16 ? "; bf16 needs AVX-512, try dtype = \"f32\"" : ""));
+    }
+  }
+
+ private:
+  AddressSpace& space_;
+  const CpuDeviceOptions options_;
+  DeviceTraits traits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device(AddressSpace& space, CpuDeviceOptions options) {
+  return std::make_unique<CpuDevice>(space, std::move(options));
+}
+
+bool cpu_device_available() { return true; }
+
+std::string describe_cpu_replica(const Replica& replica) {
+  const auto* own = dynamic_cast<const cpu::CpuReplica*>(&replica);
+  TROUPE_CHECK(own != nullptr, Code::invalid, "this replica belongs to another device");
+  return own->description();
+}
+
+}  // namespace troupe

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.hpp"
+
+namespace troupe {
+
+struct CpuDeviceOptions {
+  std::vector<std::uint32_t> cpus;  // the streams' threads stay on these; empty: where the system puts them
+  std::uint32_t threads = 1;        // that one kernel may use
+  bool may_spin = false;            // a stream without work polls a little before it sleeps
+  std::chrono::milliseconds wait_deadline{30000};  // a wait that takes longer fails the stream with Code::timeout
+};
+
+/// Cores as a device: matrix products by oneDNN, everything else by own kernels for the instruction set found at run
+/// time. Each stream has a thread that flushes denormals to zero; destroying a stream waits until its work is done. A
+/// stream takes at most 1,024 pieces of work at a time: one more is Error{invalid}, since step credits bound what is
+/// ahead. Replicas run on this device's streams only, and live until their work is done. `space` outlives the device.
+/// Throws Error{unsupported} when the build has no oneDNN, Error{invalid} for 0 threads or a deadline that is not
+/// positive.
+std::unique_ptr<Device> make_cpu_device(AddressSpace& space, CpuDeviceOptions options);
+/// Whether this build has the CPU device.
+bool cpu_device_available();
+/// For people: the implementation each primitive of a CPU device's replica uses, one a line. Throws Error{invalid} for
+/// another device's replica.
+std::string describe_cpu_replica(const Replica& replica);
+
+}  // namespace troupe

@@ -1,0 +1,17 @@
+#include "devices/cpu/cpu_device.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe {
+namespace {
+
+[[noreturn]] void missing() {
+  fail(Code::unsupported, "this build has no CPU device: install oneDNN (Debian: libdnnl-dev) and configure again");
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device(AddressSpace&, CpuDeviceOptions) { missing(); }
+bool cpu_device_available() { return false; }
+std::string describe_cpu_replica(const Replica&) { missing(); }
+
+}  // namespace troupe

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "devices/cpu/step_program.hpp"
+#include "runtime/device.hpp"
+
+namespace troupe::cpu {
+
+/// A StepProgram as a Replica: cuts a step into pieces for the stream's queue.
+class CpuReplica final : public Replica {
+ public:
+  CpuReplica(AddressSpace& space, const Graph& graph, const Layout& layout, const BatchLayout& batch,
+             const std::vector<Bucket>& buckets, const ReplicaMemory& memory, std::uint32_t threads);
+  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override;
+  void evaluate(Stream& stream, Memory batch, Memory sums) override;
+  const std::string& description() const noexcept { return program_.description(); }
+
+ private:
+  RunProgram resolve(Memory batch, Memory sums, ProgramPart part);
+
+  AddressSpace& space_;
+  const BatchLayout batch_;
+  const std::vector<Bucket> buckets_;
+  StepProgram program_;
+};
+
+}  // namespace troupe::cpu

@@ -1,0 +1,247 @@
+#include "devices/cpu/cpu_stream.hpp"
+
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "devices/cpu/step_program.hpp"
+#include "devices/cpu/update.hpp"
+#include "runtime/blocking.hpp"
+#include "runtime/thread.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+/// How often an idle stream that may spin looks before it sleeps: some tens of microseconds.
+constexpr int kLooks = 2000;
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+/// Denormal numbers cost a hundred times as much; optimizer state is full of them late in training.
+void flush_denormals() noexcept {
+#if defined(__x86_64__)
+  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+  _mm_setcsr(_mm_getcsr() | 0x0040);  // denormals are zero
+#endif
+}
+
+template <class T>
+T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_bytes, const char* what) {
+  TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, what, " has ", memory.size_bytes, " bytes instead of ",
+               size_bytes);
+  return space.address_of<T>(memory);
+}
+
+}  // namespace
+
+CpuStream::CpuStream(AddressSpace& space, const CpuDeviceOptions& options)
+    : space_(space),
+      threads_(options.threads),
+      wait_deadline_(options.wait_deadline),
+      may_spin_(options.may_spin),
+      kernels_(best_kernels()),
+      line_(space.timeline(space.make_private_timeline())) {
+  thread_ = start_thread("cpu-stream", [this] { work(); });
+}
+
+CpuStream::~CpuStream() {
+  stop_.store(true, std::memory_order_release);
+  news_.fetch_add(1, std::memory_order_release);
+  news_.notify_one();
+  thread_.join();
+}
+
+void CpuStream::pin(const std::vector<std::uint32_t>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::string names;
+  for (const std::uint32_t cpu : cpus) {
+    TROUPE_CHECK(cpu < CPU_SETSIZE, Code::invalid, "cpu ", cpu, " is beyond the ", CPU_SETSIZE, " that can be named");
+    CPU_SET(cpu, &set);
+    names += text(' ', cpu);
+  }
+  errno = pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set);
+  TROUPE_CHECK_ERRNO(errno == 0, Code::environment, "cannot keep a stream's thread on cpus", names,
+                     " (are they among those this process may use?)");
+}
+
+// ---- The enqueuing side ----
+
+void CpuStream::push(const Operation& operation) {
+  TROUPE_CHECK(!ring_.full(), Code::invalid, "a stream has ", OperationRing::kOperations,
+               " pieces of work waiting and takes no more: enqueue fewer steps ahead");
+  ring_.push(operation);
+  news_.fetch_add(1, std::memory_order_release);
+  news_.notify_one();
+}
+
+Operands CpuStream::resolve(std::span<const Memory> parts, std::uint64_t size_bytes, const char* what) {
+  TROUPE_CHECK(!parts.empty(), Code::invalid, what, ": there are none");
+  // Looked up first: a part that is refused must not leave operands behind that no operation releases.
+  for (const Memory& part : parts) address_of<std::byte>(space_, part, size_bytes, what);
+  TROUPE_CHECK(!ring_.full(), Code::invalid, "a stream has ", OperationRing::kOperations,
+               " pieces of work waiting and takes no more: enqueue fewer steps ahead");
+  Operands taken;
+  const std::span<const void*> room = ring_.take_operands(parts.size(), taken);
+  TROUPE_CHECK(!room.empty(), Code::invalid, what, ": ", parts.size(),
+               " of them do not fit behind those of the work that waits (", OperationRing::kOperands,
+               " in all): enqueue fewer steps ahead");
+  for (std::size_t i = 0; i < parts.size(); ++i) room[i] = space_.address(parts[i]);
+  return taken;
+}
+
+void CpuStream::wait(Point point) {
+  if (point.value == 0) return;
+  push(AwaitPoint{&space_.timeline(point.line), point.value});
+}
+
+Point CpuStream::mark() {
+  push(SignalPoint{&line_, marks_ + 1});
+  return {line_.id(), ++marks_};
+}
+
+void CpuStream::signal(Point point) { push(SignalPoint{&space_.timeline(point.line), point.value}); }
+
+void CpuStream::copy(Memory to, Memory from) {
+  const auto* source = space_.address_of<const std::byte>(from);
+  push(CopyBytes{address_of<std::byte>(space_, to, from.size_bytes, "the target of a copy"), source, from.size_bytes});
+}
+
+void CpuStream::sum_up(Memory total, std::span<const Memory> parts) {
+  auto* to = address_of<StepSums>(space_, total, sizeof(StepSums), "the total of sums");
+  push(SumUp{to, resolve(parts, sizeof(StepSums), "parts of sums")});
+}
+
+void CpuStream::reduce(Memory to, std::span<const Memory> parts) {
+  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a reduction over ", to.size_bytes,
+               " bytes, which are not whole f32");
+  auto* target = space_.address_of<float>(to);
+  push(Reduce{target, to.size_bytes / sizeof(float), resolve(parts, to.size_bytes, "parts of a reduction")});
+}
+
+void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                       std::span<const Memory> contributions, Memory total) {
+  const std::uint64_t count = stripe.stripe.count;
+  if (count == 0) return;
+  const std::uint64_t size_bytes = count * sizeof(float);
+  const std::size_t slots = state_slots(rule.kind);
+  UpdateAddresses at{.count = count};
+  at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
+  if (stripe.half.size_bytes) {
+    at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t), "a stripe's bf16 image");
+  }
+  for (std::size_t s = 0; s < slots; ++s) {
+    at.state[s] = address_of<float>(space_, stripe.state[s], size_bytes, "a stripe's optimizer state");
+  }
+  if (stripe.journal.size_bytes) {
+    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
+                 stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));
+    at.journal = space_.address_of<UpdateJournal>(stripe.journal);
+  }
+  const auto* sums = address_of<StepSums>(space_, total, sizeof(StepSums), "the total of an update");
+  push(Update{rule, number, at, resolve(contributions, size_bytes, "contributions to an update"), sums});
+}
+
+void CpuStream::run(const RunProgram& part) { push(part); }
+
+// ---- The stream's thread ----
+
+bool CpuStream::wait_for_work() {
+  for (int look = 0; may_spin_ && look < kLooks && ring_.empty() && !stop_.load(std::memory_order_acquire); ++look)
+    pause();
+  while (ring_.empty()) {
+    const std::uint32_t seen = news_.load(std::memory_order_acquire);
+    if (!ring_.empty()) break;
+    if (stop_.load(std::memory_order_acquire)) return false;
+    news_.wait(seen, std::memory_order_acquire);
+  }
+  return true;
+}
+
+void CpuStream::work() {
+  flush_denormals();
+  omp_set_num_threads(static_cast<int>(threads_));  // of this thread's kernels alone
+  while (wait_for_work()) {
+    if (!ended_) {
+      if (const Status status = execute(ring_.front()); !status.ok()) end(status);
+    }
+    ring_.pop();
+  }
+}
+
+void CpuStream::end(const Status& why) noexcept {
+  ended_ = true;
+  line_.poison(why);
+}
+
+Status CpuStream::execute(const Operation& operation) {
+  try {
+    return std::visit([this](const auto& one) { return execute(one); }, operation);
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::exception& error) {
+    return {Code::device_fault, text("a cpu stream: ", error.what())};
+  }
+}
+
+Status CpuStream::execute(const AwaitPoint& operation) {
+  if (operation.line->value() >= operation.value) return {};
+  std::array<char, 128> what;
+  const TimelineId line = operation.line->id();
+  std::snprintf(what.data(), what.size(), "a cpu stream for line %u of arena %u to reach %llu", line.index,
+                line.arena.value, static_cast<unsigned long long>(operation.value));
+  Blocking blocking = Blocking::on_thread("cpu-stream");
+  return operation.line->wait(blocking, operation.value, Deadline::after(wait_deadline_), what.data());
+}
+
+Status CpuStream::execute(const SignalPoint& operation) {
+  operation.line->signal(operation.value);
+  return {};
+}
+
+Status CpuStream::execute(const CopyBytes& operation) {
+  std::memmove(operation.to, operation.from, operation.size_bytes);
+  return {};
+}
+
+Status CpuStream::execute(const SumUp& operation) {
+  StepSums total;
+  for (const StepSums* part : ring_.operands<StepSums>(operation.parts)) {
+    total.loss += part->loss;
+    total.correct += part->correct;
+    total.samples += part->samples;
+    total.stop += part->stop;
+  }
+  *operation.total = total;
+  return {};
+}
+
+Status CpuStream::execute(const Reduce& operation) {
+  cpu::reduce(kernels_, operation.to, ring_.operands<float>(operation.parts), operation.count);
+  return {};
+}
+
+Status CpuStream::execute(const Update& operation) {
+  cpu::update(kernels_, operation.rule, operation.number, operation.stripe,
+              ring_.operands<float>(operation.contributions), *operation.total, NoProbe{});
+  return {};
+}
+
+Status CpuStream::execute(const RunProgram& operation) {
+  operation.program->run(operation);
+  return {};
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/kernels/kernels.hpp"
+#include "devices/cpu/operations.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe::cpu {
+
+/// A queue with its own thread. See make_cpu_device for its limits.
+class CpuStream final : public Stream {
+ public:
+  CpuStream(AddressSpace& space, const CpuDeviceOptions& options);
+  /// Takes no more work, does what is there, joins.
+  ~CpuStream();
+  CpuStream(const CpuStream&) = delete;
+  CpuStream& operator=(const CpuStream&) = delete;
+  /// Keeps the thread on `cpus`. Throws Error{environment} when the system refuses.
+  void pin(const std::vector<std::uint32_t>& cpus);
+
+  void wait(Point point) override;
+  Point mark() override;
+  void signal(Point point) override;
+  void copy(Memory to, Memory from) override;
+  void sum_up(Memory total, std::span<const Memory> parts) override;
+  void reduce(Memory to, std::span<const Memory> parts) override;
+  void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+              std::span<const Memory> contributions, Memory total) override;
+  /// Enqueues a part of a replica's program.
+  void run(const RunProgram& part);
+  AddressSpace& space() const noexcept { return space_; }
+
+ private:
+  Operands resolve(std::span<const Memory> parts, std::uint64_t size_bytes, const char* what);
+  void push(const Operation& operation);
+  void work();
+  bool wait_for_work();
+  void end(const Status& why) noexcept;
+  Status execute(const Operation& operation);
+  Status execute(const AwaitPoint& operation);
+  Status execute(const SignalPoint& operation);
+  Status execute(const CopyBytes& operation);
+  Status execute(const SumUp& operation);
+  Status execute(const Reduce& operation);
+  Status execute(const Update& operation);
+  Status execute(const RunProgram& operation);
+
+  AddressSpace& space_;
+  const std::uint32_t threads_;
+  const std::chrono::milliseconds wait_deadline_;
+  const bool may_spin_;
+  const Kernels& kernels_;
+  Timeline& line_;
+  std::uint64_t marks_ = 0;                         // the enqueuing side's
+  bool ended_ = false;                              // the thread's: a failure was met
+  alignas(64) std::atomic<std::uint32_t> news_{0};  // counts pushes and the stop: what the thread sleeps on
+  std::atomic<bool> stop_{false};
+  OperationRing ring_;
+  std::thread thread_;
+};
+
+}  // namespace troupe::cpu

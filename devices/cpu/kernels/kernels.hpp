@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/rules/rule.hpp"
+
+namespace troupe::cpu {
+
+/// The loops over flat arrays, compiled once for each instruction set from one source. Every set gives the same bits.
+/// Arrays need no alignment.
+struct Kernels {
+  const char* name;
+  /// One update of `count` elements: sums of gradients are first[i], or first[i] + second[i] when `second` is given.
+  /// `s0` and `s1` may be null where the rule keeps no such state.
+  void (*update)(const RuleStep& rule, float scale, const float* first, const float* second, float* p, float* s0,
+                 float* s1, std::size_t count);
+  /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
+  void (*add)(float* to, const float* a, const float* b, std::size_t count);
+  /// As troupe::to_bf16.
+  void (*to_bf16)(std::uint16_t* to, const float* from, std::size_t count);
+  /// gradient[i] = 0 where activation[i] is not above 0.
+  void (*mask_f32)(float* gradient, const float* activation, std::size_t count);
+  /// The same on bf16.
+  void (*mask_bf16)(std::uint16_t* gradient, const std::uint16_t* activation, std::size_t count);
+};
+
+extern const Kernels kBaselineKernels;
+#if defined(TROUPE_KERNELS_X86)
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+#endif
+
+/// All sets this machine can execute, the narrowest first.
+std::vector<const Kernels*> usable_kernels();
+/// The widest of them.
+const Kernels& best_kernels();
+
+}  // namespace troupe::cpu

@@ -1,0 +1,10 @@
+#include "devices/cpu/kernels/kernels.hpp"
+
+namespace troupe::cpu {
+namespace {
+#include "devices/cpu/kernels/loops.inc"
+}  // namespace
+
+const Kernels kAvx2Kernels{"AVX2", update, add, to_bf16, mask_f32, mask_bf16};
+
+}  // namespace troupe::cpu

@@ -1,0 +1,61 @@
+#include "devices/cpu/loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/error.hpp"
+#include "runtime/layout.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+float to_gradient(float value, float) noexcept { return value; }
+std::uint16_t to_gradient(float value, std::uint16_t) noexcept { return to_bf16(value); }
+
+/// e^(z - largest) for every class, first beside the gradient's place, then divided by their sum: probabilities.
+template <class T>
+void write_gradient(const LossShape& shape, const float* logits, float largest, float sum, std::uint32_t label,
+                    T* gradient) {
+  const float scale = 1.0F / sum;
+  for (std::uint32_t k = 0; k < shape.classes; ++k) {
+    float value = std::exp(logits[k] - largest) * scale;
+    if (k == label) value -= 1.0F;
+    if (shape.after_relu && !(logits[k] > 0)) value = 0;
+    gradient[k] = to_gradient(value, T{});
+  }
+}
+
+template <class T>
+StepSums rows(const LossShape& shape, const float* logits, const std::int32_t* labels, T* gradient) {
+  StepSums sums;
+  for (std::uint32_t row = 0; row < shape.rows; ++row, logits += shape.classes) {
+    const std::int32_t label = labels[row];
+    T* out = gradient ? gradient + std::size_t{row} * shape.classes : nullptr;
+    if (label < 0) {
+      if (out) std::fill_n(out, shape.classes, T{});
+      continue;
+    }
+    TROUPE_CHECK(static_cast<std::uint32_t>(label) < shape.classes, Code::corrupt, "row ", row,
+                 " of a batch has label ", label, ", the model has ", shape.classes,
+                 " classes: check the data set's labels");
+    const float* best = std::max_element(logits, logits + shape.classes);
+    float sum = 0;
+    for (std::uint32_t k = 0; k < shape.classes; ++k) sum += std::exp(logits[k] - *best);
+    sums.loss += std::log(static_cast<double>(sum)) + (static_cast<double>(*best) - static_cast<double>(logits[label]));
+    sums.correct += best - logits == label ? 1 : 0;
+    ++sums.samples;
+    if (out) write_gradient(shape, logits, *best, sum, static_cast<std::uint32_t>(label), out);
+  }
+  return sums;
+}
+
+}  // namespace
+
+StepSums softmax_cross_entropy(const LossShape& shape, const float* logits, const std::int32_t* labels,
+                               void* gradient) {
+  if (shape.dtype == DType::f32) return rows(shape, logits, labels, static_cast<float*>(gradient));
+  return rows(shape, logits, labels, static_cast<std::uint16_t*>(gradient));
+}
+
+}  // namespace troupe::cpu

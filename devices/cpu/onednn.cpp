@@ -1,0 +1,73 @@
+#include "devices/cpu/onednn.hpp"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl_debug.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace troupe::cpu {
+namespace {
+
+bool tile_palette_reported() {
+#if defined(__x86_64__)
+  unsigned highest = 0, tiles = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(0x1D, 0, &highest, &b, &c, &d) || highest == 0) return false;
+  return __get_cpuid_count(0x1D, 1, &tiles, &b, &c, &d) && (tiles & 0xffff) != 0;
+#else
+  return false;
+#endif
+}
+
+std::string_view name_of(dnnl::cpu_isa isa) {
+  switch (isa) {
+    case dnnl::cpu_isa::sse41: return "SSE4.1";
+    case dnnl::cpu_isa::avx: return "AVX";
+    case dnnl::cpu_isa::avx2: return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni: return "AVX2 with VNNI";
+    case dnnl::cpu_isa::avx512_core: return "AVX-512";
+    case dnnl::cpu_isa::avx512_core_vnni: return "AVX-512 with VNNI";
+    case dnnl::cpu_isa::avx512_core_bf16: return "AVX-512 with bf16";
+    case dnnl::cpu_isa::avx512_core_amx: return "AVX-512 with AMX bf16";
+    default: return "another instruction set";
+  }
+}
+
+}  // namespace
+
+void check_onednn(dnnl_status_t status, std::string_view what) {
+  TROUPE_CHECK(status == dnnl_success, Code::device_fault, "oneDNN, ", what, ": ", dnnl_status2str(status));
+}
+
+bool implementation_usable(std::string_view name) {
+  static const bool has_palette = tile_palette_reported();
+  const bool tiles = name.find("brgemm") != name.npos && name.find("amx") != name.npos;
+  return has_palette || !tiles;
+}
+
+ThreadsInScope::ThreadsInScope(std::uint32_t threads) noexcept : before_(omp_get_max_threads()) {
+  omp_set_num_threads(static_cast<int>(threads));
+}
+ThreadsInScope::~ThreadsInScope() { omp_set_num_threads(before_); }
+
+BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, const std::vector<std::pair<int, dnnl::memory>>& arguments)
+    : primitive_(std::move(primitive)) {
+  for (const auto& [argument, memory] : arguments) {
+    memories_.push_back(memory);
+    arguments_.push_back({argument, memory.get()});
+  }
+}
+
+void BoundPrimitive::execute(const dnnl::stream& stream) const {
+  check_onednn(
+      dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
+      "execution of a primitive");
+}
+
+std::string onednn_description() {
+  const dnnl_version_t& version = *dnnl_version();
+  return text("oneDNN ", version.major, '.', version.minor, '.', version.patch, ", ",
+              name_of(dnnl::get_effective_cpu_isa()));
+}
+
+}  // namespace troupe::cpu

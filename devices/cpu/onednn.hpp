@@ -1,0 +1,58 @@
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/error.hpp"
+
+namespace troupe::cpu {
+
+/// Throws Error{device_fault} with oneDNN's status when it is not success.
+void check_onednn(dnnl_status_t status, std::string_view what);
+
+/// Whether an implementation may run here. Not brgemm with AMX where CPUID leaf 0x1D tells of no tile palette: it would
+/// load an empty one, and die of SIGILL in its first tile instruction. The gemm kernels bring their own palette.
+bool implementation_usable(std::string_view name);
+
+/// Moves `descriptor` on to the first implementation that may run here; oneDNN lists the fastest first and its
+/// reference code, slower by orders of magnitude, last. Throws Error{unsupported} naming `what` when there is none.
+template <class Descriptor>
+void choose_implementation(Descriptor& descriptor, std::string_view what) {
+  while (!implementation_usable(descriptor.impl_info_str())) {
+    TROUPE_CHECK(descriptor.next_impl(), Code::unsupported, what,
+                 ": oneDNN has no implementation that runs on this machine");
+  }
+}
+
+/// How many threads oneDNN plans for and runs on is read from the calling thread; sets it for a scope.
+class ThreadsInScope {
+ public:
+  explicit ThreadsInScope(std::uint32_t threads) noexcept;
+  ~ThreadsInScope();
+  ThreadsInScope(const ThreadsInScope&) = delete;
+  ThreadsInScope& operator=(const ThreadsInScope&) = delete;
+
+ private:
+  int before_;
+};
+
+/// One execution with everything bound: repeating it allocates nothing of ours.
+class BoundPrimitive {
+ public:
+  BoundPrimitive(dnnl::primitive primitive, const std::vector<std::pair<int, dnnl::memory>>& arguments);
+  void execute(const dnnl::stream& stream) const;
+
+ private:
+  dnnl::primitive primitive_;
+  std::vector<dnnl::memory> memories_;  // keep what the arguments point to
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+/// The library's version and the instruction set it chose.
+std::string onednn_description();
+
+}  // namespace troupe::cpu

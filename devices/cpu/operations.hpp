@@ -1,0 +1,126 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <variant>
+
+#include "runtime/rules/rule.hpp"
+#include "runtime/stream.hpp"
+#include "runtime/timeline.hpp"
+#include "runtime/update_pass.hpp"
+
+namespace troupe::cpu {
+
+class StepProgram;
+
+/// Addresses in the operand ring, in one piece.
+struct Operands {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+// What a stream's thread does, as plain data; addresses are of this process.
+struct AwaitPoint {
+  Timeline* line;
+  std::uint64_t value;
+};
+struct SignalPoint {
+  Timeline* line;
+  std::uint64_t value;
+};
+struct CopyBytes {
+  std::byte* to;
+  const std::byte* from;
+  std::uint64_t size_bytes;
+};
+struct SumUp {
+  StepSums* total;
+  Operands parts;
+};
+struct Reduce {
+  float* to;
+  std::uint64_t count;
+  Operands parts;
+};
+struct Update {
+  RuleStep rule;
+  std::uint64_t number;
+  UpdateAddresses stripe;
+  Operands contributions;
+  const StepSums* total;
+};
+enum class ProgramPart : std::uint8_t { forward_and_loss, backward, evaluate };
+struct RunProgram {
+  StepProgram* program;
+  ProgramPart part;
+  std::uint32_t segment;  // of backward
+  const std::byte* batch;
+  StepSums* sums;
+};
+using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Update, RunProgram>;
+static_assert(std::is_trivially_copyable_v<Operation>);
+
+/// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.
+class OperationRing {
+ public:
+  static constexpr std::uint32_t kOperations = 1024;
+  static constexpr std::uint32_t kOperands = 4096;
+
+  // The enqueuing side.
+  bool full() const noexcept { return written_ - read_.load(std::memory_order_acquire) == kOperations; }
+  /// Takes room for `count` addresses in one piece; empty when there is none.
+  std::span<const void*> take_operands(std::size_t count, Operands& taken) noexcept {
+    const std::uint32_t at = operands_written_ % kOperands;
+    const auto skip = static_cast<std::uint32_t>(at + count > kOperands ? kOperands - at : 0);
+    const std::uint32_t used = operands_written_ - operands_read_.load(std::memory_order_acquire);
+    if (count > kOperands || used + skip + count > kOperands) return {};
+    operands_written_ += skip;
+    taken = {operands_written_, static_cast<std::uint32_t>(count)};
+    operands_written_ += taken.count;
+    return {operands_.data() + taken.first % kOperands, count};
+  }
+  /// Hands over one operation; not full().
+  void push(const Operation& operation) noexcept {
+    slots_[written_ % kOperations] = {operation, operands_written_};
+    ++written_;
+    published_.store(written_, std::memory_order_release);
+  }
+
+  // The stream's side.
+  bool empty() const noexcept {
+    return published_.load(std::memory_order_acquire) == read_.load(std::memory_order_relaxed);
+  }
+  /// The oldest operation; not empty().
+  const Operation& front() const noexcept {
+    return slots_[read_.load(std::memory_order_relaxed) % kOperations].operation;
+  }
+  template <class T>
+  std::span<const T* const> operands(Operands range) const noexcept {
+    return {reinterpret_cast<const T* const*>(operands_.data() + range.first % kOperands), range.count};
+  }
+  void pop() noexcept {
+    const std::uint32_t read = read_.load(std::memory_order_relaxed);
+    operands_read_.store(slots_[read % kOperations].operands_end, std::memory_order_release);
+    read_.store(read + 1, std::memory_order_release);
+  }
+
+ private:
+  struct Entry {
+    Operation operation;
+    std::uint32_t operands_end;
+  };
+  // Counters run on and wrap; the capacities are powers of two.
+  std::uint32_t written_ = 0;  // the enqueuing side's own
+  std::uint32_t operands_written_ = 0;
+  alignas(64) std::atomic<std::uint32_t> published_{0};
+  alignas(64) std::atomic<std::uint32_t> read_{0};
+  std::atomic<std::uint32_t> operands_read_{0};
+  std::array<Entry, kOperations> slots_{};
+  std::array<const void*, kOperands> operands_{};
+};
+
+}  // namespace troupe::cpu

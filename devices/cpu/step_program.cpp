@@ -1,0 +1,218 @@
+#include "devices/cpu/step_program.hpp"
+
+#include <algorithm>
+
+namespace troupe::cpu {
+
+using dnnl::algorithm;
+using dnnl::inner_product_backward_data;
+using dnnl::inner_product_backward_weights;
+using dnnl::inner_product_forward;
+using dnnl::memory;
+using dnnl::prop_kind;
+
+StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch,
+                         const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads)
+    : layout_(layout),
+      batch_(batch),
+      memory_(memory),
+      type_(graph.dtype() == DType::bf16 ? Type::bf16 : Type::f32),
+      kernels_(best_kernels()),
+      engine_(dnnl::engine::kind::cpu, 0),
+      stream_(engine_) {
+  const ThreadsInScope plan_for{threads};
+  read_stages(graph);
+  make_activations();
+  make_forward();
+  make_backward(buckets);
+  take_scratch();
+}
+
+void StepProgram::read_stages(const Graph& graph) {
+  std::uint64_t inputs = graph.input().count_elements();
+  std::size_t parameter = 0;
+  for (std::size_t i = 0; i < graph.layers().size(); ++i) {
+    const Layer& layer = graph.layers()[i];
+    if (const auto* dense = std::get_if<Dense>(&layer.operation)) {
+      stages_.push_back({layer.name, inputs, dense->units, false, parameter, {}, {}});
+      parameter += 2;
+    } else if (std::holds_alternative<Relu>(layer.operation)) {
+      TROUPE_CHECK(!stages_.empty(), Code::unsupported, "graph ", graph.name(), ", layer ", layer.name,
+                   ": the cpu device has no ReLU on the network's input; put a Dense layer before it");
+      stages_.back().relu = true;
+    }
+    inputs = graph.output_of(i).count_elements();
+  }
+  loss_ = {batch_.rows, graph.count_classes(), graph.dtype(), stages_.back().relu};
+}
+
+memory::desc StepProgram::matrix(std::uint64_t rows, std::uint64_t columns, Type type) const {
+  return {{static_cast<memory::dim>(rows), static_cast<memory::dim>(columns)}, type, memory::format_tag::ab};
+}
+
+void StepProgram::make_activations() {
+  std::uint64_t widest = 0;
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    Stage& stage = stages_[i];
+    // The first input is the batch, wherever the step's batch lies.
+    stage.input = i ? stages_[i - 1].output : memory{matrix(batch_.rows, stage.inputs, type_), engine_, nullptr};
+    const bool last = i + 1 == stages_.size();
+    stage.output = memory{matrix(batch_.rows, stage.units, last ? Type::f32 : type_), engine_};
+    if (!last) widest = std::max<std::uint64_t>(widest, stage.units);
+  }
+  logits_gradient_ = memory{matrix(batch_.rows, stages_.back().units, type_), engine_};
+  if (widest == 0) return;
+  for (memory& gradient : gradients_) gradient = memory{matrix(batch_.rows, widest, type_), engine_};
+}
+
+dnnl::primitive_attr StepProgram::attributes(bool relu) const {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (relu) {
+    dnnl::post_ops after;
+    after.append_eltwise(1.0F, algorithm::eltwise_relu, 0, 0);
+    attributes.set_post_ops(after);
+  }
+  return attributes;
+}
+
+inner_product_forward::primitive_desc StepProgram::forward_descriptor(const Stage& stage, Type output, bool relu) {
+  const memory::desc bias{{static_cast<memory::dim>(stage.units)}, Type::f32, memory::format_tag::a};
+  return {{prop_kind::forward_training, matrix(batch_.rows, stage.inputs, type_),
+           matrix(stage.units, stage.inputs, type_), bias, matrix(batch_.rows, stage.units, output)},
+          attributes(relu),
+          engine_};
+}
+
+template <class Descriptor>
+void StepProgram::choose(Descriptor& descriptor, const Stage& stage, const char* pass) {
+  const std::string what = text("layer ", stage.name, ", ", pass);
+  choose_implementation(descriptor, what);
+  description_ += text(what, ": ", descriptor.impl_info_str(), '\n');
+}
+
+template <class Descriptor>
+memory StepProgram::scratch_for(const Descriptor& descriptor) {
+  return scratchpads_.emplace_back(descriptor.scratchpad_desc(), engine_, nullptr);
+}
+
+memory StepProgram::at(float* flat, std::size_t parameter, const memory::desc& desc) const {
+  return {desc, engine_, flat + layout_.entries()[parameter].first};
+}
+
+memory StepProgram::weights_of(const Stage& stage) const {
+  const memory::desc desc = matrix(stage.units, stage.inputs, type_);
+  if (!memory_.half) return at(memory_.parameters, stage.parameter, desc);
+  return {desc, engine_, memory_.half + layout_.entries()[stage.parameter].first};
+}
+
+void StepProgram::make_forward() {
+  for (const Stage& stage : stages_) {
+    auto descriptor = forward_descriptor(stage, stage.output.get_desc().data_type(), stage.relu);
+    choose(descriptor, stage, "forward");
+    forward_.emplace_back(
+        BoundPrimitive{inner_product_forward{descriptor},
+                       {{DNNL_ARG_SRC, stage.input},
+                        {DNNL_ARG_WEIGHTS, weights_of(stage)},
+                        {DNNL_ARG_BIAS, at(memory_.parameters, stage.parameter + 1, descriptor.bias_desc())},
+                        {DNNL_ARG_DST, stage.output},
+                        {DNNL_ARG_SCRATCHPAD, scratch_for(descriptor)}}});
+  }
+}
+
+void StepProgram::make_backward(const std::vector<Bucket>& buckets) {
+  std::uint64_t end = layout_.count_elements();
+  std::size_t index = stages_.size();
+  memory gradient = logits_gradient_;
+  for (const Bucket& bucket : buckets) {
+    std::vector<Call>& calls = segments_.emplace_back();
+    while (index > 0 && layout_.entries()[stages_[index - 1].parameter].first >= bucket.first) {
+      const Stage& stage = stages_[--index];
+      memory input_gradient;
+      if (index > 0) {
+        input_gradient = {matrix(batch_.rows, stage.inputs, type_), engine_, gradients_[index % 2].get_data_handle()};
+      }
+      add_backward(calls, index, gradient, input_gradient);
+      gradient = input_gradient;
+    }
+    const std::uint64_t done = index == stages_.size() ? end : layout_.entries()[stages_[index].parameter].first;
+    TROUPE_CHECK(bucket.first == done && bucket.first + bucket.count == end && bucket.count > 0, Code::invalid,
+                 "bucket ", bucket.index, " covers elements ", bucket.first, " to ", bucket.first + bucket.count,
+                 ", which are not whole layers that end at ", end);
+    end = bucket.first;
+  }
+  TROUPE_CHECK(end == 0, Code::invalid, "the buckets leave out the first ", end, " elements");
+}
+
+void StepProgram::add_backward(std::vector<Call>& calls, std::size_t index, const memory& gradient,
+                               const memory& input_gradient) {
+  const Stage& stage = stages_[index];
+  const auto hint = forward_descriptor(stage, type_, false);
+  const memory::desc input = matrix(batch_.rows, stage.inputs, type_);
+  const memory::desc bias{{static_cast<memory::dim>(stage.units)}, Type::f32, memory::format_tag::a};
+  const memory::desc output = matrix(batch_.rows, stage.units, type_);
+  inner_product_backward_weights::primitive_desc weights{
+      {input, matrix(stage.units, stage.inputs, Type::f32), bias, output}, attributes(false), engine_, hint};
+  choose(weights, stage, "gradient of the weights");
+  calls.emplace_back(
+      BoundPrimitive{inner_product_backward_weights{weights},
+                     {{DNNL_ARG_SRC, stage.input},
+                      {DNNL_ARG_DIFF_DST, gradient},
+                      {DNNL_ARG_DIFF_WEIGHTS, at(memory_.gradients, stage.parameter, weights.diff_weights_desc())},
+                      {DNNL_ARG_DIFF_BIAS, at(memory_.gradients, stage.parameter + 1, weights.diff_bias_desc())},
+                      {DNNL_ARG_SCRATCHPAD, scratch_for(weights)}}});
+  if (!input_gradient) return;
+  inner_product_backward_data::primitive_desc data{
+      {input, matrix(stage.units, stage.inputs, type_), output}, attributes(false), engine_, hint};
+  choose(data, stage, "gradient of the input");
+  calls.emplace_back(BoundPrimitive{inner_product_backward_data{data},
+                                    {{DNNL_ARG_DIFF_DST, gradient},
+                                     {DNNL_ARG_WEIGHTS, weights_of(stage)},
+                                     {DNNL_ARG_DIFF_SRC, input_gradient},
+                                     {DNNL_ARG_SCRATCHPAD, scratch_for(data)}}});
+  if (stages_[index - 1].relu) {
+    calls.emplace_back(Mask{input_gradient.get_data_handle(), stage.input.get_data_handle(),
+                            std::uint64_t{batch_.rows} * stage.inputs});
+  }
+}
+
+void StepProgram::take_scratch() {
+  std::size_t largest = 0;
+  for (const memory& scratchpad : scratchpads_) largest = std::max(largest, scratchpad.get_desc().get_size());
+  if (largest == 0) return;
+  scratch_ = memory{{{static_cast<memory::dim>(largest)}, Type::u8, memory::format_tag::a}, engine_};
+  for (const memory& scratchpad : scratchpads_) scratchpad.set_data_handle(scratch_.get_data_handle());
+}
+
+void StepProgram::run(const RunProgram& what) {
+  if (what.part == ProgramPart::backward) return call(segments_[what.segment]);
+  auto* batch = const_cast<std::byte*>(what.batch);  // oneDNN has no read-only handles
+  stages_.front().input.set_data_handle(batch + batch_.inputs_offset());
+  call(forward_);
+  const bool training = what.part == ProgramPart::forward_and_loss;
+  const StepSums sums = softmax_cross_entropy(loss_, static_cast<const float*>(stages_.back().output.get_data_handle()),
+                                              reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset()),
+                                              training ? logits_gradient_.get_data_handle() : nullptr);
+  StepSums& to = *what.sums;
+  to.loss = (training ? 0 : to.loss) + sums.loss;
+  to.correct = (training ? 0 : to.correct) + sums.correct;
+  to.samples = (training ? 0 : to.samples) + sums.samples;
+}
+
+void StepProgram::call(const std::vector<Call>& calls) const {
+  for (const Call& one : calls) {
+    if (const auto* primitive = std::get_if<BoundPrimitive>(&one)) {
+      primitive->execute(stream_);
+      continue;
+    }
+    const Mask& mask = std::get<Mask>(one);
+    if (type_ == Type::f32) {
+      kernels_.mask_f32(static_cast<float*>(mask.gradient), static_cast<const float*>(mask.activation), mask.count);
+    } else {
+      kernels_.mask_bf16(static_cast<std::uint16_t*>(mask.gradient), static_cast<const std::uint16_t*>(mask.activation),
+                         mask.count);
+    }
+  }
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "devices/cpu/kernels/kernels.hpp"
+#include "devices/cpu/loss.hpp"
+#include "devices/cpu/onednn.hpp"
+#include "devices/cpu/operations.hpp"
+#include "runtime/device.hpp"
+
+namespace troupe::cpu {
+
+/// Where a program's parameters lie in this process; all [layout].
+struct ProgramMemory {
+  float* parameters = nullptr;
+  std::uint16_t* half = nullptr;  // null for f32 graphs
+  float* gradients = nullptr;
+};
+
+/// A graph as flat lists of calls: primitives, activations, scratch and arguments are made once, here. Weights are read
+/// and gradients written where they lie in the flat buffers, plain row-major, so nothing is ever packed. Threads: the
+/// constructor's, then one stream's.
+class StepProgram {
+ public:
+  /// Throws Error{unsupported} naming the layer that cannot be done, Error{invalid} when the buckets are not the layers
+  /// from the last to the first.
+  StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, const std::vector<Bucket>& buckets,
+              const ProgramMemory& memory, std::uint32_t threads);
+  /// On the stream's thread.
+  void run(const RunProgram& what);
+  /// The implementation of each primitive, one a line.
+  const std::string& description() const noexcept { return description_; }
+
+ private:
+  /// A Dense layer and the ReLU behind it, if there is one.
+  struct Stage {
+    std::string name;
+    std::uint64_t inputs = 0;
+    std::uint32_t units = 0;
+    bool relu = false;
+    std::size_t parameter = 0;  // index of the weight; the bias follows
+    dnnl::memory input;         // [rows, inputs]
+    dnnl::memory output;        // [rows, units]
+  };
+  struct Mask {
+    void* gradient;
+    const void* activation;
+    std::uint64_t count;
+  };
+  using Call = std::variant<BoundPrimitive, Mask>;
+
+  using Type = dnnl::memory::data_type;
+
+  void read_stages(const Graph& graph);
+  void make_activations();
+  void make_forward();
+  void make_backward(const std::vector<Bucket>& buckets);
+  /// The calls of one stage: from the gradient of its output to those of its weights and, but for the first stage, its
+  /// input.
+  void add_backward(std::vector<Call>& calls, std::size_t index, const dnnl::memory& gradient,
+                    const dnnl::memory& input_gradient);
+  void take_scratch();
+  void call(const std::vector<Call>& calls) const;
+
+  dnnl::primitive_attr attributes(bool relu) const;
+  dnnl::inner_product_forward::primitive_desc forward_descriptor(const Stage& stage, Type output, bool relu);
+  /// Settles on an implementation and notes its name.
+  template <class Descriptor>
+  void choose(Descriptor& descriptor, const Stage& stage, const char* pass);
+  template <class Descriptor>
+  dnnl::memory scratch_for(const Descriptor& descriptor);
+  dnnl::memory weights_of(const Stage& stage) const;
+  dnnl::memory at(float* flat, std::size_t parameter, const dnnl::memory::desc& desc) const;
+  dnnl::memory::desc matrix(std::uint64_t rows, std::uint64_t columns, Type type) const;
+
+  const Layout layout_;
+  const BatchLayout batch_;
+  const ProgramMemory memory_;
+  const Type type_;
+  const Kernels& kernels_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::vector<Stage> stages_;
+  dnnl::memory logits_gradient_;
+  std::array<dnnl::memory, 2> gradients_;  // to activations, by turns
+  LossShape loss_;
+  std::vector<dnnl::memory> scratchpads_;  // all the same place: primitives run one after another
+  dnnl::memory scratch_;
+  std::vector<Call> forward_;
+  std::vector<std::vector<Call>> segments_;
+  std::string description_;
+};
+
+}  // namespace troupe::cpu

@@ -1,0 +1,56 @@
+#include "devices/cpu/update.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace troupe::cpu {
+namespace {
+
+constexpr std::uint64_t kBlock = UpdateJournal::kBlockElements;
+
+/// to = parts[0] + parts[1] + ... over [first, first + count); at least two parts; `to` is none of them unless there
+/// are two.
+void add_up(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t first,
+            std::uint64_t count) {
+  kernels.add(to, parts[0] + first, parts[1] + first, count);
+  for (const float* part : parts.subspan(2)) kernels.add(to, to, part + first, count);
+}
+
+}  // namespace
+
+void reduce(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count) {
+  if (parts.size() == 1) {
+    if (parts[0] != to) std::memcpy(to, parts[0], count * sizeof(float));
+    return;
+  }
+  if (parts.size() == 2) return add_up(kernels, to, parts, 0, count);
+  // `to` may be a later part, so all but the last are added up beside it, a block at a time.
+  alignas(64) std::array<float, kBlock> sums;
+  for (std::uint64_t first = 0; first < count; first += kBlock) {
+    const std::uint64_t block = std::min(kBlock, count - first);
+    add_up(kernels, sums.data(), parts.first(parts.size() - 1), first, block);
+    kernels.add(to + first, sums.data(), parts.back() + first, block);
+  }
+}
+
+void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count) const {
+  // Up to two contributions are added in the update's own loop; of more, all but the last are added up before, a block
+  // at a time, while it is in the cache.
+  alignas(64) std::array<float, kBlock> sums;
+  const std::size_t parts = contributions_.size();
+  for (const std::uint64_t end = first + count; first < end; first += kBlock) {
+    const std::uint64_t block = std::min(kBlock, end - first);
+    const float* head = contributions_[0] + first;
+    if (parts > 2) {
+      add_up(kernels_, sums.data(), contributions_.first(parts - 1), first, block);
+      head = sums.data();
+    }
+    const float* last = parts > 1 ? contributions_[parts - 1] + first : nullptr;
+    kernels_.update(rule_, scale_, head, last, at_.parameters + first, at_.state[0] ? at_.state[0] + first : nullptr,
+                    at_.state[1] ? at_.state[1] + first : nullptr, block);
+    if (at_.half) kernels_.to_bf16(at_.half + first, at_.parameters + first, block);
+  }
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,136 @@
+#include "devices/fake/detail/quadratic_replica.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "devices/fake/fake_device.hpp"
+
+namespace troupe::fake {
+namespace {
+
+FakeStream& fake(Stream& stream) {
+  auto* own = dynamic_cast<FakeStream*>(&stream);
+  TROUPE_CHECK(own != nullptr, Code::invalid, "a fake replica needs a fake stream");
+  return *own;
+}
+
+class QuadraticReplica final : public Replica {
+ public:
+  QuadraticReplica(AddressSpace& space, const Layout& layout, const BatchLayout& batch, std::vector<Bucket> buckets,
+                   const ReplicaMemory& memory)
+      : space_(space), entries_(layout.entries()), batch_(batch), buckets_(std::move(buckets)) {
+    const std::uint64_t count = layout.count_elements();
+    const auto check = [&](const Memory& part, std::uint64_t bytes, const char* what) {
+      TROUPE_CHECK(part.size_bytes == bytes, Code::invalid, what, " have ", part.size_bytes,
+                   " bytes, the layout needs ", bytes);
+    };
+    check(memory.parameters, count * sizeof(float), "parameters");
+    check(memory.gradients, count * sizeof(float), "gradients");
+    parameters_ = space.address_of<const float>(memory.parameters);
+    gradients_ = {space.address_of<float>(memory.gradients), count};
+    if (memory.half.size_bytes == 0) return;
+    check(memory.half, count * sizeof(std::uint16_t), "bf16 weights");
+    half_ = space.address_of<const std::uint16_t>(memory.half);
+  }
+
+  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override {
+    FakeStream& queue = fake(stream);
+    const std::byte* rows = rows_of(batch);
+    auto* to = space_.address_of<StepSums>(sums);
+    queue.call([this, rows, to] {
+      read_targets(rows);
+      const StepSums found = measure();
+      to->loss = found.loss;
+      to->correct = found.correct;
+      to->samples = found.samples;
+    });
+    for (const Bucket& bucket : buckets_) {
+      queue.call([this, bucket] { write_gradients(bucket); });
+      sink.ready(bucket, stream);
+    }
+  }
+
+  void evaluate(Stream& stream, Memory batch, Memory sums) override {
+    const std::byte* rows = rows_of(batch);
+    auto* to = space_.address_of<StepSums>(sums);
+    fake(stream).call([this, rows, to] {
+      read_targets(rows);
+      const StepSums found = measure();
+      to->loss += found.loss;
+      to->correct += found.correct;
+      to->samples += found.samples;
+    });
+  }
+
+ private:
+  struct Target {
+    float value;
+    bool even;
+  };
+
+  const std::byte* rows_of(const Memory& batch) const {
+    TROUPE_CHECK(batch.size_bytes >= batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
+                 " bytes, the layout needs ", batch_.size_bytes());
+    return space_.address(batch);
+  }
+
+  /// The targets of the rows that count. Source of the hash: FNV-1a.
+  void read_targets(const std::byte* batch) {
+    targets_.clear();
+    const auto* labels = reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset());
+    const std::uint64_t row_bytes = batch_.features * size_bytes(batch_.dtype);
+    for (std::uint32_t row = 0; row < batch_.rows; ++row) {
+      if (labels[row] < 0) continue;
+      std::uint64_t hash = 0xcbf29ce484222325ULL ^ static_cast<std::uint64_t>(labels[row]);
+      for (const std::byte byte : std::span{batch + batch_.inputs_offset() + row * row_bytes, row_bytes}) {
+        hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3ULL;
+      }
+      targets_.push_back({static_cast<float>(hash % 2001) / 1000 - 1, hash % 2 == 0});
+    }
+  }
+
+  float weight(std::uint64_t i) const { return half_ != nullptr ? from_bf16(half_[i]) : parameters_[i]; }
+
+  StepSums measure() const {
+    StepSums sums;
+    for (const Target& target : targets_) {
+      for (const Layout::Entry& entry : entries_) {
+        for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
+          const double off = static_cast<double>(weight(i)) - target.value;
+          sums.loss += off * off / 2;
+        }
+      }
+      sums.correct += target.even ? 1 : 0;
+      ++sums.samples;
+    }
+    return sums;
+  }
+
+  void write_gradients(const Bucket& bucket) {
+    std::fill_n(gradients_.begin() + static_cast<std::ptrdiff_t>(bucket.first), bucket.count, 0.0f);
+    for (const Layout::Entry& entry : entries_) {
+      const std::uint64_t end = std::min(entry.first + entry.count, bucket.first + bucket.count);
+      for (std::uint64_t i = std::max(entry.first, bucket.first); i < end; ++i) {
+        for (const Target& target : targets_) gradients_[i] += weight(i) - target.value;
+      }
+    }
+  }
+
+  AddressSpace& space_;
+  const std::vector<Layout::Entry> entries_;
+  const BatchLayout batch_;
+  const std::vector<Bucket> buckets_;
+  const float* parameters_ = nullptr;
+  const std::uint16_t* half_ = nullptr;
+  std::span<float> gradients_;
+  std::vector<Target> targets_;  // of the batch in work
+};
+
+}  // namespace
+
+std::unique_ptr<Replica> quadratic_replica(AddressSpace& space, const Layout& layout, const BatchLayout& batch,
+                                           const std::vector<Bucket>& buckets, const ReplicaMemory& memory) {
+  return std::make_unique<QuadraticReplica>(space, layout, batch, buckets, memory);
+}
+
+}  // namespace troupe::fake

@@ -1,0 +1,247 @@
+#include "devices/fake/fake_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "devices/fake/detail/arithmetic.hpp"
+#include "devices/fake/detail/quadratic_replica.hpp"
+#include "runtime/data/random.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint64_t kLongestDelay = 16;  // turns
+
+void check_size(const Memory& part, std::uint64_t size_bytes, const char* what) {
+  TROUPE_CHECK(part.size_bytes == size_bytes, Code::invalid, what, " has ", part.size_bytes, " bytes, ", size_bytes,
+               " are needed");
+}
+
+/// What ends a stream from inside without a word, as a killed process does.
+struct Died {};
+
+}  // namespace
+
+FakeStream::FakeStream(FakeDevice& device, TimelineId line)
+    : device_(device), line_(line, [&device] { return device.run_one(); }) {
+  device_.space_.bind(line_);
+}
+
+FakeStream::~FakeStream() {
+  const std::lock_guard no_work{device_.running_};
+  const std::lock_guard lock{device_.queues_};
+  std::erase(device_.streams_, this);
+  device_.space_.unbind(line_.id());
+}
+
+void FakeStream::enqueue(Work work) {
+  const std::lock_guard lock{device_.queues_};
+  if (!ended_) queue_.push_back(std::move(work));
+}
+
+/// The caller holds no lock of the device: the line's wakers run in here.
+void FakeStream::end(const Status& why) {
+  {
+    const std::lock_guard lock{device_.queues_};
+    ended_ = true;
+    queue_.clear();
+  }
+  line_.poison(why);
+}
+
+bool FakeStream::may_run() const {
+  if (queue_.empty()) return false;
+  if (!queue_.front().awaits) return true;
+  const Point point = *queue_.front().awaits;
+  const Timeline& line = device_.space_.timeline(point.line);
+  return line.value() >= point.value || !line.status().ok();
+}
+
+void FakeStream::wait(Point point) {
+  if (point.value == 0) return;
+  Timeline& line = device_.space_.timeline(point.line);
+  enqueue({point, [&line, point] {
+             // The value first: a point that was reached before the poison is reached.
+             if (line.value() >= point.value) return;
+             const Status why = line.status();
+             fail(why.code(), std::string{why.text()});
+           }});
+}
+
+Point FakeStream::mark() {
+  const std::lock_guard lock{device_.queues_};
+  const std::uint64_t value = ++marks_;
+  if (!ended_) queue_.push_back({{}, [this, value] { line_.signal(value); }});
+  return {line_.id(), value};
+}
+
+void FakeStream::signal(Point point) {
+  Timeline& line = device_.space_.timeline(point.line);
+  enqueue({{}, [&line, value = point.value] { line.signal(value); }});
+}
+
+void FakeStream::copy(Memory to, Memory from) {
+  check_size(from, to.size_bytes, "the source of a copy");
+  std::byte* target = device_.space_.address(to);
+  const std::byte* source = device_.space_.address(from);
+  enqueue({{}, [=, bytes = to.size_bytes] { std::memmove(target, source, bytes); }});
+}
+
+template <class T>
+std::vector<const T*> FakeStream::resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const {
+  std::vector<const T*> pointers;
+  for (const Memory& part : parts) {
+    check_size(part, size_bytes, "a part");
+    pointers.push_back(device_.space_.address_of<const T>(part));
+  }
+  return pointers;
+}
+
+void FakeStream::sum_up(Memory total, std::span<const Memory> parts) {
+  check_size(total, sizeof(StepSums), "a total");
+  auto* to = device_.space_.address_of<StepSums>(total);
+  enqueue({{}, [to, from = resolve<StepSums>(parts, sizeof(StepSums))] {
+             StepSums sums;
+             for (const StepSums* part : from) {
+               sums.loss += part->loss;
+               sums.correct += part->correct;
+               sums.samples += part->samples;
+               sums.stop += part->stop;
+             }
+             *to = sums;
+           }});
+}
+
+void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
+  TROUPE_CHECK(!parts.empty(), Code::invalid, "nothing to reduce");
+  auto* sum = device_.space_.address_of<float>(to);
+  enqueue({{}, [sum, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
+             for (std::uint64_t i = 0; i < count; ++i) {
+               float value = from[0][i];
+               for (std::size_t p = 1; p < from.size(); ++p) value += from[p][i];
+               sum[i] = value;
+             }
+           }});
+}
+
+void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                        std::span<const Memory> contributions, Memory total) {
+  const AddressSpace& space = device_.space_;
+  const std::uint64_t bytes = stripe.stripe.count * sizeof(float);
+  TROUPE_CHECK(!contributions.empty(), Code::invalid, "an update without contributions");
+  check_size(stripe.parameters, bytes, "a stripe's parameters");
+  check_size(total, sizeof(StepSums), "a total");
+  fake::StripePointers memory;
+  memory.count = stripe.stripe.count;
+  memory.slots = state_slots(rule.kind);
+  memory.parameters = space.address_of<float>(stripe.parameters);
+  if (stripe.half.size_bytes > 0) {
+    check_size(stripe.half, bytes / 2, "a stripe's bf16 image");
+    memory.half = space.address_of<std::uint16_t>(stripe.half);
+  }
+  for (std::size_t s = 0; s < memory.slots; ++s) {
+    check_size(stripe.state[s], bytes, "a stripe's state");
+    memory.state[s] = space.address_of<float>(stripe.state[s]);
+  }
+  if (stripe.journal.size_bytes > 0) {
+    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(memory.slots), Code::invalid, "a journal has ",
+                 stripe.journal.size_bytes, " bytes, ", journal_bytes(memory.slots), " are needed");
+    memory.journal = space.address(stripe.journal);
+  }
+  const auto* sums = space.address_of<const StepSums>(total);
+  enqueue({{}, [this, rule, number, memory, sums, from = resolve<float>(contributions, bytes)] {
+             std::uint64_t elements = FakeOptions::kNever;
+             {
+               const std::lock_guard lock{device_.queues_};
+               std::swap(elements, update_dies_after_);
+             }
+             if (!fake::update_pass(rule, number, memory, from, *sums, elements)) throw Died{};
+           }});
+}
+
+void FakeStream::call(std::function<void()> work) { enqueue({{}, std::move(work)}); }
+
+void FakeStream::die_in_update(std::uint64_t elements) {
+  const std::lock_guard lock{device_.queues_};
+  update_dies_after_ = elements;
+}
+
+std::size_t FakeStream::count_queued() const {
+  const std::lock_guard lock{device_.queues_};
+  return queue_.size();
+}
+
+FakeDevice::FakeDevice(AddressSpace& space, FakeOptions options)
+    : space_(space), options_(options), traits_{"fake", text("fake device, seed ", options.seed), 1, false} {}
+
+std::unique_ptr<FakeStream> FakeDevice::fake_stream() {
+  std::unique_ptr<FakeStream> stream{new FakeStream{*this, space_.make_private_timeline()}};
+  const std::lock_guard lock{queues_};
+  streams_.push_back(stream.get());
+  return stream;
+}
+
+std::unique_ptr<Replica> FakeDevice::compile(const Graph&, const Layout& layout, const BatchLayout& batch,
+                                             const std::vector<Bucket>& buckets, const ReplicaMemory& memory) {
+  return fake::quadratic_replica(space_, layout, batch, buckets, memory);
+}
+
+/// Who goes next, by the seed; null when nobody can. The caller holds queues_.
+FakeStream* FakeDevice::choose() {
+  std::vector<FakeStream*> able;
+  std::copy_if(streams_.begin(), streams_.end(), std::back_inserter(able), [](FakeStream* s) { return s->may_run(); });
+  while (!able.empty()) {
+    const std::size_t pick = random_below(options_.seed, draws_++, able.size());
+    FakeStream* chosen = able[pick];
+    if (able.size() == 1) return chosen;
+    const bool delay = options_.delay_one_in > 0 && random_below(options_.seed, draws_++, options_.delay_one_in) == 0;
+    if (chosen->stands_back_ == 0 && !delay) return chosen;
+    chosen->stands_back_ = delay ? 1 + random_below(options_.seed, draws_++, kLongestDelay) : chosen->stands_back_ - 1;
+    able.erase(able.begin() + static_cast<std::ptrdiff_t>(pick));
+  }
+  return nullptr;
+}
+
+std::optional<FakeDevice::Turn> FakeDevice::take_turn() {
+  const std::lock_guard lock{queues_};
+  FakeStream* stream = choose();
+  if (stream == nullptr) return std::nullopt;
+  Turn turn{stream, std::move(stream->queue_.front()), false, done_++};
+  stream->queue_.pop_front();
+  turn.fails = turn.number == options_.fail_at ||
+               (options_.fail_one_in > 0 && random_below(options_.seed, draws_++, options_.fail_one_in) == 0);
+  return turn;
+}
+
+bool FakeDevice::run_one() {
+  const std::lock_guard running{running_};
+  std::optional<Turn> turn = take_turn();
+  if (!turn) return false;
+  try {
+    TROUPE_CHECK(!turn->fails, Code::device_fault, "work ", turn->number, " of the fake device was told to fail");
+    turn->work.run();
+  } catch (const Error& error) {
+    turn->stream->end(error.status());
+  } catch (const Died&) {
+    const std::lock_guard lock{queues_};
+    turn->stream->ended_ = true;
+    turn->stream->queue_.clear();
+  }
+  return true;
+}
+
+std::size_t FakeDevice::run_until_idle() {
+  std::size_t count = 0;
+  while (run_one()) ++count;
+  return count;
+}
+
+std::uint64_t FakeDevice::count_done() const {
+  const std::lock_guard lock{queues_};
+  return done_;
+}
+
+}  // namespace troupe

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "devices/fake/fake_timeline.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/device.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe {
+
+class FakeDevice;
+
+struct FakeOptions {
+  static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t seed = 1;          // of the order between streams, delays and failures
+  std::uint64_t fail_at = kNever;  // the device's work of this number, counted from 0, fails with device_fault
+  std::uint32_t fail_one_in = 0;   // every piece of work fails with a chance of 1 in so many; 0: none
+  std::uint32_t delay_one_in = 0;  // a stream whose turn it is stands back for a while, 1 in so many times; 0: never
+};
+
+/// A queue whose work is done when somebody runs the device. Waits have no deadline: there is no time. Work on memory
+/// that the address space does not know is refused when it is enqueued, with Error{invalid}.
+class FakeStream final : public Stream {
+ public:
+  ~FakeStream();
+  FakeStream(const FakeStream&) = delete;
+  FakeStream& operator=(const FakeStream&) = delete;
+
+  void wait(Point point) override;
+  Point mark() override;
+  void signal(Point point) override;
+  void copy(Memory to, Memory from) override;
+  void sum_up(Memory total, std::span<const Memory> parts) override;
+  void reduce(Memory to, std::span<const Memory> parts) override;
+  void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+              std::span<const Memory> contributions, Memory total) override;
+
+  /// Enqueues a test's own work. When it throws Error, the stream ends with that.
+  void call(std::function<void()> work);
+  /// The next update ends after so many elements, as if the process were killed there: nothing later on this stream is
+  /// done, signalled or poisoned.
+  void die_in_update(std::uint64_t elements);
+  /// How many pieces of work wait to be done.
+  std::size_t count_queued() const;
+  /// Why the stream ended, or ok.
+  Status status() const { return line_.status(); }
+
+ private:
+  friend class FakeDevice;
+  struct Work {
+    std::optional<Point> awaits;
+    std::function<void()> run;
+  };
+  FakeStream(FakeDevice& device, TimelineId line);
+  void enqueue(Work work);
+  void end(const Status& why);
+  bool may_run() const;
+  template <class T>
+  std::vector<const T*> resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const;
+
+  FakeDevice& device_;
+  FakeTimeline line_;
+  // All below: guarded by the device's queue mutex.
+  std::deque<Work> queue_;
+  std::uint64_t marks_ = 0;
+  std::uint64_t stands_back_ = 0;  // turns of others until it may run again
+  std::uint64_t update_dies_after_ = FakeOptions::kNever;
+  bool ended_ = false;
+};
+
+/// A device without hardware and without threads: work is done one piece at a time when a test says so, and the order
+/// between streams follows a seed, as far as waits leave a choice. Its replicas compute a model of their own, whatever
+/// the graph: each parameter is pulled toward a target that each row's bytes give, so gradients depend on batch and
+/// weights, and training converges. Waiting for a fake stream's point makes time pass. Threads: any may run it, one
+/// piece of work at a time.
+class FakeDevice final : public Device {
+ public:
+  explicit FakeDevice(AddressSpace& space, FakeOptions options = {});
+
+  const DeviceTraits& traits() const override { return traits_; }
+  std::unique_ptr<Stream> stream() override { return fake_stream(); }
+  std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
+                                   const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override;
+
+  /// The same as stream(), with the test's side of it.
+  std::unique_ptr<FakeStream> fake_stream();
+  /// Does one piece of work of some stream; false when none can go on.
+  bool run_one();
+  /// Runs until no stream can go on, and says how much was done.
+  std::size_t run_until_idle();
+  /// Pieces of work done so far, the failed one included.
+  std::uint64_t count_done() const;
+
+ private:
+  friend class FakeStream;
+  struct Turn {
+    FakeStream* stream = nullptr;
+    FakeStream::Work work;
+    bool fails = false;
+    std::uint64_t number = 0;
+  };
+  std::optional<Turn> take_turn();
+  FakeStream* choose();
+
+  AddressSpace& space_;
+  const FakeOptions options_;
+  DeviceTraits traits_;
+  std::mutex running_;         // held while a piece of work is done; taken before queues_
+  mutable std::mutex queues_;  // guards all below and the streams' queues
+  std::vector<FakeStream*> streams_;
+  std::uint64_t done_ = 0;
+  std::uint64_t draws_ = 0;
+};
+
+}  // namespace troupe

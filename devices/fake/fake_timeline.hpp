@@ -1,0 +1,49 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "runtime/timeline.hpp"
+
+namespace troupe {
+
+/// A timeline on a logical clock: an object of this process, known to others only through AddressSpace::bind(). Where
+/// `drive` is given, wait() calls it to make time pass instead of only waiting for other threads.
+class FakeTimeline final : public Timeline {
+ public:
+  /// `drive` does one piece of work and says whether there was one; called by threads in wait(), without locks.
+  explicit FakeTimeline(TimelineId id, std::function<bool()> drive = {}) : id_(id), drive_(std::move(drive)) {}
+  /// Wakers that are left are told Code::aborted.
+  ~FakeTimeline() override;
+  FakeTimeline(const FakeTimeline&) = delete;
+  FakeTimeline& operator=(const FakeTimeline&) = delete;
+
+  TimelineId id() const noexcept override { return id_; }
+  std::uint64_t value() const noexcept override;
+  void signal(std::uint64_t to) noexcept override;
+  void poison(const Status& why) noexcept override;
+  Status status() const noexcept override;
+  void wake(std::uint64_t at, Waker& waker) override;
+  Status wait(Blocking& blocking, std::uint64_t at, Deadline deadline, std::string_view what) override;
+
+ private:
+  struct Entry {
+    std::uint64_t at;
+    Waker* waker;
+  };
+  void tell_due() noexcept;
+
+  const TimelineId id_;
+  const std::function<bool()> drive_;
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::uint64_t value_ = 0;
+  Status poison_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace troupe

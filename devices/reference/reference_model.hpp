@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/graph.hpp"
+#include "runtime/layout.hpp"
+
+namespace troupe::reference {
+
+/// What one batch gives. Gradients are sums over the rows that count.
+struct Result {
+  double loss = 0;
+  std::uint64_t correct = 0;
+  std::uint64_t samples = 0;
+  std::vector<double> gradients;  // [layout]; empty when none were asked for
+};
+
+/// A graph's mathematics in f64, from flat parameters and rows.
+class Model {
+ public:
+  Model(const Graph& graph, const Layout& layout) : graph_(graph), layout_(layout) {}
+  /// `parameters` [layout], `inputs` [rows, features], `labels` [rows]. Throws Error{corrupt} for a label that is no
+  /// class.
+  Result run(std::span<const double> parameters, std::span<const double> inputs, std::span<const std::int32_t> labels,
+             bool with_gradients) const;
+
+ private:
+  const Graph graph_;
+  const Layout layout_;
+};
+
+}  // namespace troupe::reference

@@ -1,0 +1,190 @@
+#include "devices/reference/reference_stream.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include "runtime/blocking.hpp"
+#include "runtime/thread.hpp"
+#include "runtime/update_pass.hpp"
+
+namespace troupe::reference {
+namespace {
+
+/// All devices flush denormals, so that their updates have the same bits.
+void flush_denormals() noexcept {
+#if defined(__x86_64__)
+  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+  _mm_setcsr(_mm_getcsr() | 0x0040);
+#endif
+}
+
+void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) noexcept {
+  switch (rule.kind) {
+    case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
+    case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
+    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
+    case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
+    case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
+  }
+}
+
+template <class T>
+T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_bytes) {
+  TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, "memory of ", memory.size_bytes,
+               " bytes was given where ", size_bytes, " are needed");
+  return space.address_of<T>(memory);
+}
+
+void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
+                const std::vector<const float*>& contributions, const StepSums& total) {
+  if (total.samples == 0) return;
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
+  const auto elements = [&](std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      float sum = contributions[0][i];
+      for (std::size_t c = 1; c < contributions.size(); ++c) sum += contributions[c][i];
+      float none = 0;
+      apply(rule, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
+            at.state[1] ? at.state[1][i] : none);
+      if (at.half) at.half[i] = to_bf16(at.parameters[i]);
+    }
+  };
+  run_update_pass(at, number, elements, NoProbe{});
+}
+
+}  // namespace
+
+ReferenceStream::ReferenceStream(AddressSpace& space, std::chrono::milliseconds wait_deadline)
+    : space_(space), wait_deadline_(wait_deadline), line_(space.timeline(space.make_private_timeline())) {
+  thread_ = start_thread("reference", [this] { work(); });
+}
+
+ReferenceStream::~ReferenceStream() {
+  {
+    const std::lock_guard lock{mutex_};
+    stop_ = true;
+  }
+  news_.notify_one();
+  thread_.join();
+}
+
+void ReferenceStream::call(std::function<void()> work) {
+  {
+    const std::lock_guard lock{mutex_};
+    queue_.push_back(std::move(work));
+  }
+  news_.notify_one();
+}
+
+void ReferenceStream::work() {
+  flush_denormals();
+  for (;;) {
+    std::function<void()> next;
+    {
+      std::unique_lock lock{mutex_};
+      news_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      next = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    if (!line_.status().ok()) continue;
+    try {
+      next();
+    } catch (const Error& error) {
+      line_.poison(error.status());
+    } catch (const std::exception& error) {
+      line_.poison({Code::device_fault, text("a reference stream: ", error.what())});
+    }
+  }
+}
+
+template <class T>
+std::vector<const T*> ReferenceStream::resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const {
+  TROUPE_CHECK(!parts.empty(), Code::invalid, "a stream was given no parts to add up");
+  std::vector<const T*> found;
+  for (const Memory& part : parts) found.push_back(address_of<const T>(space_, part, size_bytes));
+  return found;
+}
+
+void ReferenceStream::wait(Point point) {
+  if (point.value == 0) return;
+  call([this, &line = space_.timeline(point.line), point] {
+    Blocking blocking = Blocking::on_thread("reference");
+    const Status status = line.wait(blocking, point.value, Deadline::after(wait_deadline_),
+                                    text("a reference stream for line ", point.line.index, " of arena ",
+                                         point.line.arena.value, " to reach ", point.value));
+    if (!status.ok()) fail(status.code(), std::string{status.text()});
+  });
+}
+
+Point ReferenceStream::mark() {
+  const std::uint64_t value = ++marks_;
+  call([this, value] { line_.signal(value); });
+  return {line_.id(), value};
+}
+
+void ReferenceStream::signal(Point point) {
+  call([&line = space_.timeline(point.line), point] { line.signal(point.value); });
+}
+
+void ReferenceStream::copy(Memory to, Memory from) {
+  const auto* source = space_.address_of<const std::byte>(from);
+  call([target = address_of<std::byte>(space_, to, from.size_bytes), source, size = from.size_bytes] {
+    std::memmove(target, source, size);
+  });
+}
+
+void ReferenceStream::sum_up(Memory total, std::span<const Memory> parts) {
+  auto* to = address_of<StepSums>(space_, total, sizeof(StepSums));
+  call([to, parts = resolve<StepSums>(parts, sizeof(StepSums))] {
+    StepSums sums;
+    for (const StepSums* part : parts) {
+      sums.loss += part->loss;
+      sums.correct += part->correct;
+      sums.samples += part->samples;
+      sums.stop += part->stop;
+    }
+    *to = sums;
+  });
+}
+
+void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
+  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a reduction over ", to.size_bytes,
+               " bytes, which are not whole f32");
+  auto* target = space_.address_of<float>(to);
+  call([target, count = to.size_bytes / sizeof(float), parts = resolve<float>(parts, to.size_bytes)] {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      float sum = parts[0][i];
+      for (std::size_t p = 1; p < parts.size(); ++p) sum += parts[p][i];
+      target[i] = sum;
+    }
+  });
+}
+
+void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                             std::span<const Memory> contributions, Memory total) {
+  const std::uint64_t count = stripe.stripe.count;
+  if (count == 0) return;
+  const std::size_t slots = state_slots(rule.kind);
+  UpdateAddresses at{.count = count};
+  at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
+  if (stripe.half.size_bytes) at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t));
+  for (std::size_t s = 0; s < slots; ++s)
+    at.state[s] = address_of<float>(space_, stripe.state[s], count * sizeof(float));
+  if (stripe.journal.size_bytes) {
+    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
+                 stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));
+    at.journal = space_.address_of<UpdateJournal>(stripe.journal);
+  }
+  const auto* sums = address_of<StepSums>(space_, total, sizeof(StepSums));
+  call([rule, number, at, parts = resolve<float>(contributions, count * sizeof(float)), sums] {
+    run_update(rule, number, at, parts, *sums);
+  });
+}
+
+}  // namespace troupe::reference

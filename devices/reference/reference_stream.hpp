@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "runtime/arena.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe::reference {
+
+/// A queue of functions and a thread that runs them. Destroying it does what is there first.
+class ReferenceStream final : public Stream {
+ public:
+  ReferenceStream(AddressSpace& space, std::chrono::milliseconds wait_deadline);
+  ~ReferenceStream();
+  ReferenceStream(const ReferenceStream&) = delete;
+  ReferenceStream& operator=(const ReferenceStream&) = delete;
+
+  void wait(Point point) override;
+  Point mark() override;
+  void signal(Point point) override;
+  void copy(Memory to, Memory from) override;
+  void sum_up(Memory total, std::span<const Memory> parts) override;
+  void reduce(Memory to, std::span<const Memory> parts) override;
+  void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+              std::span<const Memory> contributions, Memory total) override;
+  /// Enqueues `work`; an Error it throws ends the stream.
+  void call(std::function<void()> work);
+
+ private:
+  template <class T>
+  std::vector<const T*> resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const;
+  void work();
+
+  AddressSpace& space_;
+  const std::chrono::milliseconds wait_deadline_;
+  Timeline& line_;
+  std::uint64_t marks_ = 0;
+  std::mutex mutex_;  // guards queue_ and stop_
+  std::condition_variable news_;
+  std::deque<std::function<void()>> queue_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace troupe::reference

@@ -1,0 +1,317 @@
+#include "runtime/config.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "runtime/detail/config_schema.hpp"
+#include "runtime/detail/config_toml.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe {
+namespace {
+
+using detail::Finding;
+using detail::Place;
+using detail::SettingKey;
+using detail::TomlValue;
+
+constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::size_t kMostProblems = 10;
+
+std::string shown_key(std::string_view key) {
+  constexpr std::size_t kMost = 60;
+  const bool bare = std::all_of(key.begin(), key.end(), [](unsigned char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-' ||
+           c == '.';
+  });
+  if (key.size() > kMost)
+    return detail::quoted(text(key.substr(0, 20), "...")) + text(" (", key.size(), " characters)");
+  return bare && !key.empty() ? std::string{key} : detail::quoted(key);
+}
+
+/// Everything that is wrong, to be told at once and in the order of the text, overrides last.
+class Problems {
+ public:
+  void add(Place place, std::string_view origin, const Finding& finding) {
+    problems_.push_back(
+        {{place.line == 0 ? ~0u : place.line, place.column}, finding.code, text(origin, ": ", finding.text)});
+  }
+  bool empty() const noexcept { return problems_.empty(); }
+  bool full() const noexcept { return problems_.size() > kMostProblems; }
+  void throw_if_any() {
+    if (problems_.empty()) return;
+    std::stable_sort(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.place.line, a.place.column) < std::tie(b.place.line, b.place.column);
+    });
+    Code code = Code::unsupported;
+    std::string all;
+    for (std::size_t i = 0; i < problems_.size(); ++i) {
+      if (i == kMostProblems) {
+        all += "\n(and more)";
+        break;
+      }
+      (all += i == 0 ? "" : "\n") += problems_[i].text;
+      if (problems_[i].code != Code::unsupported) code = problems_[i].code;
+    }
+    fail(code, all);
+  }
+
+ private:
+  struct Problem {
+    Place place;
+    Code code;
+    std::string text;
+  };
+  std::vector<Problem> problems_;
+};
+
+/// Gathers values from the file and from overrides, then checks those that count.
+class Reading {
+ public:
+  explicit Reading(std::string name) : name_(std::move(name)) {}
+
+  void read_document(const TomlValue& document) {
+    for (const auto& entry : document.entries) {
+      if (problems_.full()) return;
+      read_top_entry(entry);
+    }
+  }
+
+  void read_override(const std::string& assignment) {
+    const auto equals = assignment.find('=');
+    const std::string key = trimmed(std::string_view{assignment}.substr(0, equals));
+    const std::string origin = text("--set ", key.empty() ? detail::quoted(assignment) : shown_key(key));
+    if (equals == std::string::npos || key.empty()) {
+      return problems_.add({}, origin, {Code::invalid, "has no key and value; write --set data.batch=100"});
+    }
+    const std::string value_text = trimmed(std::string_view{assignment}.substr(equals + 1));
+    const SettingKey* setting = detail::find_setting(key);
+    if (setting == nullptr && detail::find_planned(key) == nullptr) return add_unknown({}, origin, key);
+    const bool wants_text =
+        setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice);
+    if (auto value = override_value(value_text, wants_text)) {
+      take(key, {std::move(*value), origin, {}});
+    } else {
+      problems_.add({}, origin,
+                    {Code::invalid, text("cannot read ", detail::quoted(value_text.substr(0, 60)),
+                                         " as a value; lists are written [500, 500], text in quotes when it "
+                                         "holds brackets or quotes")});
+    }
+  }
+
+  Configuration finish() {
+    Configuration out;
+    out.file = name_;
+    const auto folder = std::filesystem::path{name_}.parent_path().string();
+    out.folder = folder.empty() ? "." : folder;
+    for (const auto& [key, given] : given_) {
+      if (problems_.full()) break;
+      check(key, given, out.settings);
+    }
+    if (problems_.empty()) check_together(out.settings);
+    problems_.throw_if_any();
+    for (const SettingKey& key : detail::setting_keys()) {
+      const auto at = given_.find(key.name);
+      out.values.push_back(
+          {std::string{key.name}, key.show(out.settings), at == given_.end() ? "default" : at->second.origin});
+    }
+    return out;
+  }
+
+ private:
+  struct Given {
+    TomlValue value;
+    std::string origin;
+    Place place;
+  };
+
+  static std::string trimmed(std::string_view text) {
+    constexpr std::string_view kSpace = " \t\r\n";
+    const auto first = text.find_first_not_of(kSpace);
+    if (first == std::string_view::npos) return {};
+    return std::string{text.substr(first, text.find_last_not_of(kSpace) - first + 1)};
+  }
+
+  /// TOML, or the bare words that shells leave over. Where text is wanted anything unquoted is text: report.dir=2024.
+  static std::optional<TomlValue> override_value(const std::string& written, bool wants_text) {
+    const bool structured = !written.empty() && std::string_view{"\"'[{"}.find(written[0]) != std::string_view::npos;
+    if (structured || !wants_text) {
+      if (auto value = detail::parse_toml_value(written)) return value;
+      if (structured || written.empty()) return std::nullopt;
+    }
+    TomlValue value;
+    value.kind = TomlValue::Kind::text;
+    value.text = written;
+    return value;
+  }
+
+  std::string at(Place place) const { return text(name_, ":", place.line, ":", place.column); }
+
+  void add_unknown(Place place, std::string_view origin, std::string_view key) {
+    problems_.add(place, origin, {Code::invalid, text("unknown key ", shown_key(key), "; ", detail::advise(key))});
+  }
+
+  void read_top_entry(const TomlValue::Entry& entry) {
+    const auto& known = detail::sections();
+    const bool is_section = std::find(known.begin(), known.end(), entry.key) != known.end();
+    const auto kind = entry.value.kind;
+    if (is_section && kind != TomlValue::Kind::table) {
+      const bool repeated = kind == TomlValue::Kind::array && !entry.value.items.empty() &&
+                            entry.value.items[0].kind == TomlValue::Kind::table;
+      return problems_.add(entry.place, at(entry.place),
+                           {Code::invalid, text(entry.key, " is a section and stands once, as [", entry.key,
+                                                "] on a line of its own; found ",
+                                                repeated ? text("[[", entry.key, "]]") : describe(entry.value))});
+    }
+    if (kind != TomlValue::Kind::table) return add_unknown(entry.place, at(entry.place), entry.key);
+    if (!is_section && entry.value.entries.empty()) {
+      return problems_.add(
+          entry.place, at(entry.place),
+          {Code::invalid, text("unknown section ", shown_key(entry.key), "; ", detail::advise(entry.key))});
+    }
+    for (const auto& leaf : entry.value.entries) {
+      if (problems_.full()) return;
+      read_leaf(text(entry.key, ".", leaf.key), leaf);
+    }
+  }
+
+  void read_leaf(const std::string& key, const TomlValue::Entry& leaf) {
+    if (detail::find_setting(key) == nullptr && detail::find_planned(key) == nullptr) {
+      return add_unknown(leaf.place, at(leaf.place), key);
+    }
+    const Place place = leaf.value.place.line == 0 ? leaf.place : leaf.value.place;
+    take(key, {leaf.value, at(place), place});
+  }
+
+  void take(const std::string& key, Given given) { given_.insert_or_assign(key, std::move(given)); }
+
+  void check(const std::string& key, const Given& given, Settings& settings) {
+    const SettingKey* setting = detail::find_setting(key);
+    const auto finding = setting != nullptr ? detail::check_value(*setting, given.value)
+                                            : detail::check_planned(*detail::find_planned(key), given.value);
+    if (finding) {
+      const bool named = given.origin.starts_with("--set ");
+      problems_.add(given.place, given.origin, {finding->code, named ? finding->text : text(key, " ", finding->text)});
+    } else if (setting != nullptr) {
+      setting->store(settings, given.value);
+    }
+  }
+
+  /// Contradictions between keys: each names both places.
+  void check_together(const Settings& settings) {
+    constexpr std::array<std::pair<std::string_view, bool>, 4> kOwn{{{"optimizer.momentum", false},
+                                                                     {"optimizer.beta1", true},
+                                                                     {"optimizer.beta2", true},
+                                                                     {"optimizer.epsilon", true}}};
+    const RuleKind rule = settings.rule.kind;
+    const bool adam = rule == RuleKind::adam || rule == RuleKind::adamw;
+    const bool momentum = rule == RuleKind::momentum || rule == RuleKind::nesterov;
+    for (const auto& [key, of_adam] : kOwn) {
+      const auto found = given_.find(key);
+      if (found == given_.end() || (of_adam ? adam : momentum)) continue;
+      problems_.add(found->second.place, found->second.origin,
+                    {Code::invalid, text(key, " means nothing to optimizer.rule = ",
+                                         value_and_origin("optimizer.rule", settings), "; leave it out, or choose ",
+                                         of_adam ? "\"adam\" or \"adamw\"" : "\"momentum\" or \"nesterov\"")});
+    }
+    if (settings.faults.exchange < settings.faults.dead) {
+      const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
+      const auto found = given_.find(key);
+      problems_.add(
+          found->second.place, found->second.origin,
+          {Code::invalid,
+           text("an exchange gives up (faults.exchange_s = ", value_and_origin("faults.exchange_s", settings),
+                ") before a silent rank is dead (faults.dead_ms = ", value_and_origin("faults.dead_ms", settings),
+                ") and can be named; make exchange_s the longer one")});
+    }
+  }
+
+  std::string value_and_origin(std::string_view key, const Settings& settings) const {
+    const auto found = given_.find(key);
+    return text(detail::find_setting(key)->show(settings), " (",
+                found == given_.end() ? "default" : found->second.origin, ")");
+  }
+
+  std::string name_;
+  std::map<std::string, Given, std::less<>> given_;
+  Problems problems_;
+};
+
+/// Closes a descriptor at the end of a scope.
+class File {
+ public:
+  explicit File(int fd) noexcept : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string read_file(const std::string& name) {
+  const File file{::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not hold us up
+  TROUPE_CHECK_ERRNO(file.fd() >= 0, Code::invalid, name,
+                     ": cannot open the configuration; give the path of an app.toml");
+  struct stat facts {};
+  TROUPE_CHECK_ERRNO(::fstat(file.fd(), &facts) == 0, Code::invalid, name, ": cannot look at the configuration");
+  TROUPE_CHECK(S_ISREG(facts.st_mode), Code::invalid, name, ": is ",
+               S_ISDIR(facts.st_mode) ? "a folder" : "no regular file", "; give the path of an app.toml");
+  TROUPE_CHECK(facts.st_size <= static_cast<off_t>(kMostBytes), Code::invalid, name, ": has ", facts.st_size,
+               " bytes; a configuration has at most ", kMostBytes);
+  std::string content(kMostBytes + 1, '\0');
+  std::size_t filled = 0;
+  while (filled < content.size()) {
+    const ssize_t got = ::read(file.fd(), content.data() + filled, content.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    TROUPE_CHECK_ERRNO(got >= 0, Code::invalid, name, ": cannot read the configuration");
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  content.resize(filled);
+  return content;
+}
+
+}  // namespace
+
+std::string Configuration::origin_of(std::string_view key) const {
+  const auto at =
+      std::find_if(values.begin(), values.end(), [&](const EffectiveValue& value) { return value.key == key; });
+  TROUPE_CHECK(at != values.end(), Code::invalid, "no setting is called ", key);
+  return at->origin;
+}
+
+std::uint64_t Configuration::hash() const {
+  std::string all;
+  for (const EffectiveValue& value : values) all += text(value.key, " = ", value.value, "\n");
+  return XXH3_64bits(all.data(), all.size());
+}
+
+Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides) {
+  return parse_configuration(read_file(file), file, overrides);
+}
+
+Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides) {
+  TROUPE_CHECK(toml.size() <= kMostBytes, Code::invalid, name, ": has ", toml.size(),
+               " bytes; a configuration has at most ", kMostBytes);
+  const TomlValue document = detail::parse_toml(toml, name);
+  Reading reading{std::move(name)};
+  reading.read_document(document);
+  for (const std::string& assignment : overrides) reading.read_override(assignment);
+  return reading.finish();
+}
+
+}  // namespace troupe

@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "runtime/detail/config_schema.hpp"
+
+namespace troupe::detail {
+namespace {
+
+using Kind = TomlValue::Kind;
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-') c = '_';
+  }
+  return out;
+}
+
+/// Insertions, deletions, changes and swaps of neighbours that make one of the other. Source: Damerau 1964 (A technique
+/// for computer detection and correction of spelling errors), in the restricted form.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+/// The nearest of `words`, or empty: near is a third of the letters wrong, or one word inside the other (batch_size).
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
+  constexpr std::size_t kLongest = 40;  // what is longer is no slip of the pen
+  constexpr std::size_t kShortestInside = 4;
+  if (word.empty() || word.size() > kLongest) return {};
+  const std::string wanted = lower(word);
+  std::string_view best;
+  std::size_t best_distance = std::max<std::size_t>(wanted.size() / 3, 1) + 1;
+  for (const std::string_view candidate : words) {
+    const std::size_t distance = edit_distance(wanted, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  if (!best.empty()) return best;
+  for (const std::string_view candidate : words) {
+    const auto inside = [](std::string_view part, std::string_view whole) {
+      return part.size() >= kShortestInside && whole.find(part) != std::string_view::npos;
+    };
+    if (inside(candidate, wanted) || inside(wanted, candidate)) return candidate;
+  }
+  return {};
+}
+
+std::string_view section_of(std::string_view name) { return name.substr(0, name.find('.')); }
+std::string_view leaf_of(std::string_view name) { return name.substr(name.find('.') + 1); }
+
+/// All keys, those that are built first.
+std::vector<std::string_view> all_keys() {
+  std::vector<std::string_view> names;
+  for (const SettingKey& key : setting_keys()) names.push_back(key.name);
+  for (const PlannedKey& key : planned_keys()) names.push_back(key.name);
+  return names;
+}
+
+std::vector<std::string_view> leaves_of(std::string_view section) {
+  std::vector<std::string_view> leaves;
+  for (const std::string_view name : all_keys()) {
+    if (section_of(name) == section) leaves.push_back(leaf_of(name));
+  }
+  return leaves;
+}
+
+std::string join(const std::vector<std::string_view>& words) {
+  std::string out;
+  for (const std::string_view word : words) (out += out.empty() ? "" : ", ") += word;
+  return out;
+}
+
+/// What other programs call our keys.
+std::string_view known_elsewhere_as(std::string_view leaf) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kWords{{
+      {"lr", "optimizer.rate"},
+      {"type", "optimizer.rule"},
+      {"nproc", "cluster.nodes"},
+      {"hosts", "cluster.nodes"},
+      {"workers", "cluster.nodes"},
+      {"gpus", "placement.device"},
+      {"max_steps", "train.steps"},
+      {"precision", "model.dtype"},
+  }};
+  const auto at = std::find_if(kWords.begin(), kWords.end(), [&](const auto& word) { return word.first == leaf; });
+  return at == kWords.end() ? std::string_view{} : at->second;
+}
+
+std::string expected(const SettingKey& key) {
+  const auto range = [&](std::string_view one) {
+    const bool open_end = key.range.high > 9e18;
+    if (open_end) return text(one, " of at least ", number_text(key.range.low));
+    if (key.range.above_low) {
+      return text(one, " above ", number_text(key.range.low), " and at most ", number_text(key.range.high));
+    }
+    const bool whole = key.kind != ValueKind::number;
+    const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
+    return text(one, " from ", bound(key.range.low), " to ", bound(key.range.high));
+  };
+  switch (key.kind) {
+    case ValueKind::text: return "text in quotes";
+    case ValueKind::boolean: return "true or false";
+    case ValueKind::integer: return range("an integer");
+    case ValueKind::number: return range("a number");
+    case ValueKind::integers: return text("an array of 1 to ", key.most_items, " integers, ", range("each"));
+    case ValueKind::choice: break;
+  }
+  std::string words;
+  for (const Choice& choice : key.choices) {
+    if (choice.built) (words += words.empty() ? "" : ", ") += quoted(choice.name);
+  }
+  return (key.choices.size() == 1 ? "" : "one of ") + words;
+}
+
+bool kind_fits(const SettingKey& key, const TomlValue& value) {
+  switch (key.kind) {
+    case ValueKind::text:
+    case ValueKind::choice: return value.kind == Kind::text;
+    case ValueKind::boolean: return value.kind == Kind::boolean;
+    case ValueKind::integer: return value.kind == Kind::integer;
+    case ValueKind::number: return value.kind == Kind::integer || value.kind == Kind::number;
+    case ValueKind::integers: return value.kind == Kind::array;
+  }
+  return false;
+}
+
+Finding wrong(const SettingKey& key, const TomlValue& value, std::string_view more = {}) {
+  return {Code::invalid,
+          text("is ", describe(value), ", but takes ", expected(key), ", as in ", key.name, " = ", key.example, more)};
+}
+
+std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& value) {
+  std::vector<std::string_view> words;
+  for (const Choice& choice : key.choices) {
+    if (choice.name == value.text && choice.built) return std::nullopt;
+    if (choice.name == value.text) {
+      return Finding{Code::unsupported,
+                     text("is ", describe(value), ", which is planned and not in this build; today write ", key.today)};
+    }
+    words.push_back(choice.name);
+  }
+  const std::string_view near = nearest(value.text, words);
+  const std::string hint =
+      near.empty() ? text(", as in ", key.name, " = ", key.example) : text("; did you mean ", quoted(near), "?");
+  return Finding{Code::invalid, text("is ", describe(value), ", but takes ", expected(key), hint)};
+}
+
+std::optional<Finding> check_integers(const SettingKey& key, const TomlValue& value) {
+  if (value.items.empty() || value.items.size() > key.most_items) {
+    return Finding{Code::invalid, text("has ", value.items.size(), " entries, but takes ", expected(key), ", as in ",
+                                       key.name, " = ", key.example)};
+  }
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    const TomlValue& item = value.items[i];
+    if (item.kind == Kind::integer && key.range.contains(item.number)) continue;
+    return Finding{Code::invalid, text("has ", describe(item), " as entry ", i + 1, ", but takes ", expected(key),
+                                       ", as in ", key.name, " = ", key.example)};
+  }
+  return std::nullopt;
+}
+
+/// Whether the text would do without its quotes.
+bool fits_unquoted(const SettingKey& key, const TomlValue& value) {
+  if (value.kind != Kind::text) return false;
+  const auto inner = parse_toml_value(value.text);
+  return inner && inner->kind != Kind::text && kind_fits(key, *inner);
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& sections() {
+  static const std::vector<std::string_view> kSections = [] {
+    std::vector<std::string_view> found;
+    for (const std::string_view name : all_keys()) {
+      if (std::find(found.begin(), found.end(), section_of(name)) == found.end()) found.push_back(section_of(name));
+    }
+    return found;
+  }();
+  return kSections;
+}
+
+std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value) {
+  if (!kind_fits(key, value)) {
+    if (!key.planned_shape.empty() && (value.kind == Kind::array || value.kind == Kind::table)) {
+      return Finding{Code::unsupported, text("is ", describe(value), ": ", key.planned_shape,
+                                             " is planned and not in this build; today write ", key.today)};
+    }
+    return wrong(key, value, fits_unquoted(key, value) ? " (without quotes)" : "");
+  }
+  switch (key.kind) {
+    case ValueKind::integer:
+    case ValueKind::number:
+      if (!key.range.contains(value.number)) return wrong(key, value);  // nan too
+      break;
+    case ValueKind::integers:
+      if (auto finding = check_integers(key, value)) return finding;
+      break;
+    case ValueKind::choice:
+      if (auto finding = check_choice(key, value)) return finding;
+      break;
+    case ValueKind::text:
+    case ValueKind::boolean: break;
+  }
+  if (value.kind == Kind::text && value.text.find('\0') != std::string::npos) {
+    return Finding{Code::invalid, "holds a zero character, which no path can"};
+  }
+  return key.check == nullptr ? std::nullopt : key.check(value);
+}
+
+std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value) {
+  if (!key.neutral.empty() && to_toml(value) == key.neutral) return std::nullopt;
+  if (key.neutral.empty()) {
+    return Finding{Code::unsupported, text("is planned and not in this build; today: ", key.today)};
+  }
+  return Finding{Code::unsupported,
+                 text("is ", describe(value), ", which is planned and not in this build; today only ", key.name, " = ",
+                      key.neutral, " works")};
+}
+
+std::string advise(std::string_view unknown_key) {
+  const bool alone = unknown_key.find('.') == std::string_view::npos;
+  std::string_view section = alone ? std::string_view{} : section_of(unknown_key);
+  const std::string_view leaf = leaf_of(unknown_key);
+  const bool section_known = std::find(sections().begin(), sections().end(), section) != sections().end();
+  if (!section_known && !section.empty()) section = nearest(section, sections());
+
+  const auto belongs = [&](std::string_view name) {
+    return text(leaf, " belongs to [", section_of(name), "]: write ", name);
+  };
+  const std::string plain = lower(leaf);
+  for (const std::string_view name : all_keys()) {  // a slip in the section or in the case of letters only
+    if (leaf_of(name) == plain && section_of(name) == section) return text("did you mean ", name, "?");
+  }
+  for (const std::string_view name : all_keys()) {
+    if (leaf_of(name) == plain) return belongs(name);
+  }
+  const auto leaves = leaves_of(section);
+  if (const auto near = nearest(leaf, leaves); !near.empty()) return text("did you mean ", section, ".", near, "?");
+  if (const auto name = known_elsewhere_as(plain); !name.empty()) return text("here it is called ", name);
+  if (alone) {
+    if (const auto near = nearest(leaf, sections()); !near.empty())
+      return text("did you mean the section [", near, "]?");
+  }
+  std::vector<std::string_view> others;
+  for (const std::string_view name : all_keys()) others.push_back(leaf_of(name));
+  if (const auto near = nearest(leaf, others); !near.empty()) {
+    for (const std::string_view name : all_keys()) {
+      if (leaf_of(name) == near) return text("did you mean ", name, "?");
+    }
+  }
+  if (!section.empty()) return text("[", section, "] takes ", join(leaves));
+  return text("the sections are ", join(sections()));
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,396 @@
+#include "runtime/detail/config_schema.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+
+namespace troupe::detail {
+namespace {
+
+constexpr double kNoLimit = 9.3e18;  // above every 64-bit integer
+
+constexpr std::array kTransports{Choice{"auto"}, Choice{"shm"}, Choice{"tcp"}, Choice{"rdma", false}};
+constexpr std::array kSources{Choice{"idx"},        Choice{"generated"},     Choice{"cifar10", false},
+                              Choice{"map", false}, Choice{"folder", false}, Choice{"shards", false},
+                              Choice{"voc", false}};
+constexpr std::array kModels{Choice{"mlp"}};
+constexpr std::array kDTypes{Choice{"f32"}, Choice{"bf16"}};
+constexpr std::array kRules{Choice{"sgd"}, Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"}, Choice{"adamw"}};
+constexpr std::array kPolicies{Choice{"sync"},
+                               Choice{"double_buffered", false},
+                               Choice{"local_sgd", false},
+                               Choice{"block_momentum", false},
+                               Choice{"diloco", false},
+                               Choice{"model_averaging", false},
+                               Choice{"async", false},
+                               Choice{"ssp", false},
+                               Choice{"easgd", false}};
+constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
+constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
+constexpr std::array kLosses{Choice{"abort"}, Choice{"shrink", false}, Choice{"wait", false}};
+
+constexpr std::uint32_t kMostLocal = 1024;
+
+/// N of "local:N"; 0 when it is something else.
+std::uint32_t local_count(std::string_view text) {
+  constexpr std::string_view kPrefix = "local:";
+  if (!text.starts_with(kPrefix)) return 0;
+  std::uint32_t count = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + kPrefix.size(), end, count);
+  return error == std::errc{} && stop == end && count <= kMostLocal ? count : 0;
+}
+
+std::optional<Finding> check_nodes(const TomlValue& value) {
+  const std::string_view text = value.text;
+  if (text.empty() || local_count(text) > 0) return std::nullopt;
+  const bool local = text.starts_with("local") || text.starts_with("Local") || text.starts_with("LOCAL");
+  const bool number = text.find_first_not_of("0123456789") == std::string_view::npos;
+  if (local || number) {
+    return Finding{Code::invalid, troupe::text("is ", describe(value), ", but takes \"local:N\" with N from 1 to ",
+                                               kMostLocal, ", as in cluster.nodes = \"local:2\"")};
+  }
+  return Finding{Code::unsupported,
+                 troupe::text("is ", describe(value), ": host files are planned and not in this build; today write ",
+                              find_setting("cluster.nodes")->today)};
+}
+
+template <std::string Settings::Data::*kMember>
+void store_data(Settings& s, const TomlValue& v) {
+  s.data.*kMember = v.text;
+}
+std::uint32_t small(const TomlValue& v) { return static_cast<std::uint32_t>(v.integer); }
+std::chrono::milliseconds seconds(const TomlValue& v) {
+  return std::chrono::milliseconds{std::llround(v.number * 1000)};
+}
+std::string show(std::chrono::milliseconds span) { return number_text(static_cast<double>(span.count()) / 1000); }
+std::string show(bool value) { return value ? "true" : "false"; }
+std::string show(const std::vector<std::uint32_t>& values) {
+  std::string out;
+  for (const auto value : values) out += (out.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + out + "]";
+}
+
+using S = Settings;
+using V = TomlValue;
+using K = ValueKind;
+
+constexpr std::array kCluster{
+    SettingKey{
+        .name = "cluster.nodes",
+        .kind = K::text,
+        .help = "where ranks run; empty: what the launcher gave",
+        .example = "\"local:2\"",
+        .planned_shape = "a list of hosts",
+        .today = "cluster.nodes = \"local:N\", or start one process per rank with RANK, WORLD_SIZE, LOCAL_RANK, "
+                 "MASTER_ADDR, MASTER_PORT and TROUPE_SECRET_FILE set",
+        .check = check_nodes,
+        .store = [](S& s, const V& v) { s.cluster.local = local_count(v.text); },
+        .show = [](const S& s) { return s.cluster.local == 0 ? "\"\"" : text("\"local:", s.cluster.local, '"'); }},
+    SettingKey{.name = "cluster.transport",
+               .kind = K::choice,
+               .help = "what messages between processes travel on",
+               .example = "\"auto\"",
+               .choices = kTransports,
+               .today = "cluster.transport = \"auto\"",
+               .store = [](S& s, const V& v) { s.cluster.transport = v.text; },
+               .show = [](const S& s) { return quoted(s.cluster.transport); }},
+};
+
+constexpr std::array kData{
+    SettingKey{.name = "data.source",
+               .kind = K::choice,
+               .help = "what kind of data set",
+               .example = "\"idx\"",
+               .choices = kSources,
+               .today = "data.source = \"idx\" or \"generated\"",
+               .store = store_data<&S::Data::source>,
+               .show = [](const S& s) { return quoted(s.data.source); }},
+    SettingKey{.name = "data.path",
+               .kind = K::text,
+               .help = "folder of the data set, relative to the file",
+               .example = "\"data/mnist\"",
+               .store = store_data<&S::Data::path>,
+               .show = [](const S& s) { return quoted(s.data.path); }},
+    SettingKey{.name = "data.batch",
+               .kind = K::integer,
+               .help = "samples per rank and step",
+               .example = "100",
+               .range = {1, 1e6},
+               .planned_shape = "a schedule of batch sizes",
+               .today = "data.batch = 100",
+               .store = [](S& s, const V& v) { s.data.batch = small(v); },
+               .show = [](const S& s) { return std::to_string(s.data.batch); }},
+    SettingKey{.name = "data.prefetch",
+               .kind = K::integer,
+               .help = "batches a loader keeps ready",
+               .example = "3",
+               .range = {2, 64},
+               .store = [](S& s, const V& v) { s.data.prefetch = small(v); },
+               .show = [](const S& s) { return std::to_string(s.data.prefetch); }},
+};
+
+constexpr std::array kModel{
+    SettingKey{.name = "model.name",
+               .kind = K::choice,
+               .help = "a registered model",
+               .example = "\"mlp\"",
+               .choices = kModels,
+               .store = [](S& s, const V& v) { s.model.name = v.text; },
+               .show = [](const S& s) { return quoted(s.model.name); }},
+    SettingKey{.name = "model.units",
+               .kind = K::integers,
+               .help = "widths of the hidden layers",
+               .example = "[1000, 1000]",
+               .range = {1, 65536},
+               .most_items = 8,
+               .store =
+                   [](S& s, const V& v) {
+                     s.model.units.clear();
+                     for (const V& item : v.items) s.model.units.push_back(small(item));
+                   },
+               .show = [](const S& s) { return show(s.model.units); }},
+    SettingKey{.name = "model.dtype",
+               .kind = K::choice,
+               .help = "how batches, activations and weights are kept",
+               .example = "\"bf16\"",
+               .choices = kDTypes,
+               .store = [](S& s, const V& v) { s.model.dtype = v.text == "bf16" ? DType::bf16 : DType::f32; },
+               .show = [](const S& s) { return quoted(name_of(s.model.dtype)); }},
+};
+
+template <double Rule::*kMember>
+void store_rule(Settings& s, const TomlValue& v) {
+  s.rule.*kMember = v.number;
+}
+template <double Rule::*kMember>
+std::string show_rule(const Settings& s) {
+  return number_text(s.rule.*kMember);
+}
+
+constexpr std::array kOptimizer{
+    SettingKey{.name = "optimizer.rule",
+               .kind = K::choice,
+               .help = "how gradients become steps",
+               .example = "\"adam\"",
+               .choices = kRules,
+               .store =
+                   [](S& s, const V& v) {
+                     const auto at =
+                         std::find_if(kRules.begin(), kRules.end(), [&](const Choice& c) { return c.name == v.text; });
+                     s.rule.kind = static_cast<RuleKind>(at - kRules.begin());
+                   },
+               .show = [](const S& s) { return quoted(kRules.at(static_cast<std::size_t>(s.rule.kind)).name); }},
+    SettingKey{.name = "optimizer.rate",
+               .kind = K::number,
+               .help = "the learning rate",
+               .example = "0.001",
+               .range = {0, 1000, true},
+               .planned_shape = "a schedule of rates",
+               .today = "a constant, as in optimizer.rate = 0.001",
+               .store = store_rule<&Rule::rate>,
+               .show = show_rule<&Rule::rate>},
+    SettingKey{.name = "optimizer.momentum",
+               .kind = K::number,
+               .help = "of momentum and nesterov; below 1",
+               .example = "0.9",
+               .range = {0, 0.999999},
+               .store = store_rule<&Rule::momentum>,
+               .show = show_rule<&Rule::momentum>},
+    SettingKey{.name = "optimizer.beta1",
+               .kind = K::number,
+               .help = "decay of Adam's first moment; below 1",
+               .example = "0.9",
+               .range = {0, 0.999999},
+               .store = store_rule<&Rule::beta1>,
+               .show = show_rule<&Rule::beta1>},
+    SettingKey{.name = "optimizer.beta2",
+               .kind = K::number,
+               .help = "decay of Adam's second moment; below 1",
+               .example = "0.999",
+               .range = {0, 0.999999},
+               .store = store_rule<&Rule::beta2>,
+               .show = show_rule<&Rule::beta2>},
+    SettingKey{.name = "optimizer.epsilon",
+               .kind = K::number,
+               .help = "keeps Adam's division finite",
+               .example = "1e-8",
+               .range = {1e-30, 1},
+               .store = store_rule<&Rule::epsilon>,
+               .show = show_rule<&Rule::epsilon>},
+    SettingKey{.name = "optimizer.weight_decay",
+               .kind = K::number,
+               .help = "pull of the weights to zero",
+               .example = "0.0001",
+               .range = {0, 1},
+               .store = store_rule<&Rule::weight_decay>,
+               .show = show_rule<&Rule::weight_decay>},
+};
+
+constexpr std::array kTrain{
+    SettingKey{.name = "train.epochs",
+               .kind = K::integer,
+               .help = "passes over the training set",
+               .example = "20",
+               .range = {1, 1e6},
+               .store = [](S& s, const V& v) { s.train.epochs = small(v); },
+               .show = [](const S& s) { return std::to_string(s.train.epochs); }},
+    SettingKey{.name = "train.steps",
+               .kind = K::integer,
+               .help = "the last step; 0: as the epochs say",
+               .example = "1000",
+               .range = {0, 1e12},
+               .store = [](S& s, const V& v) { s.train.steps = static_cast<std::uint64_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.train.steps); }},
+    SettingKey{.name = "train.seed",
+               .kind = K::integer,
+               .help = "of weights and of the order of samples",
+               .example = "7",
+               .range = {0, kNoLimit},
+               .store = [](S& s, const V& v) { s.train.seed = static_cast<std::uint64_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.train.seed); }},
+    SettingKey{.name = "train.deterministic",
+               .kind = K::boolean,
+               .help = "the same bits on every run of one world",
+               .example = "true",
+               .store = [](S& s, const V& v) { s.train.deterministic = v.boolean; },
+               .show = [](const S& s) { return show(s.train.deterministic); }},
+};
+
+constexpr std::array kRest{
+    SettingKey{.name = "update.policy",
+               .kind = K::choice,
+               .help = "when ranks exchange",
+               .example = "\"sync\"",
+               .choices = kPolicies,
+               .today = "update.policy = \"sync\"",
+               .store = [](S& s, const V& v) { s.update.policy = v.text; },
+               .show = [](const S& s) { return quoted(s.update.policy); }},
+    SettingKey{.name = "placement.device",
+               .kind = K::choice,
+               .help = "what a rank computes on",
+               .example = "\"auto\"",
+               .choices = kDevices,
+               .today = "placement.device = \"cpu\" (or \"auto\")",
+               .store = [](S& s, const V& v) { s.placement.device = v.text; },
+               .show = [](const S& s) { return quoted(s.placement.device); }},
+    SettingKey{.name = "placement.cores",
+               .kind = K::integer,
+               .help = "of each rank; 0: the node's cores shared out",
+               .example = "2",
+               .range = {0, 4096},
+               .store = [](S& s, const V& v) { s.placement.cores = small(v); },
+               .show = [](const S& s) { return std::to_string(s.placement.cores); }},
+    SettingKey{.name = "evaluate.every_epochs",
+               .kind = K::integer,
+               .help = "how often the test set is gone through; 0: never",
+               .example = "1",
+               .range = {0, 1e6},
+               .store = [](S& s, const V& v) { s.evaluate.every_epochs = small(v); },
+               .show = [](const S& s) { return std::to_string(s.evaluate.every_epochs); }},
+    SettingKey{.name = "report.dir",
+               .kind = K::text,
+               .help = "folder of results, relative to the working directory",
+               .example = "\"run\"",
+               .check = [](const V& v) -> std::optional<Finding> {
+                 if (!v.text.empty()) return std::nullopt;
+                 return Finding{
+                     Code::invalid,
+                     "is empty; name a folder, as in report.dir = \"run\", or \".\" for the working directory"};
+               },
+               .store = [](S& s, const V& v) { s.report.dir = v.text; },
+               .show = [](const S& s) { return quoted(s.report.dir); }},
+    SettingKey{.name = "report.format",
+               .kind = K::choice,
+               .help = "how results are printed",
+               .example = "\"chainermn\"",
+               .choices = kFormats,
+               .today = "report.format = \"chainermn\" or \"json\"",
+               .store = [](S& s, const V& v) { s.report.format = v.text; },
+               .show = [](const S& s) { return quoted(s.report.format); }},
+    SettingKey{.name = "faults.on_loss",
+               .kind = K::choice,
+               .help = "what the others do when a rank is lost",
+               .example = "\"abort\"",
+               .choices = kLosses,
+               .today = "faults.on_loss = \"abort\"",
+               .store = [](S& s, const V& v) { s.faults.on_loss = v.text; },
+               .show = [](const S& s) { return quoted(s.faults.on_loss); }},
+    SettingKey{.name = "faults.dead_ms",
+               .kind = K::integer,
+               .help = "silence after which a rank is dead, in milliseconds",
+               .example = "1000",
+               .range = {100, 600000},
+               .store = [](S& s, const V& v) { s.faults.dead = std::chrono::milliseconds{v.integer}; },
+               .show = [](const S& s) { return std::to_string(s.faults.dead.count()); }},
+    SettingKey{.name = "faults.start_s",
+               .kind = K::number,
+               .help = "how long ranks may take to meet, in seconds",
+               .example = "60",
+               .range = {0.1, 86400},
+               .store = [](S& s, const V& v) { s.faults.start = seconds(v); },
+               .show = [](const S& s) { return show(s.faults.start); }},
+    SettingKey{.name = "faults.exchange_s",
+               .kind = K::number,
+               .help = "how long an exchange may wait, in seconds",
+               .example = "30",
+               .range = {0.1, 86400},
+               .store = [](S& s, const V& v) { s.faults.exchange = seconds(v); },
+               .show = [](const S& s) { return show(s.faults.exchange); }},
+    SettingKey{.name = "faults.stop_s",
+               .kind = K::number,
+               .help = "how long an orderly end may take, in seconds",
+               .example = "10",
+               .range = {0.1, 86400},
+               .store = [](S& s, const V& v) { s.faults.stop = seconds(v); },
+               .show = [](const S& s) { return show(s.faults.stop); }},
+};
+
+template <std::size_t... kSizes>
+constexpr auto joined(const std::array<SettingKey, kSizes>&... parts) {
+  std::array<SettingKey, (kSizes + ...)> all{};
+  std::size_t next = 0;
+  const auto append = [&](const auto& part) {
+    for (const SettingKey& key : part) all[next++] = key;
+  };
+  (append(parts), ...);
+  return all;
+}
+constexpr auto kSettingKeys = joined(kCluster, kData, kModel, kOptimizer, kTrain, kRest);
+
+constexpr std::array kPlannedKeys{
+    PlannedKey{"data.augment", "[]", ""},
+    PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
+    PlannedKey{"update.group", "", "one policy for all parameters, update.policy = \"sync\""},
+    PlannedKey{"update.switch", "", "one policy for the whole run, update.policy = \"sync\""},
+    PlannedKey{"update.compress", "", "gradients travel as f32; leave the key out"},
+    PlannedKey{"placement.mesh", "", "ranks in one row; leave the key out"},
+    PlannedKey{"placement.split", "\"equal\"", ""},
+    PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
+    PlannedKey{"checkpoint.dir", "", "runs without checkpoints; leave the key out"},
+    PlannedKey{"checkpoint.every_steps", "", "runs without checkpoints; leave the key out"},
+    PlannedKey{"checkpoint.keep", "", "runs without checkpoints; leave the key out"},
+    PlannedKey{"checkpoint.resume", "\"never\"", ""},
+    PlannedKey{"report.metrics_port", "0", ""},
+};
+
+}  // namespace
+
+std::span<const SettingKey> setting_keys() { return kSettingKeys; }
+std::span<const PlannedKey> planned_keys() { return kPlannedKeys; }
+
+const SettingKey* find_setting(std::string_view name) {
+  const auto at =
+      std::find_if(kSettingKeys.begin(), kSettingKeys.end(), [&](const auto& key) { return key.name == name; });
+  return at == kSettingKeys.end() ? nullptr : &*at;
+}
+
+const PlannedKey* find_planned(std::string_view name) {
+  const auto at =
+      std::find_if(kPlannedKeys.begin(), kPlannedKeys.end(), [&](const auto& key) { return key.name == name; });
+  return at == kPlannedKeys.end() ? nullptr : &*at;
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,222 @@
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "runtime/detail/config_toml.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe::detail {
+namespace {
+
+constexpr int kMaxKeyParts = 8;
+constexpr int kMaxNesting = 16;
+
+/// Gives the index behind the string that starts with the quote at `begin`; the text's end when it does not end.
+std::size_t behind_string(std::string_view text, std::size_t begin) {
+  const char quote = text[begin];
+  const std::string three(3, quote);
+  const bool many_lines = text.substr(begin, 3) == three;
+  for (std::size_t i = begin + (many_lines ? 3 : 1); i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"') {
+      ++i;
+    } else if (many_lines ? text.substr(i, 3) == three : text[i] == quote) {
+      return i + (many_lines ? 3 : 1);
+    } else if (text[i] == '\n' && !many_lines) {
+      return i;  // not TOML: the parser says so
+    }
+  }
+  return text.size();
+}
+
+std::string place_text(std::string_view name, std::string_view text, std::size_t at) {
+  const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+  const auto start = text.substr(0, at).rfind('\n');
+  return troupe::text(name, ":", line, ":", start == std::string_view::npos ? at + 1 : at - start);
+}
+
+/// Keeps what the parser builds shallow: its tables are freed by recursion.
+void check_depth(std::string_view text, std::string_view name) {
+  int parts = 1;
+  int nesting = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '#': i = std::min(text.find('\n', i), text.size()) - 1; break;
+      case '"':
+      case '\'': i = behind_string(text, i) - 1; break;
+      case '.': ++parts; break;
+      case '[':
+      case '{': parts = 1, ++nesting; break;
+      case ']':
+      case '}': parts = 1, nesting = std::max(nesting - 1, 0); break;
+      case '\n':
+      case '=':
+      case ',': parts = 1; break;
+      default: break;
+    }
+    TROUPE_CHECK(parts <= kMaxKeyParts, Code::invalid, place_text(name, text, i), ": a key of more than ", kMaxKeyParts,
+                 " parts; no setting has more than two, as in data.batch");
+    TROUPE_CHECK(nesting <= kMaxNesting, Code::invalid, place_text(name, text, i), ": brackets nested more than ",
+                 kMaxNesting, " deep; no setting needs that");
+  }
+}
+
+Place place_of(const toml::source_region& region) { return {region.begin.line, region.begin.column}; }
+
+TomlValue convert(const toml::node& node);
+
+void convert_table(const toml::table& table, TomlValue& out) {
+  out.kind = TomlValue::Kind::table;
+  for (const auto& [key, value] : table) {
+    out.entries.push_back({std::string{key.str()}, place_of(key.source()), convert(value)});
+  }
+  std::stable_sort(out.entries.begin(), out.entries.end(), [](const auto& a, const auto& b) {
+    return std::pair{a.place.line, a.place.column} < std::pair{b.place.line, b.place.column};
+  });
+}
+
+TomlValue convert(const toml::node& node) {
+  using Kind = TomlValue::Kind;
+  TomlValue out;
+  out.place = place_of(node.source());
+  if (const auto* table = node.as_table()) {
+    convert_table(*table, out);
+  } else if (const auto* array = node.as_array()) {
+    out.kind = Kind::array;
+    for (const toml::node& item : *array) out.items.push_back(convert(item));
+  } else if (const auto* text = node.as_string()) {
+    out.kind = Kind::text;
+    out.text = text->get();
+  } else if (const auto* integer = node.as_integer()) {
+    out.kind = Kind::integer;
+    out.integer = integer->get();
+    out.number = static_cast<double>(out.integer);
+  } else if (const auto* number = node.as_floating_point()) {
+    out.kind = Kind::number;
+    out.number = number->get();
+  } else if (const auto* boolean = node.as_boolean()) {
+    out.kind = Kind::boolean;
+    out.boolean = boolean->get();
+  } else {
+    out.kind = Kind::time;
+    out.text = node.is_time() ? "a time of day" : "a date";
+  }
+  return out;
+}
+
+TomlValue parse(std::string_view text) {
+  const toml::table document = toml::parse(text);
+  TomlValue out;
+  convert_table(document, out);
+  return out;
+}
+
+std::string shortened(std::string text) {
+  constexpr std::size_t kMost = 48;
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not inside a UTF-8 character
+  return text.substr(0, end) + "...";
+}
+
+}  // namespace
+
+TomlValue parse_toml(std::string_view text, std::string_view name) {
+  check_depth(text, name);
+  try {
+    return parse(text);
+  } catch (const toml::parse_error& error) {
+    const std::string_view what = error.description();
+    const bool bare = what.find("could not determine value type") != std::string_view::npos;
+    fail(Code::invalid, troupe::text(name, ":", error.source().begin.line, ":", error.source().begin.column, ": ", what,
+                                     bare ? "; text needs quotes, as in name = \"mlp\"" : ""));
+  }
+}
+
+std::optional<TomlValue> parse_toml_value(std::string_view text) {
+  try {
+    check_depth(text, "");
+    TomlValue document = parse(troupe::text("value = ", text));
+    if (document.entries.size() != 1 || document.entries[0].key != "value") return std::nullopt;  // more lines than one
+    TomlValue value = std::move(document.entries[0].value);
+    value.place = {};
+    return value;
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04X", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string number_text(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  char buffer[64];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
+  std::string out(buffer, end);
+  if (const auto exponent = out.find("e+"); exponent != std::string::npos) out.erase(exponent + 1, 1);
+  return out;
+}
+
+std::string to_toml(const TomlValue& value) {
+  using Kind = TomlValue::Kind;
+  std::string out;
+  switch (value.kind) {
+    case Kind::boolean: return value.boolean ? "true" : "false";
+    case Kind::integer: return std::to_string(value.integer);
+    case Kind::number:
+      out = number_text(value.number);
+      return out.find_first_of(".ein") == std::string::npos ? out + ".0" : out;
+    case Kind::text: return quoted(value.text);
+    case Kind::time: return value.text;
+    case Kind::array:
+      for (const TomlValue& item : value.items) out += (out.empty() ? "" : ", ") + to_toml(item);
+      return "[" + out + "]";
+    case Kind::table:
+      for (const auto& entry : value.entries) {
+        out += (out.empty() ? "" : ", ") + entry.key + " = " + to_toml(entry.value);
+      }
+      return "{" + out + "}";
+  }
+  return out;
+}
+
+std::string describe(const TomlValue& value) {
+  using Kind = TomlValue::Kind;
+  switch (value.kind) {
+    case Kind::boolean: return value.boolean ? "true" : "false";
+    case Kind::integer: return "the integer " + to_toml(value);
+    case Kind::number: return "the number " + to_toml(value);
+    case Kind::text: return "the text " + quoted(shortened(value.text));
+    case Kind::time: return value.text;
+    case Kind::array: return "the array " + shortened(to_toml(value));
+    case Kind::table: return "a table";
+  }
+  return "a value";
+}
+
+}  // namespace troupe::detail

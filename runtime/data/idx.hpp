@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/data/source.hpp"
+
+namespace troupe {
+
+/// The two kinds of IDX file that a set of images consists of; the value is the file's magic number.
+/// Source: LeCun, Cortes, Burges (The MNIST database of handwritten digits), "File formats".
+enum class IdxKind : std::uint32_t { labels = 0x00000801, images = 0x00000803 };
+
+/// What stands at the head of an IDX file, as big-endian 32-bit numbers: magic, count and, for images, height and
+/// width.
+struct IdxHeader {
+  IdxKind kind = IdxKind::labels;
+  std::uint32_t count = 0;  // samples
+  std::uint32_t height = 1;
+  std::uint32_t width = 1;
+  std::uint64_t header_bytes() const noexcept { return kind == IdxKind::images ? 16 : 8; }
+  std::uint64_t sample_bytes() const noexcept { return std::uint64_t{height} * width; }
+  std::uint64_t content_bytes() const noexcept { return count * sample_bytes(); }
+  friend bool operator==(const IdxHeader&, const IdxHeader&) = default;
+};
+
+/// Files that announce more content than this are refused.
+inline constexpr std::uint64_t kIdxMaxContentBytes = std::uint64_t{4} << 30;
+
+/// An IDX file in memory.
+struct IdxFile {
+  std::string name;  // for messages
+  IdxHeader header;
+  std::vector<std::uint8_t> content;  // [count, height, width]
+};
+
+/// Reads an IDX file, plain or gzip (told by its first bytes; several members are fine). Nothing is allocated for
+/// content before the header was found to agree with the file's size: exactly for a plain file, within deflate's
+/// greatest ratio for gzip; no more than one byte is unpacked beyond the announced content. Throws Error{invalid} with
+/// file, place, cause and cure when the magic, a count, the length or the gzip data is wrong, or when there is no such
+/// file; Error{environment} when the system refuses to open or read it. Blocks on the file system.
+IdxFile read_idx(const std::string& file, IdxKind kind);
+
+/// The same from bytes in memory; `name` stands for the file in messages.
+IdxFile parse_idx(std::span<const std::uint8_t> bytes, const std::string& name, IdxKind kind);
+
+/// Checks header and length without keeping the content. Cheap: the content of a gzip file is unpacked only when the
+/// length in its trailer is not the announced one (several members, or damage). Errors as read_idx.
+IdxHeader check_idx(const std::string& file, IdxKind kind);
+
+/// Writes a plain IDX file that appears under its name complete and synced, or not at all, replacing what was there; a
+/// killed writer leaves nothing on file systems that have O_TMPFILE, and otherwise a hidden file ending in .tmp.
+/// `content` has header.content_bytes() bytes. Throws Error{environment} when the system refuses.
+void write_idx(const std::string& file, const IdxHeader& header, std::span<const std::uint8_t> content);
+
+/// How many classes training labels speak of: 10 or, for larger sets such as EMNIST's, the largest label + 1. A label
+/// of 10 or more counts only when all labels from 10 up to it occur, so that a stray byte is an Error{invalid} and not
+/// a class.
+std::uint32_t count_classes(const IdxFile& labels);
+
+/// Grey images kept as bytes; decoded to value / 255 in the batch's dtype.
+class IdxSource final : public Source {
+ public:
+  /// Throws Error{invalid} when counts differ or a label is not below `count_classes`.
+  IdxSource(IdxFile images, IdxFile labels, std::uint32_t count_classes);
+
+  std::uint64_t count_samples() const noexcept override { return images_.header.count; }
+  /// [height, width, 1].
+  const Shape& shape() const noexcept override { return shape_; }
+  std::uint32_t count_classes() const noexcept override { return count_classes_; }
+  /// Throws Error{invalid} when there are more indices than rows, an index is out of range, or features do not fit.
+  void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const override;
+  std::uint64_t size_bytes() const noexcept override { return images_.content.size() + labels_.content.size(); }
+
+ private:
+  template <class Number>
+  void decode_rows(std::span<const std::uint64_t> indices, std::uint32_t rows, Number* inputs) const;
+  IdxFile images_;
+  IdxFile labels_;
+  Shape shape_;
+  std::uint32_t count_classes_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "runtime/data/idx.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint32_t kLeastClasses = 10;
+
+/// value / 255 of every byte, rounded once.
+template <class Number>
+std::array<Number, 256> make_scale() {
+  std::array<Number, 256> scale{};
+  for (std::size_t value = 0; value < scale.size(); ++value) {
+    const float unit = static_cast<float>(value) / 255.0F;
+    if constexpr (std::is_same_v<Number, float>) {
+      scale[value] = unit;
+    } else {
+      scale[value] = to_bf16(unit);
+    }
+  }
+  return scale;
+}
+
+}  // namespace
+
+std::uint32_t count_classes(const IdxFile& labels) {
+  std::array<std::uint64_t, 256> occurs{};  // where first, + 1
+  for (std::size_t i = labels.content.size(); i > 0; --i) occurs[labels.content[i - 1]] = i;
+  std::uint32_t classes = kLeastClasses;
+  while (classes < occurs.size() && occurs[classes] > 0) ++classes;
+  for (std::uint32_t label = classes; label < occurs.size(); ++label) {
+    TROUPE_CHECK(occurs[label] == 0, Code::invalid, labels.name, ": byte ",
+                 labels.header.header_bytes() + occurs[label] - 1, ": label ", label, ", but no label is ", classes,
+                 ": the file is damaged or its classes are not numbered without gaps; fetch it again "
+                 "or renumber the classes from 0");
+  }
+  return classes;
+}
+
+IdxSource::IdxSource(IdxFile images, IdxFile labels, std::uint32_t count_classes)
+    : images_(std::move(images)),
+      labels_(std::move(labels)),
+      shape_{{images_.header.height, images_.header.width, 1}},
+      count_classes_(count_classes) {
+  TROUPE_CHECK(images_.header.count == labels_.header.count, Code::invalid, images_.name, ": ", images_.header.count,
+               " images, but ", labels_.name, " has ", labels_.header.count,
+               " labels; the files do not belong together");
+  const auto stray = std::find_if(labels_.content.begin(), labels_.content.end(),
+                                  [&](std::uint8_t label) { return label >= count_classes_; });
+  TROUPE_CHECK(stray == labels_.content.end(), Code::invalid, labels_.name, ": byte ",
+               labels_.header.header_bytes() + static_cast<std::uint64_t>(stray - labels_.content.begin()), ": label ",
+               int{*stray}, " is not one of the training set's ", count_classes_, " classes; fetch the file again");
+}
+
+template <class Number>
+void IdxSource::decode_rows(std::span<const std::uint64_t> indices, std::uint32_t rows, Number* inputs) const {
+  static const std::array<Number, 256> scale = make_scale<Number>();
+  const std::size_t features = images_.header.sample_bytes();
+  for (const std::uint64_t index : indices) {
+    const std::uint8_t* from = images_.content.data() + index * features;
+    for (std::size_t i = 0; i < features; ++i) inputs[i] = scale[from[i]];
+    inputs += features;
+  }
+  std::fill_n(inputs, (rows - indices.size()) * features, Number{});
+}
+
+void IdxSource::fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const {
+  TROUPE_CHECK(indices.size() <= batch.rows, Code::invalid, indices.size(), " samples do not fit a batch of ",
+               batch.rows);
+  TROUPE_CHECK(batch.features == images_.header.sample_bytes(), Code::invalid, "a batch of ", batch.features,
+               " features cannot take images of ", images_.header.sample_bytes());
+  for (const std::uint64_t index : indices) {
+    TROUPE_CHECK(index < count_samples(), Code::invalid, "sample ", index, " of ", count_samples(), " does not exist");
+  }
+  std::byte* inputs = slot + batch.inputs_offset();
+  if (batch.dtype == DType::f32) {
+    decode_rows(indices, batch.rows, reinterpret_cast<float*>(inputs));
+  } else {
+    decode_rows(indices, batch.rows, reinterpret_cast<std::uint16_t*>(inputs));
+  }
+  auto* labels = reinterpret_cast<std::int32_t*>(slot + batch.labels_offset());
+  for (const std::uint64_t index : indices) *labels++ = labels_.content[index];
+  std::fill_n(labels, batch.rows - indices.size(), -1);
+}
+
+}  // namespace troupe

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/detail/config_toml.hpp"
+#include "runtime/error.hpp"
+#include "runtime/settings.hpp"
+
+namespace troupe::detail {
+
+enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers };
+
+/// One of the words a choice knows; `built` is false for those that are designed and refused.
+struct Choice {
+  std::string_view name;
+  bool built = true;
+};
+
+struct Range {
+  double low = 0;
+  double high = 0;
+  bool above_low = false;  // low itself is outside
+  bool contains(double x) const noexcept { return (above_low ? x > low : x >= low) && x <= high; }
+};
+
+/// What is wrong with a value, without its place.
+struct Finding {
+  Code code = Code::invalid;
+  std::string text;
+};
+
+/// One key of app.toml: what it takes, where it goes, and what people are told about it. Settings, `rtrun check` and
+/// every message come from these entries.
+struct SettingKey {
+  std::string_view name;  // data.batch
+  ValueKind kind = ValueKind::text;
+  std::string_view help;       // half a sentence
+  std::string_view example;    // as TOML
+  Range range{};               // of an integer or number, and of each of the integers
+  std::size_t most_items = 0;  // of integers, at least 1
+  std::span<const Choice> choices{};
+  std::string_view planned_shape{};  // what a table or array stands for by design; empty: it is a wrong type
+  std::string_view today{};          // what to write instead of what is planned
+  /// More than kind and range can say; null: nothing.
+  std::optional<Finding> (*check)(const TomlValue&) = nullptr;
+  /// Puts a checked value into the settings.
+  void (*store)(Settings&, const TomlValue&) = nullptr;
+  /// The settings' value as TOML, which reads back as the same.
+  std::string (*show)(const Settings&) = nullptr;
+};
+
+/// A key that is designed and not built.
+struct PlannedKey {
+  std::string_view name;     // checkpoint.dir
+  std::string_view neutral;  // the one value that is taken, as TOML; empty: none
+  std::string_view today;    // what works instead
+};
+
+/// In the order in which they are shown; the keys of a section stand together.
+std::span<const SettingKey> setting_keys();
+std::span<const PlannedKey> planned_keys();
+const SettingKey* find_setting(std::string_view name);
+const PlannedKey* find_planned(std::string_view name);
+/// Sections in the order of the schema.
+const std::vector<std::string_view>& sections();
+
+/// What is wrong with `value` for `key`, or nothing.
+std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value);
+/// The same for a key that is not built.
+std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value);
+/// What to write instead of a key that does not exist: a sentence that names the nearest valid key or section.
+std::string advise(std::string_view unknown_key);
+
+}  // namespace troupe::detail

@@ -1,0 +1,95 @@
+#include "runtime/layout.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/data/random.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe {
+namespace {
+
+/// Keeps the weights' random numbers apart from all others drawn from the same seed.
+constexpr std::uint64_t kWeightsKey = 0x77656967687473;
+
+/// A stripe is whole blocks of this many elements: 4 KiB of f32.
+constexpr std::uint64_t kStripeBlock = 1024;
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) noexcept {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+Layout::Layout(const Graph& graph) {
+  entries_.reserve(graph.parameters().size());
+  for (const Parameter& parameter : graph.parameters()) {
+    const std::uint64_t count = parameter.count_elements();
+    entries_.push_back({count_elements_, count});
+    count_elements_ += round_up(count, kAlignElements);
+  }
+}
+
+void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, std::span<float> parameters) {
+  TROUPE_CHECK(parameters.size() == layout.count_elements(), Code::invalid, "starting weights of ", graph.name(), ": ",
+               parameters.size(), " elements were given, the layout has ", layout.count_elements());
+  std::fill(parameters.begin(), parameters.end(), 0.0F);
+  const std::uint64_t weights_key = sub_key(seed, kWeightsKey);
+  for (std::size_t p = 0; p < layout.entries().size(); ++p) {
+    const double deviation = graph.parameters()[p].deviation;
+    if (deviation == 0) continue;
+    const std::uint64_t key = sub_key(weights_key, p);
+    const Layout::Entry entry = layout.entries()[p];
+    for (std::uint64_t i = 0; i < entry.count; ++i) {
+      parameters[entry.first + i] = static_cast<float>(deviation * random_normal(key, i));
+    }
+  }
+}
+
+std::uint16_t to_bf16(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40);  // a quiet NaN
+  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1)) >> 16);
+}
+
+float from_bf16(std::uint16_t value) noexcept { return std::bit_cast<float>(std::uint32_t{value} << 16); }
+
+std::uint64_t BatchLayout::labels_offset() const noexcept {
+  return round_up(rows * features * troupe::size_bytes(dtype), 64);
+}
+
+std::uint64_t BatchLayout::size_bytes() const noexcept {
+  return labels_offset() + round_up(rows * sizeof(std::int32_t), 64);
+}
+
+std::vector<Stripe> equal_stripes(GroupId group, std::uint64_t count_elements, std::uint32_t ranks) {
+  TROUPE_CHECK(ranks > 0, Code::invalid, "stripes of group ", group.value, ": there are no ranks to give them to");
+  const std::uint64_t blocks = (count_elements + kStripeBlock - 1) / kStripeBlock;
+  std::vector<Stripe> stripes;
+  stripes.reserve(ranks);
+  std::uint64_t first = 0;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::uint64_t own = blocks / ranks + (rank < blocks % ranks ? 1 : 0);
+    const std::uint64_t count = std::min(own * kStripeBlock, count_elements - first);
+    stripes.push_back({group, Rank{rank}, first, count});
+    first += count;
+  }
+  return stripes;
+}
+
+std::vector<Bucket> make_buckets(GroupId group, const Graph& graph, const Layout& layout, std::uint64_t target_bytes) {
+  if (target_bytes == 0) return {{group, 0, 0, layout.count_elements()}};
+  std::vector<Bucket> buckets;
+  std::uint64_t end = layout.count_elements();
+  for (std::size_t p = layout.entries().size(); p-- > 0;) {
+    // A layer's parameters stay together: their gradients are ready together.
+    const bool starts_layer = p == 0 || graph.parameters()[p - 1].layer != graph.parameters()[p].layer;
+    const std::uint64_t first = layout.entries()[p].first;
+    if (!starts_layer || (p != 0 && (end - first) * sizeof(float) < target_bytes)) continue;
+    buckets.push_back({group, static_cast<std::uint32_t>(buckets.size()), first, end - first});
+    end = first;
+  }
+  return buckets;
+}
+
+}  // namespace troupe

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/ids.hpp"
+
+namespace troupe {
+
+/// What Membership wants done after an event.
+struct MembershipActions {
+  bool begin = false;                   // coordinator: tell every member that the view stands
+  bool leave = false;                   // coordinator: everyone has finished, tell every member to go
+  std::optional<Status> abort;          // the view ends for this reason
+};
+
+/// Views and ranks as a pure state machine: events in, actions out. Every process has one; rank 0's is the coordinator's,
+/// which alone hears joined() and finished(). A loss ends the view (on_loss = "abort"), unless the member had finished.
+class Membership {
+ public:
+  /// `hosts`: the node's name of each rank, for messages.
+  Membership(ViewId view, Rank self, std::vector<std::string> hosts);
+
+  ViewId view() const noexcept { return view_; }
+  bool coordinator() const noexcept { return self_.value == 0; }
+  /// A member is ready for its first step.
+  MembershipActions joined(Rank rank);
+  /// The last committed step as this process knows it; named when somebody is lost.
+  void committed(Step step) noexcept { committed_ = step.value + 1; }
+  /// A member has done all its steps.
+  MembershipActions finished(Rank rank);
+  /// A member's process is gone, for this reason.
+  MembershipActions lost(Rank rank, const Status& why);
+  /// Something of this process failed.
+  MembershipActions failed(const Status& why);
+  /// The coordinator's word that all have finished: losses mean nothing any more.
+  void left() noexcept { over_ = true; }
+  /// Members that have not joined, for messages of an overdue start.
+  std::vector<Rank> missing() const;
+
+ private:
+  enum class Member : std::uint8_t { expected, joined, finished };
+  MembershipActions end(Status why);
+  ViewId view_;
+  Rank self_;
+  std::vector<std::string> hosts_;
+  std::vector<Member> members_;
+  std::uint64_t committed_ = 0;  // steps
+  bool over_ = false;
+};
+
+}  // namespace troupe

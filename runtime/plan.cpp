@@ -1,0 +1,51 @@
+#include "runtime/plan.hpp"
+
+#include <xxhash.h>
+
+#include <iomanip>
+#include <sstream>
+
+namespace troupe {
+
+std::string_view name_of(Route route) noexcept { return route == Route::arena ? "arena" : "direct"; }
+
+std::uint64_t Plan::hash() const {
+  const std::string all = to_string();
+  return XXH3_64bits(all.data(), all.size());
+}
+
+std::string Plan::to_string() const {
+  // One line a fact, texts quoted, lists counted: no two plans have the same text.
+  std::ostringstream out;
+  out << "model " << std::quoted(model) << '\n'
+      << "dtype " << name_of(dtype) << '\n'
+      << "rule " << std::quoted(rule) << '\n'
+      << "parameters " << parameters << " flops " << training_flops << '\n'
+      << "batch " << batch << " prefetch " << prefetch << '\n'
+      << "samples " << train_samples << ' ' << test_samples << '\n'
+      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << '\n'
+      << "nodes " << nodes.size() << '\n';
+  for (const NodePlan& node : nodes) {
+    out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)
+        << " leader " << node.leader << '\n';
+  }
+  out << "ranks " << ranks.size() << '\n';
+  for (const RankPlan& rank : ranks) {
+    out << rank.rank.value << " node " << rank.node << " local " << rank.local_rank << ' ' << std::quoted(rank.device)
+        << " threads " << rank.device_threads << " spin " << rank.may_spin << " arena " << rank.arena_bytes
+        << " memory " << rank.memory_bytes << " cpus";
+    for (const std::uint32_t cpu : rank.cpus) out << ' ' << cpu;
+    out << '\n';
+  }
+  out << "route " << name_of(route) << '\n' << "stripes " << stripes.size() << '\n';
+  for (const Stripe& s : stripes) {
+    out << s.group.value << ' ' << s.tenant.value << ' ' << s.first << ' ' << s.count << '\n';
+  }
+  out << "buckets " << buckets.size() << '\n';
+  for (const Bucket& b : buckets) out << b.group.value << ' ' << b.index << ' ' << b.first << ' ' << b.count << '\n';
+  out << "reasons " << reasons.size() << '\n';
+  for (const std::string& reason : reasons) out << std::quoted(reason) << '\n';
+  return std::move(out).str();
+}
+
+}  // namespace troupe

@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/planner.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::size_t kMostRows = 64;  // of a table; worlds beyond are told by their ends
+
+std::string thousands(std::uint64_t number) {
+  std::string out = std::to_string(number);
+  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
+  return out;
+}
+
+std::string scaled(double number, const char* unit) {
+  for (const char* prefix : {"", "k", "M", "G", "T"}) {
+    if (number < 1000)
+      return fmt::format("{:.{}f} {}{}", number, number < 100 && *prefix != '\0' ? 1 : 0, prefix, unit);
+    number /= 1000;
+  }
+  return fmt::format("{:.0f} P{}", number, unit);
+}
+
+/// 0-3,8,10-11.
+std::string ranges(const std::vector<std::uint32_t>& numbers) {
+  std::string out;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    out += fmt::format("{}{}", out.empty() ? "" : ",", numbers[i]);
+    if (last > i) out += fmt::format("-{}", numbers[last]);
+    i = last + 1;
+  }
+  return out;
+}
+
+using Row = std::vector<std::string>;
+
+/// Columns as wide as their widest cell.
+std::string table(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const Row& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string out;
+  for (const Row& row : rows) {
+    for (std::size_t c = 0; c + 1 < row.size(); ++c) out += fmt::format("{:<{}}  ", row[c], widths[c]);
+    out += row.back() + "\n";
+  }
+  return out;
+}
+
+/// The first and last rows of a long table.
+template <class Items, class MakeRow>
+std::string table_of(Row header, const Items& items, MakeRow make_row) {
+  std::vector<Row> rows{std::move(header)};
+  const bool cut = items.size() > kMostRows;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (cut && i == kMostRows - 2) {
+      rows.push_back({fmt::format("... {} more ...", items.size() - kMostRows + 1)});
+      i = items.size() - 1;
+    }
+    rows.push_back(make_row(i, items[i]));
+  }
+  return table(rows);
+}
+
+std::string nodes_table(const Plan& plan) {
+  std::vector<std::vector<std::uint32_t>> members(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) members.at(rank.node).push_back(rank.rank.value);
+  return table_of({"node", "host", "ranks", "identity"}, plan.nodes, [&](std::size_t i, const NodePlan& node) {
+    return Row{std::to_string(i), node.host, ranges(members[i]),
+               fmt::format("boot {}, network namespace {}", node.identity.boot_id, node.identity.network_namespace)};
+  });
+}
+
+std::string ranks_table(const Plan& plan) {
+  const Row header{"rank", "node", "device", "cpus", "threads", "waits", "parameters", "memory"};
+  return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
+    const std::uint64_t own = i < plan.stripes.size() ? plan.stripes[i].count : 0;
+    return Row{std::to_string(rank.rank.value),
+               std::to_string(rank.node),
+               rank.device,
+               ranges(rank.cpus),
+               std::to_string(rank.device_threads),
+               rank.may_spin ? "poll" : "sleep",
+               thousands(own),
+               scaled(static_cast<double>(rank.memory_bytes), "B")};
+  });
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan) {
+  const double rows = static_cast<double>(plan.batch) * plan.world_size();
+  const double flops = static_cast<double>(plan.training_flops);
+  std::string out;
+  const auto line = std::back_inserter(out);
+  fmt::format_to(line, "model    {}\n", plan.model);
+  fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
+                 scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
+  fmt::format_to(line, "rule     {}\n", plan.rule);
+  fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
+                 thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
+                 thousands(std::uint64_t{plan.batch} * plan.world_size()));
+  fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n",
+                 fmt::format("{:.6g}", static_cast<double>(plan.train_samples) / rows), thousands(plan.steps),
+                 plan.seed, plan.deterministic ? ", deterministic" : "");
+  fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n\n", name_of(plan.route), plan.stripes.size(),
+                 plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s");
+  out += nodes_table(plan) + "\n" + ranks_table(plan) + "\n";
+  for (const std::string& reason : plan.reasons) out += "- " + reason + "\n";
+  return out;
+}
+
+}  // namespace troupe

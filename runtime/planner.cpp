@@ -1,0 +1,154 @@
+#include "runtime/planner.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/detail/place_ranks.hpp"
+#include "runtime/error.hpp"
+#include "runtime/exchange.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint64_t kBucketBytes =
+    1 << 20;  // large enough for the wire's speed, small enough to overlap with backward
+constexpr std::uint64_t kSpareBytes = 64 << 10;
+constexpr std::uint64_t kTimelines = 64;  // of a rank; more than anything makes today
+constexpr GroupId kGroup{0};
+
+/// One topology for each node that has ranks.
+std::map<NodeIdentity, const Topology*> by_identity(const PlanInputs& inputs) {
+  std::map<NodeIdentity, const Topology*> found;
+  for (const Topology& topology : inputs.topologies) {
+    const auto [at, is_new] = found.emplace(topology.identity, &topology);
+    TROUPE_CHECK(is_new || *at->second == topology, Code::invalid, "two different topologies say that they are node ",
+                 topology.host, " (", topology.identity.boot_id, ", network namespace ",
+                 topology.identity.network_namespace, ")");
+  }
+  for (std::size_t rank = 0; rank < inputs.ranks.size(); ++rank) {
+    const RankFacts& facts = inputs.ranks[rank];
+    TROUPE_CHECK(found.contains(facts.node), Code::invalid, "rank ", rank, " is on node ", facts.host, " (",
+                 facts.node.boot_id, ", network namespace ", facts.node.network_namespace,
+                 "), whose topology is missing");
+  }
+  return found;
+}
+
+/// Nodes in the order of their first ranks, ranks numbered on each.
+void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inputs) {
+  const auto topologies = by_identity(inputs);
+  std::map<NodeIdentity, std::uint32_t> numbers;
+  std::vector<std::vector<std::uint32_t>> members;
+  for (std::uint32_t r = 0; r < inputs.ranks.size(); ++r) {
+    const RankFacts& facts = inputs.ranks[r];
+    const auto [at, is_new] = numbers.emplace(facts.node, static_cast<std::uint32_t>(plan.nodes.size()));
+    if (is_new) {
+      plan.nodes.push_back({facts.node, facts.host, r});
+      members.emplace_back();
+    }
+    auto& local = members[at->second];
+    plan.ranks.push_back(
+        {.rank = {r}, .node = at->second, .local_rank = static_cast<std::uint32_t>(local.size()), .device = "cpu"});
+    local.push_back(r);
+  }
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+    std::vector<RankPlan*> ranks;
+    for (const std::uint32_t r : members[n]) ranks.push_back(&plan.ranks[r]);
+    detail::place_on_cores(settings.placement, *topologies.at(plan.nodes[n].identity), plan.nodes[n].host, ranks,
+                           plan.reasons);
+  }
+}
+
+void choose_route(Plan& plan, const Settings& settings, const Graph& graph) {
+  const Layout layout{graph};
+  plan.route = plan.nodes.size() == 1 ? Route::arena : Route::direct;
+  TROUPE_CHECK(plan.route == Route::arena || settings.cluster.transport != "shm", Code::invalid,
+               "cluster.transport = \"shm\" reaches one node only, but rank ", plan.nodes.back().leader, " is on node ",
+               plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
+  plan.stripes = equal_stripes(kGroup, layout.count_elements(), plan.world_size());
+  plan.buckets = make_buckets(kGroup, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
+  if (plan.route == Route::arena) {
+    plan.reasons.push_back(
+        plan.world_size() == 1
+            ? std::string{"One rank: its gradients go nowhere, the update is one pass over its memory."}
+            : text("All ", plan.world_size(), " ranks are on node ", plan.nodes[0].host,
+                   ": gradients are reduced where they lie, in shared memory."));
+  } else {
+    plan.reasons.push_back(text("The ranks are on ", plan.nodes.size(),
+                                " nodes: gradients travel over the transport, in ", plan.buckets.size(),
+                                " buckets of 1 MiB or more, each as soon as it is ready."));
+  }
+}
+
+/// So many that an epoch ends with the first step whose samples reach its end.
+std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs) {
+  if (settings.train.steps != 0) return settings.train.steps;
+  __extension__ using Wide = unsigned __int128;
+  const Wide samples = static_cast<Wide>(settings.train.epochs) * inputs.train_samples;
+  const Wide rows = static_cast<Wide>(settings.data.batch) * inputs.ranks.size();
+  const Wide steps = (samples + rows - 1) / rows;
+  TROUPE_CHECK(steps <= ~std::uint64_t{0} / 2, Code::invalid, "train.epochs = ", settings.train.epochs, " of ",
+               inputs.train_samples, " samples makes more steps than can be counted");
+  return static_cast<std::uint64_t>(steps);
+}
+
+}  // namespace
+
+std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
+  return parameters + half + gradients + state + journal + pool + staging + words + kSpareBytes;
+}
+
+MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank) {
+  const std::uint64_t elements = Layout{graph}.count_elements();
+  std::uint64_t own = 0;
+  for (const Stripe& stripe : plan.stripes) own += stripe.tenant == rank ? stripe.count : 0;
+  const std::size_t slots = state_slots(rule);
+  const BatchLayout batch{plan.batch, graph.input().count_elements(), plan.dtype};
+  std::uint64_t outputs = 0;
+  for (std::size_t i = 0; i < graph.layers().size(); ++i) outputs += graph.output_of(i).count_elements();
+
+  MemoryNeeds needs;
+  const bool direct = plan.route == Route::direct;
+  if (direct || plan.nodes.at(plan.ranks.at(rank.value).node).leader == rank.value) {
+    needs.parameters = elements * sizeof(float);
+    needs.half = plan.dtype == DType::bf16 ? elements * size_bytes(DType::bf16) : 0;
+  }
+  needs.gradients = elements * sizeof(float);
+  needs.state = slots * own * sizeof(float);
+  needs.journal = direct || own == 0 ? 0 : journal_bytes(slots) * plan.buckets.size();
+  needs.pool = plan.prefetch * batch.size_bytes();
+  needs.staging = direct ? plan.world_size() * own * sizeof(float) : 0;
+  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + 4 * StepExchange::kStepsKept * sizeof(StepSums);
+  needs.activations = 2 * plan.batch * outputs * size_bytes(plan.dtype);
+  return needs;
+}
+
+Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs) {
+  TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
+  TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
+  TROUPE_CHECK(settings.data.batch > 0, Code::invalid, "data.batch is 0; a step needs samples");
+  Plan plan;
+  plan.model = graph.to_string();
+  plan.dtype = graph.dtype();
+  plan.rule = to_string(settings.rule);
+  plan.parameters = graph.count_parameters();
+  plan.training_flops = graph.training_flops();
+  plan.batch = settings.data.batch;
+  plan.prefetch = settings.data.prefetch;
+  plan.train_samples = inputs.train_samples;
+  plan.test_samples = inputs.test_samples;
+  plan.steps = count_steps(settings, inputs);
+  plan.seed = settings.train.seed;
+  plan.deterministic = settings.train.deterministic;
+  place_on_nodes(plan, settings, inputs);
+  choose_route(plan, settings, graph);
+  for (RankPlan& rank : plan.ranks) {
+    const MemoryNeeds needs = memory_needs(plan, graph, settings.rule.kind, rank.rank);
+    rank.arena_bytes = needs.arena_bytes();
+    rank.memory_bytes = needs.memory_bytes();
+  }
+  return plan;
+}
+
+}  // namespace troupe

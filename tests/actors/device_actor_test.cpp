@@ -1,0 +1,214 @@
+#include "actors/device_actor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/caf_error.hpp"
+#include "devices/fake/fake_device.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/lease.hpp"
+#include "tests/support/actor_world.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint64_t kElements = 16;
+
+/// Takes buckets and does nothing with them but note them.
+class NotingExchange final : public Exchange {
+ public:
+  explicit NotingExchange(AddressSpace& space) : space_(space) {}
+  void contribute(Stream& stream, const Bucket&, Step step, bool, Memory sums, Memory total) override {
+    steps.push_back(step);
+    const Memory parts[] = {sums};
+    stream.sum_up(total, parts);
+  }
+  std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
+  std::vector<Step> steps;
+
+ private:
+  AddressSpace& space_;
+};
+
+/// A device actor on a fake device, with everybody it tells.
+struct World {
+  explicit World(Schedule given) : schedule(given) {
+    space.map(arena);
+    const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
+    const Layout layout{graph};
+    const std::uint64_t bytes = layout.count_elements() * sizeof(float);
+    replica = device.compile(graph, layout, batch, make_buckets({}, graph, layout, 0),
+                             {arena->allocate(bytes), {}, arena->allocate(bytes)});
+    stream = device.fake_stream();
+    steps = std::make_unique<StepExchange>(ViewId{1}, space, arena->allocate(8 * 64), arena->allocate(8 * 64),
+                                           std::vector<Exchange*>{&exchange});
+    pool = std::make_unique<LeasePool>(space, *arena, 16, batch.size_bytes());
+    auto committed_to = actors.system().spawn([this](CommitReceiver::pointer) -> CommitReceiver::behavior_type {
+      return {[this](const Committed& c) { committed.push_back(c.step); }};
+    });
+    auto evaluated_to = actors.system().spawn([this](EvaluationReceiver::pointer) -> EvaluationReceiver::behavior_type {
+      return {[this](const Evaluated& e) { evaluated.push_back(e); }};
+    });
+    auto finished_to = actors.system().spawn([this](FinishReceiver::pointer) -> FinishReceiver::behavior_type {
+      return {[this](const DeviceFinished& f) { finished.push_back(f.stopped); }};
+    });
+    actor = spawn_device(actors.system(),
+                         {*stream, *replica, *steps, space, step_messages, evaluation_messages,
+                          arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule},
+                         {{committed_to}, evaluated_to, {finished_to}});
+    actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
+    actors.run();
+  }
+  ~World() {
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+    actors.run();
+  }
+
+  void begin() {
+    actors.send(actor, Begin{{1}});
+    actors.run();
+  }
+  void give(std::uint64_t step, bool evaluation = false, bool last = false) {
+    auto slot = pool->try_take();
+    ASSERT_TRUE(slot.has_value());
+    std::fill_n(slot->data(), batch.size_bytes(), std::byte{1});
+    actors.send(actor, BatchLease{std::move(*slot).publish(), {step}, evaluation, last});
+    actors.run();
+  }
+  /// Lets the device do all it can, and the actors after it.
+  void run_device() {
+    device.run_until_idle();
+    actors.run();
+  }
+
+  Schedule schedule;
+  BatchLayout batch{.rows = 2, .features = 4};
+  std::shared_ptr<Arena> arena = Arena::create(arena_id({0}, 1), 1 << 20);
+  AddressSpace space;
+  FakeDevice device{space};
+  NotingExchange exchange{space};
+  PointMessenger<StepReached, kStepsAhead + 1> step_messages{space};
+  PointMessenger<EvaluationReached, kEvaluationsKept + 1> evaluation_messages{space};
+  std::unique_ptr<LeasePool> pool;
+  std::unique_ptr<StepExchange> steps;
+  std::unique_ptr<Replica> replica;
+  test::ActorWorld actors;
+  std::unique_ptr<FakeStream> stream;
+  DeviceActor actor;
+  std::vector<Step> committed;
+  std::vector<Evaluated> evaluated;
+  std::vector<bool> finished;
+  Status ended;
+};
+
+Schedule steps_without_evaluation(std::uint64_t steps) {
+  return {.train_samples = 1000, .test_samples = 10, .rows = 2, .ranks = 1, .steps = steps, .evaluate_every = 0};
+}
+
+TEST(DeviceActor, EnqueuesNothingBeforeTheViewBegins) {
+  World w{steps_without_evaluation(10)};
+  w.give(0);
+  EXPECT_TRUE(w.exchange.steps.empty());
+  w.begin();
+  EXPECT_EQ(w.exchange.steps.size(), 1u);
+}
+
+TEST(DeviceActor, EnqueuesNoMoreStepsThanItHasCredits) {
+  World w{steps_without_evaluation(10)};
+  w.begin();
+  for (std::uint64_t k = 0; k < 8; ++k) w.give(k);
+  EXPECT_EQ(w.exchange.steps.size(), kStepsAhead);
+  w.run_device();
+  EXPECT_EQ(w.committed.size(), kStepsAhead);
+  EXPECT_EQ(w.exchange.steps.size(), 2 * kStepsAhead);
+}
+
+TEST(DeviceActor, GivesTheSlotBackWhenItsStepIsCommitted) {
+  World w{steps_without_evaluation(10)};
+  w.begin();
+  w.give(0);
+  EXPECT_EQ(w.pool->count_free(), w.pool->count_slots() - 1);
+  w.run_device();
+  EXPECT_EQ(w.pool->count_free(), w.pool->count_slots());
+}
+
+TEST(DeviceActor, TellsOfEveryCommittedStepInOrderAndThenThatItHasFinished) {
+  World w{steps_without_evaluation(7)};
+  w.begin();
+  for (std::uint64_t k = 0; k < 7; ++k) w.give(k);
+  for (int i = 0; i < 7; ++i) w.run_device();
+  ASSERT_EQ(w.committed.size(), 7u);
+  for (std::uint64_t k = 0; k < 7; ++k) EXPECT_EQ(w.committed[k].value, k);
+  EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+TEST(DeviceActor, StopsSoManyStepsAfterTheVoteThatNoRankCanBeFurther) {
+  World w{steps_without_evaluation(100)};
+  w.begin();
+  w.actors.send(w.actor, StopRequest{});
+  w.actors.run();
+  for (std::uint64_t k = 0; k < 10; ++k) w.give(k);
+  for (int i = 0; i < 10; ++i) w.run_device();
+  EXPECT_EQ(w.committed.size(), kStepsAhead);
+  EXPECT_EQ(w.finished, std::vector<bool>{true});
+}
+
+TEST(DeviceActor, IgnoresAVoteThatWouldEndWhereThePlanEndsAnyway) {
+  World w{steps_without_evaluation(2)};
+  w.begin();
+  w.actors.send(w.actor, StopRequest{});
+  w.actors.run();
+  w.give(0);
+  w.give(1);
+  w.run_device();
+  EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+TEST(DeviceActor, AddsUpAnEvaluationAndTellsItBeforeItFinishes) {
+  World w{Schedule{.train_samples = 2, .test_samples = 4, .rows = 2, .ranks = 1, .steps = 1}};
+  w.begin();
+  w.give(0);
+  w.give(0, true);
+  w.run_device();
+  EXPECT_TRUE(w.finished.empty());
+  w.give(0, true, true);
+  w.run_device();
+  ASSERT_EQ(w.evaluated.size(), 1u);
+  EXPECT_EQ(w.evaluated[0].sums.samples, 4u);
+  EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+TEST(DeviceActor, KeepsTheSumsOfEvaluationsApartWhenEveryStepEndsAnEpoch) {
+  World w{Schedule{.train_samples = 2, .test_samples = 2, .rows = 2, .ranks = 1, .steps = 6}};
+  w.begin();
+  for (std::uint64_t k = 0; k < 6; ++k) {
+    w.give(k);
+    w.give(k, true, true);
+  }
+  for (int i = 0; i < 6; ++i) w.run_device();
+  ASSERT_EQ(w.evaluated.size(), 6u);
+  for (std::uint64_t k = 0; k < 6; ++k) {
+    EXPECT_EQ(w.evaluated[k].step.value, k);
+    EXPECT_EQ(w.evaluated[k].sums.samples, 2u);
+  }
+  EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+TEST(DeviceActor, EndsWithTheCodeOfTheStepThatFailed) {
+  World w{steps_without_evaluation(10)};
+  w.begin();
+  w.stream->call([] { fail(Code::device_fault, "the fan stands still"); });
+  w.give(0);
+  w.run_device();
+  EXPECT_EQ(w.ended.code(), Code::device_fault);
+  EXPECT_NE(w.ended.text().find("fan"), std::string_view::npos);
+  EXPECT_TRUE(w.committed.empty());
+}
+
+}  // namespace
+}  // namespace troupe

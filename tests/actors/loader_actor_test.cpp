@@ -1,0 +1,144 @@
+#include "actors/loader_actor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include "runtime/arena.hpp"
+#include "tests/support/actor_world.hpp"
+
+namespace troupe {
+namespace {
+
+/// Samples whose first feature is their number.
+class Numbers final : public Source {
+ public:
+  explicit Numbers(std::uint64_t count) : count_(count) {}
+  std::uint64_t count_samples() const noexcept override { return count_; }
+  const Shape& shape() const noexcept override { return shape_; }
+  std::uint32_t count_classes() const noexcept override { return 2; }
+  std::uint64_t size_bytes() const noexcept override { return 0; }
+  void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const override {
+    auto* inputs = reinterpret_cast<float*>(slot);
+    auto* labels = reinterpret_cast<std::int32_t*>(slot + batch.labels_offset());
+    for (std::uint32_t row = 0; row < batch.rows; ++row) {
+      inputs[row] = row < indices.size() ? static_cast<float>(indices[row]) : 0.0f;
+      labels[row] = row < indices.size() ? 0 : -1;
+    }
+  }
+
+ private:
+  std::uint64_t count_;
+  Shape shape_{{1}};
+};
+
+struct Received {
+  std::uint64_t step;
+  bool evaluation;
+  bool last;
+  std::vector<float> rows;   // those that count
+};
+
+/// A loader whose batches are noted and, unless told otherwise, given back at once.
+struct World {
+  World(Schedule schedule, Rank rank, std::size_t slots = 3, bool holds = false)
+      : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch{.rows = schedule.rows, .features = 1} {
+    space.map(arena);
+    pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
+    auto device = actors.system().spawn([this](BatchReceiver::pointer) -> BatchReceiver::behavior_type {
+      return {[this](BatchLease& b) { take(b); }};
+    });
+    loader = spawn_loader(actors.system(), {*pool, train, test, batch, schedule, rank, 7}, device);
+    actors.run();
+  }
+  ~World() {
+    caf::anon_send_exit(loader, caf::exit_reason::kill);
+    actors.run();
+  }
+  void take(BatchLease& b) {
+    Received r{b.step.value, b.evaluation, b.last, {}};
+    const auto* inputs = space.address_of<float>(b.lease.memory());
+    const auto* labels = reinterpret_cast<const std::int32_t*>(space.address(b.lease.memory()) + batch.labels_offset());
+    for (std::uint32_t row = 0; row < batch.rows; ++row)
+      if (labels[row] >= 0) r.rows.push_back(inputs[row]);
+    received.push_back(std::move(r));
+    if (hold) held.push_back(b.lease);
+  }
+
+  bool hold;
+  Numbers train;
+  Numbers test;
+  BatchLayout batch;
+  std::shared_ptr<Arena> arena = Arena::create(arena_id({0}, 1), 1 << 20);
+  AddressSpace space;
+  std::unique_ptr<LeasePool> pool;
+  std::vector<Lease> held;
+  std::vector<Received> received;
+  test::ActorWorld actors;
+  LoaderActor loader;
+};
+
+TEST(LoaderActor, SendsEveryStepsBatchInOrder) {
+  World w{{.train_samples = 12, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 9, .evaluate_every = 0}, {0}};
+  ASSERT_EQ(w.received.size(), 9u);
+  for (std::uint64_t k = 0; k < 9; ++k) EXPECT_EQ(w.received[k].step, k);
+}
+
+TEST(LoaderActor, SeesEverySampleOnceAnEpochOverAllRanks) {
+  std::vector<int> seen(12, 0);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    World w{{.train_samples = 12, .test_samples = 1, .rows = 2, .ranks = 3, .steps = 2, .evaluate_every = 0}, {rank}};
+    for (const Received& r : w.received)
+      for (const float number : r.rows) ++seen[static_cast<std::size_t>(number)];
+  }
+  EXPECT_EQ(seen, std::vector<int>(12, 1));
+}
+
+TEST(LoaderActor, TakesTheSameSamplesOfAStepAtAnyWorldSize) {
+  const auto samples_of_step_1 = [](std::uint32_t ranks) {
+    std::vector<float> all;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      World w{{.train_samples = 40, .test_samples = 1, .rows = 8 / ranks, .ranks = ranks, .steps = 2, .evaluate_every = 0}, {rank}};
+      all.insert(all.end(), w.received[1].rows.begin(), w.received[1].rows.end());
+    }
+    return all;
+  };
+  EXPECT_EQ(samples_of_step_1(1), samples_of_step_1(2));
+  EXPECT_EQ(samples_of_step_1(1), samples_of_step_1(4));
+}
+
+TEST(LoaderActor, SendsNothingWithoutAFreeSlotAndGoesOnWhenOneComesBack) {
+  World w{{.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 50, .evaluate_every = 0}, {0}, 3, true};
+  EXPECT_EQ(w.received.size(), 3u);
+  w.held.erase(w.held.begin());
+  w.actors.run();
+  EXPECT_EQ(w.received.size(), 4u);
+}
+
+TEST(LoaderActor, GoesThroughTheRanksPartOfTheTestSetAfterAnEpochWithAShortLastBatch) {
+  World w{{.train_samples = 4, .test_samples = 10, .rows = 2, .ranks = 2, .steps = 2}, {1}};
+  std::vector<float> tested;
+  std::vector<bool> last;
+  for (const Received& r : w.received) {
+    if (!r.evaluation || r.step != 0) continue;
+    tested.insert(tested.end(), r.rows.begin(), r.rows.end());
+    last.push_back(r.last);
+  }
+  EXPECT_EQ(tested, (std::vector<float>{5, 6, 7, 8, 9}));
+  EXPECT_EQ(last, (std::vector<bool>{false, false, true}));
+}
+
+TEST(LoaderActor, SendsAnEmptyTestBatchToARankWithoutPart) {
+  World w{{.train_samples = 2, .test_samples = 1, .rows = 1, .ranks = 2, .steps = 1}, {0}};
+  ASSERT_EQ(w.received.size(), 2u);
+  EXPECT_TRUE(w.received[1].evaluation);
+  EXPECT_TRUE(w.received[1].last);
+  EXPECT_TRUE(w.received[1].rows.empty());
+}
+
+}  // namespace
+}  // namespace troupe

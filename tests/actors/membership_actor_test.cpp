@@ -1,0 +1,145 @@
+#include "actors/membership_actor.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/caf_error.hpp"
+#include "tests/support/actor_world.hpp"
+
+namespace troupe {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// One process's membership and what it caused.
+struct Process {
+  Process(test::ActorWorld& world, std::uint32_t rank) : self(rank), actor(spawn_membership(world.system())) {
+    device = world.system().spawn([this](BeginReceiver::pointer) -> BeginReceiver::behavior_type {
+      return {[this](const Begin&) { ++begun; }};
+    });
+  }
+  MembershipParts parts(const MembershipPeer& coordinator, std::size_t ranks) {
+    MembershipParts p{.view = {1}, .self = self, .hosts = std::vector<std::string>(ranks, "node")};
+    p.coordinator = coordinator;
+    p.begin = {device};
+    p.watched = {caf::actor_cast<caf::actor>(device)};
+    p.abort_view = [this](const Status& why) { aborted = why; };
+    p.ended = [this](const RunEnd& end) { ended.push_back(end); };
+    return p;
+  }
+
+  Rank self;
+  MembershipActor actor;
+  BeginReceiver device;
+  int begun = 0;
+  std::optional<Status> aborted;
+  std::vector<RunEnd> ended;
+};
+
+class MembershipActorTest : public ::testing::Test {
+ protected:
+  ~MembershipActorTest() override {
+    for (Process* p : {&zero, &one}) {
+      caf::anon_send_exit(p->actor, caf::exit_reason::kill);
+      caf::anon_send_exit(p->device, caf::exit_reason::kill);
+    }
+    world.run();
+  }
+  void start(Process& p) {
+    world.send(p.actor, p.parts(p.self.value == 0 ? MembershipPeer{} : MembershipPeer{zero.actor}, 2));
+    world.run();
+  }
+  template <class Message>
+  void tell(Process& p, Message message) {
+    world.send(p.actor, std::move(message));
+    world.run();
+  }
+
+  test::ActorWorld world;
+  Process zero{world, 0};
+  Process one{world, 1};
+};
+
+TEST_F(MembershipActorTest, BeginsEverywhereWhenAllHaveJoined) {
+  start(zero);
+  EXPECT_EQ(zero.begun, 0);
+  start(one);
+  EXPECT_EQ(zero.begun, 1);
+  EXPECT_EQ(one.begun, 1);
+}
+
+TEST_F(MembershipActorTest, EndsTheRunEverywhereWhenAllDevicesHaveFinished) {
+  start(zero);
+  start(one);
+  tell(zero, DeviceFinished{false});
+  EXPECT_TRUE(zero.ended.empty());
+  tell(one, DeviceFinished{false});
+  ASSERT_EQ(zero.ended.size(), 1u);
+  ASSERT_EQ(one.ended.size(), 1u);
+  EXPECT_TRUE(zero.ended[0].status.ok());
+  EXPECT_TRUE(one.ended[0].status.ok());
+}
+
+TEST_F(MembershipActorTest, AbortsTheViewWhenAProcessIsLostAndNamesIt) {
+  start(zero);
+  start(one);
+  tell(zero, Committed{{1}, {11}, {}});
+  tell(zero, PeerLost{{1}, {Code::peer_lost, "its socket was closed"}});
+  ASSERT_TRUE(zero.aborted.has_value());
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_EQ(zero.ended[0].status.code(), Code::peer_lost);
+  EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("rank 1 on node node was lost after step 12"));
+}
+
+TEST_F(MembershipActorTest, RemembersALossThatCameBeforeItsParts) {
+  tell(zero, PeerLost{{1}, {Code::peer_lost, "gone early"}});
+  start(zero);
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_EQ(zero.ended[0].status.code(), Code::peer_lost);
+}
+
+TEST_F(MembershipActorTest, EndsWithWhatItsDeviceEndedWith) {
+  start(zero);
+  caf::anon_send_exit(zero.device, to_caf(Status{Code::device_fault, "the core melted"}));
+  world.run();
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_EQ(zero.ended[0].status.code(), Code::device_fault);
+}
+
+TEST_F(MembershipActorTest, LosesTheCoordinatorWhenItsMembershipEnds) {
+  start(zero);
+  start(one);
+  caf::anon_send_exit(zero.actor, caf::exit_reason::kill);
+  world.run();
+  ASSERT_EQ(one.ended.size(), 1u);
+  EXPECT_EQ(one.ended[0].status.code(), Code::peer_lost);
+  EXPECT_THAT(std::string{one.ended[0].status.text()}, HasSubstr("rank 0"));
+}
+
+TEST_F(MembershipActorTest, NamesWhoIsNotReadyWhenTheStartIsOverdue) {
+  start(zero);
+  tell(zero, StartOverdue{});
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_EQ(zero.ended[0].status.code(), Code::timeout);
+  EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("rank 1"));
+}
+
+TEST_F(MembershipActorTest, WaitsForTheReportWhereThereIsOne) {
+  auto parts = zero.parts({}, 1);
+  parts.waits_for_report = true;
+  tell(zero, std::move(parts));
+  tell(zero, DeviceFinished{true});
+  EXPECT_TRUE(zero.ended.empty());
+  tell(zero, Reported{});
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_TRUE(zero.ended[0].stopped);
+}
+
+}  // namespace
+}  // namespace troupe

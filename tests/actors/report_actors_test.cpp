@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/evaluator_actor.hpp"
+#include "actors/reporter_actor.hpp"
+#include "tests/support/actor_world.hpp"
+
+namespace troupe {
+namespace {
+
+StepSums sums(double loss, std::uint64_t correct, std::uint64_t samples) {
+  return {.loss = loss, .correct = correct, .samples = samples};
+}
+
+struct ReporterWorld {
+  explicit ReporterWorld(Schedule schedule) {
+    auto told_to = actors.system().spawn([this](ReportedReceiver::pointer) -> ReportedReceiver::behavior_type {
+      return {[this](Reported) { ++told; }};
+    });
+    ReportTargets targets;
+    targets.line = [this](const EpochReport& line) { lines.push_back(line); };
+    targets.total = [this](const RunTotal& t) { total = t; };
+    reporter = spawn_reporter(actors.system(), schedule, targets, told_to);
+    send(Begin{{1}});
+  }
+  ~ReporterWorld() {
+    caf::anon_send_exit(reporter, caf::exit_reason::kill);
+    actors.run();
+  }
+  template <class Message>
+  void send(Message message) {
+    actors.send(reporter, std::move(message));
+    actors.run();
+  }
+
+  test::ActorWorld actors;
+  ReporterActor reporter;
+  std::vector<EpochReport> lines;
+  RunTotal total;
+  int told = 0;
+};
+
+TEST(ReporterActor, AveragesALineOverItsSamples) {
+  ReporterWorld w{{.train_samples = 20, .test_samples = 0, .rows = 10, .ranks = 1, .steps = 4}};
+  w.send(Committed{{1}, {0}, sums(30, 5, 10)});
+  EXPECT_TRUE(w.lines.empty());
+  w.send(Committed{{1}, {1}, sums(10, 9, 10)});
+  ASSERT_EQ(w.lines.size(), 1u);
+  EXPECT_DOUBLE_EQ(w.lines[0].loss, 2.0);
+  EXPECT_DOUBLE_EQ(w.lines[0].accuracy, 0.7);
+  EXPECT_FALSE(w.lines[0].test_loss.has_value());
+}
+
+TEST(ReporterActor, HoldsALineBackUntilItsTestResultIsThere) {
+  ReporterWorld w{{.train_samples = 10, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 2}};
+  w.send(Committed{{1}, {0}, sums(1, 5, 10)});
+  w.send(Committed{{1}, {1}, sums(3, 5, 10)});
+  EXPECT_TRUE(w.lines.empty());
+  w.send(TestResult{{0}, sums(8, 3, 4)});
+  ASSERT_EQ(w.lines.size(), 1u);
+  EXPECT_EQ(w.lines[0].epoch, 1u);
+  EXPECT_DOUBLE_EQ(*w.lines[0].test_loss, 2.0);
+  EXPECT_DOUBLE_EQ(*w.lines[0].test_accuracy, 0.75);
+}
+
+TEST(ReporterActor, SaysThatAllIsToldOnceAfterTheLastLine) {
+  ReporterWorld w{{.train_samples = 10, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 1}};
+  w.send(Committed{{1}, {0}, sums(1, 5, 10)});
+  w.send(DeviceFinished{false});
+  EXPECT_EQ(w.told, 0);
+  w.send(TestResult{{0}, sums(8, 3, 4)});
+  EXPECT_EQ(w.told, 1);
+  EXPECT_EQ(w.total.samples, 10u);
+  EXPECT_EQ(w.total.steps, 1u);
+}
+
+TEST(ReporterActor, WaitsForNoTestResultAfterAStop) {
+  ReporterWorld w{{.train_samples = 10, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 9}};
+  w.send(Committed{{1}, {0}, sums(1, 5, 10)});
+  w.send(DeviceFinished{true});
+  EXPECT_EQ(w.told, 1);
+}
+
+TEST(EvaluatorActor, AddsThePartsOfAllRanksAndTellsOnce) {
+  test::ActorWorld world;
+  std::vector<TestResult> results;
+  auto reporter = world.system().spawn([&results](TestReceiver::pointer) -> TestReceiver::behavior_type {
+    return {[&results](const TestResult& r) { results.push_back(r); }};
+  });
+  auto coordinator = spawn_evaluator(world.system(), 3, reporter);
+  auto other = spawn_remote_evaluator(world.system(), {2}, coordinator);
+  world.send(other, Evaluated{{5}, sums(1, 1, 2)});
+  world.send(coordinator, TestPart{1, 5, 2.0, 3, 4});
+  world.run();
+  EXPECT_TRUE(results.empty());
+  world.send(coordinator, Evaluated{{5}, sums(4, 5, 6)});
+  world.run();
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_DOUBLE_EQ(results[0].sums.loss, 7.0);
+  EXPECT_EQ(results[0].sums.correct, 9u);
+  EXPECT_EQ(results[0].sums.samples, 12u);
+  for (const auto& a : {coordinator, other}) caf::anon_send_exit(a, caf::exit_reason::kill);
+  caf::anon_send_exit(reporter, caf::exit_reason::kill);
+  world.run();
+}
+
+TEST(EvaluatorActor, KeepsTwoEvaluationsApart) {
+  test::ActorWorld world;
+  std::vector<TestResult> results;
+  auto reporter = world.system().spawn([&results](TestReceiver::pointer) -> TestReceiver::behavior_type {
+    return {[&results](const TestResult& r) { results.push_back(r); }};
+  });
+  auto coordinator = spawn_evaluator(world.system(), 2, reporter);
+  world.send(coordinator, Evaluated{{1}, sums(1, 0, 1)});
+  world.send(coordinator, Evaluated{{2}, sums(2, 0, 1)});
+  world.send(coordinator, TestPart{1, 1, 10, 0, 1});
+  world.send(coordinator, TestPart{1, 2, 20, 0, 1});
+  world.run();
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_DOUBLE_EQ(results[0].sums.loss, 11.0);
+  EXPECT_DOUBLE_EQ(results[1].sums.loss, 22.0);
+  caf::anon_send_exit(coordinator, caf::exit_reason::kill);
+  caf::anon_send_exit(reporter, caf::exit_reason::kill);
+  world.run();
+}
+
+}  // namespace
+}  // namespace troupe

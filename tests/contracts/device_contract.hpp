@@ -1,0 +1,74 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "tests/contracts/device_world.hpp"
+
+namespace troupe::contracts {
+
+/// What every Device does. See device_world.hpp for how to run it on a device.
+class DeviceContract : public DeviceWorld {};
+
+TEST_P(DeviceContract, TellsWhatItIs) {
+  const DeviceTraits& traits = device().traits();
+  EXPECT_FALSE(traits.kind.empty());
+  EXPECT_FALSE(traits.description.empty());
+  EXPECT_GE(traits.cores, 1U);
+}
+
+TEST_P(DeviceContract, GivesEachStreamALineOfItsOwn) {
+  const auto one = device().stream();
+  const auto two = device().stream();
+  EXPECT_NE(one->mark().line, two->mark().line);
+}
+
+TEST_P(DeviceContract, LetsAStreamGoOnWhileAnotherWaits) {
+  const auto waiting = device().stream();
+  const auto free = device().stream();
+  Timeline& gate = make_line();
+  waiting->wait({gate.id(), 1});
+  const Point behind = waiting->mark();
+  const Memory from = put({1}), to = put({0});
+  free->copy(to, from);
+  EXPECT_TRUE(reach(free->mark()).ok());
+  EXPECT_EQ(get(to), std::vector<float>{1});
+  EXPECT_LT(space().timeline(behind.line).value(), behind.value);
+  gate.signal(1);
+  EXPECT_TRUE(reach(behind).ok());
+}
+
+TEST_P(DeviceContract, KeepsTheFailureOfOneStreamFromTheOthers) {
+  const auto failing = device().stream();
+  const auto other = device().stream();
+  Timeline& gate = make_line();
+  gate.poison({Code::aborted, "the end"});
+  failing->wait({gate.id(), 1});
+  EXPECT_EQ(reach(failing->mark()).code(), Code::aborted);
+  EXPECT_TRUE(reach(other->mark()).ok());
+}
+
+TEST_P(DeviceContract, GivesTheSameBitsInEveryRun) {
+  const auto stream = device().stream();
+  const Graph graph{"g", Shape{{9}}, DType::f32, {{"a", Dense{7}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const BatchLayout batch_layout{5, 9, DType::f32};
+  std::vector<float> parameters(layout.count_elements());
+  fill_initial(graph, layout, 1, parameters);
+  const Memory batch = arena()->allocate(batch_layout.size_bytes());
+  std::copy_n(random_floats(3, 45).begin(), 45, &at<float>(batch));
+  struct NoSink final : BucketSink {
+    void ready(const Bucket&, Stream&) noexcept override {}
+  };
+  std::vector<std::vector<float>> found;
+  for (int run = 0; run < 2; ++run) {
+    const ReplicaMemory memory{put(parameters), {}, put(std::vector<float>(parameters.size()))};
+    const auto replica = device().compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
+    NoSink sink;
+    replica->step(*stream, batch, put(StepSums{}), sink);
+    finish(*stream);
+    found.push_back(get(memory.gradients));
+  }
+  EXPECT_EQ(found[0], found[1]);
+}
+
+}  // namespace troupe::contracts

@@ -1,0 +1,298 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
+
+#include "runtime/update_pass.hpp"
+#include "tests/contracts/device_world.hpp"
+
+namespace troupe::contracts {
+
+/// What every Stream does. See device_world.hpp for how to run it on a device.
+class StreamContract : public DeviceWorld {
+ protected:
+  static void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) {
+    switch (rule.kind) {
+      case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
+      case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
+      case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
+      case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
+      case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
+    }
+  }
+  static constexpr std::array kRules{RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw};
+  static RuleStep rule_for(RuleKind kind, std::uint64_t number) {
+    return rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1}, number);
+  }
+
+  /// A stripe with random content, its contributions, and what an update must make of it.
+  struct Case {
+    StripeMemory stripe;
+    std::vector<Memory> contributions;
+    Memory total;
+    std::vector<float> parameters, s0, s1;  // expected after the update
+  };
+  Case make_case(RuleKind kind, std::uint64_t number, std::size_t count, std::size_t parts, bool half, bool journal) {
+    Case made;
+    const std::uint64_t key = sub_key(count, parts * 8 + static_cast<std::uint64_t>(kind));
+    const std::size_t slots = state_slots(kind);
+    made.parameters = random_floats(sub_key(key, 1), count);
+    made.s0 = random_floats(sub_key(key, 2), count);
+    made.s1 = random_floats(sub_key(key, 3), count);
+    for (float& v : made.s1) v = v * v + 0.01F;
+    made.stripe.stripe = {GroupId{}, Rank{}, 0, count};
+    made.stripe.parameters = put(made.parameters);
+    if (slots > 0) made.stripe.state[0] = put(made.s0);
+    if (slots > 1) made.stripe.state[1] = put(made.s1);
+    if (half) made.stripe.half = arena()->allocate(count * sizeof(std::uint16_t));
+    if (journal) made.stripe.journal = arena()->allocate(journal_bytes(slots));
+    std::vector<std::vector<float>> gradients;
+    for (std::size_t part = 0; part < parts; ++part) {
+      gradients.push_back(random_floats(sub_key(key, 10 + part), count));
+      made.contributions.push_back(put(gradients.back()));
+    }
+    made.total = put(StepSums{.loss = 1, .correct = 2, .samples = 37});
+    const RuleStep rule = rule_for(kind, number);
+    for (std::size_t i = 0; i < count; ++i) {
+      float sum = gradients[0][i];
+      for (std::size_t part = 1; part < parts; ++part) sum += gradients[part][i];
+      apply(rule, static_cast<float>(1.0 / 37), sum, made.parameters[i], made.s0[i], made.s1[i]);
+    }
+    return made;
+  }
+  void expect_updated(const Case& made, RuleKind kind) {
+    EXPECT_EQ(get(made.stripe.parameters), made.parameters);
+    if (state_slots(kind) > 0) EXPECT_EQ(get(made.stripe.state[0]), made.s0);
+    if (state_slots(kind) > 1) EXPECT_EQ(get(made.stripe.state[1]), made.s1);
+    if (made.stripe.half.size_bytes == 0) return;
+    std::vector<std::uint16_t> image;
+    for (const float value : made.parameters) image.push_back(to_bf16(value));
+    EXPECT_EQ(get<std::uint16_t>(made.stripe.half), image);
+  }
+  /// Does a pass as the definition says, up to a moment of a block, as a process that is killed there leaves it.
+  void begin_pass(const Case& made, RuleKind kind, std::uint64_t number, PassMoment moment, std::uint64_t block) {
+    struct Stop {
+      static constexpr bool kWatches = true;
+      PassMoment moment;
+      std::uint64_t block;
+      bool go_on(PassMoment now, std::uint64_t at) const { return now != moment || at != block; }
+    };
+    UpdateAddresses addresses{.count = made.stripe.stripe.count};
+    addresses.parameters = space().address_of<float>(made.stripe.parameters);
+    for (std::size_t s = 0; s < state_slots(kind); ++s) addresses.state[s] = space().address_of<float>(made.stripe.state[s]);
+    addresses.journal = space().address_of<UpdateJournal>(made.stripe.journal);
+    const RuleStep rule = rule_for(kind, number);
+    const auto elements = [&](std::uint64_t first, std::uint64_t count) {
+      for (std::uint64_t i = first; i < first + count; ++i) {
+        float sum = 0, none = 0;
+        bool started = false;
+        for (const Memory& part : made.contributions) {
+          const float value = space().address_of<float>(part)[i];
+          sum = started ? sum + value : value;
+          started = true;
+        }
+        apply(rule, static_cast<float>(1.0 / 37), sum, addresses.parameters[i], addresses.state[0] ? addresses.state[0][i] : none,
+              addresses.state[1] ? addresses.state[1][i] : none);
+      }
+    };
+    EXPECT_FALSE(run_update_pass(addresses, number, elements, Stop{moment, block}));
+  }
+};
+
+TEST_P(StreamContract, DoesItsWorkInTheOrderItWasEnqueued) {
+  const auto stream = device().stream();
+  const Memory a = put({1, 2, 3}), b = put({4, 5, 6}), c = put({7, 8, 9});
+  stream->copy(c, a);
+  stream->copy(a, b);
+  finish(*stream);
+  EXPECT_EQ(get(a), (std::vector<float>{4, 5, 6}));
+  EXPECT_EQ(get(c), (std::vector<float>{1, 2, 3}));
+}
+
+TEST_P(StreamContract, MarksPointsThatGrowOnOneLine) {
+  const auto stream = device().stream();
+  const Point first = stream->mark(), second = stream->mark();
+  EXPECT_EQ(first.line, second.line);
+  EXPECT_LT(first.value, second.value);
+  EXPECT_TRUE(reach(second).ok());
+  EXPECT_EQ(space().timeline(second.line).value(), second.value);
+}
+
+TEST_P(StreamContract, NeedsNoWorkToTakeAWaitForThePointThatIsAlwaysReached) {
+  const auto stream = device().stream();
+  stream->wait(Point{});
+  finish(*stream);
+}
+
+TEST_P(StreamContract, StartsWorkBehindAWaitOnlyWhenThePointIsReached) {
+  const auto stream = device().stream();
+  Timeline& gate = make_line();
+  const Memory from = put({1, 1, 1}), to = put({0, 0, 0});
+  stream->wait({gate.id(), 2});
+  stream->copy(to, from);
+  const Point done = stream->mark();
+  gate.signal(1);
+  at<float>(from) = 5;  // a copy that started too early would not see it
+  EXPECT_LT(space().timeline(done.line).value(), done.value);
+  gate.signal(2);
+  EXPECT_TRUE(reach(done).ok());
+  EXPECT_EQ(get(to), (std::vector<float>{5, 1, 1}));
+}
+
+TEST_P(StreamContract, SignalsALineWhenAllBeforeIsDoneSoThatAnotherStreamGoesOn) {
+  const auto producer = device().stream();
+  const auto consumer = device().stream();
+  Timeline& line = make_line();
+  const Memory a = put({1, 2}), b = put({0, 0}), c = put({0, 0});
+  consumer->wait({line.id(), 7});
+  consumer->copy(c, b);
+  const Point done = consumer->mark();
+  producer->copy(b, a);
+  producer->signal({line.id(), 7});
+  EXPECT_TRUE(reach(done).ok());
+  EXPECT_EQ(get(c), (std::vector<float>{1, 2}));
+  EXPECT_EQ(line.value(), 7U);
+}
+
+TEST_P(StreamContract, EndsWithTheReasonOfAPoisonedWaitAndDropsLaterWork) {
+  const auto stream = device().stream();
+  Timeline& gate = make_line();
+  const Memory from = put({1}), to = put({0});
+  const Point before = stream->mark();
+  EXPECT_TRUE(reach(before).ok());
+  stream->wait({gate.id(), 1});
+  stream->copy(to, from);
+  const Point behind = stream->mark();
+  gate.poison({Code::peer_lost, "rank 3 is gone"});
+  const Status status = reach(behind);
+  EXPECT_EQ(status.code(), Code::peer_lost);
+  EXPECT_NE(status.text().find("rank 3 is gone"), status.text().npos) << status.text();
+  EXPECT_EQ(get(to), std::vector<float>{0});
+  stream->copy(to, from);
+  EXPECT_EQ(reach(stream->mark()).code(), Code::peer_lost);
+  EXPECT_EQ(get(to), std::vector<float>{0});
+  EXPECT_TRUE(reach(before).ok());
+}
+
+TEST_P(StreamContract, EndsWithATimeoutWhenAWaitIsOverdue) {
+  if (!GetParam().waits_have_deadlines) GTEST_SKIP() << "this device has no time";
+  const auto hurried = GetParam().make(space(), std::chrono::milliseconds{20});
+  const auto stream = hurried->stream();
+  stream->wait({make_line().id(), 1});
+  EXPECT_EQ(reach(stream->mark()).code(), Code::timeout);
+}
+
+TEST_P(StreamContract, AddsUpSumsOfAllRanks) {
+  const auto stream = device().stream();
+  const std::vector<Memory> parts{put(StepSums{.loss = 1.5, .correct = 2, .samples = 3, .stop = 0}),
+                                  put(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop = 1})};
+  const Memory total = put(StepSums{.loss = 100, .correct = 100, .samples = 100, .stop = 100});
+  stream->sum_up(total, parts);
+  finish(*stream);
+  const StepSums& sums = at<StepSums>(total);
+  EXPECT_EQ(sums.loss, 3.75);
+  EXPECT_EQ(sums.correct, 3U);
+  EXPECT_EQ(sums.samples, 7U);
+  EXPECT_EQ(sums.stop, 1U);
+}
+
+TEST_P(StreamContract, ReducesInTheOrderOfThePartsWhicheverOfThemIsTheTarget) {
+  const auto stream = device().stream();
+  for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{5}}) {
+    std::vector<std::vector<float>> values;
+    std::vector<float> expected;
+    for (std::size_t part = 0; part < count; ++part) {
+      values.push_back(random_floats(sub_key(count, part), 3000));
+      expected.resize(3000);
+      for (std::size_t i = 0; i < 3000; ++i) expected[i] = part ? expected[i] + values[part][i] : values[part][i];
+    }
+    for (std::size_t target = 0; target <= count; ++target) {
+      std::vector<Memory> parts;
+      for (const auto& part : values) parts.push_back(put(part));
+      const Memory to = target < count ? parts[target] : put(std::vector<float>(3000));
+      stream->reduce(to, parts);
+      finish(*stream);
+      EXPECT_EQ(get(to), expected) << count << " parts into " << target;
+      for (std::size_t part = 0; part < count; ++part) {
+        if (part != target) EXPECT_EQ(get(parts[part]), values[part]);
+      }
+    }
+  }
+}
+
+TEST_P(StreamContract, UpdatesWithTheBitsOfTheDefinition) {
+  const auto stream = device().stream();
+  for (const RuleKind kind : kRules) {
+    for (const auto& [parts, half, journal, count] :
+         {std::tuple{1, false, false, 2500}, {2, true, true, 2048}, {2, false, true, 17}, {3, true, false, 1030}, {5, true, true, 1024}}) {
+      SCOPED_TRACE(text(name_of(kind), ", ", parts, " contributions, ", count, " elements"));
+      const Case made = make_case(kind, 3, static_cast<std::size_t>(count), static_cast<std::size_t>(parts), half, journal);
+      stream->update(rule_for(kind, 3), 3, made.stripe, made.contributions, made.total);
+      finish(*stream);
+      expect_updated(made, kind);
+    }
+  }
+}
+
+TEST_P(StreamContract, ChangesNothingInAnUpdateWithoutSamples) {
+  const auto stream = device().stream();
+  const Case made = make_case(RuleKind::adam, 1, 1500, 2, true, true);
+  const std::vector<float> before = get(made.stripe.parameters), state = get(made.stripe.state[1]);
+  at<StepSums>(made.total).samples = 0;
+  stream->update(rule_for(RuleKind::adam, 1), 1, made.stripe, made.contributions, made.total);
+  finish(*stream);
+  EXPECT_EQ(get(made.stripe.parameters), before);
+  EXPECT_EQ(get(made.stripe.state[1]), state);
+}
+
+TEST_P(StreamContract, TakesAnUpdateOfAnEmptyStripe) {
+  const auto stream = device().stream();
+  StripeMemory nothing;
+  const std::vector<Memory> contributions{Memory{}};
+  stream->update(rule_for(RuleKind::adam, 1), 1, nothing, contributions, put(StepSums{.samples = 1}));
+  finish(*stream);
+}
+
+TEST_P(StreamContract, DoesNotRepeatAnUpdateThatItsJournalTellsOf) {
+  const auto stream = device().stream();
+  const Case made = make_case(RuleKind::adam, 1, 2500, 2, true, true);
+  for (int call = 0; call < 2; ++call) {
+    stream->update(rule_for(RuleKind::adam, 1), 1, made.stripe, made.contributions, made.total);
+    finish(*stream);
+    expect_updated(made, RuleKind::adam);
+  }
+  stream->update(rule_for(RuleKind::adam, 2), 2, made.stripe, made.contributions, made.total);
+  finish(*stream);
+  EXPECT_NE(get(made.stripe.parameters), made.parameters);
+}
+
+TEST_P(StreamContract, CompletesAnUpdateThatAnotherProcessLeftAtAnyMoment) {
+  const auto stream = device().stream();
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::nesterov, RuleKind::adamw}) {
+    for (const PassMoment moment : {PassMoment::undo_copied, PassMoment::progress_published,
+                                    PassMoment::half_of_block_computed, PassMoment::block_done}) {
+      for (std::uint64_t block = 0; block < 3; ++block) {
+        SCOPED_TRACE(text(name_of(kind), ", moment ", static_cast<int>(moment), " of block ", block));
+        const Case made = make_case(kind, 5, 2500, 2, false, true);
+        begin_pass(made, kind, 5, moment, block);
+        stream->update(rule_for(kind, 5), 5, made.stripe, made.contributions, made.total);
+        finish(*stream);
+        expect_updated(made, kind);
+      }
+    }
+  }
+}
+
+TEST_P(StreamContract, RefusesMemoryOfAnArenaThatIsNotMapped) {
+  const auto stream = device().stream();
+  const Memory here = put({1}), nowhere{ArenaId{77777}, 4096, 4};
+  EXPECT_THROW(stream->copy(here, nowhere), Error);
+  EXPECT_THROW(stream->copy(nowhere, here), Error);
+  EXPECT_THROW(stream->wait({TimelineId{ArenaId{77777}, 40}, 1}), Error);
+  finish(*stream);
+}
+
+}  // namespace troupe::contracts

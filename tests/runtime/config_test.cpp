@@ -1,0 +1,314 @@
+#include "runtime/config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "runtime/clock.hpp"
+#include "runtime/detail/config_schema.hpp"
+#include "tests/runtime/config_corpus.hpp"
+
+namespace troupe {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// The error that reading ends with; ok when it does not.
+Status failure(std::string_view toml, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_configuration(toml, "app.toml", overrides);
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+Settings settings(std::string_view toml, const std::vector<std::string>& overrides = {}) {
+  return parse_configuration(toml, "app.toml", overrides).settings;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = testing::TempDir() + "/config-XXXXXX";
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name, const std::string& content) const {
+    std::ofstream{path_ / name} << content;
+    return path_ / name;
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(Config, AnEmptyFileGivesTheDefaults) {
+  const Configuration configuration = parse_configuration("", "app.toml", {});
+  EXPECT_EQ(configuration.settings.data.batch, 100u);
+  EXPECT_EQ(configuration.settings.rule, Rule{});
+  EXPECT_EQ(configuration.settings.model.units, (std::vector<std::uint32_t>{1000, 1000}));
+  for (const EffectiveValue& value : configuration.values) EXPECT_EQ(value.origin, "default") << value.key;
+}
+
+TEST(Config, EveryBuiltKeyIsRead) {
+  const Settings s = settings(R"([cluster]
+nodes = "local:3"
+transport = "tcp"
+[data]
+source = "generated"
+path = "somewhere"
+batch = 64
+prefetch = 5
+augment = []
+[model]
+name = "mlp"
+units = [500, 250]
+dtype = "bf16"
+[optimizer]
+rule = "adamw"
+rate = 1
+beta1 = 0.8
+beta2 = 0.99
+epsilon = 1e-6
+weight_decay = 0.01
+[train]
+epochs = 3
+steps = 17
+seed = 9223372036854775807
+deterministic = true
+[update]
+policy = "sync"
+[placement]
+device = "cpu"
+cores = 2
+split = "equal"
+[evaluate]
+every_epochs = 0
+[checkpoint]
+resume = "never"
+[report]
+dir = "out"
+format = "json"
+metrics_port = 0
+[faults]
+on_loss = "abort"
+dead_ms = 500
+start_s = 2.5
+exchange_s = 1
+stop_s = 0.25
+)");
+  EXPECT_EQ(s.cluster.local, 3u);
+  EXPECT_EQ(s.cluster.transport, "tcp");
+  EXPECT_EQ(s.data.source, "generated");
+  EXPECT_EQ(s.data.path, "somewhere");
+  EXPECT_EQ(s.data.batch, 64u);
+  EXPECT_EQ(s.data.prefetch, 5u);
+  EXPECT_EQ(s.model.units, (std::vector<std::uint32_t>{500, 250}));
+  EXPECT_EQ(s.model.dtype, DType::bf16);
+  EXPECT_EQ(s.rule, (Rule{RuleKind::adamw, 1, 0.9, 0.8, 0.99, 1e-6, 0.01}));
+  EXPECT_EQ(s.train.epochs, 3u);
+  EXPECT_EQ(s.train.steps, 17u);
+  EXPECT_EQ(s.train.seed, 9223372036854775807u);
+  EXPECT_TRUE(s.train.deterministic);
+  EXPECT_EQ(s.placement.device, "cpu");
+  EXPECT_EQ(s.placement.cores, 2u);
+  EXPECT_EQ(s.evaluate.every_epochs, 0u);
+  EXPECT_EQ(s.report.dir, "out");
+  EXPECT_EQ(s.report.format, "json");
+  EXPECT_EQ(s.faults.dead, std::chrono::milliseconds{500});
+  EXPECT_EQ(s.faults.start, std::chrono::milliseconds{2500});
+  EXPECT_EQ(s.faults.exchange, std::chrono::milliseconds{1000});
+  EXPECT_EQ(s.faults.stop, std::chrono::milliseconds{250});
+}
+
+TEST(Config, EveryRuleIsReadByItsName) {
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw}) {
+    const auto read = parse_configuration(text("[optimizer]\nrule = \"", name_of(kind), "\"\n"), "app.toml", {});
+    EXPECT_EQ(read.settings.rule.kind, kind);
+  }
+}
+
+TEST(Config, EveryDefaultPrintedAsTomlReadsBackAsItself) {
+  const Configuration defaults = parse_configuration("", "", {});
+  for (const EffectiveValue& value : defaults.values) {
+    if (detail::find_setting(value.key)->name == "optimizer.momentum") continue;  // not with the default rule; below
+    const auto again = parse_configuration(text(value.key, " = ", value.value, "\n"), "app.toml", {});
+    EXPECT_EQ(again.hash(), defaults.hash()) << value.key << " = " << value.value;
+    EXPECT_EQ(again.origin_of(value.key), text("app.toml:1:", value.key.size() + 4));
+  }
+  EXPECT_EQ(settings("optimizer.rule = \"momentum\"\noptimizer.momentum = 0.9\n").rule.momentum, Rule{}.momentum);
+}
+
+TEST(Config, EveryExampleInTheSchemaIsValid) {
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    const auto value = detail::parse_toml_value(key.example);
+    ASSERT_TRUE(value.has_value()) << key.name;
+    EXPECT_FALSE(detail::check_value(key, *value).has_value()) << key.name << " = " << key.example;
+    EXPECT_FALSE(key.help.empty()) << key.name;
+  }
+}
+
+TEST(Config, AllValuesPrintedAsAFileGiveTheSameConfiguration) {
+  const auto first =
+      parse_configuration("[optimizer]\nrule = \"sgd\"\nrate = 0.1\n[data]\npath = \"a \\\"b\\\" \\\\ \\t c\"\n",
+                          "app.toml", {"faults.stop_s=0.125", "model.units=[3]"});
+  std::string file;
+  for (const EffectiveValue& value : first.values) {
+    if (value.origin != "default") file += text(value.key, " = ", value.value, "\n");
+  }
+  EXPECT_EQ(parse_configuration(file, "again.toml", {}).hash(), first.hash());
+}
+
+TEST(Config, EveryWrongFileIsAnsweredWithPlaceCauseAndCure) {
+  for (const WrongConfiguration& wrong : wrong_configurations()) {
+    const Status status = failure(wrong.toml);
+    EXPECT_EQ(status.code(), wrong.code) << wrong.toml << "\n" << status.text();
+    EXPECT_THAT(std::string{status.text()}, StartsWith(std::string{wrong.says.front()})) << wrong.toml;
+    for (const auto part : wrong.says)
+      EXPECT_THAT(std::string{status.text()}, HasSubstr(std::string{part})) << wrong.toml;
+  }
+}
+
+TEST(Config, WrongFilesAreAnsweredAtOnce) {
+  Clock::duration longest{};
+  for (const WrongConfiguration& wrong : wrong_configurations()) {
+    const auto start = Clock::now();
+    failure(wrong.toml);
+    longest = std::max(longest, Clock::now() - start);
+  }
+  RecordProperty("longest_us",
+                 static_cast<int>(std::chrono::duration_cast<std::chrono::microseconds>(longest).count()));
+  EXPECT_LT(longest, std::chrono::seconds{1});
+}
+
+TEST(Config, SeveralProblemsAreToldTogetherInTheOrderOfTheFile) {
+  const Status status =
+      failure("[train]\nepochs = 0\n[data]\nbach = 1\n[update]\npolicy = \"async\"\n", {"train.seed=x"});
+  const std::string text{status.text()};
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(text, StartsWith("app.toml:2:10: train.epochs"));
+  EXPECT_LT(text.find("train.epochs"), text.find("data.bach"));
+  EXPECT_LT(text.find("data.bach"), text.find("update.policy"));
+  EXPECT_LT(text.find("update.policy"), text.find("\n--set train.seed: is the text \"x\""));
+}
+
+TEST(Config, AFileFullOfWrongKeysIsAnsweredShortly) {
+  std::string file = "[data]\n";
+  for (int i = 0; i < 20000; ++i) file += text("wrong", i, " = 1\n");
+  const std::string answer{failure(file).text()};
+  EXPECT_LT(answer.size(), 4096u);
+  EXPECT_THAT(answer, HasSubstr("(and more)"));
+}
+
+TEST(Config, OverridesWinInTheirOrderAndKeepTheirOrigin) {
+  const auto configuration =
+      parse_configuration("[data]\nbatch = 10\n", "app.toml", {"data.batch=20", "data.batch = 30"});
+  EXPECT_EQ(configuration.settings.data.batch, 30u);
+  EXPECT_EQ(configuration.origin_of("data.batch"), "--set data.batch");
+  EXPECT_EQ(configuration.origin_of("data.path"), "default");
+}
+
+TEST(Config, OverridesTakeTomlAndBareWords) {
+  const Settings s = settings(
+      "", {"model.dtype=bf16", "model.units=[500,500]", "cluster.nodes=local:2", "report.dir=2026-11-21",
+           "optimizer.rate=1e-2", "train.deterministic=true", "data.path=/mnt/my data/x=y", "report.format=\"json\""});
+  EXPECT_EQ(s.model.dtype, DType::bf16);
+  EXPECT_EQ(s.model.units, (std::vector<std::uint32_t>{500, 500}));
+  EXPECT_EQ(s.cluster.local, 2u);
+  EXPECT_EQ(s.report.dir, "2026-11-21");
+  EXPECT_EQ(s.rule.rate, 0.01);
+  EXPECT_TRUE(s.train.deterministic);
+  EXPECT_EQ(s.data.path, "/mnt/my data/x=y");
+  EXPECT_EQ(s.report.format, "json");
+}
+
+TEST(Config, AnOverrideMakesAFileValidThatWasNot) {
+  EXPECT_EQ(settings("[update]\npolicy = \"async\"\n", {"update.policy=sync"}).update.policy, "sync");
+}
+
+TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"data.bach=3", "--set data.bach: unknown key data.bach; did you mean data.batch?"},
+      {"data.batch", "--set data.batch: has no key and value; write --set data.batch=100"},
+      {"=3", "--set \"=3\": has no key and value"},
+      {"", "--set \"\": has no key and value"},
+      {"data.batch=", "--set data.batch: cannot read \"\" as a value"},
+      {"data.batch=ten", "--set data.batch: is the text \"ten\", but takes an integer"},
+      {"data.batch=0", "--set data.batch: is the integer 0, but takes an integer from 1"},
+      {"model.units=[500", "--set model.units: cannot read \"[500\" as a value"},
+      {"train.seed=1\n[evil]\nx=1", "--set train.seed: is the text"},
+      {"data={batch=3}", "--set data: unknown key data; did you mean the section [data]?"},
+      {"batch=3", "--set batch: unknown key batch; batch belongs to [data]: write data.batch"},
+      {"optimizer.momentum=0.9",
+       "--set optimizer.momentum: optimizer.momentum means nothing to optimizer.rule = \"adam\" (default)"},
+      {"update.policy=async", "--set update.policy: is the text \"async\", which is planned"},
+      {"checkpoint.dir=x", "--set checkpoint.dir: is planned"},
+  };
+  for (const auto& [assignment, answer] : cases) {
+    EXPECT_THAT(std::string{failure("", {assignment}).text()}, StartsWith(answer)) << assignment;
+  }
+}
+
+TEST(Config, AContradictionWithAnOverrideNamesBothPlaces) {
+  const Status status = failure("[optimizer]\nrule = \"nesterov\"\nmomentum = 0.8\n", {"optimizer.rule=adam"});
+  EXPECT_THAT(
+      std::string{status.text()},
+      StartsWith(
+          "app.toml:3:12: optimizer.momentum means nothing to optimizer.rule = \"adam\" (--set optimizer.rule)"));
+}
+
+TEST(Config, TheHashCoversValuesAndNotOrigins) {
+  const auto a = parse_configuration("[data]\nbatch = 50\n", "a.toml", {});
+  const auto b = parse_configuration("\n\n[data]\nbatch = 50 # the same\n", "b.toml", {});
+  const auto c = parse_configuration("", "c.toml", {"data.batch=50"});
+  const auto d = parse_configuration("", "c.toml", {"data.batch=51"});
+  EXPECT_EQ(a.hash(), b.hash());
+  EXPECT_EQ(a.hash(), c.hash());
+  EXPECT_NE(a.hash(), d.hash());
+}
+
+TEST(Config, ReadsAFileAndKnowsItsFolder) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("my.toml", "[data]\nbatch = 7\n");
+  const Configuration configuration = read_configuration(file, {});
+  EXPECT_EQ(configuration.settings.data.batch, 7u);
+  EXPECT_EQ(configuration.folder, folder.path().string());
+  EXPECT_EQ(configuration.origin_of("data.batch"), file + ":2:9");
+  EXPECT_EQ(parse_configuration("", "app.toml", {}).folder, ".");
+}
+
+TEST(Config, FilesThatCannotBeReadAreAnsweredWithTheReason) {
+  const TemporaryFolder folder;
+  const auto answer = [](const std::string& file) -> std::string {
+    try {
+      read_configuration(file, {});
+      return "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid);
+      return error.what();
+    }
+  };
+  const std::string pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(answer(folder.path() / "none.toml"), HasSubstr("No such file"));
+  EXPECT_THAT(answer(folder.path()), HasSubstr("is a folder"));
+  EXPECT_THAT(answer(pipe), HasSubstr("no regular file"));
+  EXPECT_THAT(answer(folder.file("big.toml", std::string((1 << 20) + 1, '#'))), HasSubstr("at most 1048576"));
+}
+
+TEST(Config, AskingForTheOriginOfNoSettingIsAnError) {
+  EXPECT_THROW(parse_configuration("", "app.toml", {}).origin_of("data.bach"), Error);
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace troupe::rtrun {
+
+enum class Verb { train, check, plan };
+
+/// What the user asked for.
+struct CommandLine {
+  Verb verb = Verb::train;
+  std::string file;                    // app.toml
+  std::vector<std::string> overrides;  // "a.b=c", in order
+  bool quiet = false;
+};
+
+/// The exit code of a program that has said all there was to say (--help, --version, a usage error).
+struct Answered {
+  int exit_code = 0;
+};
+
+/// Reads the command line; help and versions go to `out`, usage errors to `err` (exit code 2).
+std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                                       std::ostream& err);
+
+}  // namespace troupe::rtrun

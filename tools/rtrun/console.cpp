@@ -1,0 +1,111 @@
+#include "tools/rtrun/console.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tools/rtrun/log_file.hpp"
+#include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/table.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+const EpochReport* best_of(const std::vector<EpochReport>& reports) {
+  const EpochReport* best = nullptr;
+  for (const EpochReport& report : reports)
+    if (report.test_accuracy && (best == nullptr || *report.test_accuracy > *best->test_accuracy)) best = &report;
+  return best;
+}
+
+double samples_per_s(const RunTotal& total) {
+  return total.train_s > 0 ? static_cast<double>(total.samples) / total.train_s : 0;
+}
+
+std::string last_line(const RunResult& result, const EpochReport* best, const std::string& folder) {
+  std::string line = fmt::format("{} {} steps in {:.1f} s: {} samples/s", result.stopped ? "Stopped after" : "Trained",
+                                 grouped(result.total.steps), result.total.elapsed_s,
+                                 grouped(static_cast<std::uint64_t>(samples_per_s(result.total))));
+  if (best != nullptr)
+    line += fmt::format(", best validation accuracy {:.4f} (epoch {})", *best->test_accuracy, best->epoch);
+  return line + fmt::format(", results in {}\n", folder);
+}
+
+std::string last_json(const RunResult& result, const EpochReport* best, const std::string& folder) {
+  nlohmann::ordered_json line{{"event", "end"},
+                              {"stopped", result.stopped},
+                              {"iteration", result.total.steps},
+                              {"elapsed_time", result.total.elapsed_s},
+                              {"samples_per_s", samples_per_s(result.total)}};
+  if (best != nullptr) {
+    line["best/validation/main/accuracy"] = *best->test_accuracy;
+    line["best/epoch"] = best->epoch;
+  }
+  line["results"] = folder;
+  return line.dump() + "\n";
+}
+
+}  // namespace
+
+Console::Console(const Settings& settings, std::ostream& out, ConsoleOptions options)
+    : settings_(settings), out_(out), options_(options), bar_(out, options.bar && !options.quiet, options.columns) {}
+
+void Console::print(const std::string& text) {
+  bar_.clear();
+  out_ << text << std::flush;
+}
+
+void Console::note(const std::string& text) {
+  bar_.clear();
+  say(text);
+}
+
+void Console::started(const Plan& plan, const std::string& device, const DataPlace& data) {
+  samples_per_step_ = std::uint64_t{plan.batch} * plan.world_size();
+  if (samples_per_step_ > 0) steps_per_epoch_ = (plan.train_samples + samples_per_step_ - 1) / samples_per_step_;
+  if (options_.quiet) return;
+  if (json()) {
+    const nlohmann::ordered_json line{{"event", "start"},
+                                      {"ranks", plan.world_size()},
+                                      {"device", device},
+                                      {"communicator", name_of(plan.route)},
+                                      {"model", plan.model},
+                                      {"dtype", name_of(plan.dtype)},
+                                      {"batch", plan.batch},
+                                      {"steps", plan.steps},
+                                      {"seed", plan.seed},
+                                      {"data", data.description},
+                                      {"plan", fmt::format("{:016x}", plan.hash())}};
+    return print(line.dump() + "\n");
+  }
+  print(
+      fmt::format("Data: {}\nDevice: {}\n{}{}", data.description, device, job_header(settings_, plan), table_header()));
+}
+
+void Console::progress(const RunProgress& progress) {
+  const double share =
+      progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
+  bar_.draw(progress_label(progress, steps_per_epoch_, settings_.train.epochs), share,
+            progress_tail(progress, samples_per_step_));
+}
+
+void Console::epoch(const EpochReport& report) {
+  log_.push_back(report);
+  try {
+    replace_file(settings_.report.dir + "/log", log_json(log_));
+  } catch (const Error& error) {  // training is worth more than its log: say it once and go on
+    if (!std::exchange(log_failed_, true)) note(fmt::format("warning: {}; training goes on without it", error.what()));
+  }
+  if (options_.quiet) return;
+  print(json() ? epoch_json(report) + "\n" : table_row(report));
+}
+
+void Console::finish(const RunResult& result) {
+  bar_.clear();
+  if (!result.status.ok()) return;
+  const EpochReport* best = best_of(log_);
+  print(json() ? last_json(result, best, settings_.report.dir) : last_line(result, best, settings_.report.dir));
+}
+
+}  // namespace troupe::rtrun

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "apps/session/session.hpp"
+#include "tools/rtrun/progress_bar.hpp"
+
+namespace troupe::rtrun {
+
+struct ConsoleOptions {
+  bool quiet = false;        // only the last line
+  bool bar = false;          // `out` is a terminal
+  std::size_t columns = 80;  // of that terminal
+};
+
+/// What rank 0 shows of a run: ChainerMN's header and table, or lines of JSON, as report.format says; a progress bar on
+/// a terminal; and the log file in report.dir, complete after every epoch. Threads: the session's, one call at a time;
+/// finish() after the run.
+class Console final : public SessionListener {
+ public:
+  /// `settings` and `out` outlive it.
+  Console(const Settings& settings, std::ostream& out, ConsoleOptions options);
+
+  void note(const std::string& text) override;
+  void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
+  void progress(const RunProgress& progress) override;
+  void epoch(const EpochReport& report) override;
+  /// The last line. Nothing for a run that failed: its error follows.
+  void finish(const RunResult& result);
+
+ private:
+  bool json() const { return settings_.report.format == "json"; }
+  void print(const std::string& text);
+  const Settings& settings_;
+  std::ostream& out_;
+  ConsoleOptions options_;
+  ProgressBar bar_;
+  std::uint64_t samples_per_step_ = 0;
+  std::uint64_t steps_per_epoch_ = 0;
+  std::vector<EpochReport> log_;
+  bool log_failed_ = false;
+};
+
+}  // namespace troupe::rtrun

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <ostream>
+
+#include "runtime/config.hpp"
+#include "runtime/data/find.hpp"
+
+namespace troupe::rtrun {
+
+/// Every effective setting with where it came from, as a table, and the data that a run would use.
+void print_settings(const Configuration& configuration, const DataPlace& data, std::ostream& out);
+
+}  // namespace troupe::rtrun

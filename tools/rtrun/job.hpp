@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::rtrun {
+
+/// How one rank's process ended.
+struct RankEnd {
+  std::uint32_t rank = 0;
+  int pid = 0;
+  int exit_code = 0;           // when signal is 0
+  int signal = 0;              // it was killed by
+  bool by_launcher = false;    // the launcher sent SIGKILL
+  bool out_of_memory = false;  // the kernel's memory killer was busy meanwhile
+};
+
+/// What the launcher says and returns at the end.
+struct Verdict {
+  int exit_code = 0;
+  std::string text;  // empty: nothing went wrong
+};
+
+/// Judges a job from its ranks' ends in the order in which they were seen, and the signal (0: none) that the launcher
+/// passed on. The culprit is the first rank killed by a foreign signal, else the first that failed for another reason
+/// than the loss of a peer (4), else the first that failed.
+Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal);
+
+/// SIGKILL
+std::string signal_name(int signal);
+
+/// How many processes the kernel's memory killer has killed since the machine started; 0 when it does not say.
+std::uint64_t count_memory_kills();
+
+}  // namespace troupe::rtrun

@@ -1,0 +1,210 @@
+#include "tools/rtrun/launcher.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "runtime/clock.hpp"
+#include "runtime/error.hpp"
+#include "tools/rtrun/job.hpp"
+#include "tools/rtrun/line_forwarder.hpp"
+#include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/spawn.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+using std::chrono::milliseconds;
+/// How long ranks that lost a peer have to say so, and ranks whose peer failed by itself have to notice.
+constexpr milliseconds kAfterLoss{800};
+constexpr milliseconds kAfterFailure{2000};
+/// How long a killed process, or a pipe whose writer is gone, may take to be done with.
+constexpr milliseconds kAfterKill{5000};
+constexpr milliseconds kDrain{500};
+
+std::string random_secret() {
+  std::array<unsigned char, 32> bytes{};
+  TROUPE_CHECK_ERRNO(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
+                     Code::environment, "the system gives no random numbers for the job secret");
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+struct RankEntry {
+  std::uint32_t rank = 0;
+  pid_t pid = -1;
+  Fd pidfd;
+  LineForwarder out;
+  LineForwarder err;
+  bool alive = true;
+  bool killed_by_us = false;
+};
+
+/// The ranks of one local job, from start to end. Its destructor leaves none behind.
+class Job {
+ public:
+  Job(const Signals& signals, const LaunchOptions& options) : signals_(signals), options_(options) {}
+  ~Job() {
+    kill_all();
+    reap_all(Deadline::after(kAfterKill));
+  }
+
+  void start() {
+    const Fd secret = sealed_file(random_secret());
+    const auto [listener, port] = loopback_listener();
+    for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+      RankStart start;
+      start.arguments = options_.arguments;
+      start.own_stdout = rank != 0;
+      start.inherited = {secret.get()};
+      start.environment = {{"RANK", std::to_string(rank)},
+                           {"WORLD_SIZE", std::to_string(options_.ranks)},
+                           {"LOCAL_RANK", std::to_string(rank)},
+                           {"LOCAL_WORLD_SIZE", std::to_string(options_.ranks)},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", std::to_string(port)},
+                           {"TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get())}};
+      if (rank == 0) {
+        start.inherited.push_back(listener.get());
+        start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(listener.get()));
+      }
+      RankProcess process = spawn_rank(signals_, start);
+      const std::string prefix = fmt::format("[rank {}] ", rank);
+      ranks_.push_back({rank,
+                        process.pid,
+                        std::move(process.pidfd),
+                        {prefix, std::move(process.out)},
+                        {prefix, std::move(process.err)}});
+    }
+  }
+
+  void wait() {
+    while (any_alive()) {
+      if (kill_at_ && kill_at_->passed()) {
+        kill_all();
+        kill_at_ = Deadline::after(kAfterKill);
+      }
+      if (given_up_) return;
+      poll_once(kill_at_ ? std::optional{kill_at_->left()} : std::nullopt);
+    }
+  }
+
+  /// What ranks had written and nobody has read yet.
+  void drain() {
+    const Deadline deadline = Deadline::after(kDrain);
+    while (any_open() && !deadline.passed()) poll_once(deadline.left());
+    for (RankEntry& entry : ranks_) {
+      entry.out.flush();
+      entry.err.flush();
+    }
+  }
+
+  Verdict verdict() const { return judge(ends_, signal_); }
+
+ private:
+  bool any_alive() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const RankEntry& e) { return e.alive; });
+  }
+  bool any_open() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const RankEntry& e) { return e.out.open() || e.err.open(); });
+  }
+
+  void poll_once(std::optional<Clock::duration> limit) {
+    std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
+    for (const RankEntry& entry : ranks_) {  // poll() leaves out what is negative
+      polled.push_back({entry.alive ? entry.pidfd.get() : -1, POLLIN, 0});
+      polled.push_back({entry.out.fd(), POLLIN, 0});
+      polled.push_back({entry.err.fd(), POLLIN, 0});
+    }
+    const auto wait_ms = limit ? std::chrono::ceil<milliseconds>(*limit).count() : -1;
+    if (::poll(polled.data(), polled.size(), static_cast<int>(wait_ms)) <= 0) return;
+    if (polled[0].revents != 0) take_signal();
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (polled[3 * i + 2].revents != 0) ranks_[i].out.forward();
+      if (polled[3 * i + 3].revents != 0) ranks_[i].err.forward();
+      if (polled[3 * i + 1].revents != 0) reap(ranks_[i]);
+    }
+  }
+
+  void take_signal() {
+    const int signal = signals_.take();
+    if (signal == 0) return;
+    if (signal_ != 0) {
+      kill_all();
+      return kill_within(kAfterKill);
+    }
+    signal_ = signal;
+    say(fmt::format("{}: stopping after the steps under way; once more stops at once", signal_name(signal)));
+    for (const RankEntry& entry : ranks_)
+      if (entry.alive) ::kill(entry.pid, signal);
+    kill_within(options_.stop);
+  }
+
+  void reap(RankEntry& entry) {
+    siginfo_t info{};
+    if (::waitid(P_PIDFD, static_cast<id_t>(entry.pidfd.get()), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
+      return;
+    entry.alive = false;
+    entry.out.forward();
+    entry.err.forward();
+    RankEnd end;
+    end.rank = entry.rank;
+    end.pid = entry.pid;
+    end.by_launcher = entry.killed_by_us;
+    (info.si_code == CLD_EXITED ? end.exit_code : end.signal) = info.si_status;
+    end.out_of_memory = end.signal == SIGKILL && count_memory_kills() > memory_kills_;
+    ends_.push_back(end);
+    if (!end.by_launcher && signal_ == 0)
+      kill_within(end.signal != 0 ? kAfterLoss : end.exit_code != 0 ? kAfterFailure : options_.idle);
+  }
+
+  /// Brings the end of patience forward, never back.
+  void kill_within(milliseconds span) {
+    const Deadline deadline = Deadline::after(span);
+    if (!kill_at_ || deadline.at() < kill_at_->at()) kill_at_ = deadline;
+  }
+
+  void kill_all() {
+    for (RankEntry& entry : ranks_) {
+      if (!entry.alive) continue;
+      given_up_ |= entry.killed_by_us;  // SIGKILL was not enough: the kernel holds it, it dies when let go
+      entry.killed_by_us = true;
+      ::kill(-entry.pid, SIGKILL);
+      ::kill(entry.pid, SIGKILL);
+    }
+  }
+
+  void reap_all(Deadline deadline) {
+    while (any_alive() && !deadline.passed()) poll_once(deadline.left());
+  }
+
+  const Signals& signals_;
+  const LaunchOptions& options_;
+  std::vector<RankEntry> ranks_;
+  std::vector<RankEnd> ends_;
+  std::optional<Deadline> kill_at_;
+  int signal_ = 0;
+  bool given_up_ = false;
+  std::uint64_t memory_kills_ = count_memory_kills();
+};
+
+}  // namespace
+
+int launch_local(Blocking&, const Signals& signals, const LaunchOptions& options) {
+  Job job{signals, options};
+  job.start();
+  job.wait();
+  job.drain();
+  const Verdict verdict = job.verdict();
+  if (!verdict.text.empty()) say_error(verdict.text);
+  return verdict.exit_code;
+}
+
+}  // namespace troupe::rtrun

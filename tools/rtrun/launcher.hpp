@@ -1,0 +1,28 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/blocking.hpp"
+#include "tools/rtrun/signals.hpp"
+
+namespace troupe::rtrun {
+
+struct LaunchOptions {
+  std::uint32_t ranks = 1;
+  std::vector<std::string> arguments;     // argv of this program; every rank gets the same
+  std::chrono::milliseconds stop{10000};  // how long ranks may take to end after the first signal (faults.stop_s)
+  std::chrono::milliseconds idle{30000};  // how long ranks may go on after one has ended well (faults.exchange_s)
+};
+
+/// Starts this program once per rank on this host and waits for all of them: rank 0 has stdout, all else that ranks
+/// print goes to stderr with "[rank 1] " before each line. The first signal is passed on and ranks have `stop` to end;
+/// a second one kills them. When a rank is lost the others have a moment to say what they saw and are then killed.
+/// Nothing is left when it returns. Returns the exit code of the job: 128 + signal when one came; 4 when a rank was
+/// killed by a signal that is not ours; otherwise that of the first rank that failed. Throws Error{environment} when a
+/// rank cannot be started.
+int launch_local(Blocking& blocking, const Signals& signals, const LaunchOptions& options);
+
+}  // namespace troupe::rtrun

@@ -1,0 +1,30 @@
+#include "tools/rtrun/messages.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tools/rtrun/progress_bar.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+void write_line(std::string line) {
+  if (draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // a progress bar may stand there
+  line += '\n';
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace
+
+void say(std::string_view text) { write_line(fmt::format("rtrun: {}", text)); }
+
+void say_error(std::string_view text) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool color = draws_bars(STDERR_FILENO) && (no_color == nullptr || *no_color == '\0');
+  write_line(fmt::format("rtrun: {}error:{} {}", color ? "\033[1;31m" : "", color ? "\033[0m" : "", text));
+}
+
+}  // namespace troupe::rtrun

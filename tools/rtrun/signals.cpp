@@ -1,0 +1,75 @@
+#include "tools/rtrun/signals.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+
+#include "runtime/error.hpp"
+#include "runtime/thread.hpp"
+
+namespace troupe::rtrun {
+
+Signals::Signals() {
+  // An interactive shell's background jobs start with SIGINT ignored; somebody who sends it by name means it.
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGTTOU, SIG_IGN);
+  sigset_t taken;
+  sigemptyset(&taken);
+  sigaddset(&taken, SIGINT);
+  sigaddset(&taken, SIGTERM);
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&taken, SIGHUP);
+  TROUPE_CHECK_ERRNO(::sigprocmask(SIG_BLOCK, &taken, &former_) == 0, Code::environment, "cannot block signals");
+  fd_ = Fd{::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK)};
+  TROUPE_CHECK_ERRNO(fd_, Code::environment, "cannot make a descriptor for signals; look at `ulimit -n`");
+}
+
+int Signals::take() const noexcept {
+  signalfd_siginfo info{};
+  return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+void Signals::restore_in_child() const noexcept { ::sigprocmask(SIG_SETMASK, &former_, nullptr); }
+
+SignalThread::SignalThread(const Signals& signals) : signals_(signals), end_(::eventfd(0, EFD_CLOEXEC)) {
+  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; look at `ulimit -n`");
+  thread_ = start_thread("signals", [this] { watch(); });
+}
+
+SignalThread::~SignalThread() {
+  const std::uint64_t one = 1;
+  while (::write(end_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+  thread_.join();
+}
+
+void SignalThread::on_first(std::function<void()> stop) {
+  const std::lock_guard lock{mutex_};
+  stop_ = std::move(stop);
+}
+
+int SignalThread::first() const {
+  const std::lock_guard lock{mutex_};
+  return first_;
+}
+
+void SignalThread::watch() {
+  std::array<pollfd, 2> polled{{{signals_.fd(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
+  for (;;) {
+    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always a message on end_
+    if (polled[1].revents != 0) return;
+    const int signal = signals_.take();
+    if (signal == 0) continue;
+    const std::lock_guard lock{mutex_};
+    if (first_ != 0 || !stop_) ::_exit(128 + signal);
+    first_ = signal;
+    stop_();
+  }
+}
+
+}  // namespace troupe::rtrun

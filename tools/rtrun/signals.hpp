@@ -1,0 +1,55 @@
+#pragma once
+
+#include <signal.h>
+
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "tools/rtrun/fd.hpp"
+
+namespace troupe::rtrun {
+
+/// Takes the signals that end a program (SIGINT, SIGTERM, and SIGHUP unless it was ignored, as under nohup) away from
+/// their default action, to be read from a descriptor. Made by main before any thread is started, since threads inherit
+/// the mask. Also ignores SIGPIPE and SIGTTOU: a reader that leaves or a terminal that objects ends no run.
+class Signals {
+ public:
+  /// Throws Error{environment} when the system refuses a descriptor.
+  Signals();
+  /// Readable when a signal is pending.
+  int fd() const noexcept { return fd_.get(); }
+  /// The next pending signal, 0 when there is none. Never waits.
+  int take() const noexcept;
+  /// Gives a forked child the mask this process started with. Async-signal-safe.
+  void restore_in_child() const noexcept;
+
+ private:
+  sigset_t former_;
+  Fd fd_;
+};
+
+/// One rank's answer to signals, on a thread of its own: the first one calls `stop`, or ends the process at once while
+/// there is nothing to stop; the second ends it at once. "At once" is _exit(128 + signal): nothing of a rank has a name
+/// in the file system, so nothing is left behind.
+class SignalThread {
+ public:
+  explicit SignalThread(const Signals& signals);
+  ~SignalThread();
+  /// From now on the first signal calls `stop`, on the signal thread. A null function: there is nothing to stop any
+  /// more.
+  void on_first(std::function<void()> stop);
+  /// The first signal that came, 0: none.
+  int first() const;
+
+ private:
+  void watch();
+  const Signals& signals_;
+  Fd end_;                    // an eventfd that ends the thread
+  mutable std::mutex mutex_;  // guards stop_ and first_
+  std::function<void()> stop_;
+  int first_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace troupe::rtrun

@@ -1,0 +1,81 @@
+#include "tools/rtrun/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace troupe::rtrun {
+namespace {
+
+constexpr std::string_view kRule = "==========================================\n";
+
+struct Column {
+  std::string_view name;
+  std::optional<double> (*value)(const EpochReport&);
+  std::size_t width() const { return std::max<std::size_t>(10, name.size()); }
+};
+
+constexpr std::array<Column, 6> kColumns{{
+    {"epoch", [](const EpochReport& r) -> std::optional<double> { return r.epoch; }},
+    {"main/loss", [](const EpochReport& r) -> std::optional<double> { return r.loss; }},
+    {"validation/main/loss", [](const EpochReport& r) { return r.test_loss; }},
+    {"main/accuracy", [](const EpochReport& r) -> std::optional<double> { return r.accuracy; }},
+    {"validation/main/accuracy", [](const EpochReport& r) { return r.test_accuracy; }},
+    {"elapsed_time", [](const EpochReport& r) -> std::optional<double> { return r.elapsed_s; }},
+}};
+
+std::string units_text(const std::vector<std::uint32_t>& units) {
+  const bool equal = std::adjacent_find(units.begin(), units.end(), std::not_equal_to<>{}) == units.end();
+  if (equal && !units.empty()) return fmt::to_string(units.front());
+  return units.empty() ? "none" : fmt::format("{}", fmt::join(units, ", "));
+}
+
+std::string upper(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? char(c - 32) : c; });
+  return text;
+}
+
+}  // namespace
+
+std::string table_header() {
+  std::string line;
+  for (const Column& column : kColumns) {
+    if (!line.empty()) line += "  ";
+    line += fmt::format("{:<{}}", column.name, column.width());
+  }
+  return line + "\n";
+}
+
+std::string table_row(const EpochReport& report) {
+  std::string line;
+  for (const Column& column : kColumns) {
+    const auto value = column.value(report);
+    line += fmt::format("{:<{}}  ", value ? fmt::format("{:g}", *value) : std::string{}, column.width());
+  }
+  return line + "\n";
+}
+
+std::string job_header(const Settings& settings, const Plan& plan) {
+  const std::string device = plan.ranks.empty() ? settings.placement.device : plan.ranks.front().device;
+  return fmt::format(
+      "{0}Num process (COMM_WORLD): {1}\nUsing {2}\nUsing {3} communicator\nNum unit: {4}\nNum Minibatch-size: {5}\n"
+      "Num epoch: {6}\n{0}",
+      kRule, plan.world_size(), upper(device), name_of(plan.route), units_text(settings.model.units),
+      settings.data.batch, settings.train.epochs);
+}
+
+std::string grouped(std::uint64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+}  // namespace troupe::rtrun

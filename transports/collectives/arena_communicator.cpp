@@ -1,0 +1,151 @@
+#include "transports/collectives/arena_communicator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe {
+namespace {
+
+/// Where in every rank's memory `own`, a part of `whole`, lies in `theirs`.
+Memory counterpart(const Memory& own, const Memory& whole, const Memory& theirs) noexcept {
+  return slice(theirs, own.offset - whole.offset, own.size_bytes);
+}
+
+bool inside(const Memory& part, const Memory& whole) noexcept {
+  return part.arena == whole.arena && part.offset >= whole.offset &&
+         part.offset + part.size_bytes <= whole.offset + whole.size_bytes;
+}
+
+void collect_sums(const ArenaGroup& group, const BucketWork& work, std::vector<Memory>& parts) {
+  const Memory& own = group.members[group.rank.value].sums;
+  TROUPE_CHECK(inside(work.sums, own), Code::invalid, "step ", work.step.value, ": the sums at ", work.sums.arena.value,
+               ":", work.sums.offset, " are not in the memory that rank ", group.rank.value, " shows to its node");
+  parts.clear();
+  for (const ArenaMember& member : group.members) parts.push_back(counterpart(work.sums, own, member.sums));
+}
+
+/// Every rank's gradients over `stripe`, in rank order.
+void collect_gradients(const ArenaGroup& group, const Stripe& stripe, std::vector<Memory>& parts) {
+  parts.clear();
+  for (const ArenaMember& member : group.members) {
+    parts.push_back(slice(member.gradients, stripe.first * sizeof(float), stripe.count * sizeof(float)));
+  }
+}
+
+void check_work(const ArenaGroup& group, const BucketWork& work) {
+  const Memory& own = group.members[group.rank.value].gradients;
+  const Memory expected = slice(own, work.bucket.first * sizeof(float), work.bucket.count * sizeof(float));
+  TROUPE_CHECK(inside(expected, own) && work.gradients == expected, Code::invalid, "step ", work.step.value,
+               ", bucket ", work.bucket.index, ": the gradients at ", work.gradients.arena.value, ":",
+               work.gradients.offset, " are not where rank ", group.rank.value, " shows them to its node");
+}
+
+}  // namespace
+
+ArenaCommunicator::ArenaCommunicator(AddressSpace& space, ArenaGroup group) : space_(space), group_(std::move(group)) {
+  TROUPE_CHECK(group_.rank.value < group_.members.size(), Code::invalid, "rank ", group_.rank.value, " of a group of ",
+               group_.members.size());
+  const ArenaMember& own = group_.members[group_.rank.value];
+  for (std::size_t r = 0; r < group_.members.size(); ++r) {
+    const ArenaMember& member = group_.members[r];
+    TROUPE_CHECK(
+        member.gradients.size_bytes == own.gradients.size_bytes && member.sums.size_bytes == own.sums.size_bytes &&
+            member.scratch.size_bytes == own.scratch.size_bytes,
+        Code::invalid, "ranks ", r, " and ", group_.rank.value, " show different sizes: gradients ",
+        member.gradients.size_bytes, " and ", own.gradients.size_bytes, ", sums ", member.sums.size_bytes, " and ",
+        own.sums.size_bytes, ", scratch ", member.scratch.size_bytes, " and ", own.scratch.size_bytes);
+    for (const Memory& memory : {member.gradients, member.sums, member.scratch}) {
+      if (memory.size_bytes > 0) (void)space_.address(memory);  // throws when it is not mapped here
+    }
+    for (const TimelineId line : {member.ready, member.published}) {
+      const std::uint64_t value = space_.timeline(line).value();  // a peer's may have moved on already
+      TROUPE_CHECK(r != group_.rank.value || value == 0, Code::invalid, "line ", line.index, " of rank ", r,
+                   " stands at ", value, ": each view needs fresh lines");
+    }
+  }
+  parts_.reserve(group_.members.size());
+}
+
+/// Says that this rank has come to `round_` on `line`, and waits until every other has.
+void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line) {
+  stream.signal({group_.members[group_.rank.value].*line, round_});
+  for (std::size_t r = 0; r < group_.members.size(); ++r) {
+    if (r != group_.rank.value) stream.wait({group_.members[r].*line, round_});
+  }
+}
+
+void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                             const StripeMemory& mine) {
+  check_work(group_, work);
+  ++round_;
+  meet(stream, &ArenaMember::ready);
+  if (work.first) {
+    collect_sums(group_, work, parts_);
+    stream.sum_up(work.total, parts_);
+  }
+  if (mine.stripe.count > 0) {
+    collect_gradients(group_, mine.stripe, parts_);
+    stream.update(rule, work.update, mine, parts_, work.total);
+  }
+  meet(stream, &ArenaMember::published);
+}
+
+void ArenaCommunicator::all_reduce(Stream& stream, Memory data) {
+  TROUPE_CHECK(data.size_bytes % sizeof(float) == 0, Code::invalid, data.size_bytes,
+               " bytes are no whole number of f32");
+  if (group_.members.size() == 1 || data.size_bytes == 0) return;
+  const std::uint64_t half = group_.members[0].scratch.size_bytes / 2 / 64 * 64;
+  TROUPE_CHECK(half >= 64 * group_.members.size(), Code::invalid, "all_reduce needs scratch memory of at least ",
+               128 * group_.members.size(), " bytes in every rank, there are ", group_.members[0].scratch.size_bytes);
+  for (std::uint64_t done = 0; done < data.size_bytes; done += half) {
+    all_reduce_chunk(stream, slice(data, done, std::min(half, data.size_bytes - done)));
+  }
+}
+
+/// Each rank shows its data, adds up its part of everyone's in place, and collects the other parts. Halves of the
+/// scratch take turns: a half is written again two rounds later, and whoever is ready for the round between has left
+/// it.
+void ArenaCommunicator::all_reduce_chunk(Stream& stream, Memory data) {
+  ++round_;
+  const std::uint64_t ranks = group_.members.size();
+  const std::uint64_t half = group_.members[0].scratch.size_bytes / 2 / 64 * 64;
+  const std::uint64_t each = (data.size_bytes + 64 * ranks - 1) / (64 * ranks) * 64;
+  const auto shown_by = [&](std::uint64_t rank, std::uint64_t part) {
+    const std::uint64_t first = std::min(part * each, data.size_bytes);
+    const std::uint64_t end = std::min(first + each, data.size_bytes);
+    return slice(group_.members[rank].scratch, (round_ % 2) * half + first, end - first);
+  };
+  const std::uint64_t own = group_.rank.value;
+  stream.copy(slice(group_.members[own].scratch, (round_ % 2) * half, data.size_bytes), data);
+  meet(stream, &ArenaMember::ready);
+  const Memory mine = shown_by(own, own);
+  if (mine.size_bytes > 0) {
+    parts_.clear();
+    for (std::uint64_t r = 0; r < ranks; ++r) parts_.push_back(shown_by(r, own));
+    stream.reduce(mine, parts_);
+  }
+  meet(stream, &ArenaMember::published);
+  for (std::uint64_t r = 0; r < ranks; ++r) {
+    const Memory part = shown_by(r, r);
+    if (part.size_bytes > 0) stream.copy(slice(data, r * each, part.size_bytes), part);
+  }
+}
+
+void ArenaCommunicator::abort(const Status& why) noexcept {
+  for (const ArenaMember& member : group_.members) {
+    for (const TimelineId line : {member.ready, member.published}) space_.timeline(line).poison(why);
+  }
+}
+
+void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& work, const RuleStep& rule,
+                   const StripeMemory& theirs) {
+  check_work(group, work);
+  std::vector<Memory> parts;
+  collect_sums(group, work, parts);
+  stream.sum_up(work.total, parts);
+  if (theirs.stripe.count == 0) return;
+  collect_gradients(group, theirs.stripe, parts);
+  stream.update(rule, work.update, theirs, parts, work.total);
+}
+
+}  // namespace troupe

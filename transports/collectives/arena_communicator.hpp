@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/communicator.hpp"
+
+namespace troupe {
+
+/// What one rank shows to the others of its node; all of it lies in arenas that every one of them has mapped.
+struct ArenaMember {
+  Memory gradients;      // [group] f32
+  Memory sums;           // where its steps' StepSums lie, at the same offsets as every other rank's
+  TimelineId ready;      // raised when its gradients (or its data) can be read; its own stream signals it
+  TimelineId published;  // raised when its stripe (or its part of the sum) can be read
+  Memory scratch;        // for all_reduce, equal sizes, at least 128 bytes per rank; empty: no all_reduce
+};
+
+/// A group of ranks that share arenas, as plain data: the same in every one of them but for `rank`.
+struct ArenaGroup {
+  Rank rank;                         // this one
+  std::vector<ArenaMember> members;  // by rank
+};
+
+/// Collectives of ranks that share memory, without a byte copied for the synchronous step: each rank reads the others'
+/// gradients where they lie, updates its stripe, and the parameters it writes are the ones that all read. Two lines
+/// per rank keep the order: gradients are read when every rank is ready, and overwritten only after all have published.
+class ArenaCommunicator final : public Communicator {
+ public:
+  /// Its own lines are fresh. Throws Error{invalid} when the members do not fit together. `space` outlives it.
+  ArenaCommunicator(AddressSpace& space, ArenaGroup group);
+
+  /// Any size, staged through the scratch memories half a scratch at a time. Throws Error{invalid} without one.
+  void all_reduce(Stream& stream, Memory data) override;
+  /// `work.gradients` and `work.sums` lie in this rank's own `gradients` and `sums`.
+  void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                            const StripeMemory& mine) override;
+  void abort(const Status& why) noexcept override;
+
+ private:
+  void meet(Stream& stream, TimelineId ArenaMember::*line);
+  void all_reduce_chunk(Stream& stream, Memory data);
+
+  AddressSpace& space_;
+  const ArenaGroup group_;
+  std::uint64_t round_ = 0;    // calls so far (of all_reduce: chunks), the lines' values
+  std::vector<Memory> parts_;  // reused by every call
+};
+
+/// Enqueues on `stream` what `theirs.stripe.tenant`, a rank that died inside its update of `work`, left undone: with
+/// its journal the pass goes on where it stopped and ends with the same bits. `work` is the survivor's own of the same
+/// bucket and step, `theirs` the dead rank's part of it. May be called when every rank's gradients of this work were
+/// ready, while none has gone beyond it, and after the dead rank's process has ended. A pass that was complete stays as
+/// it is.
+void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& work, const RuleStep& rule,
+                   const StripeMemory& theirs);
+
+}  // namespace troupe

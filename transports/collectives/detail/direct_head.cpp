@@ -1,0 +1,71 @@
+#include "transports/collectives/detail/direct_head.hpp"
+
+#include <cstring>
+#include <type_traits>
+
+#include "runtime/error.hpp"
+
+namespace troupe::collectives {
+namespace {
+
+constexpr std::uint32_t kMark = 0x31584454;  // "TDX1"
+
+struct Packed {
+  std::uint32_t mark;
+  std::uint8_t cargo;
+  std::uint8_t reduces;
+  std::uint8_t sums;
+  std::uint8_t reserved;
+  std::uint32_t view;
+  std::uint32_t rank;
+  std::uint32_t bucket;
+  std::uint32_t padding;
+  std::uint64_t sequence;
+  std::uint64_t step;
+  std::uint64_t elements;
+  StepSums step_sums;
+};
+static_assert(sizeof(Packed) == kDirectHeadBytes && std::is_trivially_copyable_v<Packed>);
+
+}  // namespace
+
+std::string describe(const RoundShape& shape) {
+  if (shape.reduces) return text("an all_reduce of ", shape.elements, " elements");
+  return text("step ", shape.step, ", bucket ", shape.bucket, " (", shape.elements, " elements)");
+}
+
+std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept {
+  Packed packed{};
+  packed.mark = kMark;
+  packed.cargo = static_cast<std::uint8_t>(head.cargo);
+  packed.reduces = head.round.reduces ? 1 : 0;
+  packed.sums = head.round.sums ? 1 : 0;
+  packed.view = head.view;
+  packed.rank = head.rank;
+  packed.bucket = head.round.bucket;
+  packed.sequence = head.round.sequence;
+  packed.step = head.round.step;
+  packed.elements = head.round.elements;
+  packed.step_sums = head.sums;
+  std::array<std::byte, kDirectHeadBytes> bytes;
+  std::memcpy(bytes.data(), &packed, sizeof packed);
+  return bytes;
+}
+
+std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
+  if (bytes.size() != kDirectHeadBytes) return std::nullopt;
+  Packed packed;
+  std::memcpy(&packed, bytes.data(), sizeof packed);
+  if (packed.mark != kMark || packed.cargo < 1 || packed.cargo > 3 || packed.reduces > 1 || packed.sums > 1) {
+    return std::nullopt;
+  }
+  DirectHead head;
+  head.cargo = static_cast<Cargo>(packed.cargo);
+  head.view = packed.view;
+  head.rank = packed.rank;
+  head.round = {packed.sequence, packed.step, packed.elements, packed.bucket, packed.reduces == 1, packed.sums == 1};
+  head.sums = packed.step_sums;
+  return head;
+}
+
+}  // namespace troupe::collectives

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runtime/stream.hpp"
+
+namespace troupe::collectives {
+
+/// What a message of a round carries.
+enum class Cargo : std::uint8_t {
+  contribution = 1,  // a rank's share of what the receiver adds up, and its sums
+  result = 2,        // the sender's part, done
+  half_result = 3,   // the bf16 image of it
+};
+
+/// One collective operation as every rank must see it: disagreement is an error, not a hang.
+struct RoundShape {
+  std::uint64_t sequence = 0;  // of the communicator, from 1
+  std::uint64_t step = 0;      // of an update
+  std::uint64_t elements = 0;  // of the bucket, or of the data
+  std::uint32_t bucket = 0;    // of an update
+  bool reduces = false;        // all_reduce; otherwise an update
+  bool sums = false;           // the step's first bucket
+  friend bool operator==(const RoundShape&, const RoundShape&) = default;
+};
+/// "step 4, bucket 1 (1000 elements)" or "an all_reduce of 64 elements".
+std::string describe(const RoundShape& shape);
+
+struct DirectHead {
+  Cargo cargo = Cargo::contribution;
+  std::uint32_t view = 0;
+  std::uint32_t rank = 0;  // the sender
+  RoundShape round;
+  StepSums sums;  // with a contribution to a round that carries sums
+};
+
+/// As it travels: fixed fields in the order of the bytes. Both ends have one byte order, which the hello compares.
+inline constexpr std::size_t kDirectHeadBytes = 48 + sizeof(StepSums);
+std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept;
+/// Nothing when the bytes are not a head: another size, mark or cargo.
+std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept;
+
+}  // namespace troupe::collectives

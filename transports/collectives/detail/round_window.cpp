@@ -1,0 +1,104 @@
+#include "transports/collectives/detail/round_window.hpp"
+
+#include <algorithm>
+
+namespace troupe::collectives {
+
+RoundWindow::RoundWindow(Rank self, std::uint32_t ranks) : self_(self) {
+  for (std::uint64_t sequence : {1, 2}) {
+    Round& round = at(sequence);
+    round.shape.sequence = sequence;
+    round.entered.assign(ranks, 0);
+  }
+}
+
+Status RoundWindow::agree(Round& round, Rank from, const RoundShape& shape) {
+  if (shape.sequence != round.shape.sequence) {
+    return {Code::corrupt, text("rank ", from.value, " is at ", describe(shape), ", exchange ", shape.sequence,
+                                ", while rank ", self_.value, " stands at exchange ", published_ + 1)};
+  }
+  if (!round.known) {
+    round.known = true;
+    round.known_from = from;
+    round.shape = shape;
+  }
+  if (round.shape == shape) return {};
+  return {Code::invalid, text("ranks disagree on exchange ", shape.sequence, ": rank ", from.value, " is at ",
+                              describe(shape), shape.sums ? " with sums" : "", ", rank ", round.known_from.value,
+                              " at ", describe(round.shape), round.shape.sums ? " with sums" : "")};
+}
+
+Status RoundWindow::announce(const RoundShape& shape, const Expected& expected) {
+  Round& round = at(shape.sequence);
+  if (Status status = agree(round, self_, shape); !status.ok()) return status;
+  round.announced = true;
+  round.expected = expected;
+  advance();
+  return {};
+}
+
+Status RoundWindow::enter(Rank from, const RoundShape& shape, Cargo cargo) {
+  Round& round = at(shape.sequence);
+  if (Status status = agree(round, from, shape); !status.ok()) return status;
+  const auto bit = static_cast<std::uint8_t>(1u << static_cast<unsigned>(cargo));
+  if ((round.entered[from.value] & bit) != 0) {
+    return {Code::corrupt, text("rank ", from.value, " sent a part of ", describe(shape), " twice")};
+  }
+  if (cargo != Cargo::contribution && !round.announced) {
+    return {Code::corrupt, text("rank ", from.value, " sent a result of ", describe(shape), " before rank ",
+                                self_.value, " contributed to it")};
+  }
+  round.entered[from.value] |= bit;
+  return {};
+}
+
+void RoundWindow::arrived(std::uint64_t sequence, Cargo cargo) {
+  Round& round = at(sequence);
+  ++(cargo == Cargo::contribution ? round.contributions : round.results);
+  advance();
+}
+
+void RoundWindow::contributions_sent(std::uint64_t sequence) {
+  at(sequence).contributions_sent = true;
+  advance();
+}
+
+void RoundWindow::results_sent(std::uint64_t sequence) {
+  --results_leaving_;
+  if (at(sequence).shape.sequence == sequence) at(sequence).results_sent = true;  // else the round is long over
+  advance();
+}
+
+bool RoundWindow::is_gathered(const Round& round) const noexcept {
+  if (!round.announced) return false;
+  if (round.expected.contributions == 0) return true;  // nobody waits for this one
+  return round.contributions == round.expected.contributions && results_leaving_ == 0;
+}
+
+bool RoundWindow::is_published(const Round& round) const noexcept {
+  return round.announced && round.contributions_sent && round.results == round.expected.results &&
+         (round.results_sent || !round.expected.own_results_first);
+}
+
+/// Counts in order, and makes a place free for the round after next when both counts have passed it.
+void RoundWindow::advance() {
+  for (;;) {
+    const std::uint64_t before = std::min(gathered_, published_);
+    if (at(gathered_ + 1).shape.sequence == gathered_ + 1 && is_gathered(at(gathered_ + 1))) {
+      ++gathered_;
+    } else if (at(published_ + 1).shape.sequence == published_ + 1 && is_published(at(published_ + 1))) {
+      ++published_;
+    } else {
+      return;
+    }
+    if (std::min(gathered_, published_) == before) continue;
+    Round& finished = at(before + 1);
+    std::vector<std::uint8_t> entered = std::move(finished.entered);
+    std::fill(entered.begin(), entered.end(), std::uint8_t{0});
+    finished = Round{};
+    finished.entered = std::move(entered);
+    finished.shape.sequence = before + 3;
+  }
+}
+
+}  // namespace troupe::collectives

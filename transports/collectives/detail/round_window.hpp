@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/ids.hpp"
+#include "transports/collectives/detail/direct_head.hpp"
+
+namespace troupe::collectives {
+
+/// Which rounds have come how far at one rank: what arrived, what it sent. A pure state machine without memory or
+/// messages.
+///
+/// Two rounds are enough. A peer that takes part in round n has finished round n - 1, for which it needed what this
+/// rank contributed to n - 1 (or, where this rank alone owns that round, its result), and this rank contributes to n -
+/// 1 after it has finished n - 2. So nothing of round n comes while round n - 2 is unfinished, and what was landed for
+/// a round this rank owned a part of has been used before the next landing. A message that breaks this is an error.
+class RoundWindow {
+ public:
+  RoundWindow(Rank self, std::uint32_t ranks);
+
+  /// What one rank's part of a round consists of, apart from its own contributions.
+  struct Expected {
+    std::uint32_t contributions = 0;  // messages
+    std::uint32_t results = 0;        // messages
+    bool own_results_first =
+        false;  // whether its results must be out before it goes on: their memory is not the updates'
+  };
+  /// This rank's own call has come so far on its stream: its contributions may leave.
+  Status announce(const RoundShape& shape, const Expected& expected);
+  /// A message of `from` begins to land, or came without payload.
+  Status enter(Rank from, const RoundShape& shape, Cargo cargo);
+  /// It is there.
+  void arrived(std::uint64_t sequence, Cargo cargo);
+  /// This rank's contributions to the round are out, their memory may be written again.
+  void contributions_sent(std::uint64_t sequence);
+  /// This rank's results begin to leave, or are out. Their memory is not written again before: no later round counts as
+  /// gathered meanwhile.
+  void results_leave() { ++results_leaving_; }
+  void results_sent(std::uint64_t sequence);
+
+  /// All that this rank adds up has arrived for rounds up to this one.
+  std::uint64_t gathered() const noexcept { return gathered_; }
+  /// All results have arrived, and this rank's gradients have been read, for rounds up to this one.
+  std::uint64_t published() const noexcept { return published_; }
+
+ private:
+  struct Round {
+    RoundShape shape;    // its sequence is always this place's
+    bool known = false;  // whether the shape was seen, and in whose message or call
+    Rank known_from;
+    bool announced = false;
+    bool contributions_sent = false;
+    bool results_sent = false;
+    Expected expected;
+    std::uint32_t contributions = 0;
+    std::uint32_t results = 0;
+    std::vector<std::uint8_t> entered;  // by rank, a bit for each cargo
+  };
+  Round& at(std::uint64_t sequence) noexcept { return rounds_[sequence % 2]; }
+  Status agree(Round& round, Rank from, const RoundShape& shape);
+  void advance();
+  bool is_gathered(const Round& round) const noexcept;
+  bool is_published(const Round& round) const noexcept;
+
+  const Rank self_;
+  std::array<Round, 2> rounds_;
+  std::uint64_t gathered_ = 0;
+  std::uint64_t published_ = 0;
+  std::uint32_t results_leaving_ = 0;
+};
+
+}  // namespace troupe::collectives

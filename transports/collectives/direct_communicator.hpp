@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/lane_loop.hpp"
+
+namespace troupe {
+namespace collectives {
+class DirectRounds;  // not public
+}
+
+/// A group of ranks that exchange over a transport; the same in every one of them but for `rank` and the memory.
+struct DirectGroup {
+  ViewId view;
+  Rank rank;                    // this one
+  std::vector<Peer> peers;      // by rank
+  std::vector<Stripe> stripes;  // by rank
+  std::vector<Bucket> buckets;  // by index
+  Memory parameters;            // [group] f32, this rank's copy
+  Memory half;                  // [group] bf16, where every rank has such an image; else empty
+  Memory staging;               // direct_staging_bytes(), registered with the transport
+};
+
+/// What a group's `staging` takes in each of its ranks.
+std::uint64_t direct_staging_bytes(std::span<const Stripe> stripes, std::span<const Bucket> buckets);
+
+/// Collectives over any transport, each payload sent once and landing where it is used. Per round, every rank sends
+/// every stripe's tenant its gradients over that stripe; the tenant adds them up in rank order, updates, and sends the
+/// new parameters to the others, straight into theirs. A head names view, round, step and bucket: ranks that disagree
+/// get an error with both names. Losing a peer ends the waits with peer_lost.
+class DirectCommunicator final : public Communicator {
+ public:
+  /// `loop` drives the bulk lane and is not started yet: this object becomes its exchange channel's receiver. Peers may
+  /// send as soon as they are connected, so connect (or start) after it is made in every rank. Outlives loop and
+  /// transport and the stream's work, as does `space`. Throws Error{invalid} when the group does not fit together.
+  DirectCommunicator(AddressSpace& space, LaneLoop& loop, DirectGroup group);
+  ~DirectCommunicator() override;
+
+  /// Any size, in rounds of as much as the staging takes.
+  void all_reduce(Stream& stream, Memory data) override;
+  void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                            const StripeMemory& mine) override;
+  void abort(const Status& why) noexcept override;
+
+ private:
+  std::unique_ptr<collectives::DirectRounds> rounds_;
+};
+
+}  // namespace troupe

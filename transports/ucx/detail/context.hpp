@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe {
+
+/// Owns a UCX context, configured by the options and not by the environment (UCX's own variables are read below them).
+class UcxContext {
+ public:
+  explicit UcxContext(const UcxOptions& options);
+  ~UcxContext();
+  UcxContext(const UcxContext&) = delete;
+  UcxContext& operator=(const UcxContext&) = delete;
+  ucp_context_h get() const noexcept { return context_; }
+
+ private:
+  ucp_context_h context_ = nullptr;
+};
+
+/// How a peer is reached.
+struct PeerAddress {
+  std::array<std::vector<std::byte>, 2> worker;  // by lane
+  bool bulk_silent = false;                      // its bulk endpoint is not watched by UCX
+};
+
+/// Addresses by peer. Threads: any.
+class Directory {
+ public:
+  explicit Directory(const UcxOptions& options);
+  /// This process's address, for the others to add.
+  std::vector<std::byte> describe(const std::array<std::vector<std::byte>, 2>& workers) const;
+  /// Throws Error{environment} when `bytes` are no address or not one for this transport, Error{invalid} when the peer
+  /// is this process or has another address already.
+  void add(Peer peer, std::span<const std::byte> bytes);
+  /// Null: not connected.
+  std::shared_ptr<const PeerAddress> find(Peer peer) const;
+
+ private:
+  struct Head;
+  const UcxOptions options_;
+  const std::uint64_t host_;  // processes with the same can share memory
+  mutable std::mutex mutex_;  // guards peers_
+  std::map<Peer, std::shared_ptr<const PeerAddress>> peers_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "transports/ucx/detail/arrivals.hpp"
+#include "transports/ucx/detail/context.hpp"
+#include "transports/ucx/detail/sends.hpp"
+
+namespace troupe {
+
+/// One UCX worker and its endpoints. Threads: one at a time, the lane's owner; address() any.
+class UcxLane {
+ public:
+  UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, const UcxOptions& options,
+          const Directory& directory, const Receivers& receivers);
+  /// What UCX still held is given back, everyone who still waits is told.
+  ~UcxLane();
+  UcxLane(const UcxLane&) = delete;
+  UcxLane& operator=(const UcxLane&) = delete;
+
+  std::vector<std::byte> address() const { return address_; }
+  bool send(Peer to, Class priority, Channel channel, std::span<const std::byte> head, std::span<const Memory> payload,
+            SendDone& done);
+  bool progress();
+  bool arm();
+  int fd() const noexcept { return fd_; }
+  void fence(Peer peer, const Status& why) noexcept;
+
+  /// Begins to write out what was sent, and takes nothing any more.
+  void begin_flush();
+  /// Moves that along; true when it is done.
+  bool flushed();
+
+ private:
+  void create_worker(const UcxContext& context);
+  PeerLink* find_or_make(Peer peer);
+  bool make_endpoint(PeerLink& link);
+  static void on_error(void* link, ucp_ep_h endpoint, ucs_status_t status);
+  bool settle();
+  void settle_cut(PeerLink& link);
+  bool settle_closing();
+  void tell_lost(PeerLink& link);
+  bool tell();
+
+  struct WorkerDestroy {
+    void operator()(ucp_worker_h worker) const noexcept { ucp_worker_destroy(worker); }
+  };
+
+  const Lane lane_;
+  const Directory& directory_;
+  const Receivers& receivers_;
+  LaneNews news_;
+  UcxSends sends_;
+  UcxArrivals arrivals_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<PeerLink>> links_;
+  PeerLink* last_link_ = nullptr;   // most messages come in runs
+  std::vector<PeerLink*> closing_;  // cut off; UCX still holds something of theirs
+  std::vector<void*> flushes_;
+  std::unique_ptr<ucp_worker, WorkerDestroy> worker_;
+  int fd_ = -1;
+  std::vector<std::byte> address_;
+};
+
+}  // namespace troupe

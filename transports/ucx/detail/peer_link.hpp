@@ -1,0 +1,133 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/clock.hpp"
+#include "runtime/transport.hpp"
+
+namespace troupe {
+
+struct PeerLink;
+class UcxSends;
+class UcxArrivals;
+
+/// A message that is sent in chunks.
+struct LargeSend {
+  SendDone* done;
+  Class priority;
+  Channel channel;
+  std::uint64_t number;
+  std::uint64_t size_bytes;
+  std::vector<std::byte> head;
+  std::vector<ucp_dt_iov_t> pieces;
+  std::size_t piece = 0;           // where the next chunk starts: the piece,
+  std::uint64_t piece_offset = 0;  // the place in it,
+  std::uint64_t offset = 0;        // and in the message
+  std::uint32_t chunks_under_way = 0;
+  bool queued = true;  // in the link's `waiting`
+  Status result;
+};
+
+/// One active message in UCX's hands, with everything that UCX reads until it answers.
+struct SendOp {
+  UcxSends* sends = nullptr;
+  PeerLink* link = nullptr;
+  LargeSend* large = nullptr;  // null: a message of its own
+  SendDone* done = nullptr;    // of such a message
+  Class priority = Class::control;
+  bool abandoned = false;  // its sender was told already; kept because UCX may still read
+  std::uint64_t bytes = 0;
+  std::vector<std::byte> header;
+  std::vector<ucp_dt_iov_t> pieces;
+  SendOp* previous = nullptr;  // in the link's list
+  SendOp* next = nullptr;
+};
+
+/// A message of which not everything has arrived.
+struct Arrival {
+  /// A receive in UCX's hands.
+  struct Part {
+    UcxArrivals* arrivals;
+    Arrival* arrival;
+    std::uint64_t bytes;
+  };
+  PeerLink* link;
+  Receiver* receiver;
+  std::uint64_t number;  // 0: not in chunks
+  std::uint64_t size_bytes;
+  std::vector<std::byte> head;
+  Memory memory;
+  std::byte* base = nullptr;     // null: the landing was no good
+  std::uint64_t seen_bytes = 0;  // arrived, failed or thrown away
+  std::uint32_t parts_under_way = 0;
+  std::deque<Part> parts;  // UCX points into it
+  Status failed;
+  std::list<Arrival>::iterator place;
+};
+
+/// One lane's side of one peer. Made when the peer is first met, lives as long as the lane.
+struct PeerLink {
+  struct Load {
+    std::uint32_t messages = 0;
+    std::uint64_t bytes = 0;
+  };
+  Peer peer;
+  class LaneNews* news = nullptr;
+  ucp_ep_h endpoint = nullptr;
+  bool silent = false;  // UCX does not watch the endpoint
+  // Cut off: fenced by the owner or found dead. Nothing is sent or delivered any more.
+  bool cut = false;
+  bool tell_lost = false;
+  Status why;
+  std::optional<Deadline> grace;  // for UCX to give back what it holds
+  // Sending.
+  std::array<Load, 3> load;  // by class
+  SendOp* ops = nullptr;     // in UCX's hands
+  std::uint32_t chunks_under_way = 0;
+  bool pump_queued = false;
+  std::list<LargeSend> large;
+  std::array<std::deque<LargeSend*>, 3> waiting;  // those with chunks to send, by class
+  // Receiving.
+  std::list<Arrival> arrivals;
+};
+
+/// What UCX's callbacks leave to be done outside of them, at the end of the lane's progress().
+class LaneNews {
+ public:
+  struct Told {
+    SendDone* done;
+    Status status;
+  };
+  void tell(SendDone& done, Status status) { told.push_back({&done, std::move(status)}); }
+  /// Cuts the peer off, the first time it is called for it.
+  void cut(PeerLink& link, Status why, bool tell_lost) {
+    if (link.cut) return;
+    link.cut = true;
+    link.why = std::move(why);
+    link.tell_lost = tell_lost;
+    cuts.push_back(&link);
+  }
+  void pump(PeerLink& link) {
+    if (!std::exchange(link.pump_queued, true)) pumps.push_back(&link);
+  }
+  bool empty() const noexcept { return told.empty() && cuts.empty() && pumps.empty(); }
+
+  std::vector<Told> told;
+  std::vector<PeerLink*> cuts;
+  std::vector<PeerLink*> pumps;
+};
+
+/// What UCX says of a peer, in our words.
+Status peer_status(const PeerLink& link, ucs_status_t status);
+
+}  // namespace troupe

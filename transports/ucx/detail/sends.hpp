@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "transports/ucx/detail/peer_link.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe {
+
+/// The sending half of a lane: bounds what is under way, cuts large payloads into chunks, keeps what UCX reads alive.
+class UcxSends {
+ public:
+  UcxSends(AddressSpace& space, const UcxOptions& options, LaneNews& news)
+      : space_(space), options_(options), news_(news) {}
+
+  /// The link has an endpoint and is not cut. False: over the bounds. Throws Error{invalid} for a payload that is not
+  /// mapped, having taken nothing.
+  bool start(PeerLink& link, Class priority, Channel channel, std::span<const std::byte> head,
+             std::span<const Memory> payload, SendDone& done);
+  /// Sends the chunks that may go now.
+  void pump(PeerLink& link);
+  /// After the link was cut: ends what UCX has not got yet.
+  void cut(PeerLink& link);
+  /// Ends what UCX has got and may never answer; it stays allocated for UCX's sake.
+  void abandon(PeerLink& link);
+
+ private:
+  SendOp& take_op();
+  void hand_over(SendOp& op, Channel channel);
+  static void on_sent(void* request, ucs_status_t status, void* op);
+  void ended(SendOp& op, ucs_status_t status);
+  void ended(LargeSend& large, PeerLink& link, const Status& outcome);
+  void finish(LargeSend& large, PeerLink& link);
+  void send_chunk(LargeSend& large, PeerLink& link);
+  LargeSend* next_large(PeerLink& link);
+
+  AddressSpace& space_;
+  const UcxOptions& options_;
+  LaneNews& news_;
+  std::vector<ucp_dt_iov_t> pieces_;  // of the send that start() looks at
+  std::deque<SendOp> all_;
+  std::vector<SendOp*> free_;
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace troupe

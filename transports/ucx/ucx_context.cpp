@@ -1,0 +1,173 @@
+#include <net/if.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "transports/ucx/detail/check.hpp"
+#include "transports/ucx/detail/context.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint32_t kMostAddressBytes = 1u << 20;
+constexpr std::uint32_t kMagic = 0x58555254;  // "TRUX"
+
+struct ConfigRelease {
+  void operator()(ucp_config_t* config) const noexcept { ucp_config_release(config); }
+};
+using Config = std::unique_ptr<ucp_config_t, ConfigRelease>;
+
+void set(ucp_config_t* config, const char* name, const std::string& value) {
+  TROUPE_UCX(ucp_config_modify(config, name, value.c_str()), Code::environment, "UCX refuses ", name, " = ", value);
+}
+
+Config read_config(const UcxOptions& options) {
+  ucp_config_t* raw = nullptr;
+  TROUPE_UCX(ucp_config_read(nullptr, nullptr, &raw), Code::environment,
+             "UCX cannot read its configuration; look at the UCX_ variables in the environment");
+  Config config{raw};
+  switch (options.means) {
+    case UcxMeans::automatic: break;
+    // Not sysv, whose segments a kill -9 may leave behind.
+    case UcxMeans::shm: set(raw, "TLS", "posix,cma,self"); break;
+    case UcxMeans::tcp: set(raw, "TLS", "tcp,self"); break;
+  }
+  // Without it UCX refuses shared memory to endpoints that want to hear of their peer's death.
+  if (options.means != UcxMeans::tcp) set(raw, "MM_ERROR_HANDLING", "y");
+  if (!options.network_device.empty()) {
+    TROUPE_CHECK(options.means != UcxMeans::tcp || if_nametoindex(options.network_device.c_str()) != 0,
+                 Code::environment, "there is no network device ", options.network_device,
+                 " in this network namespace; `ip link` lists them");
+    set(raw, "NET_DEVICES", options.network_device);
+  }
+  return config;
+}
+
+/// Equal in processes that can reach each other's memory: same boot of the same host, same pid namespace.
+std::uint64_t host_key() {
+  std::string boot;
+  std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
+  struct stat name_space {};
+  if (boot.empty() || stat("/proc/self/ns/pid", &name_space) != 0) return 0;
+  return std::hash<std::string>{}(text(boot, '/', name_space.st_ino));
+}
+
+std::pair<std::uint16_t, std::uint16_t> library_version() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  ucp_get_version(&major, &minor, &release);
+  return {static_cast<std::uint16_t>(major), static_cast<std::uint16_t>(minor)};
+}
+
+std::string_view name_of(std::uint8_t means) {
+  switch (static_cast<UcxMeans>(means)) {
+    case UcxMeans::automatic: return "automatic";
+    case UcxMeans::shm: return "shm";
+    case UcxMeans::tcp: return "tcp";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+UcxContext::UcxContext(const UcxOptions& options) {
+  const Config config = read_config(options);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.mt_workers_shared = 1;  // two workers, each with a thread of its own
+  params.name = "troupe";
+  TROUPE_UCX(ucp_init(&params, config.get(), &context_), Code::environment, "UCX cannot start with transports ",
+             name_of(static_cast<std::uint8_t>(options.means)), ", network device ",
+             options.network_device.empty() ? "any" : options.network_device);
+}
+
+UcxContext::~UcxContext() { ucp_cleanup(context_); }
+
+struct Directory::Head {
+  std::uint32_t magic;
+  std::uint16_t ucx_major;
+  std::uint16_t ucx_minor;
+  std::uint64_t host;
+  std::uint32_t peer;
+  std::uint8_t means;
+  std::uint8_t bulk_errors;  // 0: as the means say; otherwise UcxPeerErrors + 1
+  std::uint16_t reserved;
+  std::array<std::uint32_t, 2> worker_bytes;
+};
+
+namespace {
+
+std::uint8_t bulk_errors_of(const UcxOptions& options) {
+  return options.bulk_errors ? static_cast<std::uint8_t>(static_cast<std::uint8_t>(*options.bulk_errors) + 1) : 0;
+}
+
+}  // namespace
+
+Directory::Directory(const UcxOptions& options) : options_(options), host_(host_key()) {}
+
+std::vector<std::byte> Directory::describe(const std::array<std::vector<std::byte>, 2>& workers) const {
+  static_assert(sizeof(Head) == 32);
+  const auto [major, minor] = library_version();
+  const Head head{kMagic,
+                  major,
+                  minor,
+                  host_,
+                  options_.self.value,
+                  static_cast<std::uint8_t>(options_.means),
+                  bulk_errors_of(options_),
+                  0,
+                  {static_cast<std::uint32_t>(workers[0].size()), static_cast<std::uint32_t>(workers[1].size())}};
+  const auto* raw = reinterpret_cast<const std::byte*>(&head);
+  std::vector<std::byte> bytes(raw, raw + sizeof head);
+  for (const auto& worker : workers) bytes.insert(bytes.end(), worker.begin(), worker.end());
+  return bytes;
+}
+
+void Directory::add(Peer peer, std::span<const std::byte> bytes) {
+  TROUPE_CHECK(peer != options_.self, Code::invalid, "ucx: peer ", peer.value, " is this process itself");
+  Head head{};
+  TROUPE_CHECK(bytes.size() >= sizeof head, Code::environment, "ucx: the address of peer ", peer.value, " has only ",
+               bytes.size(), " bytes");
+  std::memcpy(&head, bytes.data(), sizeof head);
+  const std::uint64_t size = sizeof head + std::uint64_t{head.worker_bytes[0]} + head.worker_bytes[1];
+  TROUPE_CHECK(head.magic == kMagic && bytes.size() == size && head.worker_bytes[0] > 0 && head.worker_bytes[1] > 0 &&
+                   size <= kMostAddressBytes && head.peer == peer.value,
+               Code::environment, "ucx: what was given as the address of peer ", peer.value, " is none of its own");
+  const auto [major, minor] = library_version();
+  TROUPE_CHECK(head.ucx_major == major && head.ucx_minor == minor, Code::environment, "ucx: peer ", peer.value,
+               " runs UCX ", head.ucx_major, '.', head.ucx_minor, ", this process ", major, '.', minor,
+               "; install the same version everywhere");
+  TROUPE_CHECK(head.means == static_cast<std::uint8_t>(options_.means) && head.bulk_errors == bulk_errors_of(options_),
+               Code::environment, "ucx: peer ", peer.value, " uses transports ", name_of(head.means), ", this process ",
+               name_of(static_cast<std::uint8_t>(options_.means)), "; give all processes the same settings");
+
+  auto address = std::make_shared<PeerAddress>();
+  auto rest = bytes.subspan(sizeof head);
+  for (std::size_t lane = 0; lane < 2; ++lane) {
+    const auto part = rest.first(head.worker_bytes[lane]);
+    address->worker[lane].assign(part.begin(), part.end());
+    rest = rest.subspan(part.size());
+  }
+  const bool near = host_ != 0 && head.host == host_ && options_.means != UcxMeans::tcp;
+  address->bulk_silent = options_.bulk_errors ? *options_.bulk_errors == UcxPeerErrors::silent : near;
+
+  const std::scoped_lock hold(mutex_);
+  const auto [place, fresh] = peers_.emplace(peer, address);
+  TROUPE_CHECK(fresh || place->second->worker == address->worker, Code::invalid, "ucx: peer ", peer.value,
+               " is connected already, and by another address; a new process needs a new number");
+}
+
+std::shared_ptr<const PeerAddress> Directory::find(Peer peer) const {
+  const std::scoped_lock hold(mutex_);
+  const auto found = peers_.find(peer);
+  return found == peers_.end() ? nullptr : found->second;
+}
+
+}  // namespace troupe

@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "transports/ucx/detail/check.hpp"
+#include "transports/ucx/detail/lane.hpp"
+
+namespace troupe {
+namespace {
+
+/// More peers than any job has: what a lane would remember of senders that do not exist is bounded.
+constexpr std::size_t kMostLinks = 1u << 16;
+/// How long UCX may take to give back what it holds of a peer whose endpoint was closed by force.
+constexpr std::chrono::seconds kGrace{1};
+
+const char* name_of(Lane lane) { return lane == Lane::control ? "control" : "bulk"; }
+
+}  // namespace
+
+UcxLane::UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, const UcxOptions& options,
+                 const Directory& directory, const Receivers& receivers)
+    : lane_(lane),
+      directory_(directory),
+      receivers_(receivers),
+      sends_(space, options, news_),
+      arrivals_(lane, space, receivers, news_, [this](Peer peer) { return find_or_make(peer); }) {
+  create_worker(context);
+}
+
+void UcxLane::create_worker(const UcxContext& context) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucp_worker_h worker = nullptr;
+  TROUPE_UCX(ucp_worker_create(context.get(), &params, &worker), Code::environment, "UCX cannot make the ",
+             name_of(lane_), " lane's worker; the network device may not exist here");
+  worker_.reset(worker);
+  TROUPE_UCX(ucp_worker_get_efd(worker, &fd_), Code::environment, "UCX offers no wake-up for the ", name_of(lane_),
+             " lane");
+  ucp_worker_attr_t attributes{};
+  attributes.field_mask =
+      UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER | UCP_WORKER_ATTR_FIELD_THREAD_MODE;
+  TROUPE_UCX(ucp_worker_query(worker, &attributes), Code::environment, "UCX cannot describe the ", name_of(lane_),
+             " lane");
+  const auto* raw = reinterpret_cast<const std::byte*>(attributes.address);
+  address_.assign(raw, raw + attributes.address_length);
+  ucp_worker_release_address(worker, attributes.address);
+  TROUPE_CHECK(attributes.thread_mode != UCS_THREAD_MODE_SINGLE, Code::environment,
+               "this UCX was built without threads; install one built with --enable-mt");
+  TROUPE_CHECK(attributes.max_am_header >= Transport::kMaxHeadBytes + kMaxFrameBytes, Code::environment,
+               "UCX's transports here carry headers of ", attributes.max_am_header, " bytes, ",
+               Transport::kMaxHeadBytes + kMaxFrameBytes, " are needed; choose others (cluster.transport, UCX_TLS)");
+  arrivals_.listen(worker);
+}
+
+UcxLane::~UcxLane() {
+  const Status why{Code::aborted, "this process closed its transport"};
+  arrivals_.close();
+  for (auto& [number, link] : links_) {
+    if (link->cut) continue;
+    link->cut = true;  // what ends from now on ends for this reason
+    link->why = why;
+  }
+  for (void* request : flushes_) ucp_request_free(request);
+  worker_.reset();  // nothing of ours is read or written by UCX any more
+  for (auto& [number, link] : links_) {
+    sends_.cut(*link);
+    sends_.abandon(*link);
+    for (Arrival& arrival : link->arrivals) arrival.parts_under_way = 0;
+    arrivals_.drop(*link);
+  }
+  tell();
+}
+
+PeerLink* UcxLane::find_or_make(Peer peer) {
+  if (last_link_ != nullptr && last_link_->peer == peer) return last_link_;
+  auto found = links_.find(peer.value);
+  if (found == links_.end()) {
+    if (links_.size() >= kMostLinks) return nullptr;
+    found = links_.emplace(peer.value, std::make_unique<PeerLink>()).first;
+    found->second->peer = peer;
+    found->second->news = &news_;
+  }
+  last_link_ = found->second.get();
+  return last_link_;
+}
+
+bool UcxLane::send(Peer to, Class priority, Channel channel, std::span<const std::byte> head,
+                   std::span<const Memory> payload, SendDone& done) {
+  PeerLink* const link = find_or_make(to);
+  if (link == nullptr || (!link->cut && link->endpoint == nullptr && !make_endpoint(*link))) {
+    news_.tell(done, {Code::peer_lost, text("peer ", to.value, " is not connected")});
+    return true;
+  }
+  if (link->cut) {
+    news_.tell(done, link->why);
+    return true;
+  }
+  return sends_.start(*link, priority, channel, head, payload, done);
+}
+
+/// False when the peer is not connected. When UCX finds no way to it, the link is cut.
+bool UcxLane::make_endpoint(PeerLink& link) {
+  const auto address = directory_.find(link.peer);
+  if (address == nullptr) return false;
+  link.silent = lane_ == Lane::bulk && address->bulk_silent;
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(address->worker[static_cast<std::size_t>(lane_)].data());
+  params.err_mode = link.silent ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = &UcxLane::on_error;
+  params.err_handler.arg = &link;
+  const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &link.endpoint);
+  if (status != UCS_OK) {
+    link.endpoint = nullptr;
+    news_.cut(link,
+              {Code::environment, text("UCX finds no way to peer ", link.peer.value, " for the ", name_of(lane_),
+                                       " lane: ", ucs_status_string(status),
+                                       "; look at cluster.transport, the network device and UCX_TLS on both sides")},
+              true);
+  }
+  return true;
+}
+
+void UcxLane::on_error(void* link, ucp_ep_h, ucs_status_t status) {
+  auto& ours = *static_cast<PeerLink*>(link);
+  ours.news->cut(ours, peer_status(ours, status), true);
+}
+
+bool UcxLane::progress() {
+  const bool did = ucp_worker_progress(worker_.get()) != 0;
+  return settle() || did;
+}
+
+bool UcxLane::arm() {
+  if (!news_.empty() || !closing_.empty()) return false;
+  const ucs_status_t status = ucp_worker_arm(worker_.get());
+  if (status == UCS_ERR_BUSY) return false;
+  TROUPE_UCX(status, Code::environment, "UCX cannot arm the ", name_of(lane_), " lane's wake-up");
+  return true;
+}
+
+void UcxLane::fence(Peer peer, const Status& why) noexcept {
+  if (PeerLink* const link = find_or_make(peer)) news_.cut(*link, why, false);
+}
+
+/// Does what the callbacks left; returns whether that was anything.
+bool UcxLane::settle() {
+  bool did = !news_.pumps.empty() || !news_.cuts.empty();
+  for (PeerLink* link : std::exchange(news_.pumps, {})) {
+    link->pump_queued = false;
+    sends_.pump(*link);
+  }
+  for (PeerLink* link : std::exchange(news_.cuts, {})) settle_cut(*link);
+  if (!closing_.empty()) did |= settle_closing();
+  return tell() || did;
+}
+
+/// Ends what is under way with a peer that was cut off.
+void UcxLane::settle_cut(PeerLink& link) {
+  sends_.cut(link);
+  arrivals_.drop(link);
+  if (link.silent) {
+    // UCX allows no closing by force here: the endpoint stays until the worker ends.
+    sends_.abandon(link);
+  } else if (link.endpoint != nullptr) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    void* const request = ucp_ep_close_nbx(std::exchange(link.endpoint, nullptr), &param);
+    if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+  }
+  link.grace = Deadline::after(kGrace);
+  closing_.push_back(&link);
+}
+
+/// Looks who of the peers cut off has nothing left in UCX's hands, or has had long enough.
+bool UcxLane::settle_closing() {
+  const auto over = std::partition(closing_.begin(), closing_.end(), [&](PeerLink* link) {
+    const bool held = link->ops != nullptr || !link->arrivals.empty();
+    return held && !link->silent && !link->grace->passed();
+  });
+  const std::vector<PeerLink*> done(over, closing_.end());
+  closing_.erase(over, closing_.end());
+  for (PeerLink* link : done) {
+    sends_.abandon(*link);
+    if (std::exchange(link->tell_lost, false)) tell_lost(*link);
+  }
+  return !done.empty();
+}
+
+void UcxLane::tell_lost(PeerLink& link) {
+  for (Receiver* receiver : receivers_) {
+    if (receiver != nullptr) receiver->lost(link.peer, link.why);
+  }
+}
+
+bool UcxLane::tell() {
+  const auto told = std::exchange(news_.told, {});  // who is told may send again
+  for (const LaneNews::Told& each : told) each.done->sent(each.status);
+  return !told.empty();
+}
+
+void UcxLane::begin_flush() {
+  arrivals_.close();
+  for (auto& [number, link] : links_) {
+    if (link->cut || link->endpoint == nullptr) continue;
+    ucp_request_param_t param{};
+    void* const request = ucp_ep_close_nbx(std::exchange(link->endpoint, nullptr), &param);
+    if (UCS_PTR_IS_PTR(request)) flushes_.push_back(request);
+  }
+}
+
+bool UcxLane::flushed() {
+  ucp_worker_progress(worker_.get());
+  std::erase_if(flushes_, [](void* request) {
+    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    ucp_request_free(request);
+    return true;
+  });
+  return flushes_.empty();
+}
+
+}  // namespace troupe

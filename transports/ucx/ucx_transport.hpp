@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/arena.hpp"
+#include "runtime/transport.hpp"
+
+namespace troupe {
+
+/// By which of UCX's transports processes reach each other.
+enum class UcxMeans : std::uint8_t {
+  automatic,  // what UCX finds best; UCX_TLS, when set, says what it may choose from
+  shm,        // shared memory of one host, same pid namespace
+  tcp,
+};
+
+/// What happens to an endpoint when its peer dies.
+enum class UcxPeerErrors : std::uint8_t {
+  told,   // UCX tells, and gives every buffer back; shared memory then copies twice, through its queue
+  silent  // UCX does not look; one direct copy between the processes (CMA) where there is shared memory
+};
+
+struct UcxOptions {
+  Peer self;  // this process's number, which the others connect() it by
+  UcxMeans means = UcxMeans::automatic;
+  std::string network_device;  // eth0, lo, mlx5_0:1, ...; empty: all. Each process names its own.
+  /// For the bulk lane; the control lane is always told. Absent: silent to peers on this host unless `means` is tcp,
+  /// told to others. Must be the same in all processes.
+  std::optional<UcxPeerErrors> bulk_errors;
+  /// Sends to one peer, on one lane and of one class, that may be under way; send() refuses more. One message larger
+  /// than the bytes passes when it is alone.
+  std::uint32_t max_messages = 1024;
+  std::uint64_t max_bytes = 64u << 20;
+  /// Larger payloads travel in parts of this size, at most `chunks_ahead` of a peer at once, so that nothing waits
+  /// behind more than those.
+  std::uint64_t chunk_bytes = 2u << 20;
+  std::uint32_t chunks_ahead = 4;
+  /// How long the destructor waits for what was sent to leave this process.
+  std::chrono::milliseconds flush{1000};
+};
+
+/// Whether this build has UCX.
+bool ucx_available() noexcept;
+/// The version of the library in use, "1.13.1"; empty without UCX.
+std::string ucx_version();
+
+/// A transport on UCX active messages: one context, a worker for each lane, endpoints made at the first send. `space`
+/// outlives it. Only the destructor blocks, and only as long as `flush`.
+///
+/// A lane that has no endpoint to a peer hears nothing of its death, nor does a `silent` one (unless a transfer fails):
+/// whoever knows better calls fence(). After fence() or lost(), a send's memory may still be read by UCX for the sake
+/// of the dead (never written), and on a `silent` lane a landing that UCX may still write to is told dropped only when
+/// UCX is through with it, at the latest in the destructor.
+///
+/// Do not fork once this was called (exec at once is fine). Throws Error{environment} when UCX cannot start with these
+/// options, Error{unsupported} without UCX.
+std::unique_ptr<Transport> make_ucx_transport(AddressSpace& space, const UcxOptions& options);
+
+}  // namespace troupe
