@@ -1,7 +1,7 @@
 # Warnings and sanitizers as targets, and one function for a leaf.
 
 add_library(troupe_build_flags INTERFACE)
-target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
+target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers -Wno-restrict
   $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
 if(TROUPE_SANITIZE)
   target_compile_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer)

@@ -16,7 +16,7 @@ class LaneTask {
   virtual void run() noexcept = 0;
 
  protected:
-  ~LaneTask() = default;
+  virtual ~LaneTask() = default;  // not deleted through this interface; virtual because LaneLoop, a friend, could
 
  private:
   friend class LaneLoop;

@@ -79,7 +79,7 @@ std::string nodes_table(const Plan& plan) {
 }
 
 std::string ranks_table(const Plan& plan) {
-  const Row header{"rank", "node", "device", "cpus", "threads", "waits", "parameters", "memory"};
+  const Row header{"rank", "node", "device", "cpus", "threads", "waits", "stripe", "memory"};
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
     const std::uint64_t own = i < plan.stripes.size() ? plan.stripes[i].count : 0;
     return Row{std::to_string(rank.rank.value),

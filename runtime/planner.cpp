@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/arena.hpp"
 #include "runtime/detail/place_ranks.hpp"
 #include "runtime/error.hpp"
 #include "runtime/exchange.hpp"
+#include "runtime/layout.hpp"
 #include "runtime/stream.hpp"
+#include "runtime/timeline.hpp"
 
 namespace troupe {
 namespace {
@@ -72,7 +75,7 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph) {
     plan.reasons.push_back(
         plan.world_size() == 1
             ? std::string{"One rank: its gradients go nowhere, the update is one pass over its memory."}
-            : text("All ", plan.world_size(), " ranks are on node ", plan.nodes[0].host,
+            : text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
                    ": gradients are reduced where they lie, in shared memory."));
   } else {
     plan.reasons.push_back(text("The ranks are on ", plan.nodes.size(),
@@ -118,7 +121,9 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   needs.state = slots * own * sizeof(float);
   needs.journal = direct || own == 0 ? 0 : journal_bytes(slots) * plan.buckets.size();
   needs.pool = plan.prefetch * batch.size_bytes();
-  needs.staging = direct ? plan.world_size() * own * sizeof(float) : 0;
+  std::uint64_t largest = 0;
+  for (const Stripe& stripe : plan.stripes) largest = std::max(largest, stripe.count);
+  needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + 4 * StepExchange::kStepsKept * sizeof(StepSums);
   needs.activations = 2 * plan.batch * outputs * size_bytes(plan.dtype);
   return needs;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "runtime/error.hpp"
 #include "runtime/stream.hpp"
@@ -28,24 +31,52 @@ struct NoProbe {
   static constexpr bool go_on(PassMoment, std::uint64_t) noexcept { return true; }
 };
 
+/// A part of a stripe as it is, on its way to an undo block: parameters and states, null where there is none.
+struct UndoCopy {
+  std::array<const float*, 1 + kMaxStateSlots> from{};
+  std::array<float*, 1 + kMaxStateSlots> to{};
+  std::uint64_t count = 0;  // elements; 0: nothing to copy
+
+  void copy() const noexcept {
+    for (std::size_t array = 0; count != 0 && array < from.size(); ++array) {
+      if (from[array]) std::memcpy(to[array], from[array], count * sizeof(float));
+    }
+  }
+  /// Elements [first, first + size), as far as there are so many.
+  UndoCopy part(std::uint64_t first, std::uint64_t size) const noexcept {
+    if (first >= count) return {};
+    UndoCopy cut{.count = size < count - first ? size : count - first};
+    for (std::size_t array = 0; array < from.size(); ++array) {
+      if (from[array]) cut.from[array] = from[array] + first, cut.to[array] = to[array] + first;
+    }
+    return cut;
+  }
+};
+
 namespace detail {
 
 inline constexpr std::uint64_t kProgressBits = 24;
 
-/// Copies one block between the arrays and its undo block, in either direction.
-template <bool kRestore>
-void copy_undo(const UpdateAddresses& at, std::uint64_t block, std::uint64_t first, std::uint64_t count) noexcept {
+/// The copy of `count` elements from `first`, of block `block`.
+inline UndoCopy undo_of(const UpdateAddresses& at, std::uint64_t block, std::uint64_t first,
+                        std::uint64_t count) noexcept {
   constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
+  UndoCopy undo{.from = {at.parameters, at.state[0], at.state[1]}, .count = count};
   const std::size_t arrays = 1 + (at.state[0] ? 1 : 0) + (at.state[1] ? 1 : 0);
-  float* undo = reinterpret_cast<float*>(at.journal + 1) + (block % 2) * kElements * arrays;
-  for (float* array : {at.parameters, at.state[0], at.state[1]}) {
-    if (array == nullptr) continue;
-    if constexpr (kRestore) {
-      std::memcpy(array + first, undo, count * sizeof(float));
-    } else {
-      std::memcpy(undo, array + first, count * sizeof(float));
-    }
-    undo += kElements;
+  float* to = reinterpret_cast<float*>(at.journal + 1) + (block % 2) * kElements * arrays;
+  for (std::size_t array = 0; array < undo.from.size(); ++array) {
+    if (!undo.from[array]) continue;
+    undo.from[array] += first;
+    undo.to[array] = to;
+    to += kElements;
+  }
+  return undo;
+}
+
+inline void restore(const UpdateAddresses& at, std::uint64_t first, const UndoCopy& undo) noexcept {
+  const std::array<float*, 1 + kMaxStateSlots> arrays{at.parameters, at.state[0], at.state[1]};
+  for (std::size_t array = 0; array < arrays.size(); ++array) {
+    if (arrays[array]) std::memcpy(arrays[array] + first, undo.to[array], undo.count * sizeof(float));
   }
 }
 
@@ -57,53 +88,69 @@ inline void publish_progress(UpdateJournal& journal, std::uint64_t number, std::
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
+/// How many blocks of update `number` the journal tells of; nothing when it has not begun.
+inline std::optional<std::uint64_t> blocks_done(UpdateJournal& journal, std::uint64_t number, std::uint64_t blocks) {
+  TROUPE_CHECK(number > 0 && number < (std::uint64_t{1} << 40) && blocks < (1U << kProgressBits) - 1, Code::invalid,
+               "update ", number, " of ", blocks,
+               " blocks does not fit the journal: numbers count from 1 to 2^40, blocks to 2^24");
+  const std::uint64_t progress = std::atomic_ref{journal.progress}.load(std::memory_order_acquire);
+  const std::uint64_t found = progress >> kProgressBits;
+  if (found < number) return std::nullopt;
+  const std::uint64_t done = (progress & ((1U << kProgressBits) - 1)) - 1;
+  TROUPE_CHECK(found == number && done <= blocks, Code::corrupt, "update ", number, ": the journal tells of update ",
+               found, " with ", done, " of ", blocks, " blocks done");
+  return done;
+}
+
 }  // namespace detail
 
-/// Runs update number `number` (from 1, growing) over `at`, block by block; `apply(first, count)` does the arithmetic
-/// for some elements in place: parameters, states and the bf16 image, each element by itself. With a journal, a pass
+/// Runs update number `number` (from 1, growing) over `at`, block by block. `apply(first, count)` does the arithmetic
+/// of some elements in place: parameters, states and the bf16 image, each element by itself. With a journal, a pass
 /// that ended at any instruction is finished by calling this again with the same arguments, in any thread or process; a
 /// pass that was complete changes nothing. Returns false when the probe stopped it. Throws Error{corrupt} when the
 /// journal tells of a later update or of blocks that do not exist, Error{invalid} for numbers that do not fit its word.
+/// The next block's undo block is written while a block is computed: an `apply(first, count, undo)` does undo.copy()
+/// itself, in any order with its arithmetic, which bounds it and leaves the memory ports idle.
 template <class Probe, class Apply>
 bool run_update_pass(const UpdateAddresses& at, std::uint64_t number, Apply&& apply, Probe&& probe) {
   constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
   const std::uint64_t blocks = (at.count + kElements - 1) / kElements;
+  const auto size_of = [&](std::uint64_t block) { return std::min(kElements, at.count - block * kElements); };
+  const auto undo_of = [&](std::uint64_t block) {
+    return at.journal && block < blocks ? detail::undo_of(at, block, block * kElements, size_of(block)) : UndoCopy{};
+  };
+  const auto compute = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
+    if constexpr (std::is_invocable_v<Apply&, std::uint64_t, std::uint64_t, const UndoCopy&>) {
+      apply(first, count, undo);
+    } else {
+      undo.copy();
+      apply(first, count);
+    }
+  };
   std::uint64_t block = 0;
-  bool redo = false;
   if (at.journal) {
-    TROUPE_CHECK(number > 0 && number < (std::uint64_t{1} << 40) && blocks < (1U << detail::kProgressBits) - 1,
-                 Code::invalid, "update ", number, " of a stripe of ", at.count,
-                 " elements does not fit the journal: numbers count from 1 to 2^40, blocks to 2^24");
-    const std::uint64_t progress = std::atomic_ref{at.journal->progress}.load(std::memory_order_acquire);
-    const std::uint64_t found = progress >> detail::kProgressBits;
-    const std::uint64_t done = (progress & ((1U << detail::kProgressBits) - 1)) - 1;
-    TROUPE_CHECK(found <= number && (found < number || done <= blocks), Code::corrupt, "update ", number,
-                 ": the journal tells of update ", found, " with ", done, " of ", blocks, " blocks done");
-    if (found == number) {
-      block = done;
-      redo = true;
+    const std::optional<std::uint64_t> done = detail::blocks_done(*at.journal, number, blocks);
+    block = done.value_or(0);
+    if (done && block < blocks) {
+      detail::restore(at, block * kElements, undo_of(block));
+    } else {
+      undo_of(block).copy();
     }
   }
   for (; block < blocks; ++block) {
-    const std::uint64_t first = block * kElements;
-    const std::uint64_t count = at.count - first < kElements ? at.count - first : kElements;
+    const std::uint64_t first = block * kElements, count = size_of(block);
     if (at.journal) {
-      if (redo) {
-        detail::copy_undo<true>(at, block, first, count);
-        redo = false;
-      } else {
-        detail::copy_undo<false>(at, block, first, count);
-        if (!probe.go_on(PassMoment::undo_copied, block)) return false;
-        detail::publish_progress(*at.journal, number, block);
-      }
+      if (!probe.go_on(PassMoment::undo_copied, block)) return false;
+      detail::publish_progress(*at.journal, number, block);
       if (!probe.go_on(PassMoment::progress_published, block)) return false;
     }
+    const UndoCopy next = undo_of(block + 1);
     if constexpr (std::remove_reference_t<Probe>::kWatches) {
-      apply(first, count / 2);
+      compute(first, count / 2, next.part(0, count / 2));
       if (!probe.go_on(PassMoment::half_of_block_computed, block)) return false;
-      apply(first + count / 2, count - count / 2);
+      compute(first + count / 2, count - count / 2, next.part(count / 2, kElements));
     } else {
-      apply(first, count);
+      compute(first, count, next);
     }
     if (!probe.go_on(PassMoment::block_done, block)) return false;
   }

@@ -70,6 +70,7 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
 Engine::~Engine() {
   gate_->close();
   proxies_.clear();
+  forget_locals();
   caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
 }
 
@@ -222,9 +223,18 @@ void Engine::finish() {
       if (proxy) proxies_.erase(of->node, proxy->id(), error);
     }
   }
-  locals_.clear();
+  forget_locals();
   lent_.clear();
   parked_.clear();
+}
+
+/// CAF's registry would keep alive who is known to peers, and must not: an actor that it alone holds when the actor
+/// system ends is destroyed too late, without a scheduler.
+void Engine::forget_locals() {
+  for (const auto& [id, local] : locals_) {
+    if (id != kDirectory) system_.registry().erase(id);
+  }
+  locals_.clear();
 }
 
 RemoteCounters Engine::counters() const noexcept {

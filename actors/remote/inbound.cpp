@@ -151,7 +151,7 @@ Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arr
   tensor = {{record.arena, record.offset, record.size_bytes}, {record.line, record.point},
             std::make_shared<Borrowed>(*this, from, record.token)};
   try {
-    space_.address(tensor.memory);
+    if (tensor.memory.size_bytes > 0) space_.address(tensor.memory);
     if (record.point != 0) space_.timeline(record.line);
   } catch (const Error& error) {
     return {Code::corrupt, text("a tensor by reference from peer ", from.number.value, " cannot be reached: ", error.what())};

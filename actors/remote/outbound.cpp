@@ -59,7 +59,7 @@ void Engine::transmit(Proxy& proxy, caf::mailbox_element& message) {
   scratch_.assign(wire::kHeaderBytes, 0);
   Status status = codec_.encode(message, scratch_);
   if (status.ok()) status = plan(to, slots.sent, tensors);
-  if (!status.ok()) return refuse(message, status);
+  if (!status.ok()) return refuse(proxy, message, status);
 
   header.tensors = static_cast<std::uint8_t>(tensors.records.size());
   header.source = source_of(message.sender, header);
@@ -71,9 +71,12 @@ void Engine::transmit(Proxy& proxy, caf::mailbox_element& message) {
   send_message(proxy, header, tensors);
 }
 
-void Engine::refuse(caf::mailbox_element& message, const Status& why) {
+/// Whoever waits for something must hear of it: the requester, or, when this was the answer, the one who asked over there.
+void Engine::refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why) {
   drop(text("message not sent: ", why.text()));
-  answer(message.sender, message.mid, why);
+  if (!message.mid.is_response()) return answer(message.sender, message.mid, why);
+  const auto instead = caf::make_mailbox_element(message.sender, message.mid, {}, to_caf(why));
+  transmit(proxy, *instead);
 }
 
 bool Engine::reached(Point point) const {
@@ -88,7 +91,7 @@ Status Engine::plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPla
   try {
     for (const Tensor& tensor : tensors) {
       const Memory memory = tensor.memory();
-      space_.address(memory);  // throws for memory that is none of this process's
+      if (memory.size_bytes > 0) space_.address(memory);  // throws for memory that is none of this process's
       const Point from = tensor.valid_from();
       const bool valid = reached(from);
       const bool by_reference = options_.shares && options_.shares(to.number, memory.arena);

@@ -14,11 +14,11 @@ Graph build_mlp(const Settings& settings, const Shape& input, std::uint32_t clas
   std::vector<Layer> layers;
   std::size_t number = 1;
   for (const std::uint32_t units : settings.model.units) {
-    layers.push_back({"l" + std::to_string(number), Dense{units}});
-    layers.push_back({"relu" + std::to_string(number), Relu{}});
+    layers.push_back({text("l", number), Dense{units}});
+    layers.push_back({text("relu", number), Relu{}});
     ++number;
   }
-  layers.push_back({"l" + std::to_string(number), Dense{classes}});
+  layers.push_back({text("l", number), Dense{classes}});
   layers.push_back({"loss", SoftmaxCrossEntropy{}});
   return {settings.model.name, input, settings.model.dtype, std::move(layers)};
 }
@@ -35,7 +35,7 @@ Graph build_model(const Settings& settings, const Shape& input, std::uint32_t cl
   std::string names;
   for (const Registered& model : kModels) {
     if (model.name == settings.model.name) return model.build(settings, input, classes);
-    names += (names.empty() ? "" : ", ") + std::string{model.name};
+    names += text(names.empty() ? "" : ", ", model.name);
   }
   fail(Code::invalid, text("model.name = \"", settings.model.name, "\": there is no such model; there are: ", names));
 }

@@ -2,6 +2,7 @@
 
 #include "actors/device_actor.hpp"
 #include "runtime/exchange.hpp"
+#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 namespace {
@@ -37,6 +38,7 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std
   m.sums = take("sums", StepExchange::kStepsKept * sizeof(StepSums));
   m.totals = own.allocate(StepExchange::kStepsKept * sizeof(StepSums));
   m.evaluations = own.allocate(kEvaluationsKept * sizeof(StepSums));
+  if (plan.route == Route::direct) m.staging = own.allocate(direct_staging_bytes(plan.stripes, plan.buckets));
   m.ready = own.make_timeline();
   own.publish("ready", m.ready);
   m.published = own.make_timeline();

@@ -21,6 +21,7 @@ struct RankMemory {
   Memory totals;            // the same
   Memory evaluations;       // kEvaluationsKept StepSums
   StripeMemory stripe;      // this rank's stripe: parts of parameters and half, its state and journal
+  Memory staging;           // direct route: gradients that arrive for the stripe
   TimelineId ready;         // gradients written
   TimelineId published;     // stripe updated
 };

@@ -181,10 +181,10 @@ class RankSession final : public Session {
   SystemConfig config_;
   caf::actor_system system_;
   std::unique_ptr<RemoteActors> remote_;
+  std::unique_ptr<Communicator> communicator_;  // hears from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> control_;
   std::unique_ptr<LaneLoop> bulk_;
-  std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<StepExchange> steps_;
@@ -200,10 +200,17 @@ class RankSession final : public Session {
 
 std::unique_ptr<Communicator> RankSession::make_communicator() {
   if (job_.plan.route == Route::direct) {
-    DirectOptions direct{.view = kFirstView, .self = job_.self(), .stripes = job_.plan.stripes, .buckets = job_.plan.buckets};
-    direct.parameters = memory_.parameters;
-    direct.half = memory_.half;
-    return make_direct_communicator(space_, *arena_, bulk_.get(), direct);
+    std::vector<Peer> peers;
+    for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
+    return std::make_unique<DirectCommunicator>(space_, *bulk_,
+                                                DirectGroup{.view = kFirstView,
+                                                            .rank = job_.self(),
+                                                            .peers = std::move(peers),
+                                                            .stripes = job_.plan.stripes,
+                                                            .buckets = job_.plan.buckets,
+                                                            .parameters = memory_.parameters,
+                                                            .half = memory_.half,
+                                                            .staging = memory_.staging});
   }
   ArenaGroup group{.rank = job_.self()};
   for (const PlaceBlob& place : places_) {

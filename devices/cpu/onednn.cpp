@@ -9,6 +9,8 @@
 namespace troupe::cpu {
 namespace {
 
+thread_local bool executing = false;
+
 bool tile_palette_reported() {
 #if defined(__x86_64__)
   unsigned highest = 0, tiles = 0, b = 0, c = 0, d = 0;
@@ -59,10 +61,14 @@ BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, const std::vector<std:
 }
 
 void BoundPrimitive::execute(const dnnl::stream& stream) const {
-  check_onednn(
-      dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
-      "execution of a primitive");
+  executing = true;
+  const dnnl_status_t status =
+      dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data());
+  executing = false;
+  check_onednn(status, "execution of a primitive");
 }
+
+bool executing_primitive() noexcept { return executing; }
 
 std::string onednn_description() {
   const dnnl_version_t& version = *dnnl_version();

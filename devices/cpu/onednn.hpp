@@ -52,6 +52,9 @@ class BoundPrimitive {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
+/// Whether the calling thread is inside an execution of oneDNN, which allocates by itself: for tests that count.
+bool executing_primitive() noexcept;
+
 /// The library's version and the instruction set it chose.
 std::string onednn_description();
 

@@ -34,22 +34,23 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
   }
 }
 
-void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count) const {
+void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {
   // Up to two contributions are added in the update's own loop; of more, all but the last are added up before, a block
   // at a time, while it is in the cache.
   alignas(64) std::array<float, kBlock> sums;
   const std::size_t parts = contributions_.size();
   for (const std::uint64_t end = first + count; first < end; first += kBlock) {
-    const std::uint64_t block = std::min(kBlock, end - first);
-    const float* head = contributions_[0] + first;
+    UpdatePart part{.rule = &rule_, .scale = scale_, .first = contributions_[0] + first, .p = at_.parameters + first};
+    part.count = std::min(kBlock, end - first);
     if (parts > 2) {
-      add_up(kernels_, sums.data(), contributions_.first(parts - 1), first, block);
-      head = sums.data();
+      add_up(kernels_, sums.data(), contributions_.first(parts - 1), first, part.count);
+      part.first = sums.data();
     }
-    const float* last = parts > 1 ? contributions_[parts - 1] + first : nullptr;
-    kernels_.update(rule_, scale_, head, last, at_.parameters + first, at_.state[0] ? at_.state[0] + first : nullptr,
-                    at_.state[1] ? at_.state[1] + first : nullptr, block);
-    if (at_.half) kernels_.to_bf16(at_.half + first, at_.parameters + first, block);
+    if (parts > 1) part.second = contributions_[parts - 1] + first;
+    if (at_.state[0]) part.s0 = at_.state[0] + first;
+    if (at_.state[1]) part.s1 = at_.state[1] + first;
+    if (at_.half) part.half = at_.half + first;
+    kernels_.update(part, end - first > kBlock ? UndoCopy{} : undo);
   }
 }
 

@@ -16,7 +16,7 @@ class UpdateArithmetic {
   UpdateArithmetic(const Kernels& kernels, const RuleStep& rule, float scale, const UpdateAddresses& at,
                    std::span<const float* const> contributions) noexcept
       : kernels_(kernels), rule_(rule), scale_(scale), at_(at), contributions_(contributions) {}
-  void operator()(std::uint64_t first, std::uint64_t count) const;
+  void operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const;
 
  private:
   const Kernels& kernels_;

@@ -92,6 +92,7 @@ void FakeStream::copy(Memory to, Memory from) {
 
 template <class T>
 std::vector<const T*> FakeStream::resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const {
+  TROUPE_CHECK(!parts.empty(), Code::invalid, "a stream was given no parts to add up");
   std::vector<const T*> pointers;
   for (const Memory& part : parts) {
     check_size(part, size_bytes, "a part");
@@ -116,57 +117,54 @@ void FakeStream::sum_up(Memory total, std::span<const Memory> parts) {
 }
 
 void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
-  TROUPE_CHECK(!parts.empty(), Code::invalid, "nothing to reduce");
   auto* sum = device_.space_.address_of<float>(to);
   enqueue({{}, [sum, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
-             for (std::uint64_t i = 0; i < count; ++i) {
-               float value = from[0][i];
-               for (std::size_t p = 1; p < from.size(); ++p) value += from[p][i];
-               sum[i] = value;
-             }
+             fake::reduce(sum, from, count);
            }});
 }
 
 void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                         std::span<const Memory> contributions, Memory total) {
+  const std::uint64_t count = stripe.stripe.count;
+  if (count == 0) return;
   const AddressSpace& space = device_.space_;
-  const std::uint64_t bytes = stripe.stripe.count * sizeof(float);
-  TROUPE_CHECK(!contributions.empty(), Code::invalid, "an update without contributions");
-  check_size(stripe.parameters, bytes, "a stripe's parameters");
-  check_size(total, sizeof(StepSums), "a total");
-  fake::StripePointers memory;
-  memory.count = stripe.stripe.count;
-  memory.slots = state_slots(rule.kind);
-  memory.parameters = space.address_of<float>(stripe.parameters);
+  const std::size_t slots = state_slots(rule.kind);
+  UpdateAddresses at{.count = count};
+  check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
+  at.parameters = space.address_of<float>(stripe.parameters);
   if (stripe.half.size_bytes > 0) {
-    check_size(stripe.half, bytes / 2, "a stripe's bf16 image");
-    memory.half = space.address_of<std::uint16_t>(stripe.half);
+    check_size(stripe.half, count * sizeof(std::uint16_t), "a stripe's bf16 image");
+    at.half = space.address_of<std::uint16_t>(stripe.half);
   }
-  for (std::size_t s = 0; s < memory.slots; ++s) {
-    check_size(stripe.state[s], bytes, "a stripe's state");
-    memory.state[s] = space.address_of<float>(stripe.state[s]);
+  for (std::size_t s = 0; s < slots; ++s) {
+    check_size(stripe.state[s], count * sizeof(float), "a stripe's state");
+    at.state[s] = space.address_of<float>(stripe.state[s]);
   }
   if (stripe.journal.size_bytes > 0) {
-    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(memory.slots), Code::invalid, "a journal has ",
-                 stripe.journal.size_bytes, " bytes, ", journal_bytes(memory.slots), " are needed");
-    memory.journal = space.address(stripe.journal);
+    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a journal has ",
+                 stripe.journal.size_bytes, " bytes, ", journal_bytes(slots), " are needed");
+    at.journal = space.address_of<UpdateJournal>(stripe.journal);
   }
+  check_size(total, sizeof(StepSums), "a total");
   const auto* sums = space.address_of<const StepSums>(total);
-  enqueue({{}, [this, rule, number, memory, sums, from = resolve<float>(contributions, bytes)] {
-             std::uint64_t elements = FakeOptions::kNever;
+  enqueue({{}, [this, rule, number, at, sums, from = resolve<float>(contributions, count * sizeof(float))] {
+             std::optional<PassEnd> end;
              {
                const std::lock_guard lock{device_.queues_};
-               std::swap(elements, update_dies_after_);
+               std::swap(end, dies_at_);
              }
-             if (!fake::update_pass(rule, number, memory, from, *sums, elements)) throw Died{};
+             const auto go_on = [&](PassMoment moment, std::uint64_t block) {
+               return !end || end->moment != moment || end->block != block;
+             };
+             if (!fake::update(rule, number, at, from, *sums, go_on)) throw Died{};
            }});
 }
 
 void FakeStream::call(std::function<void()> work) { enqueue({{}, std::move(work)}); }
 
-void FakeStream::die_in_update(std::uint64_t elements) {
+void FakeStream::die_in_update(PassMoment moment, std::uint64_t block) {
   const std::lock_guard lock{device_.queues_};
-  update_dies_after_ = elements;
+  dies_at_ = PassEnd{moment, block};
 }
 
 std::size_t FakeStream::count_queued() const {

@@ -15,6 +15,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/device.hpp"
 #include "runtime/stream.hpp"
+#include "runtime/update_pass.hpp"
 
 namespace troupe {
 
@@ -47,9 +48,9 @@ class FakeStream final : public Stream {
 
   /// Enqueues a test's own work. When it throws Error, the stream ends with that.
   void call(std::function<void()> work);
-  /// The next update ends after so many elements, as if the process were killed there: nothing later on this stream is
-  /// done, signalled or poisoned.
-  void die_in_update(std::uint64_t elements);
+  /// The next update ends at that moment of its pass, as if the process were killed there: nothing later on this stream
+  /// is done, signalled or poisoned.
+  void die_in_update(PassMoment moment, std::uint64_t block);
   /// How many pieces of work wait to be done.
   std::size_t count_queued() const;
   /// Why the stream ended, or ok.
@@ -57,6 +58,10 @@ class FakeStream final : public Stream {
 
  private:
   friend class FakeDevice;
+  struct PassEnd {
+    PassMoment moment;
+    std::uint64_t block;
+  };
   struct Work {
     std::optional<Point> awaits;
     std::function<void()> run;
@@ -74,7 +79,7 @@ class FakeStream final : public Stream {
   std::deque<Work> queue_;
   std::uint64_t marks_ = 0;
   std::uint64_t stands_back_ = 0;  // turns of others until it may run again
-  std::uint64_t update_dies_after_ = FakeOptions::kNever;
+  std::optional<PassEnd> dies_at_;
   bool ended_ = false;
 };
 

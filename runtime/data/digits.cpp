@@ -22,8 +22,8 @@ using detail::Knot;
 using detail::Stroke;
 using detail::Style;
 
-// How much hands differ: tuned until the images look written, and a linear classifier (0.91) and the MLP 784-1000-1000-10
-// (0.98) do about as well as on MNIST (0.92, 0.98).
+// How much hands differ: tuned until the images look written, and a linear classifier (0.91) and the MLP
+// 784-1000-1000-10 (0.98) do about as well as on MNIST (0.92, 0.98).
 constexpr double kKnotJitter = 0.026;  // of a digit's height
 constexpr double kBend = 0.072;        // of a digit's height, the elastic field's deviation
 constexpr double kHaste = 0.32;        // of the log of both, from one sample to the next

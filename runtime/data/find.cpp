@@ -35,7 +35,7 @@ constexpr std::array<Part, 4> kParts{{{"train-images", "idx3-ubyte", IdxKind::im
 
 std::string plain_name(const Part& part) { return text(part.stem, "-", part.type); }
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code reason;
   const bool there = fs::exists(path, reason);
   TROUPE_CHECK(!reason, Code::environment, path.string(), ": cannot be looked at: ", reason.message(),
@@ -48,7 +48,7 @@ std::optional<std::string> file_of(const fs::path& folder, const Part& part) {
   for (const char* joint : {"-", "."}) {
     for (const char* packing : {"", ".gz"}) {
       const fs::path file = folder / text(part.stem, joint, part.type, packing);
-      if (exists(file)) return file.string();
+      if (is_there(file)) return file.string();
     }
   }
   return std::nullopt;
@@ -99,7 +99,7 @@ std::string needs() {
 
 /// A folder that was named on purpose: everything must be there and whole.
 DataPlace named_place(const fs::path& folder, const std::string& origin, const std::string& cure) {
-  TROUPE_CHECK(exists(folder), Code::invalid, folder.string(), " (", origin, "): no such folder; ", cure);
+  TROUPE_CHECK(is_there(folder), Code::invalid, folder.string(), " (", origin, "): no such folder; ", cure);
   TROUPE_CHECK(fs::is_directory(folder), Code::invalid, folder.string(), " (", origin, "): is not a folder; ", cure);
   const auto files = files_in(folder);
   TROUPE_CHECK(files, Code::invalid, folder.string(), " (", origin, "): holds none of ", needs(), "; ", cure);
@@ -107,19 +107,19 @@ DataPlace named_place(const fs::path& folder, const std::string& origin, const s
   return {folder.string(), text("MNIST from ", folder.string(), " (", origin, ")"), false};
 }
 
-fs::path absolute(const fs::path& path) {
+fs::path whole_path(const fs::path& path) {
   fs::path whole = fs::absolute(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
 /// What was typed on the command line is first looked for where it was typed.
 fs::path resolve_set_path(const DataRequest& request) {
-  const fs::path typed = absolute(request.path);
-  return exists(typed) ? typed : absolute(fs::path{request.folder} / request.path);
+  const fs::path typed = whole_path(request.path);
+  return is_there(typed) ? typed : whole_path(fs::path{request.folder} / request.path);
 }
 
 fs::path cache_folder(const DataRequest& request) {
-  if (!request.cache.empty()) return absolute(request.cache);
+  if (!request.cache.empty()) return whole_path(request.cache);
   const char* cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && *cache == '/')
     return fs::path{cache} / "troupe";  // the XDG rule: a relative one does not count
@@ -177,7 +177,7 @@ std::string find_fault(const fs::path& folder) {
 /// Why there are no other data, for people.
 DataPlace generated_place(const DataRequest& request, const std::string& why) {
   const fs::path folder = cache_folder(request) / text("digits-v", kDigitsVersion, "-seed", kDigitsSeed);
-  const bool there = exists(folder);
+  const bool there = is_there(folder);
   const std::string fault = find_fault(folder);
   if (!fault.empty()) generate(folder, request.progress);
   const std::string note = fault.empty() ? ""
@@ -187,8 +187,8 @@ DataPlace generated_place(const DataRequest& request, const std::string& why) {
 }
 
 /// The configured folder, unless it is absent or holds no part of a set.
-std::optional<DataPlace> configured_place(const DataRequest& request, const fs::path& folder) {
-  if (!exists(folder)) return std::nullopt;
+std::optional<DataPlace> configured_place(const fs::path& folder) {
+  if (!is_there(folder)) return std::nullopt;
   TROUPE_CHECK(fs::is_directory(folder), Code::invalid, folder.string(),
                " (data.path): is not a folder; name one that holds ", needs());
   const auto files = files_in(folder);
@@ -209,12 +209,12 @@ DataPlace find_data(const DataRequest& request) {
     return named_place(resolve_set_path(request), "--set data.path", "name a folder that holds the four MNIST files");
   }
   if (!request.environment.empty()) {
-    return named_place(absolute(fs::path{request.environment} / "mnist"), "TROUPE_DATA",
+    return named_place(whole_path(fs::path{request.environment} / "mnist"), "TROUPE_DATA",
                        "TROUPE_DATA names a folder whose subfolder mnist holds the four files; correct or unset it");
   }
   if (request.path.empty()) return generated_place(request, "no data.path");
-  const fs::path folder = absolute(fs::path{request.folder} / request.path);
-  if (auto place = configured_place(request, folder)) return *place;
+  const fs::path folder = whole_path(fs::path{request.folder} / request.path);
+  if (auto place = configured_place(folder)) return *place;
   return generated_place(request, text("no MNIST found in ", folder.string(), ", TROUPE_DATA unset"));
 }
 

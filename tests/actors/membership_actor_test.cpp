@@ -106,7 +106,7 @@ TEST_F(MembershipActorTest, RemembersALossThatCameBeforeItsParts) {
 
 TEST_F(MembershipActorTest, EndsWithWhatItsDeviceEndedWith) {
   start(zero);
-  caf::anon_send_exit(zero.device, to_caf(Status{Code::device_fault, "the core melted"}));
+  caf::anon_send(caf::actor_cast<caf::actor>(zero.device), caf::exit_msg{zero.device.address(), to_caf(Status{Code::device_fault, "the core melted"})});
   world.run();
   ASSERT_EQ(zero.ended.size(), 1u);
   EXPECT_EQ(zero.ended[0].status.code(), Code::device_fault);

@@ -62,9 +62,10 @@ TEST_P(DeviceContract, GivesTheSameBitsInEveryRun) {
   std::vector<std::vector<float>> found;
   for (int run = 0; run < 2; ++run) {
     const ReplicaMemory memory{put(parameters), {}, put(std::vector<float>(parameters.size()))};
-    const auto replica = device().compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
+    const auto replica =
+        device().compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
     NoSink sink;
-    replica->step(*stream, batch, put(StepSums{}), sink);
+    replica->step(*stream, batch, put_sums(StepSums{}), sink);
     finish(*stream);
     found.push_back(get(memory.gradients));
   }

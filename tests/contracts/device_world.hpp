@@ -49,7 +49,7 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
     return memory;
   }
   Memory put(const std::vector<float>& values) { return put(std::span<const float>{values}); }
-  Memory put(const StepSums& sums) { return put(std::span<const StepSums>{&sums, 1}); }
+  Memory put_sums(const StepSums& sums) { return put(std::span<const StepSums>{&sums, 1}); }
   template <class T = float>
   std::vector<T> get(const Memory& memory) {
     std::vector<T> values(memory.size_bytes / sizeof(T));
@@ -70,7 +70,8 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
   /// Waits until `point` is reached or failed.
   Status reach(Point point) {
     Blocking blocking = Blocking::on_thread("test");
-    return space_.timeline(point.line).wait(blocking, point.value, Deadline::after(std::chrono::seconds{30}), "a test's point");
+    return space_.timeline(point.line)
+        .wait(blocking, point.value, Deadline::after(std::chrono::seconds{30}), "a test's point");
   }
   /// Waits until everything on `stream` is done; a failure fails the test.
   void finish(Stream& stream) {

@@ -9,15 +9,22 @@
 
 namespace troupe::contracts {
 
-/// What every Replica does, whatever it computes: it turns batches into sums of gradients, in buckets, and adds up losses. See
-/// device_world.hpp for how to run it on a device.
+/// What every Replica does, whatever it computes: it turns batches into sums of gradients, in buckets, and adds up
+/// losses. See device_world.hpp for how to run it on a device.
 class ReplicaContract : public DeviceWorld {
  protected:
   static constexpr std::uint32_t kRows = 6;
 
   static Graph graph(DType dtype = DType::f32) {
-    return Graph{"small", Shape{{20}}, dtype,
-                 {{"a", Dense{16}}, {"r", Relu{}}, {"b", Dense{24}}, {"s", Relu{}}, {"c", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+    return Graph{"small",
+                 Shape{{20}},
+                 dtype,
+                 {{"a", Dense{16}},
+                  {"r", Relu{}},
+                  {"b", Dense{24}},
+                  {"s", Relu{}},
+                  {"c", Dense{3}},
+                  {"loss", SoftmaxCrossEntropy{}}}};
   }
 
   /// A compiled graph with its memory.
@@ -41,7 +48,7 @@ class ReplicaContract : public DeviceWorld {
       for (const float value : parameters) image.push_back(to_bf16(value));
       made.memory.half = put(std::span<const std::uint16_t>{image});
     }
-    made.sums = put(StepSums{.loss = 7, .correct = 7, .samples = 7, .stop = 5});
+    made.sums = put_sums(StepSums{.loss = 7, .correct = 7, .samples = 7, .stop = 5});
     made.replica = device().compile(graph, made.layout, made.batch, made.buckets, made.memory);
     return made;
   }
@@ -61,7 +68,9 @@ class ReplicaContract : public DeviceWorld {
     for (std::uint32_t row = 0; row < layout.rows; ++row) {
       const bool counts = std::find(left_out.begin(), left_out.end(), row) == left_out.end();
       labels[row] = counts ? static_cast<std::int32_t>(random_below(sub_key(key, 1), row, 3)) : -1;
-      if (!counts) std::memset(at + row * layout.features * size_bytes(layout.dtype), 0, layout.features * size_bytes(layout.dtype));
+      if (!counts)
+        std::memset(at + row * layout.features * size_bytes(layout.dtype), 0,
+                    layout.features * size_bytes(layout.dtype));
     }
     return batch;
   }
@@ -116,7 +125,7 @@ TEST_P(ReplicaContract, AddsAnEvaluationToTheSumsAndWritesNoGradients) {
   const Memory batch = make_batch(model.batch, 4, {0});
   gradients(model, *stream, batch);
   const StepSums once = at<StepSums>(model.sums);
-  const Memory total = put(StepSums{.loss = 10, .correct = 20, .samples = 30, .stop = 1});
+  const Memory total = put_sums(StepSums{.loss = 10, .correct = 20, .samples = 30, .stop = 1});
   std::fill_n(&at<float>(model.memory.gradients), model.layout.count_elements(), 42.0F);
   model.replica->evaluate(*stream, batch, total);
   model.replica->evaluate(*stream, batch, total);
@@ -154,14 +163,16 @@ TEST_P(ReplicaContract, GivesNoGradientsForABatchInWhichNoRowCounts) {
 }
 
 TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWritten) {
-  // Copies what is there when a bucket becomes ready, in stream order, and then spoils its weights: the rest of the step may
-  // not need them.
+  // Copies what is there when a bucket becomes ready, in stream order, and then spoils its weights: the rest of the
+  // step may not need them.
   struct Sink final : BucketSink {
     ReplicaMemory memory;
     Memory sums, copied_sums, copied_gradients, junk;
     std::vector<std::uint32_t> order;
     void ready(const Bucket& bucket, Stream& stream) noexcept override {
-      const auto part = [&](const Memory& whole) { return slice(whole, bucket.first * sizeof(float), bucket.count * sizeof(float)); };
+      const auto part = [&](const Memory& whole) {
+        return slice(whole, bucket.first * sizeof(float), bucket.count * sizeof(float));
+      };
       if (order.empty()) stream.copy(copied_sums, sums);
       stream.copy(part(copied_gradients), part(memory.gradients));
       stream.copy(part(memory.parameters), part(junk));
@@ -177,7 +188,7 @@ TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWrit
   Sink sink;
   sink.memory = model.memory;
   sink.sums = model.sums;
-  sink.copied_sums = put(StepSums{});
+  sink.copied_sums = put_sums(StepSums{});
   sink.copied_gradients = put(std::vector<float>(expected.size()));
   sink.junk = put(std::vector<float>(expected.size(), 1e6F));
   model.replica->step(*stream, batch, model.sums, sink);

@@ -23,7 +23,8 @@ class StreamContract : public DeviceWorld {
       case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
     }
   }
-  static constexpr std::array kRules{RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw};
+  static constexpr std::array kRules{RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam,
+                                     RuleKind::adamw};
   static RuleStep rule_for(RuleKind kind, std::uint64_t number) {
     return rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1}, number);
   }
@@ -54,7 +55,7 @@ class StreamContract : public DeviceWorld {
       gradients.push_back(random_floats(sub_key(key, 10 + part), count));
       made.contributions.push_back(put(gradients.back()));
     }
-    made.total = put(StepSums{.loss = 1, .correct = 2, .samples = 37});
+    made.total = put_sums(StepSums{.loss = 1, .correct = 2, .samples = 37});
     const RuleStep rule = rule_for(kind, number);
     for (std::size_t i = 0; i < count; ++i) {
       float sum = gradients[0][i];
@@ -65,24 +66,29 @@ class StreamContract : public DeviceWorld {
   }
   void expect_updated(const Case& made, RuleKind kind) {
     EXPECT_EQ(get(made.stripe.parameters), made.parameters);
-    if (state_slots(kind) > 0) EXPECT_EQ(get(made.stripe.state[0]), made.s0);
-    if (state_slots(kind) > 1) EXPECT_EQ(get(made.stripe.state[1]), made.s1);
+    if (state_slots(kind) > 0) {
+      EXPECT_EQ(get(made.stripe.state[0]), made.s0);
+    }
+    if (state_slots(kind) > 1) {
+      EXPECT_EQ(get(made.stripe.state[1]), made.s1);
+    }
     if (made.stripe.half.size_bytes == 0) return;
     std::vector<std::uint16_t> image;
     for (const float value : made.parameters) image.push_back(to_bf16(value));
     EXPECT_EQ(get<std::uint16_t>(made.stripe.half), image);
   }
+  struct Stop {
+    static constexpr bool kWatches = true;
+    PassMoment moment;
+    std::uint64_t block;
+    bool go_on(PassMoment now, std::uint64_t at) const { return now != moment || at != block; }
+  };
   /// Does a pass as the definition says, up to a moment of a block, as a process that is killed there leaves it.
   void begin_pass(const Case& made, RuleKind kind, std::uint64_t number, PassMoment moment, std::uint64_t block) {
-    struct Stop {
-      static constexpr bool kWatches = true;
-      PassMoment moment;
-      std::uint64_t block;
-      bool go_on(PassMoment now, std::uint64_t at) const { return now != moment || at != block; }
-    };
     UpdateAddresses addresses{.count = made.stripe.stripe.count};
     addresses.parameters = space().address_of<float>(made.stripe.parameters);
-    for (std::size_t s = 0; s < state_slots(kind); ++s) addresses.state[s] = space().address_of<float>(made.stripe.state[s]);
+    for (std::size_t s = 0; s < state_slots(kind); ++s)
+      addresses.state[s] = space().address_of<float>(made.stripe.state[s]);
     addresses.journal = space().address_of<UpdateJournal>(made.stripe.journal);
     const RuleStep rule = rule_for(kind, number);
     const auto elements = [&](std::uint64_t first, std::uint64_t count) {
@@ -94,8 +100,8 @@ class StreamContract : public DeviceWorld {
           sum = started ? sum + value : value;
           started = true;
         }
-        apply(rule, static_cast<float>(1.0 / 37), sum, addresses.parameters[i], addresses.state[0] ? addresses.state[0][i] : none,
-              addresses.state[1] ? addresses.state[1][i] : none);
+        apply(rule, static_cast<float>(1.0 / 37), sum, addresses.parameters[i],
+              addresses.state[0] ? addresses.state[0][i] : none, addresses.state[1] ? addresses.state[1][i] : none);
       }
     };
     EXPECT_FALSE(run_update_pass(addresses, number, elements, Stop{moment, block}));
@@ -187,9 +193,9 @@ TEST_P(StreamContract, EndsWithATimeoutWhenAWaitIsOverdue) {
 
 TEST_P(StreamContract, AddsUpSumsOfAllRanks) {
   const auto stream = device().stream();
-  const std::vector<Memory> parts{put(StepSums{.loss = 1.5, .correct = 2, .samples = 3, .stop = 0}),
-                                  put(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop = 1})};
-  const Memory total = put(StepSums{.loss = 100, .correct = 100, .samples = 100, .stop = 100});
+  const std::vector<Memory> parts{put_sums(StepSums{.loss = 1.5, .correct = 2, .samples = 3, .stop = 0}),
+                                  put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop = 1})};
+  const Memory total = put_sums(StepSums{.loss = 100, .correct = 100, .samples = 100, .stop = 100});
   stream->sum_up(total, parts);
   finish(*stream);
   const StepSums& sums = at<StepSums>(total);
@@ -217,7 +223,7 @@ TEST_P(StreamContract, ReducesInTheOrderOfThePartsWhicheverOfThemIsTheTarget) {
       finish(*stream);
       EXPECT_EQ(get(to), expected) << count << " parts into " << target;
       for (std::size_t part = 0; part < count; ++part) {
-        if (part != target) EXPECT_EQ(get(parts[part]), values[part]);
+        EXPECT_TRUE(part == target || get(parts[part]) == values[part]);
       }
     }
   }
@@ -226,10 +232,14 @@ TEST_P(StreamContract, ReducesInTheOrderOfThePartsWhicheverOfThemIsTheTarget) {
 TEST_P(StreamContract, UpdatesWithTheBitsOfTheDefinition) {
   const auto stream = device().stream();
   for (const RuleKind kind : kRules) {
-    for (const auto& [parts, half, journal, count] :
-         {std::tuple{1, false, false, 2500}, {2, true, true, 2048}, {2, false, true, 17}, {3, true, false, 1030}, {5, true, true, 1024}}) {
+    for (const auto& [parts, half, journal, count] : {std::tuple{1, false, false, 2500},
+                                                      {2, true, true, 2048},
+                                                      {2, false, true, 17},
+                                                      {3, true, false, 1030},
+                                                      {5, true, true, 1024}}) {
       SCOPED_TRACE(text(name_of(kind), ", ", parts, " contributions, ", count, " elements"));
-      const Case made = make_case(kind, 3, static_cast<std::size_t>(count), static_cast<std::size_t>(parts), half, journal);
+      const Case made =
+          make_case(kind, 3, static_cast<std::size_t>(count), static_cast<std::size_t>(parts), half, journal);
       stream->update(rule_for(kind, 3), 3, made.stripe, made.contributions, made.total);
       finish(*stream);
       expect_updated(made, kind);
@@ -252,7 +262,7 @@ TEST_P(StreamContract, TakesAnUpdateOfAnEmptyStripe) {
   const auto stream = device().stream();
   StripeMemory nothing;
   const std::vector<Memory> contributions{Memory{}};
-  stream->update(rule_for(RuleKind::adam, 1), 1, nothing, contributions, put(StepSums{.samples = 1}));
+  stream->update(rule_for(RuleKind::adam, 1), 1, nothing, contributions, put_sums(StepSums{.samples = 1}));
   finish(*stream);
 }
 

@@ -41,8 +41,8 @@ class TransportContract : public ::testing::TestWithParam<TransportCase> {
   TransportNode& node(std::uint32_t number) {
     auto& place = nodes_[number];
     if (!place) {
-      place = std::make_unique<TransportNode>(
-          Peer{number}, [&](Peer self, AddressSpace& space) { return home_->make(self, space); });
+      place = std::make_unique<TransportNode>(Peer{number},
+                                              [&](Peer self, AddressSpace& space) { return home_->make(self, space); });
       for (auto& [other, each] : nodes_) {
         if (other != number && each) place->connect(*each);
       }
@@ -74,8 +74,10 @@ class TransportContract : public ::testing::TestWithParam<TransportCase> {
             Channel channel = Channel::actors, std::size_t head_bytes = 16) {
     return drive([&] { return from.send(to, lane, seed, payload, done, channel, head_bytes); });
   }
-  static bool all_told(const std::deque<NotedSend>& sends) {
-    return std::all_of(sends.begin(), sends.end(), [](const NotedSend& each) { return each.times() > 0; });
+  static bool all_told(const std::deque<NotedSend>& sends) { return all_told(sends, sends.size()); }
+  static bool all_told(const std::deque<NotedSend>& sends, std::size_t first) {
+    return std::all_of(sends.begin(), sends.begin() + static_cast<std::ptrdiff_t>(first),
+                       [](const NotedSend& each) { return each.times() > 0; });
   }
   static void expect_told_once(const std::deque<NotedSend>& sends) {
     for (const NotedSend& each : sends) EXPECT_EQ(each.times(), 1);
@@ -108,10 +110,10 @@ TEST_P(TransportContract, DeliversPayloadsOfEverySizeUnchanged) {
   constexpr std::uint64_t kPage = 4096;
   constexpr std::uint64_t kMiB = 1u << 20;
   for (const Lane lane : kLanes) {
-    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{64},
-                                     std::uint64_t{1000}, kPage - 1, kPage, kPage + 1, 2 * kPage - 1, 2 * kPage + 1,
-                                     16 * kPage - 1, 16 * kPage, 16 * kPage + 1, kMiB, 2 * kMiB - 1, 2 * kMiB,
-                                     2 * kMiB + 1, 4 * kMiB + 3, 17 * kMiB}) {
+    for (const std::uint64_t size :
+         {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{64}, std::uint64_t{1000}, kPage - 1,
+          kPage, kPage + 1, 2 * kPage - 1, 2 * kPage + 1, 16 * kPage - 1, 16 * kPage, 16 * kPage + 1, kMiB,
+          2 * kMiB - 1, 2 * kMiB, 2 * kMiB + 1, 4 * kMiB + 3, 17 * kMiB}) {
       ASSERT_NO_FATAL_FAILURE(check_one(lane, size)) << size;
     }
   }
@@ -179,8 +181,8 @@ TEST_P(TransportContract, JoinsPiecesInTheirOrder) {
     NotedSend done;
     const std::size_t before = bob().count();
     ASSERT_TRUE(drive([&] {
-      return alice().transport->send(bob().self, Lane::bulk, Class::bulk, Channel::actors, make_head(seed, size), pieces,
-                                     done);
+      return alice().transport->send(bob().self, Lane::bulk, Class::bulk, Channel::actors, make_head(seed, size),
+                                     pieces, done);
     }));
     ASSERT_TRUE(drive([&] { return done.times() > 0 && bob().count() > before; })) << size;
     EXPECT_TRUE(bob().at(Channel::actors).got().back().intact) << size << " bytes in " << pieces.size() << " pieces";
@@ -191,7 +193,8 @@ TEST_P(TransportContract, BringsEachMessageToItsChannel) {
   NotedSend to_actors;
   NotedSend to_exchange;
   ASSERT_TRUE(send(alice(), bob().self, Lane::control, 1, alice().prepare(1, 100), to_actors, Channel::actors));
-  ASSERT_TRUE(send(alice(), bob().self, Lane::control, 2, alice().prepare(2, 100, 4096), to_exchange, Channel::exchange));
+  ASSERT_TRUE(
+      send(alice(), bob().self, Lane::control, 2, alice().prepare(2, 100, 4096), to_exchange, Channel::exchange));
   ASSERT_TRUE(drive([&] { return bob().count() == 2; }));
   ASSERT_EQ(bob().at(Channel::actors).count(), 1u);
   EXPECT_EQ(bob().at(Channel::actors).got()[0].seed, 1u);
@@ -210,9 +213,11 @@ TEST_P(TransportContract, DeliversManyMessagesUnderWayExactlyOnce) {
     const Peer to = i % 2 == 0 ? bob().self : alice().self;
     const std::uint64_t size = random() % 4 == 0 ? random() % 150'000 : random() % 2000;
     if (i % 2 == 0) offset = (offset + 160'000) % (TransportNode::kSendBytes - 160'000);
-    if (offset < 320'000) ASSERT_TRUE(drive([&] { return all_told({sends.begin(), sends.begin() + std::ptrdiff_t(i)}); }));
-    ASSERT_TRUE(send(from, to, kLanes[random() % 2], i, from.prepare(i, size, offset), sends[i],
-                     kChannels[random() % 2]));
+    if (offset < 320'000) {  // the memory goes round: what lies there must have left
+      ASSERT_TRUE(drive([&] { return all_told(sends, i); }));
+    }
+    ASSERT_TRUE(
+        send(from, to, kLanes[random() % 2], i, from.prepare(i, size, offset), sends[i], kChannels[random() % 2]));
   }
   ASSERT_TRUE(drive([&] { return all_told(sends) && alice().count() + bob().count() == 2 * kMessages; }));
   drive_on();
@@ -279,7 +284,8 @@ TEST_P(TransportContract, LandsThePayloadWhereTheReceiverSaid) {
     EXPECT_EQ(bob().at(Channel::actors).got().back().payload, slice(landing, 0, size));
     EXPECT_TRUE(bob().at(Channel::actors).got().back().intact);
     const std::byte* behind = bob().space.address(landing) + size;
-    if (size == 5'000'000) EXPECT_TRUE(std::all_of(behind, behind + 4096, [](std::byte b) { return b == std::byte{0}; }));
+    if (size < 5'000'000) continue;  // only the last landing lies where none was before
+    EXPECT_TRUE(std::all_of(behind, behind + 4096, [](std::byte b) { return b == std::byte{0}; }));
   }
 }
 
@@ -289,9 +295,8 @@ TEST_P(TransportContract, DropsAMessageWhoseLandingIsTooSmall) {
     NotedSend done;
     const std::size_t before = bob().at(Channel::actors).dropped_landings().size();
     ASSERT_TRUE(send(alice(), bob().self, Lane::bulk, 1, alice().prepare(1, size), done));
-    ASSERT_TRUE(drive([&] {
-      return done.times() > 0 && bob().at(Channel::actors).dropped_landings().size() > before;
-    })) << size;
+    ASSERT_TRUE(drive([&] { return done.times() > 0 && bob().at(Channel::actors).dropped_landings().size() > before; }))
+        << size;
     drive_on();
     ASSERT_EQ(bob().at(Channel::actors).dropped_landings().size(), before + 1);
     EXPECT_EQ(bob().at(Channel::actors).dropped_landings().back().second.code(), Code::invalid);
@@ -340,7 +345,7 @@ TEST_P(TransportContract, AFenceEndsPendingSendsWithItsReason) {
   while (!all_told(sends) && !deadline.passed()) alice().progress();
   expect_told_once(sends);
   for (const NotedSend& each : sends) {
-    if (!each.status().ok()) EXPECT_EQ(each.status().text(), "a newer view");
+    EXPECT_TRUE(each.status().ok() || each.status().text() == "a newer view") << each.status().text();
   }
 }
 
@@ -425,11 +430,12 @@ TEST_P(TransportContract, AnArmedLaneBecomesReadableWhenAMessageComes) {
     const Deadline deadline = Deadline::after(kSoon);
     while (!quiet()) ASSERT_FALSE(deadline.passed()) << "never armed";
     NotedSend done;
+    const std::size_t before = to.count();
     while (!alice().send(to.self, lane, 1, {}, done)) alice().progress();
     pollfd event{to.transport->fd(lane), POLLIN, 0};
     while (poll(&event, 1, 1) == 0 && !deadline.passed()) alice().progress();
     EXPECT_NE(event.revents & POLLIN, 0);
-    ASSERT_TRUE(drive([&] { return done.times() == 1; }));
+    ASSERT_TRUE(drive([&] { return done.times() == 1 && to.count() > before; }));
   }
 }
 

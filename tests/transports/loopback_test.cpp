@@ -33,6 +33,7 @@ class Loopback : public ::testing::Test {
 };
 
 TEST_F(Loopback, PeersHearOnceALaneOfOneThatWasKilled) {
+  NotedSend done;
   LoopbackNetwork network;
   TransportNode alice{Peer{0}, on(network)};
   TransportNode bob{Peer{1}, on(network)};
@@ -41,18 +42,17 @@ TEST_F(Loopback, PeersHearOnceALaneOfOneThatWasKilled) {
   for (int i = 0; i < 5; ++i) alice.progress();
   EXPECT_EQ(alice.at(Channel::actors).times_lost(bob.self), 2u);
   EXPECT_EQ(alice.at(Channel::exchange).times_lost(bob.self), 2u);
-  NotedSend done;
   ASSERT_TRUE(alice.send(bob.self, Lane::bulk, 1, alice.prepare(1, 100), done));
   alice.progress();
   EXPECT_EQ(done.status().code(), Code::peer_lost);
 }
 
 TEST_F(Loopback, AKilledPeerNeverMovesAgain) {
+  NotedSend done;
   LoopbackNetwork network;
   TransportNode alice{Peer{0}, on(network)};
   TransportNode bob{Peer{1}, on(network)};
   alice.connect(bob);
-  NotedSend done;
   ASSERT_TRUE(bob.send(alice.self, Lane::control, 1, {}, done));
   network.kill(bob.self);
   EXPECT_FALSE(bob.progress());
@@ -64,11 +64,11 @@ TEST_F(Loopback, AKilledPeerNeverMovesAgain) {
 }
 
 TEST_F(Loopback, ALandingOfAPeerThatIsKilledIsDropped) {
+  NotedSend done;
   LoopbackNetwork network{{.seed = 1, .delay_rounds = 1000}};
   TransportNode alice{Peer{0}, on(network)};
   TransportNode bob{Peer{1}, on(network)};
   alice.connect(bob);
-  NotedSend done;
   ASSERT_TRUE(alice.send(bob.self, Lane::bulk, 1, alice.prepare(1, 100), done));
   while (bob.at(Channel::actors).landings_open() == 0) {
     alice.progress();
@@ -81,11 +81,11 @@ TEST_F(Loopback, ALandingOfAPeerThatIsKilledIsDropped) {
 }
 
 TEST_F(Loopback, AdversityLetsMessagesOvertakeEachOther) {
+  std::deque<NotedSend> sends(50);
   LoopbackNetwork network{{.seed = 9, .delay_rounds = 10}};
   TransportNode alice{Peer{0}, on(network)};
   TransportNode bob{Peer{1}, on(network)};
   alice.connect(bob);
-  std::deque<NotedSend> sends(50);
   for (std::uint64_t i = 0; i < sends.size(); ++i) ASSERT_TRUE(alice.send(bob.self, Lane::control, i, {}, sends[i]));
   for (int i = 0; i < 30; ++i) {
     alice.progress();

@@ -23,7 +23,7 @@ UcxLane::UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, cons
       directory_(directory),
       receivers_(receivers),
       sends_(space, options, news_),
-      arrivals_(lane, space, receivers, news_, [this](Peer peer) { return find_or_make(peer); }) {
+      arrivals_(lane, space, receivers, news_, [this](Peer peer) { return meet(peer); }) {
   create_worker(context);
 }
 
@@ -83,6 +83,15 @@ PeerLink* UcxLane::find_or_make(Peer peer) {
   }
   last_link_ = found->second.get();
   return last_link_;
+}
+
+/// The link of a peer from which something came, with an endpoint of ours. UCX has made one of its own to answer on,
+/// but that one it destroys when a transfer fails, and on a silent lane the next message that names it ends this
+/// process in an assertion (1.13: such messages carry the endpoint's address, not a key). Ours it keeps.
+PeerLink* UcxLane::meet(Peer peer) {
+  PeerLink* const link = find_or_make(peer);
+  if (link != nullptr && !link->cut && link->endpoint == nullptr) make_endpoint(*link);
+  return link;
 }
 
 bool UcxLane::send(Peer to, Class priority, Channel channel, std::span<const std::byte> head,

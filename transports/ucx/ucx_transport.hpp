@@ -51,10 +51,11 @@ std::string ucx_version();
 /// A transport on UCX active messages: one context, a worker for each lane, endpoints made at the first send. `space`
 /// outlives it. Only the destructor blocks, and only as long as `flush`.
 ///
-/// A lane that has no endpoint to a peer hears nothing of its death, nor does a `silent` one (unless a transfer fails):
-/// whoever knows better calls fence(). After fence() or lost(), a send's memory may still be read by UCX for the sake
-/// of the dead (never written), and on a `silent` lane a landing that UCX may still write to is told dropped only when
-/// UCX is through with it, at the latest in the destructor.
+/// connect() every peer before it can send here: until then UCX cannot be kept from mishaps when that peer dies. A lane
+/// that exchanged nothing with a peer yet hears nothing of its death, nor does a `silent` one (unless a transfer
+/// fails): whoever knows better calls fence(). After fence() or lost(), a send's memory may still be read by UCX for
+/// the sake of the dead (never written), and on a `silent` lane a landing that UCX may still write to is told dropped
+/// only when UCX is through with it, at the latest in the destructor.
 ///
 /// Do not fork once this was called (exec at once is fine). Throws Error{environment} when UCX cannot start with these
 /// options, Error{unsupported} without UCX.

@@ -130,7 +130,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   PeerState* peer(const caf::node_id& node) noexcept;
 
   // outbound.cpp
-  void refuse(caf::mailbox_element& message, const Status& why);
+  void refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why);
   Status plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPlan& plan);
   bool reached(Point point) const;
   std::uint64_t source_of(const caf::strong_actor_ptr& sender, wire::Header& header);
@@ -163,6 +163,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void lose(PeerState& peer, const Status& why);
   void answer_outstanding(PeerState& peer, caf::actor_id target, const caf::error& error);
   void finish();
+  void forget_locals();
 
   caf::actor_system& system_;
   AddressSpace& space_;

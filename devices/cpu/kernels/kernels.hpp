@@ -5,17 +5,30 @@
 #include <vector>
 
 #include "runtime/rules/rule.hpp"
+#include "runtime/update_pass.hpp"
 
 namespace troupe::cpu {
+
+/// What an update kernel works on: `count` elements each.
+struct UpdatePart {
+  const RuleStep* rule;
+  float scale;         // 1 / samples
+  const float* first;  // the summed gradients are first[i], or first[i] + second[i] when `second` is given
+  const float* second;
+  float* p;
+  float* s0;  // may be null where the rule keeps no such state
+  float* s1;
+  std::uint16_t* half;  // the bf16 image; may be null
+  std::size_t count;
+};
 
 /// The loops over flat arrays, compiled once for each instruction set from one source. Every set gives the same bits.
 /// Arrays need no alignment.
 struct Kernels {
   const char* name;
-  /// One update of `count` elements: sums of gradients are first[i], or first[i] + second[i] when `second` is given.
-  /// `s0` and `s1` may be null where the rule keeps no such state.
-  void (*update)(const RuleStep& rule, float scale, const float* first, const float* second, float* p, float* s0,
-                 float* s1, std::size_t count);
+  /// One update of a part of a stripe, and, on the way, the copy of `undo`: divisions and roots bound the arithmetic,
+  /// so the copy, like the bf16 image, costs next to nothing here.
+  void (*update)(const UpdatePart& part, const UndoCopy& undo);
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
   /// As troupe::to_bf16.

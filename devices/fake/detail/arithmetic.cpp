@@ -1,100 +1,79 @@
 #include "devices/fake/detail/arithmetic.hpp"
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace troupe::fake {
 namespace {
 
-constexpr std::uint64_t kBlock = UpdateJournal::kBlockElements;
+/// Denormals count as zero in here, as on every device: updates have the same bits everywhere.
+class FlushDenormals {
+ public:
+  FlushDenormals() noexcept {
+#if defined(__x86_64__)
+    before_ = _mm_getcsr();
+    _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero);
+#endif
+  }
+  ~FlushDenormals() {
+#if defined(__x86_64__)
+    _mm_setcsr(before_);
+#endif
+  }
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
 
-/// The parts of an undo block: parameters, then each state slot, kBlock elements apart.
-float* undo_block(const StripePointers& stripe, std::uint64_t block) noexcept {
-  auto* blocks = reinterpret_cast<float*>(stripe.journal + sizeof(UpdateJournal));
-  return blocks + (block % 2) * kBlock * (1 + stripe.slots);
-}
-
-struct Range {
-  std::uint64_t first;
-  std::uint64_t count;
+ private:
+  static constexpr unsigned kFlushToZero = 0x8000;
+  static constexpr unsigned kDenormalsAreZero = 0x0040;
+  [[maybe_unused]] unsigned before_ = 0;
 };
-Range range_of(const StripePointers& stripe, std::uint64_t block) noexcept {
-  return {block * kBlock, std::min(kBlock, stripe.count - block * kBlock)};
+
+float add_up(std::span<const float* const> parts, std::uint64_t i) noexcept {
+  float sum = parts[0][i];
+  for (const float* part : parts.subspan(1)) sum += part[i];
+  return sum;
 }
 
-void save(const StripePointers& stripe, std::uint64_t block) noexcept {
-  const Range range = range_of(stripe, block);
-  float* undo = undo_block(stripe, block);
-  std::memcpy(undo, stripe.parameters + range.first, range.count * sizeof(float));
-  for (std::size_t s = 0; s < stripe.slots; ++s) {
-    std::memcpy(undo + (s + 1) * kBlock, stripe.state[s] + range.first, range.count * sizeof(float));
-  }
-}
-
-void restore(const StripePointers& stripe, std::uint64_t block) noexcept {
-  const Range range = range_of(stripe, block);
-  const float* undo = undo_block(stripe, block);
-  std::memcpy(stripe.parameters + range.first, undo, range.count * sizeof(float));
-  for (std::size_t s = 0; s < stripe.slots; ++s) {
-    std::memcpy(stripe.state[s] + range.first, undo + (s + 1) * kBlock, range.count * sizeof(float));
-  }
-}
-
-template <RuleKind kKind>
-void update_range(const RuleStep& rule, float scale, const StripePointers& stripe,
-                  std::span<const float* const> contributions, Range range) noexcept {
-  for (std::uint64_t i = range.first; i < range.first + range.count; ++i) {
-    float sum = contributions[0][i];
-    for (std::size_t c = 1; c < contributions.size(); ++c) sum += contributions[c][i];
-    float none = 0;
-    update_element<kKind>(rule, scale, sum, stripe.parameters[i], stripe.slots > 0 ? stripe.state[0][i] : none,
-                          stripe.slots > 1 ? stripe.state[1][i] : none);
-    if (stripe.half != nullptr) stripe.half[i] = to_bf16(stripe.parameters[i]);
-  }
-}
-
-void update_range(const RuleStep& rule, float scale, const StripePointers& stripe,
-                  std::span<const float* const> contributions, Range range) noexcept {
+void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) noexcept {
   switch (rule.kind) {
-    case RuleKind::sgd: return update_range<RuleKind::sgd>(rule, scale, stripe, contributions, range);
-    case RuleKind::momentum: return update_range<RuleKind::momentum>(rule, scale, stripe, contributions, range);
-    case RuleKind::nesterov: return update_range<RuleKind::nesterov>(rule, scale, stripe, contributions, range);
-    case RuleKind::adam: return update_range<RuleKind::adam>(rule, scale, stripe, contributions, range);
-    case RuleKind::adamw: return update_range<RuleKind::adamw>(rule, scale, stripe, contributions, range);
+    case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
+    case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
+    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
+    case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
+    case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
   }
 }
+
+struct Probe {
+  static constexpr bool kWatches = true;
+  const std::function<bool(PassMoment, std::uint64_t)>& go_on;
+};
 
 }  // namespace
 
-bool update_pass(const RuleStep& rule, std::uint64_t number, const StripePointers& stripe,
-                 std::span<const float* const> contributions, const StepSums& total, std::uint64_t elements) {
-  if (total.samples == 0 || contributions.empty()) return true;
-  const float scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
-  const std::uint64_t blocks = (stripe.count + kBlock - 1) / kBlock;
-  std::uint64_t block = 0;
-  std::uint64_t* word =
-      stripe.journal == nullptr ? nullptr : &reinterpret_cast<UpdateJournal*>(stripe.journal)->progress;
-  if (word != nullptr) {
-    const std::uint64_t progress = std::atomic_ref{*word}.load(std::memory_order_acquire);
-    if (progress >> 24 == number && (progress & 0xff'ffff) > 0) {
-      block = (progress & 0xff'ffff) - 1;
-      if (block < blocks) restore(stripe, block);
+bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
+            std::span<const float* const> contributions, const StepSums& total,
+            const std::function<bool(PassMoment, std::uint64_t)>& go_on) {
+  if (total.samples == 0) return true;
+  const FlushDenormals flush;
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
+  const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
+    undo.copy();
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      float none = 0;
+      apply(rule, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
+            at.state[1] ? at.state[1][i] : none);
+      if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
-  }
-  for (; block < blocks; ++block) {
-    if (word != nullptr) {
-      save(stripe, block);
-      std::atomic_ref{*word}.store(number << 24 | (block + 1), std::memory_order_release);
-    }
-    const Range whole = range_of(stripe, block);
-    const Range part{whole.first, std::min(whole.count, elements)};
-    update_range(rule, scale, stripe, contributions, part);
-    if (part.count < whole.count) return false;
-    elements -= part.count;
-  }
-  if (word != nullptr) std::atomic_ref{*word}.store(number << 24 | (blocks + 1), std::memory_order_release);
-  return elements > 0;
+  };
+  return run_update_pass(at, number, elements, Probe{go_on});
+}
+
+void reduce(float* to, std::span<const float* const> parts, std::uint64_t count) {
+  const FlushDenormals flush;
+  for (std::uint64_t i = 0; i < count; ++i) to[i] = add_up(parts, i);
 }
 
 }  // namespace troupe::fake

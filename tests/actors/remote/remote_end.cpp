@@ -13,7 +13,8 @@
 namespace troupe::test {
 namespace {
 
-constexpr std::uint64_t kArenaBytes = std::uint64_t{96} << 20;
+constexpr std::uint64_t kOwnBytes = std::uint64_t{80} << 20;
+constexpr std::uint64_t kCommonBytes = std::uint64_t{16} << 20;
 
 struct ServerState {
   static constexpr const char* name = "server";
@@ -65,6 +66,7 @@ caf::behavior serve(Self self, RemoteEnd* end) {
         self->quit();
         return end->tensor(bytes, bytes);
       },
+      [](Untravelled) { return Unregistered{1}; },
       [=](Publish, const std::string& name) { end->remote->publish(name, caf::actor(self)); },
   };
 }
@@ -89,10 +91,10 @@ Config::Config() {
 }
 
 RemoteEnd::RemoteEnd(Peer number, const MakeTransport& make_transport, RemoteOptions options)
-    : self(number), own(Arena::create(arena_id(self, 1), kArenaBytes)), system(config) {
+    : self(number), own(Arena::create(arena_id(self, 1), kOwnBytes)), system(config) {
   space.map(own);
   if (self == Peer{0}) {
-    common = Arena::create(arena_id(self, 2), kArenaBytes);
+    common = Arena::create(arena_id(self, 2), kCommonBytes);
     space.map(common);
   }
   if (!options.shares) options.shares = [](Peer, ArenaId arena) { return arena == arena_id(Peer{0}, 2); };
@@ -149,9 +151,9 @@ void RemoteEnd::start() {
   bulk->start();
 }
 
-bool RemoteEnd::stop() {
+bool RemoteEnd::stop(Clock::duration within) {
   auto blocking = Blocking::on_thread("test");
-  return remote->stop(blocking, Deadline::after(std::chrono::seconds(10)));
+  return remote->stop(blocking, Deadline::after(within));
 }
 
 Memory RemoteEnd::fresh(std::uint64_t bytes, bool shared) { return (shared ? common : own)->allocate(bytes); }

@@ -29,6 +29,7 @@ using Worker = caf::atom_constant<caf::atom("worker")>;  // a new server of its 
 using Quit = caf::atom_constant<caf::atom("quit")>;     // (Quit, code, text): ends with that error
 using Last = caf::atom_constant<caf::atom("last")>;     // (Last, bytes): answers with a tensor of that size and ends at once
 using Publish = caf::atom_constant<caf::atom("publish")>;  // (Publish, name): publishes the server under another name
+using Untravelled = caf::atom_constant<caf::atom("untravel")>;  // answers with a type that is not registered
 
 /// Registered in all processes; its inspect throws where `where` says.
 struct Thorny {
@@ -72,7 +73,7 @@ class RemoteEnd {
   std::vector<std::byte> introduction() const;
   void meet(Peer peer, std::span<const std::byte> introduction);
   void start();
-  bool stop();
+  bool stop(Clock::duration within = std::chrono::seconds(10));
 
   /// A tensor of `bytes` (a multiple of 4) with contents from `seed`, in this end's own arena, which nobody shares, or
   /// in the one that both ends have mapped.

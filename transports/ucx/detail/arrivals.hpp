@@ -22,11 +22,11 @@ constexpr std::size_t place(Channel channel) noexcept { return static_cast<std::
 /// puts chunks together.
 class UcxArrivals {
  public:
-  /// Finds the link of a peer that may be new; null: nobody we talk to.
-  using FindLink = std::function<PeerLink*(Peer)>;
+  /// Finds or makes the link of a peer that sent something; null: nobody we talk to.
+  using Meet = std::function<PeerLink*(Peer)>;
 
-  UcxArrivals(Lane lane, AddressSpace& space, const Receivers& receivers, LaneNews& news, FindLink find_link)
-      : lane_(lane), space_(space), receivers_(receivers), news_(news), find_link_(std::move(find_link)) {}
+  UcxArrivals(Lane lane, AddressSpace& space, const Receivers& receivers, LaneNews& news, Meet meet)
+      : lane_(lane), space_(space), receivers_(receivers), news_(news), meet_(std::move(meet)) {}
 
   /// Takes the active messages of `worker`, which ends before this object.
   void listen(ucp_worker_h worker);
@@ -64,7 +64,7 @@ class UcxArrivals {
   AddressSpace& space_;
   const Receivers& receivers_;
   LaneNews& news_;
-  const FindLink find_link_;
+  const Meet meet_;
   std::array<Listener, 2> listeners_{};
   ucp_worker_h worker_ = nullptr;
   bool closed_ = false;

@@ -40,6 +40,7 @@ class UcxLane {
  private:
   void create_worker(const UcxContext& context);
   PeerLink* find_or_make(Peer peer);
+  PeerLink* meet(Peer peer);
   bool make_endpoint(PeerLink& link);
   static void on_error(void* link, ucp_ep_h endpoint, ucs_status_t status);
   bool settle();

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+#include "devices/discovery/detail/cgroup.hpp"
+
+namespace troupe::detail {
+namespace {
+
+/// Whether the comma-separated `list` has `word`.
+bool lists(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    if (list.substr(0, comma) == word) return true;
+    list = comma == std::string_view::npos ? std::string_view{} : list.substr(comma + 1);
+  }
+  return false;
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  std::istringstream in{std::string{text}};
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Undoes mountinfo's \040 and the like.
+std::string unescaped(const std::string& text) {
+  const auto octal = [](char c) { return c >= '0' && c <= '7'; };
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size() && octal(text[i + 1]) && octal(text[i + 2]) && octal(text[i + 3])) {
+      out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+/// Where a hierarchy is mounted, and which of its groups is the mount's root.
+struct Mount {
+  std::string root;
+  std::string folder;
+};
+
+/// Of version 2, or of version 1 with the cpu controller.
+std::optional<Mount> find_mount(std::string_view mounts, bool version_2) {
+  for (const std::string& line : lines_of(mounts)) {
+    // 36 35 98:0 ROOT FOLDER options [more fields] - TYPE source superoptions
+    std::istringstream in{line};
+    std::string id, parent, device, root, folder, field, type, source, options;
+    in >> id >> parent >> device >> root >> folder;
+    while (in >> field && field != "-") {
+    }
+    if (!(in >> type >> source >> options)) continue;
+    const bool fits = version_2 ? type == "cgroup2" : type == "cgroup" && lists(options, "cpu");
+    if (fits) return Mount{unescaped(root), unescaped(folder)};
+  }
+  return std::nullopt;
+}
+
+/// The process's group in a hierarchy: "0::/path", or "4:cpu,cpuacct:/path".
+std::optional<std::string> own_group(std::string_view own_groups, bool version_2) {
+  for (const std::string& line : lines_of(own_groups)) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first == std::string::npos ? first : first + 1);
+    if (second == std::string::npos) continue;
+    const auto controllers = std::string_view{line}.substr(first + 1, second - first - 1);
+    const bool fits = version_2 ? controllers.empty() : lists(controllers, "cpu");
+    if (fits) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+/// The group's path below the mount; "" where the mount shows only groups below it (a container).
+std::string below_mount(const std::string& group, const std::string& root) {
+  if (root == "/") return group == "/" ? "" : group;
+  if (group.starts_with(root) && (group.size() == root.size() || group[root.size()] == '/'))
+    return group.substr(root.size());
+  return "";
+}
+
+/// quota / period, 0 when there is none.
+double granted(const std::optional<std::string>& quota, const std::optional<std::string>& period) {
+  if (!quota || !period) return 0;
+  double time = 0;
+  double span = 0;
+  if (!(std::istringstream{*quota} >> time) || !(std::istringstream{*period} >> span)) return 0;  // "max" is no number
+  return time > 0 && span > 0 ? time / span : 0;
+}
+
+double granted_by(const std::string& folder, bool version_2, const FileReader& read) {
+  if (!version_2) return granted(read(folder + "/cpu.cfs_quota_us"), read(folder + "/cpu.cfs_period_us"));
+  const auto both = read(folder + "/cpu.max");  // "150000 100000"
+  const auto space = both ? both->find(' ') : std::string::npos;
+  if (space == std::string::npos) return 0;
+  return granted(both->substr(0, space), both->substr(space + 1));
+}
+
+}  // namespace
+
+double cpu_quota(std::string_view own_groups, std::string_view mounts, const FileReader& read) {
+  double least = 0;
+  for (const bool version_2 : {true, false}) {
+    const auto mount = find_mount(mounts, version_2);
+    const auto group = own_group(own_groups, version_2);
+    if (!mount || !group) continue;
+    std::string path = below_mount(*group, mount->root);
+    while (true) {
+      const double here = granted_by(mount->folder + path, version_2, read);
+      if (here > 0 && (least == 0 || here < least)) least = here;
+      if (path.empty()) break;
+      path.erase(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
+    }
+  }
+  return least;
+}
+
+}  // namespace troupe::detail

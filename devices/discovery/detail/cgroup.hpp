@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace troupe::detail {
+
+/// Reads a file by its path; nothing when there is none.
+using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
+
+/// How many cores' worth of time control groups (version 1 and 2) grant, 0: no limit known. The least of the process's
+/// own group and all above it. `own_groups` is /proc/self/cgroup, `mounts` /proc/self/mountinfo.
+double cpu_quota(std::string_view own_groups, std::string_view mounts, const FileReader& read);
+
+}  // namespace troupe::detail

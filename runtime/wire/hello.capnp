@@ -1,0 +1,52 @@
+@0xb7a4e21f90c3d586;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::wire");
+
+# Who a process is: what it tells rank 0 of a job, once both have proved that they know the secret, and what rank 0 passes on.
+struct Hello {
+  rank @0 :UInt32;
+  worldSize @1 :UInt32;      # as its launcher said
+  protocol @2 :UInt32;
+  troupeVersion @3 :Text;
+  cafVersion @4 :Text;
+  ucxVersion @5 :Text;       # empty: none
+  settingsHash @6 :UInt64;
+  typeTableHash @7 :UInt64;
+  pid @8 :Int32;
+  pidNamespace @9 :UInt64;   # inode
+  topology @10 :Topology;
+}
+
+struct Topology {
+  bootId @0 :Text;
+  networkNamespace @1 :UInt64;  # inode
+  host @2 :Text;
+  cpuModel @3 :Text;
+  numa @4 :List(NumaNode);
+  cores @5 :List(Core);
+  nics @6 :List(Nic);
+  l2Bytes @7 :UInt64;
+  l3Bytes @8 :UInt64;
+  cpuQuota @9 :Float64;         # cores' worth of time; 0: no limit
+
+  struct NumaNode {
+    osIndex @0 :UInt32;
+    memoryBytes @1 :UInt64;
+  }
+  struct Core {
+    index @0 :UInt32;
+    numa @1 :UInt32;
+    package @2 :UInt32;
+    cpus @3 :List(UInt32);
+  }
+  struct Nic {
+    name @0 :Text;
+    address @1 :Text;
+    numa @2 :Int32;
+    bitsPerSecond @3 :UInt64;
+    up @4 :Bool;
+    loopback @5 :Bool;
+    infiniband @6 :Text;
+  }
+}

@@ -1,0 +1,427 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/blocking.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/data/random.hpp"
+#include "runtime/device.hpp"
+#include "runtime/exchange.hpp"
+
+// What every Communicator promises: after each synchronous step all ranks hold the bits of a serial run that adds up in
+// rank order. An implementation instantiates the suite:
+//   INSTANTIATE_TEST_SUITE_P(Arena, CommunicatorContract, ::testing::Values(communicator_case(...)),
+//   communicator_name);
+namespace troupe::contracts {
+
+/// What is exchanged among whom.
+struct GroupSpec {
+  std::uint32_t ranks = 1;
+  std::uint64_t elements = 0;
+  std::vector<Stripe> stripes;  // by rank
+  std::vector<Bucket> buckets;  // by index
+  Rule rule;
+  bool half = false;
+  std::uint64_t seed = 0;
+};
+
+/// A group of `ranks` with ragged, some empty, stripes and one to four buckets, by the seed.
+inline GroupSpec random_group(std::uint32_t ranks, std::uint64_t seed) {
+  GroupSpec spec;
+  spec.ranks = ranks;
+  spec.seed = seed;
+  std::uint64_t draw = 0;
+  const auto below = [&](std::uint64_t bound) { return random_below(sub_key(seed, ranks), draw++, bound); };
+  constexpr std::uint64_t kAlign = Layout::kAlignElements;
+  const std::uint64_t blocks = 1 + below(below(2) == 0 ? 12 : 400);
+  spec.elements = blocks * kAlign;
+  const auto cut = [&](std::uint64_t parts) {
+    std::vector<std::uint64_t> cuts{0, blocks};
+    while (cuts.size() <= parts) cuts.push_back(below(blocks + 1));
+    std::sort(cuts.begin(), cuts.end());
+    return cuts;
+  };
+  const auto stripes = cut(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    spec.stripes.push_back({GroupId{}, Rank{r}, stripes[r] * kAlign, (stripes[r + 1] - stripes[r]) * kAlign});
+  }
+  const auto buckets = cut(1 + below(4));
+  for (std::size_t b = buckets.size() - 1; b > 0; --b) {  // the last elements become ready first
+    const std::uint64_t count = buckets[b] - buckets[b - 1];
+    const auto index = static_cast<std::uint32_t>(spec.buckets.size());
+    if (count > 0) spec.buckets.push_back({GroupId{}, index, buckets[b - 1] * kAlign, count * kAlign});
+  }
+  spec.rule.kind = below(2) == 0 ? RuleKind::adam : RuleKind::sgd;
+  spec.rule.weight_decay = 0.01;
+  spec.half = below(2) == 0;
+  return spec;
+}
+
+/// One rank as the suite sees it. `mine` is its whole stripe; the rings have StepExchange::kStepsKept places.
+struct RankView {
+  AddressSpace* space = nullptr;
+  Arena* arena = nullptr;  // for the test's own data, kTestBytes of it
+  Stream* stream = nullptr;
+  Communicator* communicator = nullptr;
+  Memory parameters, half, gradients, sums, totals;
+  StripeMemory mine;
+};
+
+/// What a world allocates for a rank, but for parameters and half, which some ranks share.
+inline constexpr std::uint64_t kTestBytes = 4 << 20;
+inline void allocate_rank(const GroupSpec& spec, std::uint32_t rank, Arena& arena, RankView& view) {
+  const std::uint64_t ring = StepExchange::kStepsKept * sizeof(StepSums);
+  view.arena = &arena;
+  view.gradients = arena.allocate(spec.elements * sizeof(float));
+  view.sums = arena.allocate(ring);
+  view.totals = arena.allocate(ring);
+  view.mine.stripe = spec.stripes[rank];
+  const auto part = [&](const Memory& whole, std::uint64_t each) {
+    const Stripe& stripe = spec.stripes[rank];
+    return whole.size_bytes == 0 ? Memory{} : slice(whole, stripe.first * each, stripe.count * each);
+  };
+  view.mine.parameters = part(view.parameters, sizeof(float));
+  view.mine.half = part(view.half, size_bytes(DType::bf16));
+  const std::size_t slots = state_slots(spec.rule.kind);
+  for (std::size_t s = 0; s < slots; ++s) view.mine.state[s] = arena.allocate(spec.stripes[rank].count * sizeof(float));
+  view.mine.journal = arena.allocate(spec.buckets.size() * journal_bytes(slots));
+}
+
+/// The ranks of one group in one process.
+class CommunicatorWorld {
+ public:
+  virtual ~CommunicatorWorld() = default;
+  virtual RankView& rank(std::uint32_t rank) = 0;
+  /// Lets every rank go on a little; called again and again, by one thread.
+  virtual void drive() { std::this_thread::yield(); }
+};
+
+struct CommunicatorCase {
+  std::string name;
+  std::function<std::unique_ptr<CommunicatorWorld>(const GroupSpec&)> make;
+  std::uint64_t seeds = 10;  // how many random groups of each size
+};
+inline std::string communicator_name(const ::testing::TestParamInfo<CommunicatorCase>& info) { return info.param.name; }
+inline void PrintTo(const CommunicatorCase& c, std::ostream* out) { *out << c.name; }
+
+/// The numbers that all ranks' replicas find, and what a serial run makes of them.
+class SerialRun {
+ public:
+  explicit SerialRun(const GroupSpec& spec)
+      : spec_(spec), parameters(spec.elements), s0_(spec.elements), s1_(spec.elements) {
+    for (std::uint64_t i = 0; i < spec.elements; ++i) {
+      parameters[i] = static_cast<float>(random_normal(sub_key(spec.seed, 1), i));
+    }
+  }
+  static std::uint64_t key(const GroupSpec& spec, std::uint32_t rank, std::uint64_t step) {
+    return sub_key(sub_key(spec.seed, 100 + rank), step);
+  }
+  static std::vector<float> gradients(const GroupSpec& spec, std::uint32_t rank, std::uint64_t step) {
+    std::vector<float> values(spec.elements);
+    for (std::uint64_t i = 0; i < spec.elements; ++i) {
+      values[i] = static_cast<float>(random_normal(key(spec, rank, step), i));
+    }
+    return values;
+  }
+  /// Some ranks have no samples in some steps; in step 2 nobody has.
+  static StepSums sums(const GroupSpec& spec, std::uint32_t rank, std::uint64_t step) {
+    StepSums sums;
+    sums.loss = random_unit(key(spec, rank, step), 1000);
+    sums.samples = step == 2 ? 0 : random_below(key(spec, rank, step), 1001, 50);
+    sums.correct = sums.samples / 2;
+    sums.stop = rank == 1 && step == 3 ? 1 : 0;
+    return sums;
+  }
+
+  void take_step(std::uint64_t step) {
+    total = {};
+    for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
+      const StepSums part = sums(spec_, r, step);
+      total.loss += part.loss;
+      total.correct += part.correct;
+      total.samples += part.samples;
+      total.stop += part.stop;
+    }
+    if (total.samples == 0) return;
+    std::vector<std::vector<float>> found;
+    for (std::uint32_t r = 0; r < spec_.ranks; ++r) found.push_back(gradients(spec_, r, step));
+    const RuleStep rule = rule_step(spec_.rule, step + 1);
+    const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
+    for (std::uint64_t i = 0; i < spec_.elements; ++i) {
+      float sum = found[0][i];
+      for (std::uint32_t r = 1; r < spec_.ranks; ++r) sum += found[r][i];
+      if (spec_.rule.kind == RuleKind::adam) {
+        update_element<RuleKind::adam>(rule, scale, sum, parameters[i], s0_[i], s1_[i]);
+      } else {
+        update_element<RuleKind::sgd>(rule, scale, sum, parameters[i], s0_[i], s1_[i]);
+      }
+    }
+  }
+  std::vector<std::uint16_t> half() const {
+    std::vector<std::uint16_t> image;
+    for (const float value : parameters) image.push_back(to_bf16(value));
+    return image;
+  }
+
+ private:
+  const GroupSpec spec_;
+
+ public:
+  std::vector<float> parameters;
+  StepSums total;
+
+ private:
+  std::vector<float> s0_, s1_;
+};
+
+/// A world at work: enqueues the ranks' steps and notes, in stream order, what each of them sees.
+class WorkingGroup {
+ public:
+  static constexpr std::chrono::seconds kPatience{30};
+
+  WorkingGroup(const GroupSpec& spec, const CommunicatorCase& how) : spec(spec), world(how.make(spec)) {
+    const SerialRun start{spec};
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      RankView& view = world->rank(r);
+      write(view, view.parameters, start.parameters);
+      if (spec.half) write(view, view.half, start.half());
+    }
+  }
+
+  /// What one rank sees of one step.
+  struct Sight {
+    Memory before, after, half, total;
+  };
+
+  template <class T>
+  static void write(RankView& view, const Memory& to, const std::vector<T>& values) {
+    std::memcpy(view.space->address(to), values.data(), values.size() * sizeof(T));
+  }
+  template <class T>
+  static Memory put(RankView& view, const std::vector<T>& values) {
+    const Memory memory = view.arena->allocate(values.size() * sizeof(T));
+    write(view, memory, values);
+    return memory;
+  }
+  template <class T>
+  static std::vector<T> get(const RankView& view, const Memory& memory) {
+    std::vector<T> values(memory.size_bytes / sizeof(T));
+    std::memcpy(values.data(), view.space->address(memory), memory.size_bytes);
+    return values;
+  }
+
+  BucketWork work_of(std::uint32_t r, std::uint64_t step, const Bucket& bucket) {
+    const RankView& view = world->rank(r);
+    const std::uint64_t place = step % StepExchange::kStepsKept * sizeof(StepSums);
+    BucketWork work;
+    work.bucket = bucket;
+    work.step = Step{step};
+    work.update = step + 1;
+    work.first = bucket.index == 0;
+    work.gradients = slice(view.gradients, bucket.first * sizeof(float), bucket.count * sizeof(float));
+    work.sums = slice(view.sums, place, sizeof(StepSums));
+    work.total = slice(view.totals, place, sizeof(StepSums));
+    return work;
+  }
+  StripeMemory part_of(std::uint32_t r, const Bucket& bucket) {
+    return common_part(world->rank(r).mine, bucket, spec.rule.kind);
+  }
+  /// The part of a step up to and without the exchange of `bucket`: its gradients are written, its weights read last.
+  void enqueue_gradients(std::uint32_t r, std::uint64_t step, const Bucket& bucket, const Memory& found) {
+    RankView& view = world->rank(r);
+    if (bucket.index == 0) {
+      view.stream->copy(work_of(r, step, bucket).sums, put(view, std::vector{SerialRun::sums(spec, r, step)}));
+    }
+    const std::uint64_t first = bucket.first * sizeof(float);
+    const std::uint64_t bytes = bucket.count * sizeof(float);
+    view.stream->copy(slice(view.gradients, first, bytes), slice(found, first, bytes));
+  }
+  Sight enqueue_step(std::uint32_t r, std::uint64_t step) {
+    RankView& view = world->rank(r);
+    const std::uint64_t bytes = spec.elements * sizeof(float);
+    Sight sight{view.arena->allocate(bytes), view.arena->allocate(bytes), {}, view.arena->allocate(sizeof(StepSums))};
+    const Memory found = put(view, SerialRun::gradients(spec, r, step));
+    for (const Bucket& bucket : spec.buckets) {
+      enqueue_gradients(r, step, bucket, found);
+      const std::uint64_t first = bucket.first * sizeof(float);
+      const std::uint64_t count = bucket.count * sizeof(float);
+      view.stream->copy(slice(sight.before, first, count), slice(view.parameters, first, count));
+      view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
+                                              part_of(r, bucket));
+    }
+    view.stream->copy(sight.after, view.parameters);
+    if (spec.half) {
+      sight.half = view.arena->allocate(bytes / 2);
+      view.stream->copy(sight.half, view.half);
+    }
+    view.stream->copy(sight.total, work_of(r, step, spec.buckets[0]).total);
+    return sight;
+  }
+
+  /// Drives the world until all `points` are reached or poisoned; the statuses, or nothing when that takes too long.
+  std::optional<std::vector<Status>> reach(const std::vector<std::pair<std::uint32_t, Point>>& points) {
+    const Deadline deadline = Deadline::after(kPatience);
+    for (;;) {
+      std::vector<Status> statuses;
+      for (const auto& [r, point] : points) {
+        const Timeline& line = world->rank(r).space->timeline(point.line);
+        const Status status = line.status();
+        if (line.value() >= point.value) {
+          statuses.emplace_back();
+        } else if (!status.ok()) {
+          statuses.push_back(status);
+        }
+      }
+      if (statuses.size() == points.size()) return statuses;
+      if (deadline.passed()) return std::nullopt;
+      world->drive();
+    }
+  }
+  /// Until all that was enqueued so far is done in every rank; false and a failed test otherwise.
+  bool finish() {
+    std::vector<std::pair<std::uint32_t, Point>> points;
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) points.emplace_back(r, world->rank(r).stream->mark());
+    const auto statuses = reach(points);
+    EXPECT_TRUE(statuses) << "the ranks did not finish in time";
+    for (std::size_t r = 0; statuses && r < statuses->size(); ++r) {
+      EXPECT_TRUE((*statuses)[r].ok()) << "rank " << r << ": " << (*statuses)[r].text();
+    }
+    return statuses && std::all_of(statuses->begin(), statuses->end(), [](const Status& s) { return s.ok(); });
+  }
+
+  const GroupSpec spec;
+  std::unique_ptr<CommunicatorWorld> world;
+};
+
+class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
+ protected:
+  static std::string describe(const GroupSpec& spec) {
+    std::string stripes;
+    for (const Stripe& stripe : spec.stripes) stripes += text(" ", stripe.count);
+    return text(spec.ranks, " ranks, seed ", spec.seed, ", stripes of", stripes, " elements, ", spec.buckets.size(),
+                " buckets, ", name_of(spec.rule.kind), spec.half ? ", with bf16" : "");
+  }
+  /// Enqueues `steps` steps in every rank, the ranks in an order by the seed, and compares what each saw of each step.
+  void expect_serial_bits(const GroupSpec& spec, std::uint64_t steps) {
+    SCOPED_TRACE(describe(spec));
+    WorkingGroup group{spec, GetParam()};
+    std::vector<std::vector<WorkingGroup::Sight>> sights(spec.ranks);
+    for (std::uint64_t draw = 0, left = steps * spec.ranks; left > 0;) {
+      const auto r = static_cast<std::uint32_t>(random_below(sub_key(spec.seed, 7), draw++, spec.ranks));
+      if (sights[r].size() == steps) continue;
+      sights[r].push_back(group.enqueue_step(r, sights[r].size()));
+      --left;
+    }
+    ASSERT_TRUE(group.finish());
+    SerialRun serial{spec};
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      const std::vector<float> before = serial.parameters;
+      serial.take_step(step);
+      for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+        SCOPED_TRACE(text("step ", step, ", rank ", r));
+        const RankView& view = group.world->rank(r);
+        const WorkingGroup::Sight& sight = sights[r][step];
+        const StepSums total = WorkingGroup::get<StepSums>(view, sight.total)[0];
+        ASSERT_EQ(total.loss, serial.total.loss);
+        ASSERT_EQ(total.samples, serial.total.samples);
+        ASSERT_EQ(total.correct, serial.total.correct);
+        ASSERT_EQ(total.stop, serial.total.stop);
+        ASSERT_EQ(WorkingGroup::get<float>(view, sight.before), before) << "written while a replica read them";
+        ASSERT_EQ(WorkingGroup::get<float>(view, sight.after), serial.parameters);
+        if (spec.half) {
+          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.half), serial.half());
+        }
+      }
+    }
+  }
+};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorContract);
+
+TEST_P(CommunicatorContract, GivesEveryRankTheBitsOfASerialRunInEveryStep) {
+  for (std::uint32_t ranks = 1; ranks <= 4; ++ranks) {
+    for (std::uint64_t seed = 0; seed < GetParam().seeds && !HasFatalFailure(); ++seed) {
+      expect_serial_bits(random_group(ranks, seed), 5);
+    }
+  }
+}
+
+TEST_P(CommunicatorContract, WorksWhenOneRankOwnsEverything) {
+  for (std::uint32_t owner = 0; owner < 3; ++owner) {
+    GroupSpec spec = random_group(3, 50 + owner);
+    for (Stripe& stripe : spec.stripes) {
+      stripe.first = stripe.tenant.value <= owner ? 0 : spec.elements;
+      stripe.count = stripe.tenant.value == owner ? spec.elements : 0;
+    }
+    expect_serial_bits(spec, 5);
+  }
+}
+
+TEST_P(CommunicatorContract, KeepsItsCountOverMoreStepsThanItsRingsHavePlaces) {
+  GroupSpec spec = random_group(2, 4);
+  expect_serial_bits(spec, 3 * StepExchange::kStepsKept);
+}
+
+TEST_P(CommunicatorContract, AllReduceGivesEveryRankTheSumInRankOrder) {
+  for (std::uint32_t ranks = 1; ranks <= 4; ++ranks) {
+    const GroupSpec spec = random_group(ranks, 77);
+    WorkingGroup group{spec, GetParam()};
+    // Below, at and above what is moved at once, and not a multiple of anything; steps in between must not disturb.
+    const std::vector<std::size_t> counts{1, 16, 17, 1000, spec.elements, 20011};
+    std::vector<std::vector<Memory>> data(ranks);
+    std::vector<std::vector<float>> expected;
+    for (std::size_t c = 0; c < counts.size(); ++c) {
+      std::vector<float> sum(counts[c]);
+      for (std::uint32_t r = 0; r < ranks; ++r) {
+        std::vector<float> values(counts[c]);
+        for (std::size_t i = 0; i < counts[c]; ++i) values[i] = static_cast<float>(random_normal(sub_key(c, r), i));
+        for (std::size_t i = 0; i < counts[c]; ++i) sum[i] = r == 0 ? values[i] : sum[i] + values[i];
+        RankView& view = group.world->rank(r);
+        data[r].push_back(WorkingGroup::put(view, values));
+        view.communicator->all_reduce(*view.stream, data[r].back());
+        if (c % 2 == 1) group.enqueue_step(r, c / 2);
+      }
+      expected.push_back(std::move(sum));
+    }
+    ASSERT_TRUE(group.finish());
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      for (std::size_t c = 0; c < counts.size(); ++c) {
+        ASSERT_EQ(WorkingGroup::get<float>(group.world->rank(r), data[r][c]), expected[c])
+            << counts[c] << " elements, rank " << r << " of " << ranks;
+      }
+    }
+  }
+}
+
+TEST_P(CommunicatorContract, AbortEndsEveryWaitWithTheReason) {
+  for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
+    const GroupSpec spec = random_group(ranks, 5);
+    WorkingGroup group{spec, GetParam()};
+    std::vector<std::pair<std::uint32_t, Point>> points;
+    for (std::uint32_t r = 0; r + 1 < ranks; ++r) {  // the last one never comes
+      group.enqueue_step(r, 0);
+      points.emplace_back(r, group.world->rank(r).stream->mark());
+    }
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      group.world->rank(r).communicator->abort({Code::aborted, "view 8 follows"});
+    }
+    const auto statuses = group.reach(points);
+    ASSERT_TRUE(statuses) << "somebody still waits";
+    for (const Status& status : *statuses) {
+      EXPECT_EQ(status.code(), Code::aborted);
+      EXPECT_NE(status.text().find("view 8 follows"), std::string_view::npos) << status.text();
+    }
+  }
+}
+
+}  // namespace troupe::contracts

@@ -1,0 +1,235 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/reference/reference_device.hpp"
+#include "runtime/blocking.hpp"
+#include "runtime/data/random.hpp"
+
+namespace troupe {
+namespace {
+
+struct NoSink final : BucketSink {
+  void ready(const Bucket&, Stream&) noexcept override {}
+};
+
+/// Devices with a common memory.
+class CpuReplica : public ::testing::Test {
+ protected:
+  CpuReplica() { space_.map(arena_); }
+
+  template <class T>
+  T* at(const Memory& memory) {
+    return space_.address_of<T>(memory);
+  }
+  void finish(Stream& stream) {
+    const Point end = stream.mark();
+    Blocking blocking = Blocking::on_thread("test");
+    const Status status =
+        space_.timeline(end.line).wait(blocking, end.value, Deadline::after(std::chrono::seconds{30}), "a step");
+    ASSERT_TRUE(status.ok()) << status.text();
+  }
+
+  /// A random chain of Dense layers, most with a ReLU behind them.
+  static Graph random_graph(std::uint64_t key, DType dtype) {
+    std::vector<Layer> layers;
+    const std::uint64_t depth = 1 + random_below(key, 0, 3);
+    for (std::uint64_t i = 0; i < depth; ++i) {
+      const bool last = i + 1 == depth;
+      layers.push_back(
+          {text("d", i), Dense{static_cast<std::uint32_t>(2 + random_below(key, 10 + i, last ? 20 : 130))}});
+      if (random_below(key, 20 + i, 4) != 0) layers.push_back({text("r", i), Relu{}});
+    }
+    layers.push_back({"loss", SoftmaxCrossEntropy{}});
+    return {"random", Shape{{static_cast<std::uint32_t>(1 + random_below(key, 1, 150))}}, dtype, std::move(layers)};
+  }
+
+  ReplicaMemory make_memory(const Graph& graph, const Layout& layout, std::uint64_t seed) {
+    const std::uint64_t count = layout.count_elements();
+    ReplicaMemory memory{arena_->allocate(count * 4), {}, arena_->allocate(count * 4)};
+    fill_initial(graph, layout, seed, {at<float>(memory.parameters), count});
+    for (const Layout::Entry& entry : layout.entries()) {  // biases too are to matter
+      for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
+        float& value = at<float>(memory.parameters)[i];
+        if (value == 0) value = static_cast<float>(0.2 * random_normal(sub_key(seed, 5), i));
+      }
+    }
+    if (graph.dtype() == DType::bf16) {
+      memory.half = arena_->allocate(count * 2);
+      for (std::uint64_t i = 0; i < count; ++i)
+        at<std::uint16_t>(memory.half)[i] = to_bf16(at<float>(memory.parameters)[i]);
+    }
+    return memory;
+  }
+  Memory make_batch(const BatchLayout& layout, std::uint32_t classes, std::uint64_t key) {
+    const Memory batch = arena_->allocate(layout.size_bytes());
+    for (std::uint64_t i = 0; i < layout.rows * layout.features; ++i) {
+      const auto value = static_cast<float>(random_unit(key, i));
+      if (layout.dtype == DType::f32) {
+        at<float>(batch)[i] = value;
+      } else {
+        at<std::uint16_t>(batch)[i] = to_bf16(value);
+      }
+    }
+    auto* labels = reinterpret_cast<std::int32_t*>(at<std::byte>(batch) + layout.labels_offset());
+    for (std::uint32_t row = 0; row < layout.rows; ++row) {
+      const bool counts = random_below(sub_key(key, 2), row, 5) != 0;
+      labels[row] = counts ? static_cast<std::int32_t>(random_below(sub_key(key, 1), row, classes)) : -1;
+    }
+    return batch;
+  }
+  /// |a - b| / |b| over one parameter's gradients; 0 when both are zero.
+  double distance(const Memory& a, const Memory& b, const Layout::Entry& entry) {
+    double difference = 0, size = 0;
+    for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
+      difference += std::pow(static_cast<double>(at<float>(a)[i]) - at<float>(b)[i], 2);
+      size += std::pow(static_cast<double>(at<float>(b)[i]), 2);
+    }
+    return size == 0 ? std::sqrt(difference) : std::sqrt(difference / size);
+  }
+  /// One step on both devices from the same parameters.
+  void compare(std::uint64_t key, DType dtype, double gradient_tolerance, double loss_tolerance) {
+    const Graph graph = random_graph(key, dtype);
+    SCOPED_TRACE(text("key ", key, ": ", graph.to_string()));
+    const Layout layout{graph};
+    const BatchLayout batch_layout{static_cast<std::uint32_t>(1 + random_below(key, 2, 40)),
+                                   graph.input().count_elements(), dtype};
+    const auto buckets = make_buckets(GroupId{}, graph, layout, random_below(key, 3, 2) * 4096);
+    const ReplicaMemory memory = make_memory(graph, layout, key);
+    ReplicaMemory expected = memory;
+    expected.gradients = arena_->allocate(layout.count_elements() * 4);
+    const Memory batch = make_batch(batch_layout, graph.count_classes(), key);
+    const Memory sums = arena_->allocate(sizeof(StepSums)), expected_sums = arena_->allocate(sizeof(StepSums));
+    NoSink sink;
+    const auto run = [&](Device& device, const ReplicaMemory& at, const Memory& to) {
+      const auto replica = device.compile(graph, layout, batch_layout, buckets, at);
+      const auto stream = device.stream();
+      replica->step(*stream, batch, to, sink);
+      finish(*stream);
+    };
+    run(*cpu_, memory, sums);
+    run(*reference_, expected, expected_sums);
+    const StepSums &found = *at<StepSums>(sums), &wanted = *at<StepSums>(expected_sums);
+    EXPECT_NEAR(found.loss, wanted.loss, loss_tolerance * wanted.loss);
+    EXPECT_EQ(found.samples, wanted.samples);
+    for (std::size_t p = 0; p < layout.entries().size(); ++p) {
+      EXPECT_LT(distance(memory.gradients, expected.gradients, layout.entries()[p]), gradient_tolerance)
+          << graph.parameters()[p].name << " of " << batch_layout.rows << " rows";
+    }
+  }
+
+  AddressSpace space_;
+  std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 64 << 20);
+  std::unique_ptr<Device> cpu_ = make_cpu_device(space_, {});
+  std::unique_ptr<Device> reference_ = make_reference_device(space_);
+};
+
+TEST_F(CpuReplica, HasTheGradientsOfTheReferenceInF32OnRandomGraphs) {
+  for (std::uint64_t key = 0; key < 40; ++key) compare(key, DType::f32, 1e-5, 1e-6);
+}
+
+TEST_F(CpuReplica, HasNearlyTheGradientsOfTheReferenceInBf16OnRandomGraphs) {
+  for (std::uint64_t key = 100; key < 140; ++key) compare(key, DType::bf16, 0.15, 0.02);
+}
+
+Graph mnist_mlp(DType dtype) {
+  return {"mlp",
+          Shape{{784}},
+          dtype,
+          {{"l1", Dense{1000}},
+           {"r1", Relu{}},
+           {"l2", Dense{1000}},
+           {"r2", Relu{}},
+           {"l3", Dense{10}},
+           {"loss", SoftmaxCrossEntropy{}}}};
+}
+
+TEST_F(CpuReplica, NeverUsesReferenceCodeForTheMnistModel) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Graph graph = mnist_mlp(dtype);
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {100, 784, dtype}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    const std::string implementations = describe_cpu_replica(*replica);
+    EXPECT_EQ(implementations.find(": ref"), implementations.npos) << implementations;
+    EXPECT_EQ(std::count(implementations.begin(), implementations.end(), '\n'), 3 + 3 + 2) << implementations;
+  }
+}
+
+TEST_F(CpuReplica, LearnsATinyProblemInBothTypes) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Graph graph{"tiny",
+                      Shape{{16}},
+                      dtype,
+                      {{"a", Dense{64}}, {"r", Relu{}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
+    const Layout layout{graph};
+    const BatchLayout batch_layout{32, 16, dtype};
+    const ReplicaMemory memory = make_memory(graph, layout, 2);
+    const Memory batch = make_batch(batch_layout, 4, 8), sums = arena_->allocate(sizeof(StepSums));
+    const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
+    StripeMemory stripe{.stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}};
+    stripe.parameters = memory.parameters;
+    stripe.half = memory.half;
+    for (Memory& state : stripe.state) state = arena_->allocate(layout.count_elements() * 4);
+    const auto stream = cpu_->stream();
+    NoSink sink;
+    for (std::uint64_t step = 1; step <= 300; ++step) {
+      replica->step(*stream, batch, sums, sink);
+      stream->update(rule_step({.rate = 0.01}, step), step, stripe, std::array{memory.gradients}, sums);
+      if (step % 50 == 0) finish(*stream);
+    }
+    const StepSums& last = *at<StepSums>(sums);
+    EXPECT_EQ(last.correct, last.samples) << name_of(dtype);
+    EXPECT_LT(last.loss / static_cast<double>(last.samples), 0.05) << name_of(dtype);
+  }
+}
+
+TEST_F(CpuReplica, EndsItsStreamNamingRowAndLabelWhenALabelIsNoClass) {
+  const Graph graph{"g", Shape{{3}}, DType::f32, {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const BatchLayout batch_layout{5, 3, DType::f32};
+  const Memory batch = make_batch(batch_layout, 4, 8);
+  reinterpret_cast<std::int32_t*>(at<std::byte>(batch) + batch_layout.labels_offset())[3] = 12;
+  const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0),
+                                     make_memory(graph, layout, 1));
+  const auto stream = cpu_->stream();
+  NoSink sink;
+  replica->step(*stream, batch, arena_->allocate(sizeof(StepSums)), sink);
+  const Point end = stream->mark();
+  Blocking blocking = Blocking::on_thread("test");
+  const Status status =
+      space_.timeline(end.line).wait(blocking, end.value, Deadline::after(std::chrono::seconds{30}), "a step");
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_NE(status.text().find("row 3 of a batch has label 12"), status.text().npos) << status.text();
+}
+
+TEST_F(CpuReplica, IsRefusedWhereMemoryBatchOrBucketsDoNotFitTheGraph) {
+  const Graph graph = mnist_mlp(DType::bf16);
+  const Layout layout{graph};
+  const auto buckets = make_buckets(GroupId{}, graph, layout, 0);
+  const ReplicaMemory memory = make_memory(graph, layout, 1);
+  ReplicaMemory without_half = memory;
+  without_half.half = {};
+  EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::bf16}, buckets, without_half), Error);
+  EXPECT_THROW(cpu_->compile(graph, layout, {100, 783, DType::bf16}, buckets, memory), Error);
+  EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::f32}, buckets, memory), Error);
+  EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::bf16}, {}, memory), Error);
+  EXPECT_THROW(
+      cpu_->compile(graph, layout, {100, 784, DType::bf16}, {{GroupId{}, 0, 16, layout.count_elements() - 16}}, memory),
+      Error);
+}
+
+TEST_F(CpuReplica, RefusesAnotherDevicesStream) {
+  const Graph graph{"g", Shape{{3}}, DType::f32, {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const auto replica = cpu_->compile(graph, layout, {5, 3, DType::f32}, make_buckets(GroupId{}, graph, layout, 0),
+                                     make_memory(graph, layout, 1));
+  const auto stream = reference_->stream();
+  EXPECT_THROW(replica->evaluate(*stream, make_batch({5, 3, DType::f32}, 4, 1), arena_->allocate(sizeof(StepSums))),
+               Error);
+}
+
+}  // namespace
+}  // namespace troupe

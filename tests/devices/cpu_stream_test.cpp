@@ -1,0 +1,205 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/onednn.hpp"
+#include "runtime/blocking.hpp"
+
+namespace {
+
+/// Counts allocations of every thread but the one that says it is the test's own.
+thread_local bool this_thread_is_watched = true;
+std::atomic<bool> counting{false};
+std::atomic<int> ours{0};
+std::atomic<int> inside_onednn{0};
+
+void* take(std::size_t size) {
+  if (this_thread_is_watched && counting.load(std::memory_order_relaxed)) {
+    (troupe::cpu::executing_primitive() ? inside_onednn : ours).fetch_add(1, std::memory_order_relaxed);
+  }
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc{};
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return take(size); }
+void* operator new[](std::size_t size) { return take(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace troupe {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CpuStream : public ::testing::Test {
+ protected:
+  CpuStream() { space_.map(arena_); }
+  Status reach(Point point) {
+    Blocking blocking = Blocking::on_thread("test");
+    return space_.timeline(point.line)
+        .wait(blocking, point.value, Deadline::after(std::chrono::seconds{30}), "a test's point");
+  }
+  AddressSpace space_;
+  std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 16 << 20);
+};
+
+/// Exchanges as an arena does: waits for the other's gradients, updates, tells.
+struct UpdatingSink final : BucketSink {
+  StripeMemory stripe;
+  std::vector<Memory> gradients;
+  Memory total, sums;
+  Point await, tell;
+  std::uint64_t update = 0;
+  void ready(const Bucket&, Stream& stream) noexcept override {
+    stream.sum_up(total, {&sums, 1});
+    stream.wait(await);
+    stream.update(rule_step({}, update), update, stripe, gradients, total);
+    stream.signal(tell);
+  }
+};
+
+TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStep) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Graph graph{
+        "g", Shape{{50}}, dtype, {{"a", Dense{60}}, {"r", Relu{}}, {"b", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}}};
+    const Layout layout{graph};
+    const BatchLayout batch_layout{20, 50, dtype};
+    const std::uint64_t count = layout.count_elements();
+    const auto device = make_cpu_device(space_, {});
+    ReplicaMemory memory{arena_->allocate(count * 4), {}, arena_->allocate(count * 4)};
+    if (dtype == DType::bf16) memory.half = arena_->allocate(count * 2);
+    const auto replica =
+        device->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
+    const Memory batch = arena_->allocate(batch_layout.size_bytes());
+    Timeline& others = space_.timeline(arena_->make_timeline());
+    Timeline& own = space_.timeline(arena_->make_timeline());
+    UpdatingSink sink;
+    sink.stripe = {{GroupId{}, Rank{}, 0, count},
+                   memory.parameters,
+                   memory.half,
+                   {arena_->allocate(count * 4), arena_->allocate(count * 4)},
+                   arena_->allocate(journal_bytes(2))};
+    sink.gradients = {memory.gradients, arena_->allocate(count * 4), arena_->allocate(count * 4)};
+    sink.total = arena_->allocate(sizeof(StepSums));
+    sink.sums = arena_->allocate(sizeof(StepSums));
+    const auto stream = device->stream();
+    this_thread_is_watched = false;
+    ours = 0;
+    inside_onednn = 0;
+    for (std::uint64_t step = 1; step <= 20; ++step) {
+      counting = step > 2;  // the first steps may set threads and libraries up
+      sink.update = step;
+      sink.await = {others.id(), step};
+      sink.tell = {own.id(), step};
+      replica->step(*stream, batch, sink.sums, sink);
+      const Point end = stream->mark();
+      others.signal(step);
+      ASSERT_TRUE(reach(end).ok());
+    }
+    counting = false;
+    this_thread_is_watched = true;
+    EXPECT_EQ(own.value(), 20U);
+    EXPECT_EQ(ours, 0) << name_of(dtype);
+    RecordProperty(text("allocations_inside_onednn_", name_of(dtype)), inside_onednn);
+  }
+}
+
+TEST_F(CpuStream, RefusesMoreWorkThanItHasRoomForAndTakesMoreOnceThatIsDone) {
+  const auto device = make_cpu_device(space_, {});
+  const auto stream = device->stream();
+  Timeline& gate = space_.timeline(arena_->make_timeline());
+  const Memory a = arena_->allocate(64), b = arena_->allocate(64);
+  stream->wait({gate.id(), 1});
+  for (int i = 0; i < 1023; ++i) stream->copy(a, b);
+  EXPECT_THROW(stream->copy(a, b), Error);
+  EXPECT_THROW(stream->mark(), Error);
+  gate.signal(1);
+  const auto deadline = Deadline::after(std::chrono::seconds{20});
+  while (!deadline.passed()) {
+    try {
+      EXPECT_TRUE(reach(stream->mark()).ok());
+      return;
+    } catch (const Error&) {
+      sched_yield();
+    }
+  }
+  FAIL() << "the stream never had room again";
+}
+
+TEST_F(CpuStream, RefusesMoreOperandsThanItHasRoomForAndLosesNoneOfThatRoom) {
+  const auto device = make_cpu_device(space_, {});
+  const auto stream = device->stream();
+  const Memory to = arena_->allocate(64);
+  *space_.address_of<float>(to) = 0;
+  const std::vector<Memory> many(3000, arena_->allocate(64)), too_many(5000, arena_->allocate(64));
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_THROW(stream->reduce(to, too_many), Error);
+    stream->reduce(to, many);
+    EXPECT_TRUE(reach(stream->mark()).ok());
+  }
+}
+
+TEST_F(CpuStream, NamesTheLineOfAWaitThatIsOverdue) {
+  const auto device = make_cpu_device(space_, {.wait_deadline = std::chrono::milliseconds{10}});
+  const auto stream = device->stream();
+  stream->wait({arena_->make_timeline(), 3});
+  const Status status = reach(stream->mark());
+  EXPECT_EQ(status.code(), Code::timeout);
+  EXPECT_THAT(std::string{status.text()}, HasSubstr("to reach 3"));
+}
+
+TEST_F(CpuStream, DoesAllItsWorkBeforeItIsGone) {
+  const auto device = make_cpu_device(space_, {.may_spin = true});
+  const Memory from = arena_->allocate(1 << 20), to = arena_->allocate(1 << 20);
+  *space_.address_of<float>(from) = 4;
+  Point end;
+  {
+    const auto stream = device->stream();
+    for (int i = 0; i < 20; ++i) stream->copy(to, from);
+    end = stream->mark();
+  }
+  EXPECT_EQ(space_.timeline(end.line).value(), end.value);
+  EXPECT_EQ(*space_.address_of<float>(to), 4);
+}
+
+TEST_F(CpuStream, StaysOnTheCpusItIsGiven) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::uint32_t first = 0;
+  while (!CPU_ISSET(first, &allowed)) ++first;
+  const auto device = make_cpu_device(space_, {.cpus = {first}});
+  const auto stream = device->stream();
+  EXPECT_TRUE(reach(stream->mark()).ok());
+  EXPECT_THAT(device->traits().description, HasSubstr(text("on cpus ", first)));
+  EXPECT_THROW(make_cpu_device(space_, {.cpus = {CPU_SETSIZE - 1}})->stream(), Error);
+  EXPECT_THROW(make_cpu_device(space_, {.cpus = {100000}})->stream(), Error);
+}
+
+TEST_F(CpuStream, FlushesDenormalsToZero) {
+  const auto device = make_cpu_device(space_, {});
+  const auto stream = device->stream();
+  const Memory a = arena_->allocate(64), b = arena_->allocate(64), to = arena_->allocate(64);
+  *space_.address_of<float>(a) = 3e-39F;  // denormal
+  *space_.address_of<float>(b) = 0;
+  *space_.address_of<float>(to) = 1;
+  stream->reduce(to, std::array{a, b});
+  EXPECT_TRUE(reach(stream->mark()).ok());
+  EXPECT_EQ(*space_.address_of<float>(to), 0);
+}
+
+TEST_F(CpuStream, IsRefusedToADeviceWithoutThreadsOrDeadline) {
+  EXPECT_THROW(make_cpu_device(space_, {.threads = 0}), Error);
+  EXPECT_THROW(make_cpu_device(space_, {.wait_deadline = std::chrono::milliseconds{0}}), Error);
+}
+
+}  // namespace
+}  // namespace troupe

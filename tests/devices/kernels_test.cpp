@@ -1,0 +1,140 @@
+#include "devices/cpu/kernels/kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <limits>
+
+#include "devices/cpu/update.hpp"
+#include "runtime/data/random.hpp"
+#include "runtime/layout.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+std::vector<float> random_floats(std::uint64_t key, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
+  return values;
+}
+
+std::vector<std::uint32_t> bits(const std::vector<float>& values) {
+  std::vector<std::uint32_t> found;
+  for (const float value : values) found.push_back(std::bit_cast<std::uint32_t>(value));
+  return found;
+}
+
+struct Updated {
+  std::vector<float> p, s0, s1, undo0, undo1, undo2;
+  std::vector<std::uint16_t> half;
+};
+Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
+  Updated made{random_floats(1, count), random_floats(2, count), random_floats(3, count), {}, {}, {}, {}};
+  for (float& v : made.s1) v *= v;
+  made.half.resize(count);
+  for (auto* undo : {&made.undo0, &made.undo1, &made.undo2}) undo->resize(undo_count);
+  const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),
+                           next = random_floats(6, undo_count);
+  const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1}, 4);
+  const UndoCopy undo{
+      {next.data(), next.data(), next.data()}, {made.undo0.data(), made.undo1.data(), made.undo2.data()}, undo_count};
+  kernels.update({&rule, 1.0F / 3, first.data(), two ? second.data() : nullptr, made.p.data(), made.s0.data(),
+                  made.s1.data(), made.half.data(), count},
+                 undo);
+  return made;
+}
+
+TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
+  for (const Kernels* kernels : usable_kernels()) {
+    for (const RuleKind kind :
+         {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw}) {
+      for (const std::size_t count :
+           {std::size_t{1}, std::size_t{7}, std::size_t{63}, std::size_t{130}, std::size_t{1024}}) {
+        for (const bool two : {false, true}) {
+          SCOPED_TRACE(testing::Message() << kernels->name << ' ' << name_of(kind) << ' ' << count);
+          const Updated expected = updated(kBaselineKernels, kind, count, 0, two),
+                        found = updated(*kernels, kind, count, 0, two);
+          EXPECT_EQ(bits(found.p), bits(expected.p));
+          EXPECT_EQ(bits(found.s0), bits(expected.s0));
+          EXPECT_EQ(bits(found.s1), bits(expected.s1));
+          EXPECT_EQ(found.half, expected.half);
+        }
+      }
+    }
+  }
+}
+
+TEST(Kernels, WriteTheImageOfTheUpdatedParameters) {
+  for (const Kernels* kernels : usable_kernels()) {
+    const Updated found = updated(*kernels, RuleKind::adam, 200, 0, true);
+    for (std::size_t i = 0; i < 200; ++i) ASSERT_EQ(found.half[i], to_bf16(found.p[i])) << kernels->name << ' ' << i;
+  }
+}
+
+TEST(Kernels, CopyTheUndoBlockOfWhateverSizeWhileTheyUpdate) {
+  for (const Kernels* kernels : usable_kernels()) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{512}, std::size_t{1000}}) {
+      for (const std::size_t undo :
+           {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{300}, std::size_t{1024}}) {
+        const Updated found = updated(*kernels, RuleKind::adam, count, undo, true);
+        EXPECT_EQ(found.undo0, random_floats(6, undo)) << kernels->name << ' ' << count << ' ' << undo;
+        EXPECT_EQ(found.undo1, found.undo0);
+        EXPECT_EQ(found.undo2, found.undo0);
+      }
+    }
+  }
+}
+
+TEST(Kernels, AddElementByElementAlsoInPlace) {
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> a = random_floats(1, 77), expected(77);
+    const std::vector<float> b = random_floats(2, 77);
+    for (std::size_t i = 0; i < 77; ++i) expected[i] = a[i] + b[i];
+    kernels->add(a.data(), a.data(), b.data(), 77);
+    EXPECT_EQ(a, expected) << kernels->name;
+  }
+}
+
+TEST(Kernels, RoundToBf16AsTheRuntimeDoes) {
+  std::vector<float> values = random_floats(3, 500);
+  for (std::uint32_t i = 0; i < 500; ++i)
+    values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random_bits(9, i))));
+  for (const float special : {0.0F, -0.0F, std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::signaling_NaN(), std::numeric_limits<float>::max(),
+                              std::numeric_limits<float>::denorm_min(), 1.0F + 0x1p-8F, 1.0F + 3 * 0x1p-8F}) {
+    values.push_back(special);
+  }
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<std::uint16_t> found(values.size());
+    kernels->to_bf16(found.data(), values.data(), values.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(found[i], to_bf16(values[i])) << kernels->name << ' ' << values[i];
+  }
+}
+
+TEST(Kernels, MaskGradientsWhereTheActivationIsNotAboveZero) {
+  const std::vector<float> activation{1.0F, 0.0F, -0.0F, -2.0F, 1e-30F, 3.0F, 0.5F};
+  const std::vector<float> expected{1, 0, 0, 0, 5, 6, 7};
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> gradient{1, 2, 3, 4, 5, 6, 7};
+    kernels->mask_f32(gradient.data(), activation.data(), 7);
+    EXPECT_EQ(gradient, expected) << kernels->name;
+    std::vector<std::uint16_t> half_gradient, half_activation, half_expected;
+    for (std::size_t i = 0; i < 7; ++i) {
+      half_gradient.push_back(to_bf16(static_cast<float>(i + 1)));
+      half_activation.push_back(to_bf16(activation[i]));
+      half_expected.push_back(to_bf16(expected[i]));
+    }
+    kernels->mask_bf16(half_gradient.data(), half_activation.data(), 7);
+    EXPECT_EQ(half_gradient, half_expected) << kernels->name;
+  }
+}
+
+TEST(Kernels, IncludeTheOnesForThisMachineAsTheBest) {
+  EXPECT_EQ(&best_kernels(), usable_kernels().back());
+  EXPECT_EQ(usable_kernels().front(), &kBaselineKernels);
+}
+
+}  // namespace
+}  // namespace troupe::cpu

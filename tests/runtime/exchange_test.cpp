@@ -1,0 +1,275 @@
+#include "runtime/exchange.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/data/random.hpp"
+
+namespace troupe::testing {
+namespace {
+
+/// A stream on which nothing happens; its marks count.
+class QuietStream final : public Stream {
+ public:
+  void wait(Point) override {}
+  Point mark() override { return {TimelineId{ArenaId{0}, 77}, ++marks_}; }
+  void signal(Point) override {}
+  void copy(Memory, Memory) override {}
+  void sum_up(Memory, std::span<const Memory>) override {}
+  void reduce(Memory, std::span<const Memory>) override {}
+  void update(const RuleStep&, std::uint64_t, const StripeMemory&, std::span<const Memory>, Memory) override {}
+
+ private:
+  std::uint64_t marks_ = 0;
+};
+
+struct Contribution {
+  Bucket bucket;
+  Step step;
+  bool first;
+  Memory sums, total;
+};
+
+class NotedExchange final : public Exchange {
+ public:
+  void contribute(Stream&, const Bucket& bucket, Step step, bool first, Memory sums, Memory total) override {
+    TROUPE_CHECK(refuse_bucket != bucket.index, Code::device_fault, "no room for bucket ", bucket.index);
+    got.push_back({bucket, step, first, sums, total});
+  }
+  std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
+
+  std::vector<Contribution> got;
+  std::uint32_t refuse_bucket = ~0u;
+};
+
+class StepExchangeTest : public ::testing::Test {
+ protected:
+  StepExchangeTest() { space_.map(arena_); }
+  StepExchange make(std::size_t buckets) {
+    return {ViewId{4}, space_, sums_, totals_, {&groups_[0], &groups_[1]}, buckets};
+  }
+  static Bucket bucket(std::uint32_t group, std::uint32_t index) { return {GroupId{group}, index, index * 10, 10}; }
+  void take_step(StepExchange& exchange, std::uint64_t step) {
+    exchange.begin(Step{step}, false);
+    exchange.ready(bucket(0, 0), stream_);
+    exchange.commit(stream_);
+  }
+
+  static constexpr std::uint64_t kRingBytes = StepExchange::kStepsKept * sizeof(StepSums);
+  AddressSpace space_;
+  std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 1 << 16);
+  Memory sums_ = arena_->allocate(kRingBytes);
+  Memory totals_ = arena_->allocate(kRingBytes);
+  std::array<NotedExchange, 2> groups_;
+  QuietStream stream_;
+};
+
+TEST_F(StepExchangeTest, BeginsWithEmptySumsThatCarryTheVoteToStop) {
+  StepExchange exchange = make(1);
+  for (std::uint64_t step = 0; step < 2 * StepExchange::kStepsKept; ++step) {
+    const Memory sums = exchange.begin(Step{step}, step == 3);
+    auto& slot = *space_.address_of<StepSums>(sums);
+    EXPECT_EQ(slot.loss, 0);
+    EXPECT_EQ(slot.samples, 0u);
+    EXPECT_EQ(slot.stop, step == 3 ? 1u : 0u);
+    slot = {.loss = 1, .correct = 2, .samples = 3, .stop = 4};
+    exchange.ready(bucket(0, 0), stream_);
+    exchange.commit(stream_);
+  }
+}
+
+TEST_F(StepExchangeTest, RoutesEachBucketToItsGroupAndMarksTheFirstOfTheStep) {
+  StepExchange exchange = make(3);
+  const Memory sums = exchange.begin(Step{5}, false);
+  exchange.ready(bucket(1, 0), stream_);
+  exchange.ready(bucket(0, 0), stream_);
+  exchange.ready(bucket(1, 1), stream_);
+  const Point committed = exchange.commit(stream_);
+  EXPECT_EQ(committed.value, 1u);
+  ASSERT_EQ(groups_[0].got.size(), 1u);
+  ASSERT_EQ(groups_[1].got.size(), 2u);
+  EXPECT_TRUE(groups_[1].got[0].first);
+  EXPECT_FALSE(groups_[0].got[0].first);
+  EXPECT_FALSE(groups_[1].got[1].first);
+  EXPECT_EQ(groups_[1].got[1].bucket, bucket(1, 1));
+  EXPECT_EQ(groups_[0].got[0].step, Step{5});
+  EXPECT_EQ(groups_[0].got[0].sums, sums);
+  EXPECT_EQ(groups_[0].got[0].total, groups_[1].got[0].total);
+}
+
+TEST_F(StepExchangeTest, CommitRefusesAStepInWhichABucketNeverBecameReady) {
+  StepExchange exchange = make(2);
+  exchange.begin(Step{0}, false);
+  exchange.ready(bucket(0, 0), stream_);
+  EXPECT_THROW(exchange.commit(stream_), Error);
+}
+
+TEST_F(StepExchangeTest, CommitTellsWhyABucketCouldNotBeContributedAndLaterOnesAreLeftOut) {
+  StepExchange exchange = make(3);
+  groups_[0].refuse_bucket = 1;
+  exchange.begin(Step{9}, false);
+  for (std::uint32_t b = 0; b < 3; ++b) exchange.ready(bucket(0, b), stream_);
+  try {
+    exchange.commit(stream_);
+    ADD_FAILURE() << "the step was committed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::device_fault);
+    EXPECT_NE(std::string{error.what()}.find("step 9"), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("no room for bucket 1"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(groups_[0].got.size(), 1u);
+}
+
+TEST_F(StepExchangeTest, RefusesABucketOfAGroupThatDoesNotExist) {
+  StepExchange exchange = make(1);
+  exchange.begin(Step{0}, false);
+  exchange.ready(bucket(2, 0), stream_);
+  EXPECT_THROW(exchange.commit(stream_), Error);
+}
+
+TEST_F(StepExchangeTest, StartsAnywhereAndThenCountsByOne) {
+  StepExchange exchange = make(1);
+  take_step(exchange, 41);
+  EXPECT_THROW(exchange.begin(Step{41}, false), Error);
+  EXPECT_THROW(exchange.begin(Step{43}, false), Error);
+  take_step(exchange, 42);
+  exchange.begin(Step{43}, false);
+  EXPECT_THROW(exchange.begin(Step{44}, false), Error) << "43 is not committed";
+}
+
+TEST_F(StepExchangeTest, KeepsTheTotalsOfTheLastSteps) {
+  StepExchange exchange = make(1);
+  constexpr std::uint64_t kLast = 20;
+  for (std::uint64_t step = 0; step <= kLast; ++step) {
+    take_step(exchange, step);
+    space_.address_of<StepSums>(groups_[0].got.back().total)->samples = 1000 + step;
+  }
+  for (std::uint64_t step = kLast - StepExchange::kStepsKept + 1; step <= kLast; ++step) {
+    EXPECT_EQ(exchange.total(Step{step}).samples, 1000 + step);
+  }
+  EXPECT_THROW(exchange.total(Step{kLast - StepExchange::kStepsKept}), Error);
+  EXPECT_THROW(exchange.total(Step{kLast + 1}), Error);
+}
+
+TEST_F(StepExchangeTest, RefusesRingsThatAreTooSmall) {
+  EXPECT_THROW((StepExchange{ViewId{0}, space_, slice(sums_, 0, 64), totals_, {&groups_[0]}}), Error);
+  EXPECT_THROW((StepExchange{ViewId{0}, space_, sums_, slice(totals_, 0, 64), {&groups_[0]}}), Error);
+  EXPECT_THROW((StepExchange{ViewId{0}, space_, sums_, totals_, {}}), Error);
+}
+
+StripeMemory make_stripe(std::uint64_t first, std::uint64_t count, RuleKind rule, std::size_t buckets) {
+  constexpr ArenaId kArena{300};
+  StripeMemory whole;
+  whole.stripe = {GroupId{}, Rank{1}, first, count};
+  whole.parameters = {kArena, 4096, count * 4};
+  whole.half = {kArena, 1 << 24, count * 2};
+  for (std::size_t s = 0; s < state_slots(rule); ++s) whole.state[s] = {kArena, (2 + s) << 24, count * 4};
+  whole.journal = {kArena, 8 << 24, buckets * journal_bytes(state_slots(rule))};
+  return whole;
+}
+
+TEST(CommonPart, CutsAStripeIntoWhatItsBucketsCover) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const std::uint64_t count = 1 + random_below(seed, 0, 100);
+    const StripeMemory whole = make_stripe(random_below(seed, 1, 50), count, RuleKind::adam, 8);
+    std::uint64_t next = whole.stripe.first;
+    std::uint64_t first = 0;
+    for (std::uint32_t index = 0; index < 8; ++index) {
+      const Bucket bucket{GroupId{}, index, first, index < 7 ? 1 + random_below(seed, 2 + index, 40) : 1000};
+      first += bucket.count;
+      const StripeMemory part = common_part(whole, bucket, RuleKind::adam);
+      EXPECT_EQ(part.stripe.tenant, Rank{1});
+      if (part.stripe.count == 0) continue;
+      EXPECT_EQ(part.stripe.first, next);
+      EXPECT_GE(part.stripe.first, bucket.first);
+      EXPECT_LE(part.stripe.first + part.stripe.count, bucket.first + bucket.count);
+      const std::uint64_t offset = part.stripe.first - whole.stripe.first;
+      EXPECT_EQ(part.parameters, slice(whole.parameters, offset * 4, part.stripe.count * 4));
+      EXPECT_EQ(part.half, slice(whole.half, offset * 2, part.stripe.count * 2));
+      EXPECT_EQ(part.state[1], slice(whole.state[1], offset * 4, part.stripe.count * 4));
+      next += part.stripe.count;
+    }
+    EXPECT_EQ(next, whole.stripe.first + count) << "seed " << seed;
+  }
+}
+
+TEST(CommonPart, GivesEveryBucketAJournalOfItsOwn) {
+  const StripeMemory whole = make_stripe(0, 100, RuleKind::momentum, 2);
+  const Memory one = common_part(whole, Bucket{GroupId{}, 0, 50, 50}, RuleKind::momentum).journal;
+  const Memory two = common_part(whole, Bucket{GroupId{}, 1, 0, 50}, RuleKind::momentum).journal;
+  EXPECT_EQ(one.size_bytes, journal_bytes(1));
+  EXPECT_EQ(two.offset, one.offset + one.size_bytes);
+  EXPECT_EQ(two.offset % 64, 0u);
+  EXPECT_THROW(common_part(whole, Bucket{GroupId{}, 2, 0, 50}, RuleKind::momentum), Error);
+}
+
+TEST(CommonPart, IsNothingInAnotherGroup) {
+  const StripeMemory whole = make_stripe(0, 100, RuleKind::sgd, 1);
+  EXPECT_EQ(common_part(whole, Bucket{GroupId{1}, 0, 0, 100}, RuleKind::sgd).stripe.count, 0u);
+}
+
+class NotedCommunicator final : public Communicator {
+ public:
+  void all_reduce(Stream&, Memory) override {}
+  void reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r, const StripeMemory& m) override {
+    work = w;
+    rule = r;
+    mine = m;
+  }
+  void abort(const Status& why) noexcept override { aborts.push_back(why.code()); }
+
+  BucketWork work;
+  RuleStep rule;
+  StripeMemory mine;
+  std::vector<Code> aborts;
+};
+
+class CollectiveExchangeTest : public ::testing::Test {
+ protected:
+  const Rule rule_{.kind = RuleKind::adam};
+  const Memory gradients_{ArenaId{300}, 1 << 20, 400};
+  const Memory sums_{ArenaId{300}, 64, 64};
+  const Memory total_{ArenaId{300}, 128, 64};
+  const StripeMemory stripe_ = make_stripe(32, 64, RuleKind::adam, 2);
+  NotedCommunicator communicator_;
+  QuietStream stream_;
+  std::unique_ptr<Exchange> exchange_ = collective_exchange(communicator_, rule_, gradients_, stripe_);
+};
+
+TEST_F(CollectiveExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
+  const Bucket bucket{GroupId{}, 1, 0, 48};
+  exchange_->contribute(stream_, bucket, Step{6}, true, sums_, total_);
+  const BucketWork& work = communicator_.work;
+  EXPECT_EQ(work.bucket, bucket);
+  EXPECT_EQ(work.update, 7u);
+  EXPECT_TRUE(work.first);
+  EXPECT_EQ(work.gradients, slice(gradients_, 0, 48 * 4));
+  EXPECT_EQ(work.sums, sums_);
+  EXPECT_EQ(work.total, total_);
+  EXPECT_EQ(communicator_.rule.rate, rule_step(rule_, 7).rate);
+  EXPECT_EQ(communicator_.mine.stripe, (Stripe{GroupId{}, Rank{1}, 32, 16}));
+}
+
+TEST_F(CollectiveExchangeTest, RefusesABucketBeyondItsGradients) {
+  EXPECT_THROW(exchange_->contribute(stream_, Bucket{GroupId{}, 0, 96, 16}, Step{0}, true, sums_, total_), Error);
+}
+
+TEST_F(CollectiveExchangeTest, RetiresOnceAndTakesNothingAfterwards) {
+  const auto stripes = exchange_->retire({Code::aborted, "a new view"});
+  ASSERT_EQ(stripes.size(), 1u);
+  EXPECT_EQ(stripes[0].stripe, stripe_.stripe);
+  EXPECT_EQ(exchange_->retire({Code::peer_lost, "again"}).size(), 1u);
+  EXPECT_EQ(communicator_.aborts, std::vector<Code>{Code::aborted});
+  try {
+    exchange_->contribute(stream_, Bucket{GroupId{}, 0, 0, 48}, Step{0}, true, sums_, total_);
+    ADD_FAILURE() << "a retired exchange took a bucket";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::aborted);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing

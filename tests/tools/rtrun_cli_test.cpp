@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <sstream>
+#include <vector>
+
+#include "tools/rtrun/cli.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+struct Parsed {
+  std::variant<CommandLine, Answered> result;
+  std::string out;
+  std::string err;
+  const CommandLine& line() const { return std::get<CommandLine>(result); }
+  int exit_code() const { return std::get<Answered>(result).exit_code; }
+};
+
+Parsed parse(std::initializer_list<const char*> arguments) {
+  std::vector<const char*> argv{"rtrun"};
+  argv.insert(argv.end(), arguments);
+  std::ostringstream out;
+  std::ostringstream err;
+  auto result = parse_command_line(static_cast<int>(argv.size()), argv.data(), out, err);
+  return {std::move(result), out.str(), err.str()};
+}
+
+TEST(CommandLine, TrainsWhenOnlyAFileIsGiven) {
+  const Parsed parsed = parse({"job.toml"});
+  EXPECT_EQ(parsed.line().verb, Verb::train);
+  EXPECT_EQ(parsed.line().file, "job.toml");
+}
+
+TEST(CommandLine, KeepsOverridesInOrderOnEitherSideOfTheFile) {
+  const Parsed parsed =
+      parse({"--set", "data.batch=50", "job.toml", "--set", "model.units=[32,32]", "--set", "data.batch=60"});
+  EXPECT_EQ(parsed.line().file, "job.toml");
+  EXPECT_EQ(parsed.line().overrides,
+            (std::vector<std::string>{"data.batch=50", "model.units=[32,32]", "data.batch=60"}));
+}
+
+TEST(CommandLine, TakesTheFileOfCheckAndPlanBehindTheVerb) {
+  EXPECT_EQ(parse({"check", "job.toml"}).line().verb, Verb::check);
+  const Parsed plan = parse({"plan", "job.toml", "--set", "data.batch=5"});
+  EXPECT_EQ(plan.line().verb, Verb::plan);
+  EXPECT_EQ(plan.line().file, "job.toml");
+  EXPECT_EQ(plan.line().overrides, std::vector<std::string>{"data.batch=5"});
+}
+
+TEST(CommandLine, AnswersHelpWithExitCode0OnItsOutput) {
+  const Parsed parsed = parse({"--help"});
+  EXPECT_EQ(parsed.exit_code(), 0);
+  EXPECT_NE(parsed.out.find("Exit codes"), std::string::npos);
+  EXPECT_EQ(parsed.err, "");
+}
+
+TEST(CommandLine, NamesTheVersionsOfWhatItStandsOn) {
+  const Parsed parsed = parse({"--version"});
+  EXPECT_EQ(parsed.exit_code(), 0);
+  for (const char* name : {"troupe", "CAF", "UCX", "oneDNN"})
+    EXPECT_NE(parsed.out.find(name), std::string::npos) << name;
+}
+
+TEST(CommandLine, RefusesAnUnknownOptionWithExitCode2) {
+  const Parsed parsed = parse({"job.toml", "--nodes", "4"});
+  EXPECT_EQ(parsed.exit_code(), 2);
+  EXPECT_NE(parsed.err.find("--nodes"), std::string::npos) << parsed.err;
+}
+
+TEST(CommandLine, AsksForAFileWithExitCode2) {
+  for (const auto& parsed : {parse({}), parse({"check"})}) {
+    EXPECT_EQ(parsed.exit_code(), 2);
+    EXPECT_NE(parsed.err.find("app.toml"), std::string::npos) << parsed.err;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::rtrun

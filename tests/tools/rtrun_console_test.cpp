@@ -1,0 +1,191 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tools/rtrun/console.hpp"
+#include "tools/rtrun/log_file.hpp"
+#include "tools/rtrun/table.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+EpochReport first_epoch() {
+  return {.epoch = 1,
+          .steps = 300,
+          .loss = 0.2240019,
+          .accuracy = 0.9335,
+          .test_loss = 0.1023219,
+          .test_accuracy = 0.9695,
+          .elapsed_s = 17.134112};
+}
+
+Plan two_ranks() {
+  Plan plan;
+  plan.batch = 100;
+  plan.train_samples = 60000;
+  plan.steps = 6000;
+  plan.ranks.resize(2);
+  for (RankPlan& rank : plan.ranks) rank.device = "cpu";
+  return plan;
+}
+
+/// A console with a report folder of its own that writes into a string.
+class ConsoleTest : public ::testing::Test {
+ protected:
+  ConsoleTest() {
+    std::string pattern = ::testing::TempDir() + "/console-XXXXXX";
+    settings_.report.dir = ::mkdtemp(pattern.data());
+  }
+  ~ConsoleTest() override { std::filesystem::remove_all(settings_.report.dir); }
+  nlohmann::json log() const { return nlohmann::json::parse(std::ifstream{settings_.report.dir + "/log"}); }
+
+  Settings settings_;
+  std::ostringstream out_;
+};
+
+TEST(PrintReport, PrintsChainersHeader) {
+  EXPECT_EQ(table_header(),
+            "epoch       main/loss   validation/main/loss  main/accuracy  validation/main/accuracy  elapsed_time\n");
+}
+
+TEST(PrintReport, AlignsARowUnderTheHeaderWithSixDigits) {
+  EXPECT_EQ(table_row(first_epoch()),
+            "1           0.224002    0.102322              0.9335         0.9695                    17.1341       \n");
+}
+
+TEST(PrintReport, LeavesTheColumnsOfAnEpochWithoutEvaluationEmpty) {
+  EpochReport report = first_epoch();
+  report.test_loss.reset();
+  report.test_accuracy.reset();
+  EXPECT_EQ(table_row(report),
+            "1           0.224002                          0.9335                                   17.1341       \n");
+}
+
+TEST(PrintReport, PrintsTheLinesOfChainerMNsExampleBeforeTheTable) {
+  EXPECT_EQ(job_header(Settings{}, two_ranks()),
+            "==========================================\n"
+            "Num process (COMM_WORLD): 2\n"
+            "Using CPU\n"
+            "Using arena communicator\n"
+            "Num unit: 1000\n"
+            "Num Minibatch-size: 100\n"
+            "Num epoch: 20\n"
+            "==========================================\n");
+}
+
+TEST(PrintReport, ListsUnequalLayers) {
+  Settings settings;
+  settings.model.units = {300, 100};
+  EXPECT_NE(job_header(settings, two_ranks()).find("Num unit: 300, 100\n"), std::string::npos);
+}
+
+TEST(LogReport, IsAnArrayWithTheKeysOfChainer) {
+  const auto log = nlohmann::json::parse(log_json({first_epoch()}));
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_EQ(log[0]["epoch"], 1);
+  EXPECT_EQ(log[0]["iteration"], 300);
+  EXPECT_DOUBLE_EQ(log[0]["main/loss"], 0.2240019);
+  EXPECT_DOUBLE_EQ(log[0]["validation/main/accuracy"], 0.9695);
+  EXPECT_DOUBLE_EQ(log[0]["elapsed_time"], 17.134112);
+}
+
+TEST_F(ConsoleTest, SaysWhichDataItUses) {
+  Console console{settings_, out_, {}};
+  console.started(two_ranks(), "cpu", {.folder = "/data", .description = "MNIST from /data (TROUPE_DATA)"});
+  EXPECT_TRUE(out_.str().starts_with("Data: MNIST from /data (TROUPE_DATA)\n")) << out_.str();
+}
+
+TEST_F(ConsoleTest, CompletesTheLogAfterEveryEpoch) {
+  Console console{settings_, out_, {}};
+  console.epoch(first_epoch());
+  EXPECT_EQ(log().size(), 1u);
+  console.epoch(first_epoch());
+  EXPECT_EQ(log().size(), 2u);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{settings_.report.dir}, {}), 1)
+      << "a temporary file stayed";
+}
+
+TEST_F(ConsoleTest, GoesOnWhenTheLogCannotBeWritten) {
+  settings_.report.dir += "/gone";
+  Console console{settings_, out_, {}};
+  console.epoch(first_epoch());
+  EXPECT_NE(out_.str().find("0.9695"), std::string::npos);
+}
+
+TEST_F(ConsoleTest, EndsWithSpeedBestAccuracyAndPlace) {
+  Console console{settings_, out_, {}};
+  console.epoch(first_epoch());
+  EpochReport worse = first_epoch();
+  worse.epoch = 2;
+  worse.test_accuracy = 0.9600;
+  console.epoch(worse);
+  out_.str("");
+  RunResult result;
+  result.total = {.steps = 600, .samples = 120000, .train_s = 4.0, .elapsed_s = 5.0};
+  console.finish(result);
+  EXPECT_EQ(out_.str(),
+            "Trained 600 steps in 5.0 s: 30,000 samples/s, best validation accuracy 0.9695 (epoch 1), results in " +
+                settings_.report.dir + "\n");
+}
+
+TEST_F(ConsoleTest, PrintsOnlyTheLastLineWhenQuiet) {
+  Console console{settings_, out_, {.quiet = true, .bar = true}};
+  console.started(two_ranks(), "cpu", {});
+  console.progress({.step = 1, .steps = 10});
+  console.epoch(first_epoch());
+  EXPECT_EQ(out_.str(), "");
+  console.finish({});
+  EXPECT_NE(out_.str(), "");
+}
+
+TEST_F(ConsoleTest, PrintsEveryLineAsJsonWhenAskedTo) {
+  settings_.report.format = "json";
+  Console console{settings_, out_, {}};
+  console.started(two_ranks(), "cpu", {});
+  console.epoch(first_epoch());
+  console.finish({});
+  std::istringstream lines{out_.str()};
+  std::string line;
+  std::size_t count = 0;
+  for (; std::getline(lines, line); ++count) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  EXPECT_EQ(count, 3u);
+}
+
+TEST_F(ConsoleTest, DrawsNoBarWithoutATerminal) {
+  Console console{settings_, out_, {.bar = false}};
+  console.progress({.step = 1, .steps = 10, .samples_per_s = 100});
+  EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(ConsoleTest, TakesTheBarAwayBeforeARow) {
+  Console console{settings_, out_, {.bar = true}};
+  console.progress({.step = 1, .steps = 10, .samples_per_s = 100});
+  EXPECT_TRUE(out_.str().starts_with("\r")) << out_.str();
+  out_.str("");
+  console.epoch(first_epoch());
+  EXPECT_TRUE(out_.str().starts_with("\r\033[K1  ")) << out_.str();
+}
+
+TEST(ProgressBarTest, KeepsToOneLineOfTheTerminal) {
+  for (const std::size_t columns : {10u, 60u, 80u, 200u}) {
+    std::ostringstream out;
+    ProgressBar bar{out, true, columns};
+    bar.draw("epoch 3/20 step 900/6000", 0.15, "45,123 samples/s, 0:27 left");
+    const std::string text = out.str();
+    ASSERT_TRUE(text.starts_with("\r") && text.ends_with("\033[K"));
+    EXPECT_LT(text.size() - 4, columns);
+  }
+}
+
+TEST(ProgressBarTest, SaysSpeedAndTheTimeThatIsLeft) {
+  const RunProgress progress{.step = 900, .steps = 6000, .samples_per_s = 45123};
+  EXPECT_EQ(progress_label(progress, 300, 20), "epoch 4/20 step 900/6000");
+  EXPECT_EQ(progress_tail(progress, 200), "45,123 samples/s, 0:23 left");
+}
+
+}  // namespace
+}  // namespace troupe::rtrun

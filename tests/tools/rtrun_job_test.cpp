@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tools/rtrun/job.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+RankEnd exited(std::uint32_t rank, int code) { return {.rank = rank, .pid = 100, .exit_code = code}; }
+RankEnd killed(std::uint32_t rank, int signal) { return {.rank = rank, .pid = 100, .signal = signal}; }
+RankEnd killed_by_launcher(std::uint32_t rank) {
+  return {.rank = rank, .pid = 100, .signal = SIGKILL, .by_launcher = true};
+}
+
+TEST(Verdict, IsSilentAboutAJobThatIsDone) {
+  const Verdict verdict = judge({exited(1, 0), exited(0, 0)}, 0);
+  EXPECT_EQ(verdict.exit_code, 0);
+  EXPECT_EQ(verdict.text, "");
+}
+
+TEST(Verdict, BlamesTheKilledRankEvenWhenItsPeersEndWasSeenFirst) {
+  const Verdict verdict = judge({exited(0, 4), killed(1, SIGKILL)}, 0);
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_NE(verdict.text.find("rank 1 (process 100) was killed by SIGKILL"), std::string::npos) << verdict.text;
+}
+
+TEST(Verdict, HintsAtMemoryWhenTheKernelsKillerWasAtWork) {
+  RankEnd end = killed(2, SIGKILL);
+  end.out_of_memory = true;
+  EXPECT_NE(judge({end}, 0).text.find("memory"), std::string::npos);
+}
+
+TEST(Verdict, NamesACrashBySignalAndMeaning) {
+  EXPECT_NE(judge({killed(0, SIGSEGV), killed_by_launcher(1)}, 0).text.find("SIGSEGV (Segmentation fault)"),
+            std::string::npos);
+}
+
+TEST(Verdict, PassesOnTheExitCodeOfTheFirstRankThatFailedByItself) {
+  const Verdict verdict = judge({exited(0, 4), exited(2, 3), exited(1, 2)}, 0);
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_NE(verdict.text.find("rank 2"), std::string::npos) << verdict.text;
+}
+
+TEST(Verdict, Is4WhenRanksOnlyLostEachOther) { EXPECT_EQ(judge({exited(0, 4), exited(1, 4)}, 0).exit_code, 4); }
+
+TEST(Verdict, Is128PlusTheSignalThatWasPassedOn) {
+  EXPECT_EQ(judge({exited(0, 130), exited(1, 0)}, SIGINT).exit_code, 130);
+  EXPECT_EQ(judge({exited(0, 143), exited(1, 143)}, SIGTERM).exit_code, 143);
+  EXPECT_EQ(judge({exited(0, 143)}, SIGTERM).text, "");
+}
+
+TEST(Verdict, ForgivesARankThatTheSignalMetBeforeItWasReady) {
+  EXPECT_EQ(judge({killed(0, SIGINT), exited(1, 130)}, SIGINT).text, "");
+}
+
+TEST(Verdict, SaysWhenRanksHadToBeKilledAfterASignal) {
+  const Verdict verdict = judge({exited(0, 130), killed_by_launcher(1)}, SIGINT);
+  EXPECT_EQ(verdict.exit_code, 130);
+  EXPECT_NE(verdict.text, "");
+}
+
+TEST(Verdict, NamesARankThatStayedWhenTheOthersHadEndedWell) {
+  const Verdict verdict = judge({exited(0, 0), killed_by_launcher(1)}, 0);
+  EXPECT_EQ(verdict.exit_code, 1);
+  EXPECT_NE(verdict.text.find("rank 1"), std::string::npos) << verdict.text;
+}
+
+}  // namespace
+}  // namespace troupe::rtrun

@@ -1,0 +1,160 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "devices/fake/fake_device.hpp"
+#include "devices/reference/reference_device.hpp"
+#include "runtime/lane_loop.hpp"
+#include "tests/contracts/communicator_contract.hpp"
+#include "transports/collectives/arena_communicator.hpp"
+#include "transports/collectives/direct_communicator.hpp"
+
+// Groups of ranks in one process, each with its own address space and device, as processes have.
+namespace troupe::contracts {
+
+/// The device of one rank. Fake ones do a piece of work when they are driven; threads need no driving.
+using MakeDevice = std::function<std::unique_ptr<Device>(AddressSpace&, std::uint32_t rank)>;
+inline MakeDevice fake_devices(std::uint64_t seed) {
+  return [seed](AddressSpace& space, std::uint32_t rank) {
+    return std::make_unique<FakeDevice>(space, FakeOptions{.seed = sub_key(seed, rank), .delay_one_in = 4});
+  };
+}
+inline MakeDevice reference_devices() {
+  return [](AddressSpace& space, std::uint32_t) { return make_reference_device(space); };
+}
+
+/// What the worlds have in common.
+class DeviceGroup : public CommunicatorWorld {
+ public:
+  DeviceGroup(const GroupSpec& spec, MakeDevice make_device) : spec_(spec), make_device_(std::move(make_device)) {
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      spaces_.push_back(std::make_unique<AddressSpace>());
+      arenas_.push_back(Arena::create(arena_id(Peer{r}, 1), kTestBytes));
+      views_.push_back({.space = spaces_[r].get()});
+    }
+  }
+  RankView& rank(std::uint32_t rank) override { return views_.at(rank); }
+  void drive() override {
+    bool driven = false;
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const std::uint64_t pick = random_below(spec_.seed, draws_++, devices_.size());
+      if (auto* fake = dynamic_cast<FakeDevice*>(devices_[pick].get())) driven |= fake->run_one();
+    }
+    if (!driven) std::this_thread::yield();
+  }
+  FakeStream& fake_stream(std::uint32_t rank) { return dynamic_cast<FakeStream&>(*streams_.at(rank)); }
+  Device& device(std::uint32_t rank) { return *devices_.at(rank); }
+
+ protected:
+  void add_stream(std::uint32_t rank) {
+    devices_.push_back(make_device_(*spaces_[rank], rank));
+    streams_.push_back(devices_.back()->stream());
+    views_[rank].stream = streams_.back().get();
+  }
+  /// Streams first: their threads may be in the middle of something.
+  void end_streams() {
+    streams_.clear();
+    devices_.clear();
+  }
+
+  const GroupSpec spec_;
+  const MakeDevice make_device_;
+  std::vector<std::unique_ptr<AddressSpace>> spaces_;
+  std::vector<std::shared_ptr<Arena>> arenas_;
+  std::vector<RankView> views_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::uint64_t draws_ = 0;
+};
+
+/// Ranks of one node: rank 0's arena holds the parameters that all share.
+class ArenaWorld final : public DeviceGroup {
+ public:
+  ArenaWorld(const GroupSpec& spec, MakeDevice make_device) : DeviceGroup(spec, std::move(make_device)) {
+    for (auto& space : spaces_) {
+      for (auto& arena : arenas_) space->map(arena);
+    }
+    const Memory parameters = arenas_[0]->allocate(spec.elements * sizeof(float));
+    const Memory half = spec.half ? arenas_[0]->allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      views_[r].parameters = parameters;
+      views_[r].half = half;
+      allocate_rank(spec, r, *arenas_[r], views_[r]);
+      members_.push_back({views_[r].gradients, views_[r].sums, arenas_[r]->make_timeline(), arenas_[r]->make_timeline(),
+                          arenas_[r]->allocate(kScratchBytes)});
+    }
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      communicators_.push_back(std::make_unique<ArenaCommunicator>(*spaces_[r], group(r)));
+      views_[r].communicator = communicators_.back().get();
+      add_stream(r);
+    }
+  }
+  ~ArenaWorld() override {
+    for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
+    end_streams();
+  }
+  ArenaGroup group(std::uint32_t rank) const { return {Rank{rank}, members_}; }
+
+  static constexpr std::uint64_t kScratchBytes = 8000;
+
+ private:
+  std::vector<ArenaMember> members_;
+  std::vector<std::unique_ptr<ArenaCommunicator>> communicators_;
+};
+
+/// How the ranks of a DirectWorld are connected.
+class DirectNetwork {
+ public:
+  virtual ~DirectNetwork() = default;
+  virtual std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) = 0;
+};
+
+/// Ranks that share nothing and exchange over a transport.
+class DirectWorld final : public DeviceGroup {
+ public:
+  DirectWorld(const GroupSpec& spec, MakeDevice make_device, std::unique_ptr<DirectNetwork> network)
+      : DeviceGroup(spec, std::move(make_device)), network_(std::move(network)) {
+    std::vector<Peer> peers;
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) peers.push_back(Peer{r});
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      Arena& arena = *arenas_[r];
+      spaces_[r]->map(arenas_[r]);
+      views_[r].parameters = arena.allocate(spec.elements * sizeof(float));
+      views_[r].half = spec.half ? arena.allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      allocate_rank(spec, r, arena, views_[r]);
+      transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
+      loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
+      DirectGroup group{ViewId{3},      Rank{r}, peers, spec.stripes, spec.buckets, views_[r].parameters,
+                        views_[r].half, {}};
+      group.staging = arena.allocate(std::max<std::uint64_t>(64, direct_staging_bytes(spec.stripes, spec.buckets)));
+      communicators_.push_back(std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], group));
+      views_[r].communicator = communicators_.back().get();
+      add_stream(r);
+    }
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      for (std::uint32_t other = 0; other < spec.ranks; ++other) {
+        if (other != r) transports_[r]->connect(Peer{other}, transports_[other]->address());
+      }
+    }
+    for (auto& loop : loops_) loop->start();
+  }
+  ~DirectWorld() override {
+    for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
+    end_streams();
+    loops_.clear();
+    transports_.clear();
+  }
+  DirectNetwork& network() { return *network_; }
+
+ private:
+  std::unique_ptr<DirectNetwork> network_;
+  std::vector<std::unique_ptr<DirectCommunicator>> communicators_;  // outlive loops and transports
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<LaneLoop>> loops_;
+};
+
+}  // namespace troupe::contracts

@@ -1,0 +1,150 @@
+#include "transports/collectives/detail/round_window.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "runtime/data/random.hpp"
+
+namespace troupe::collectives {
+namespace {
+
+RoundShape round(std::uint64_t sequence) { return {.sequence = sequence, .step = sequence, .elements = 100}; }
+
+/// One peer contributes, and sends a result.
+constexpr RoundWindow::Expected kOneOfEach{.contributions = 1, .results = 1};
+
+class RoundWindowTest : public ::testing::Test {
+ protected:
+  void whole_message(std::uint64_t sequence, Cargo cargo) {
+    const Status status = window_.enter(Rank{1}, round(sequence), cargo);
+    EXPECT_TRUE(status.ok()) << status.text();
+    window_.arrived(sequence, cargo);
+  }
+  void whole_round(std::uint64_t sequence) {
+    ASSERT_TRUE(window_.announce(round(sequence), kOneOfEach).ok());
+    window_.contributions_sent(sequence);
+    whole_message(sequence, Cargo::contribution);
+    whole_message(sequence, Cargo::result);
+  }
+  RoundWindow window_{Rank{0}, 2};
+};
+
+TEST_F(RoundWindowTest, CountsARoundAsGatheredWhenAllContributionsAreThere) {
+  whole_message(1, Cargo::contribution);
+  EXPECT_EQ(window_.gathered(), 0u) << "this rank has not come so far";
+  ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
+  EXPECT_EQ(window_.gathered(), 1u);
+  EXPECT_EQ(window_.published(), 0u);
+}
+
+TEST_F(RoundWindowTest, CountsARoundAsPublishedWhenResultsAreThereAndItsOwnGradientsAreRead) {
+  ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
+  whole_message(1, Cargo::result);
+  EXPECT_EQ(window_.published(), 0u);
+  window_.contributions_sent(1);
+  EXPECT_EQ(window_.published(), 1u);
+}
+
+TEST_F(RoundWindowTest, TakesContributionsOfTheNextRoundBeforeThisOneIsOver) {
+  ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
+  whole_message(2, Cargo::contribution);
+  EXPECT_EQ(window_.gathered(), 0u);
+  window_.contributions_sent(1);
+  whole_message(1, Cargo::result);
+  whole_message(1, Cargo::contribution);
+  EXPECT_EQ(window_.gathered(), 1u);
+  ASSERT_TRUE(window_.announce(round(2), kOneOfEach).ok());
+  EXPECT_EQ(window_.gathered(), 2u);
+}
+
+TEST_F(RoundWindowTest, GoesOnForManyRounds) {
+  for (std::uint64_t sequence = 1; sequence <= 100; ++sequence) {
+    whole_round(sequence);
+    EXPECT_EQ(window_.gathered(), sequence);
+    EXPECT_EQ(window_.published(), sequence);
+  }
+}
+
+TEST_F(RoundWindowTest, HoldsTheNextUpdateBackUntilTheResultsOfTheLastAreOut) {
+  ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
+  whole_message(1, Cargo::contribution);
+  window_.results_leave();
+  window_.contributions_sent(1);
+  whole_message(1, Cargo::result);
+  EXPECT_EQ(window_.published(), 1u) << "the step itself need not wait for that";
+  ASSERT_TRUE(window_.announce(round(2), kOneOfEach).ok());
+  whole_message(2, Cargo::contribution);
+  EXPECT_EQ(window_.gathered(), 1u);
+  window_.results_sent(1);
+  EXPECT_EQ(window_.gathered(), 2u);
+}
+
+TEST_F(RoundWindowTest, HoldsARoundBackUntilItsOwnResultsAreOutWhereTheirMemoryIsGivenBack) {
+  ASSERT_TRUE(window_.announce(round(1), {.contributions = 1, .results = 0, .own_results_first = true}).ok());
+  window_.contributions_sent(1);
+  whole_message(1, Cargo::contribution);
+  window_.results_leave();
+  EXPECT_EQ(window_.published(), 0u);
+  window_.results_sent(1);
+  EXPECT_EQ(window_.published(), 1u);
+}
+
+TEST_F(RoundWindowTest, RefusesARoundThatCannotHaveBegun) {
+  EXPECT_EQ(window_.enter(Rank{1}, round(3), Cargo::contribution).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(Rank{1}, round(0), Cargo::contribution).code(), Code::corrupt);
+  whole_round(1);
+  EXPECT_EQ(window_.enter(Rank{1}, round(1), Cargo::contribution).code(), Code::corrupt) << "a round that is over";
+}
+
+TEST_F(RoundWindowTest, RefusesAMessageThatCameBefore) {
+  whole_message(1, Cargo::contribution);
+  EXPECT_EQ(window_.enter(Rank{1}, round(1), Cargo::contribution).code(), Code::corrupt);
+}
+
+TEST_F(RoundWindowTest, RefusesAResultOfWhatItHasNotContributedTo) {
+  EXPECT_EQ(window_.enter(Rank{1}, round(1), Cargo::result).code(), Code::corrupt);
+}
+
+TEST_F(RoundWindowTest, NamesBothRanksThatDisagree) {
+  ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
+  RoundShape other = round(1);
+  other.bucket = 2;
+  const Status status = window_.enter(Rank{1}, other, Cargo::contribution);
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_NE(status.text().find("rank 1 is at step 1, bucket 2"), std::string_view::npos) << status.text();
+  EXPECT_NE(status.text().find("rank 0 at step 1, bucket 0"), std::string_view::npos) << status.text();
+}
+
+TEST(DirectHead, IsReadAsItWasWritten) {
+  DirectHead head;
+  head.cargo = Cargo::half_result;
+  head.view = 7;
+  head.rank = 3;
+  head.round = {.sequence = 1ull << 40, .step = 9, .elements = 12345, .bucket = 2, .reduces = false, .sums = true};
+  head.sums = {.loss = 1.5, .correct = 2, .samples = 3, .stop = 1};
+  const auto read = decode(encode(head));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->cargo, head.cargo);
+  EXPECT_EQ(read->view, head.view);
+  EXPECT_EQ(read->rank, head.rank);
+  EXPECT_EQ(read->round, head.round);
+  EXPECT_EQ(std::memcmp(&read->sums, &head.sums, sizeof head.sums), 0);
+}
+
+TEST(DirectHead, IsNothingWhenTheBytesAreNotOne) {
+  const auto good = encode({});
+  EXPECT_TRUE(decode(good));
+  for (std::size_t size = 0; size < good.size(); ++size) EXPECT_FALSE(decode(std::span{good}.first(size)));
+  auto longer = std::vector<std::byte>(good.begin(), good.end());
+  longer.push_back({});
+  EXPECT_FALSE(decode(longer));
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    auto noise = good;
+    for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<std::byte>(random_bits(seed, i));
+    EXPECT_FALSE(decode(noise)) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::collectives

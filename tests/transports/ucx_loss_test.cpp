@@ -1,0 +1,211 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tests/contracts/transport_node.hpp"
+#include "tests/transports/ucx_means.hpp"
+
+extern char** environ;
+
+namespace troupe::testing {
+namespace {
+
+/// A transport_victim, and the addresses' way to it. Started with exec: a process that only forked could not use UCX.
+class Victim {
+ public:
+  Victim(std::uint32_t number, const std::string& means, std::uint32_t survivor) {
+    std::array<int, 2> in{};
+    std::array<int, 2> out{};
+    if (pipe2(in.data(), O_CLOEXEC) != 0 || pipe2(out.data(), O_CLOEXEC) != 0) fail_errno(Code::environment, "pipe");
+    to_ = in[1];
+    from_ = out[0];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    std::string program = TRANSPORT_VICTIM;
+    std::string self = std::to_string(number);
+    std::string how = means;
+    std::string peer = std::to_string(survivor);
+    std::array<char*, 5> words{program.data(), self.data(), how.data(), peer.data(), nullptr};
+    const int failed = posix_spawn(&pid_, program.c_str(), &actions, nullptr, words.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    TROUPE_CHECK(failed == 0, Code::environment, "cannot start ", program);
+  }
+  ~Victim() {
+    end();
+    close(to_);
+    close(from_);
+  }
+  Victim(const Victim&) = delete;
+  Victim& operator=(const Victim&) = delete;
+
+  std::vector<std::byte> exchange_addresses(const std::vector<std::byte>& mine) const {
+    const auto size = static_cast<std::uint32_t>(mine.size());
+    std::uint32_t theirs = 0;
+    EXPECT_EQ(write(to_, &size, sizeof size), ssize_t(sizeof size));
+    EXPECT_EQ(write(to_, mine.data(), mine.size()), ssize_t(mine.size()));
+    EXPECT_EQ(read(from_, &theirs, sizeof theirs), ssize_t(sizeof theirs));
+    std::vector<std::byte> address(theirs);
+    EXPECT_EQ(read(from_, address.data(), theirs), ssize_t(theirs));
+    return address;
+  }
+  void signal(int number) const { kill(pid_, number); }
+  /// Kills and reaps it.
+  void end() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int to_ = -1;
+  int from_ = -1;
+};
+
+constexpr std::chrono::seconds kSoon{20};
+
+/// A survivor in this process, with large and small sends to a victim under way in both directions.
+class UcxLoss : public ::testing::TestWithParam<std::string> {
+ protected:
+  static constexpr std::uint64_t kLarge = 4'800'000;
+
+  UcxLoss() {
+    const auto address = victim_.exchange_addresses(survivor_.transport->address());
+    survivor_.transport->connect(kVictim, address);
+  }
+  template <class Condition>
+  bool drive(Condition condition, Clock::duration span = kSoon) {
+    const Deadline deadline = Deadline::after(span);
+    while (!condition()) {
+      if (deadline.passed()) return false;
+      survivor_.progress();
+      if (friend_) friend_->progress();
+    }
+    return true;
+  }
+  void send_much() {
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const Memory payload = survivor_.prepare(i, kLarge, i * kLarge);
+      ASSERT_TRUE(survivor_.send(kVictim, Lane::bulk, i, payload, sends_.emplace_back()));
+      ASSERT_TRUE(survivor_.send(kVictim, Lane::control, i, slice(payload, 0, 0), sends_.emplace_back()));
+    }
+  }
+  /// Until a large message of the victim's is on its way in, after `messages` arrived whole.
+  bool in_mid_transfer(std::size_t messages) {
+    return drive([&] { return survivor_.count() >= messages && receiver().landings_open() > 0; });
+  }
+  bool all_told() const {
+    return std::all_of(sends_.begin(), sends_.end(), [](const NotedSend& each) { return each.times() > 0; });
+  }
+  void fence() {
+    for (const Lane lane : kLanes) survivor_.transport->fence(kVictim, lane, {Code::peer_lost, "fenced"});
+  }
+  void expect_told_once() const {
+    for (const NotedSend& each : sends_) {
+      EXPECT_EQ(each.times(), 1);
+      EXPECT_TRUE(each.status().ok() || each.status().code() == Code::peer_lost) << each.status().text();
+    }
+  }
+  /// The survivor's lanes still carry messages to and from someone else.
+  void expect_alive() {
+    friend_ = std::make_unique<TransportNode>(Peer{5}, [](Peer self, AddressSpace& space) {
+      return make_ucx_transport(space, ucx_options(self, GetParam()));
+    });
+    friend_->connect(survivor_);
+    const std::size_t before = survivor_.count();
+    for (const Lane lane : kLanes) {
+      NotedSend& there = sends_.emplace_back();
+      NotedSend& back = sends_.emplace_back();
+      ASSERT_TRUE(survivor_.send(Peer{5}, lane, 1, survivor_.prepare(1, 3'000'000), there));
+      ASSERT_TRUE(friend_->send(survivor_.self, lane, 2, {}, back));
+      ASSERT_TRUE(drive([&] { return there.times() > 0 && back.times() > 0; }));
+    }
+    EXPECT_TRUE(drive([&] { return friend_->count() == 2 && survivor_.count() == before + 2; }));
+    for (const Got& got : friend_->at(Channel::actors).got()) EXPECT_TRUE(got.intact);
+  }
+  CheckingReceiver& receiver() { return survivor_.at(Channel::actors); }
+
+  static constexpr Peer kVictim{7};
+  std::deque<NotedSend> sends_;  // outlive the transports
+  Victim victim_{kVictim.value, GetParam(), 0};
+  TransportNode survivor_{
+      Peer{0}, [](Peer self, AddressSpace& space) { return make_ucx_transport(space, ucx_options(self, GetParam())); }};
+  std::unique_ptr<TransportNode> friend_;
+};
+
+TEST_P(UcxLoss, APeerKilledInMidTransferEndsEverySend) {
+  ASSERT_NO_FATAL_FAILURE(send_much());
+  ASSERT_TRUE(in_mid_transfer(0));
+  victim_.end();
+  (void)drive([&] { return all_told(); }, std::chrono::milliseconds{300});
+  fence();
+  EXPECT_TRUE(drive([&] { return all_told(); }));
+  expect_told_once();
+  expect_alive();
+}
+
+TEST_P(UcxLoss, APeerKilledAmongManyTransfersEndsEverySend) {
+  ASSERT_TRUE(in_mid_transfer(10));
+  ASSERT_NO_FATAL_FAILURE(send_much());
+  ASSERT_TRUE(in_mid_transfer(survivor_.count() + 1));
+  victim_.end();
+  fence();
+  EXPECT_TRUE(drive([&] { return all_told(); }));
+  expect_told_once();
+  expect_alive();
+}
+
+TEST_P(UcxLoss, AStoppedPeerIsFencedOff) {
+  ASSERT_TRUE(in_mid_transfer(3));
+  victim_.signal(SIGSTOP);
+  ASSERT_NO_FATAL_FAILURE(send_much());
+  (void)drive([&] { return all_told(); }, std::chrono::milliseconds{50});
+  fence();
+  EXPECT_TRUE(drive([&] { return all_told(); }));
+  expect_told_once();
+  const std::size_t before = survivor_.count();
+  victim_.signal(SIGCONT);
+  (void)drive([&] { return survivor_.count() > before; }, std::chrono::milliseconds{100});
+  EXPECT_EQ(survivor_.count(), before);
+  expect_alive();
+}
+
+TEST_P(UcxLoss, EveryLandingEndsAtTheLatestWithTheTransport) {
+  ASSERT_TRUE(in_mid_transfer(3));
+  victim_.end();
+  fence();
+  (void)drive([&] { return receiver().landings_open() == 0; }, std::chrono::milliseconds{300});
+  if (GetParam() != "shm") {  // there, UCX is not told to let go
+    EXPECT_EQ(receiver().landings_open(), 0);
+  }
+  survivor_.transport.reset();
+  EXPECT_EQ(receiver().landings_open(), 0);
+}
+
+TEST_P(UcxLoss, TcpTellsOfADeathByItself) {
+  if (GetParam() != "tcp") GTEST_SKIP() << "shared memory is watched every 20 s only; the bootstrap's socket is faster";
+  ASSERT_TRUE(in_mid_transfer(1));
+  ASSERT_NO_FATAL_FAILURE(send_much());
+  victim_.end();
+  EXPECT_TRUE(drive([&] { return all_told() && receiver().times_lost(kVictim) == 2; }));
+  expect_told_once();
+  EXPECT_EQ(survivor_.at(Channel::exchange).times_lost(kVictim), 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ucx, UcxLoss, ::testing::Values("tcp", "shm", "shm-told"),
+                         [](const auto& info) { return info.param == "shm-told" ? "shm_told" : info.param; });
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/clock.hpp"
+#include "runtime/error.hpp"
+#include "transports/bootstrap/detail/socket.hpp"
+
+namespace troupe::bootstrap {
+
+using Bytes = std::vector<std::byte>;
+
+/// What travels between rank 0 and another rank, in the order of a job's life.
+enum class Kind : std::uint8_t {
+  challenge = 1,  // listener: nonce
+  proof,          // connector: nonce, rank, mac
+  welcome,        // listener: mac
+  hello,          // connector: Hello; listener: everyone's, in the order of ranks
+  waiting,        // listener: text for people
+  refused,        // listener: code, text: this is the end
+  gather,         // connector: number, length of the name, name, blob
+  gathered,       // listener: number, blob; one frame a rank, in their order
+  lost,           // listener: rank, text
+  bye,            // rank that leaves
+};
+
+struct Frame {
+  Kind kind{};
+  Bytes body;
+};
+
+constexpr std::size_t kMaxStrangerBytes = 4096;  // from whoever has not proved that it knows the secret
+constexpr std::size_t kMaxBlobBytes = 16 << 20;
+constexpr std::size_t kMaxFrameBytes = kMaxBlobBytes + 4096;
+
+/// Little-endian numbers at the start of a frame's body; what is read is cut off. A body that is too short is
+/// Error{corrupt}.
+void put_u32(Bytes& to, std::uint32_t value);
+std::uint32_t take_u32(std::span<const std::byte>& from);
+void put_text(Bytes& to, std::string_view text);
+/// The rest as text, with control characters replaced: it may come from anywhere and goes to a terminal.
+std::string take_text(std::span<const std::byte> from);
+/// A status as a body: code, text.
+Bytes status_body(const Status& status);
+Status take_status(std::span<const std::byte> from);
+
+/// One non-blocking TCP connection that carries frames: magic, kind, length, body. Threads: one at a time.
+class Connection {
+ public:
+  Connection(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
+  int fd() const noexcept { return fd_.get(); }
+  /// Whether more can come. A connection that is over keeps its descriptor until close().
+  bool open() const noexcept { return fd_.get() >= 0 && !over_; }
+  void close() noexcept { fd_.reset(); }
+  /// For messages: "rank 1", "127.0.0.1:4711".
+  const std::string& name() const noexcept { return name_; }
+  void rename(std::string name) { name_ = std::move(name); }
+
+  /// Frames longer than this end the connection before anything is allocated for them.
+  void accept_frames_of(std::size_t max_bytes) noexcept { max_bytes_ = max_bytes; }
+  /// Queues a frame and sends what goes.
+  void send(Kind kind, Bytes body) { send(kind, std::make_shared<const Bytes>(std::move(body))); }
+  void send(Kind kind, std::shared_ptr<const Bytes> body);
+  /// Sends what goes of what is queued. A connection that broke shows when it is read.
+  void flush() noexcept;
+  bool has_unsent() const noexcept { return !outbox_.empty(); }
+  /// Reads what is there. False: the connection is over, why() says how; take() still gives what came before.
+  bool receive();
+  /// The next whole frame that was received.
+  std::optional<Frame> take();
+  const std::string& why() const noexcept { return why_; }
+  /// No more will be sent; the other side sees the end after what was sent.
+  void end_sending() noexcept;
+
+ private:
+  static constexpr std::size_t kHeadBytes = 12;
+  struct Outgoing {
+    std::array<std::byte, kHeadBytes> head;
+    std::shared_ptr<const Bytes> body;
+    std::size_t sent = 0;
+  };
+  bool begin_body();
+  bool end(std::string why);
+
+  Fd fd_;
+  std::string name_;
+  std::string why_;
+  bool over_ = false;
+  std::size_t max_bytes_ = kMaxStrangerBytes;
+  std::deque<Outgoing> outbox_;
+  std::array<std::byte, kHeadBytes> head_;
+  std::size_t head_filled_ = 0;
+  Frame incoming_;
+  std::size_t body_filled_ = 0;
+  std::deque<Frame> inbox_;
+};
+
+/// Waits until a connection can be read, or written if it has something unsent, or `extra_fd` (-1: none) can be read,
+/// or the deadline. Tells which: [i] for connections[i]; the last entry is extra_fd's. Closed connections are left out.
+std::vector<bool> wait_ready(std::span<Connection* const> connections, int extra_fd, Deadline deadline);
+
+/// Sends everything that is queued. False when the deadline passed before; a connection that breaks counts as sent.
+bool flush_all(std::span<Connection* const> connections, Deadline deadline);
+
+/// Ends connections so that what was sent arrives: sends the rest, says that nothing follows, and waits at most until
+/// the deadline for the others to close. (Closing with unread bytes would reset the connection and could swallow the
+/// last words.)
+void part(std::span<Connection* const> connections, Deadline deadline);
+
+}  // namespace troupe::bootstrap

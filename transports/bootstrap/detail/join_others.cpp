@@ -1,0 +1,291 @@
+// Rank 0's side of a join.
+#include <algorithm>
+#include <list>
+#include <optional>
+
+#include "runtime/error.hpp"
+#include "transports/bootstrap/detail/joined.hpp"
+#include "transports/bootstrap/detail/proof.hpp"
+
+namespace troupe::bootstrap {
+namespace {
+
+constexpr std::chrono::seconds kHandshake{10};        // from the first byte to the hello
+constexpr std::chrono::milliseconds kExhausted{100};  // how long not to accept when there are no descriptors
+constexpr std::size_t kMaxStrangers = 256;
+constexpr int kMaxNotes = 20;  // whoever knocks on the port must not fill a log
+
+enum class Stage {
+  proof,    // was sent a challenge
+  hello,    // knows the secret
+  joined,   // has a rank
+  leaving,  // was refused; the reason is on its way
+};
+
+struct Guest {
+  Guest(Connection connection, const Nonce& challenge)
+      : link(std::move(connection)), nonce(challenge), until(Deadline::after(kHandshake)) {}
+  Connection link;
+  Nonce nonce;
+  Stage stage = Stage::proof;
+  Deadline until;  // of the handshake, or of leaving
+  std::uint32_t rank = 0;
+};
+
+class Reception {
+ public:
+  Reception(Blocking& blocking, const JoinRequest& request, Fd listener)
+      : blocking_(blocking),
+        request_(request),
+        listener_(std::move(listener)),
+        places_(request.place.world_size),
+        missing_(request.place.world_size - 1) {
+    places_[0].hello = request.mine.hello;
+  }
+  Joined run();
+
+ private:
+  struct Place {
+    Guest* guest = nullptr;
+    Hello hello;
+  };
+
+  void round();
+  void accept_guests();
+  void serve(Guest& guest);
+  void take(Guest& guest, const Frame& frame);
+  void take_proof(Guest& guest, std::span<const std::byte> body);
+  void take_hello(Guest& guest, std::span<const std::byte> body);
+  void refuse(Guest& guest, const Status& why);
+  void forget(Guest& guest);
+  void drop_strangers();
+  [[noreturn]] void end(const Status& why);
+  void tell_who_is_missing();
+  Joined complete();
+  std::string who_is_missing() const;
+  void note(const std::string& text);
+
+  Blocking& blocking_;
+  const JoinRequest& request_;
+  Fd listener_;
+  std::list<Guest> guests_;
+  std::vector<Place> places_;
+  std::size_t missing_;
+  const Clock::time_point began_ = Clock::now();
+  Deadline next_tell_ = Deadline::after(kTellEvery);
+  Deadline accept_again_ = Deadline::after(Clock::duration::zero());
+  int notes_ = 0;
+};
+
+Joined Reception::run() {
+  while (missing_ > 0) {
+    if (request_.deadline.passed()) {
+      end({Code::timeout, text("waited ", seconds(Clock::now() - began_), " for ", who_is_missing(), " (thread ",
+                               blocking_.thread(), "); look at their output, or raise faults.start_s")});
+    }
+    if (next_tell_.passed()) tell_who_is_missing();
+    round();
+  }
+  return complete();
+}
+
+/// Waits for something to happen, and serves it.
+void Reception::round() {
+  std::vector<Connection*> links;
+  Deadline until = request_.deadline.at() < next_tell_.at() ? request_.deadline : next_tell_;
+  for (Guest& guest : guests_) {
+    links.push_back(&guest.link);
+    if (guest.stage != Stage::joined && guest.until.at() < until.at()) until = guest.until;
+  }
+  const bool accepts = accept_again_.passed();
+  if (!accepts && accept_again_.at() < until.at()) until = accept_again_;
+  const std::vector<bool> ready = wait_ready(links, accepts ? listener_.get() : -1, until);
+  std::size_t i = 0;
+  for (Guest& guest : guests_) {
+    if (ready[i++]) serve(guest);
+  }
+  drop_strangers();
+  if (ready.back()) accept_guests();
+}
+
+void Reception::accept_guests() {
+  for (;;) {
+    Accepted accepted = accept_from(listener_);
+    if (accepted.exhausted) accept_again_ = Deadline::after(kExhausted);
+    if (accepted.fd.get() < 0) return;
+    if (request_.place.secret.empty() && !accepted.from.loopback()) {
+      note(text("refused ", accepted.from.to_string(), ": without a job secret only this host may join"));
+      continue;
+    }
+    Guest& guest = guests_.emplace_back(Connection{std::move(accepted.fd), accepted.from.to_string()}, fresh_nonce());
+    guest.link.send(Kind::challenge, Bytes{guest.nonce.begin(), guest.nonce.end()});
+  }
+}
+
+void Reception::serve(Guest& guest) {
+  guest.link.flush();
+  guest.link.receive();
+  while (auto frame = guest.link.take()) {
+    if (guest.stage == Stage::leaving) continue;
+    try {
+      take(guest, *frame);
+    } catch (const Error& error) {
+      if (error.code() != Code::corrupt) throw;
+      note(text("dropped ", guest.link.name(), ": ", error.what()));
+      forget(guest);
+      return;
+    }
+  }
+  if (guest.link.open()) return;
+  if (guest.stage != Stage::leaving)
+    note(text("lost ", guest.link.name(), " before the job began: ", guest.link.why()));
+  forget(guest);
+}
+
+void Reception::take(Guest& guest, const Frame& frame) {
+  if (guest.stage == Stage::proof && frame.kind == Kind::proof) return take_proof(guest, frame.body);
+  if (guest.stage == Stage::hello && frame.kind == Kind::hello) return take_hello(guest, frame.body);
+  TROUPE_CHECK(guest.stage == Stage::joined && frame.kind == Kind::bye, Code::corrupt, "it sent a frame of kind ",
+               static_cast<int>(frame.kind), " out of turn");
+}
+
+void Reception::take_proof(Guest& guest, std::span<const std::byte> body) {
+  Nonce nonce;
+  TROUPE_CHECK(body.size() == nonce.size() + 4 + sizeof(Mac), Code::corrupt, "it sent a proof of ", body.size(),
+               " bytes");
+  std::copy_n(body.begin(), nonce.size(), nonce.begin());
+  body = body.subspan(nonce.size());
+  const std::uint32_t rank = take_u32(body);
+  const std::string& secret = request_.place.secret;
+  if (!same(body.first<32>(), prove(secret, Role::connects, guest.nonce, nonce, rank))) {
+    note(text("refused ", guest.link.name(), ": it does not know the job's secret"));
+    return refuse(guest, {Code::environment,
+                          "the job's secret differs from this rank's; give every rank the same TROUPE_SECRET_FILE"});
+  }
+  guest.rank = rank;
+  guest.stage = Stage::hello;
+  guest.link.accept_frames_of(kMaxHelloBytes);
+  const Mac mac = prove(secret, Role::listens, guest.nonce, nonce, rank);
+  guest.link.send(Kind::welcome, Bytes{mac.begin(), mac.end()});
+}
+
+void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
+  const WireHello theirs = decode_hello(body);
+  TROUPE_CHECK(theirs.hello.rank == guest.rank, Code::corrupt, "it proved to be rank ", guest.rank,
+               " and says it is rank ", theirs.hello.rank);
+  const std::string differ = differences(request_.mine, theirs);
+  if (!differ.empty()) end({Code::invalid, text("rank ", guest.rank, " does not fit rank 0: ", differ)});
+  if (guest.rank >= places_.size()) {
+    return refuse(guest,
+                  {Code::invalid, text("there is no rank ", guest.rank, " in a job of ", places_.size(), " ranks")});
+  }
+  Place& place = places_[guest.rank];
+  if (guest.rank == 0 || place.guest != nullptr) {
+    note(text("refused ", describe(theirs.hello), ": ", describe(place.hello), " is there already"));
+    return refuse(guest, {Code::invalid, text(describe(place.hello), " has joined already; start each rank once")});
+  }
+  place = {&guest, theirs.hello};
+  guest.stage = Stage::joined;
+  guest.link.rename(describe(theirs.hello));
+  --missing_;
+}
+
+void Reception::refuse(Guest& guest, const Status& why) {
+  guest.link.send(Kind::refused, status_body(why));
+  guest.link.end_sending();
+  guest.stage = Stage::leaving;
+  guest.until = Deadline::after(kParting);
+}
+
+/// Its connection ends; drop_strangers() removes it.
+void Reception::forget(Guest& guest) {
+  if (guest.stage == Stage::joined) {
+    places_[guest.rank].guest = nullptr;
+    ++missing_;
+  }
+  guest.stage = Stage::leaving;
+  guest.link.close();
+}
+
+/// Ends guests that are gone, those that take too long, and the oldest ones when there are too many.
+void Reception::drop_strangers() {
+  const auto stranger = [](const Guest& guest) { return guest.stage != Stage::joined; };
+  auto strangers = static_cast<std::size_t>(std::count_if(guests_.begin(), guests_.end(), stranger));
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    const bool too_many = strangers > kMaxStrangers;
+    if (stranger(*guest) && (!guest->link.open() || guest->until.passed() || too_many)) {
+      if (guest->stage != Stage::leaving) note(text("dropped ", guest->link.name(), ": it did not say who it is"));
+      guest = guests_.erase(guest);
+      --strangers;
+    } else {
+      ++guest;
+    }
+  }
+}
+
+/// Tells everyone who is there why there will be no job.
+void Reception::end(const Status& why) {
+  std::vector<Connection*> told;
+  for (Guest& guest : guests_) {
+    if (guest.stage != Stage::joined && guest.stage != Stage::hello) continue;
+    guest.link.send(Kind::refused, status_body(why));
+    told.push_back(&guest.link);
+  }
+  part(told, Deadline::after(kParting));
+  throw Error{why.code(), std::string{why.text()}};
+}
+
+std::string Reception::who_is_missing() const {
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t rank = 1; rank < places_.size(); ++rank) {
+    if (places_[rank].guest == nullptr) missing.push_back(rank);
+  }
+  return text(list_ranks(missing), " of ", places_.size(), " to join at ", local_address(listener_.get()).to_string());
+}
+
+void Reception::tell_who_is_missing() {
+  next_tell_ = Deadline::after(kTellEvery);
+  const std::string said = text("waiting for ", who_is_missing());
+  request_.tell(said);
+  auto body = std::make_shared<Bytes>();
+  put_text(*body, said);
+  for (Guest& guest : guests_) {
+    if (guest.stage == Stage::joined) guest.link.send(Kind::waiting, body);
+  }
+}
+
+void Reception::note(const std::string& said) {
+  if (notes_ == kMaxNotes) return;
+  request_.tell(++notes_ < kMaxNotes ? said : said + " (further ones are not reported)");
+}
+
+Joined Reception::complete() {
+  Joined joined;
+  joined.links.resize(places_.size());
+  std::vector<Connection*> links;
+  for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
+    joined.hellos.push_back(places_[rank].hello);
+    if (rank == 0) continue;
+    joined.links[rank] = std::make_unique<Connection>(std::move(places_[rank].guest->link));
+    joined.links[rank]->accept_frames_of(kMaxFrameBytes);
+    links.push_back(joined.links[rank].get());
+  }
+  for (const Hello& hello : joined.hellos) {
+    const auto body = std::make_shared<const Bytes>(encode({hello, request_.mine.world_size}));
+    for (Connection* link : links) link->send(Kind::hello, body);
+  }
+  TROUPE_CHECK(flush_all(links, request_.deadline), Code::timeout, "waited ", seconds(Clock::now() - began_),
+               " for all ranks to take each other's hello");
+  return joined;
+}
+
+}  // namespace
+
+Joined wait_for_others(Blocking& blocking, const JoinRequest& request) {
+  const LaunchPlace& place = request.place;
+  Fd listener = place.listen_fd >= 0 ? adopt_listener(place.listen_fd, !place.secret.empty())
+                                     : listen_at(place.master_address, place.master_port, !place.secret.empty());
+  return Reception{blocking, request, std::move(listener)}.run();
+}
+
+}  // namespace troupe::bootstrap

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/blocking.hpp"
+#include "runtime/clock.hpp"
+#include "transports/bootstrap/bootstrap.hpp"
+#include "transports/bootstrap/detail/connection.hpp"
+#include "transports/bootstrap/detail/hello_codec.hpp"
+
+namespace troupe::bootstrap {
+
+/// How long last words may take to arrive.
+constexpr std::chrono::milliseconds kParting{300};
+/// Rank 0 knows best who is missing: the others give it this long after their deadline to say so.
+constexpr std::chrono::milliseconds kGrace{250};
+constexpr std::chrono::seconds kTellEvery{5};
+
+/// A job that is complete.
+struct Joined {
+  std::vector<Hello> hellos;                       // by rank
+  std::vector<std::unique_ptr<Connection>> links;  // by rank: rank 0 has one to every other, the others one to rank 0
+};
+
+/// What a join is given.
+struct JoinRequest {
+  const LaunchPlace& place;
+  WireHello mine;
+  Deadline deadline;
+  const std::function<void(const std::string&)>& waiting;  // may be empty
+
+  void tell(const std::string& text) const {
+    if (waiting) waiting(text);
+  }
+};
+
+/// Rank 0: listens until every rank has come.
+Joined wait_for_others(Blocking& blocking, const JoinRequest& request);
+/// Every other rank: connects to rank 0, which may start later.
+Joined join_rank_zero(Blocking& blocking, const JoinRequest& request);
+
+/// "rank 2 (pid 4711 on node7)"
+std::string describe(const Hello& hello);
+/// "rank 3", "ranks 1, 3-7"; `ranks` ascending and not empty.
+std::string list_ranks(const std::vector<std::uint32_t>& ranks);
+/// "30 s", "0.25 s"
+std::string seconds(Clock::duration span);
+
+}  // namespace troupe::bootstrap

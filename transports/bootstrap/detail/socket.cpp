@@ -1,0 +1,224 @@
+#include "transports/bootstrap/detail/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "runtime/error.hpp"
+
+namespace troupe::bootstrap {
+namespace {
+
+// A rank that loads its data may leave a blob unread for this long; once ranks only watch each other it is shorter.
+constexpr std::chrono::seconds kUserTimeout{60};
+
+void set_option(int fd, int level, int option, int value) noexcept {
+  setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/// Small frames go at once, and a host that vanished shows within seconds also when nothing is sent.
+void set_options(int fd) noexcept {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 5);
+  set_user_timeout(fd, kUserTimeout);
+}
+
+Address any_address(int family, std::uint16_t port) {
+  Address address;
+  if (family == AF_INET6) {
+    auto& to = reinterpret_cast<sockaddr_in6&>(address.storage);
+    to.sin6_family = AF_INET6;
+    to.sin6_port = htons(port);
+    to.sin6_addr = in6addr_any;
+    address.size = sizeof to;
+  } else {
+    auto& to = reinterpret_cast<sockaddr_in&>(address.storage);
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_ANY);
+    address.size = sizeof to;
+  }
+  return address;
+}
+
+/// An empty Fd with errno when the address cannot be bound.
+Fd try_listen(const Address& address) {
+  Fd fd{socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (fd.get() < 0) return fd;
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.storage.ss_family == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
+  if (bind(fd.get(), name, address.size) == 0 && listen(fd.get(), SOMAXCONN) == 0) return fd;
+  const int reason = errno;
+  fd.reset();
+  errno = reason;
+  return fd;
+}
+
+/// Whether `host` means this host to every host: a number, or localhost.
+bool only_this_host(const std::string& host) {
+  in6_addr number;
+  return host == "localhost" || inet_pton(AF_INET, host.c_str(), &number) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &number) == 1;
+}
+
+/// A connection on one host to a port where nobody listens can meet itself, and would then keep rank 0 off that port.
+bool met_itself(int fd) {
+  Address peer;
+  peer.size = sizeof peer.storage;
+  return getpeername(fd, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0 &&
+         peer.to_string() == local_address(fd).to_string();
+}
+
+const char* cure_for(int reason) noexcept {
+  switch (reason) {
+    case EADDRINUSE: return "another program listens there; end it or choose another MASTER_PORT";
+    case EACCES: return "ports below 1024 need a privilege; choose a higher MASTER_PORT";
+    case EADDRNOTAVAIL: return "this host has no such address; rank 0 must run on the host MASTER_ADDR names";
+    default: return "see MASTER_ADDR and MASTER_PORT";
+  }
+}
+
+}  // namespace
+
+void Fd::reset(int fd) noexcept {
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+}
+
+bool Address::loopback() const noexcept {
+  if (storage.ss_family == AF_INET) {
+    return (ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24) == 127;
+  }
+  if (storage.ss_family != AF_INET6) return false;
+  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+}
+
+std::string Address::to_string() const {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  const auto* name = reinterpret_cast<const sockaddr*>(&storage);
+  if (getnameinfo(name, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) return "?";
+  return storage.ss_family == AF_INET6 ? text("[", host, "]:", port) : text(host, ":", port);
+}
+
+std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int failed = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  TROUPE_CHECK(failed == 0, Code::environment, "MASTER_ADDR '", host, "' cannot be resolved: ", gai_strerror(failed));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner{list, &freeaddrinfo};
+  std::vector<Address> addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    Address& address = addresses.emplace_back();
+    address.size = std::min<socklen_t>(entry->ai_addrlen, sizeof address.storage);
+    std::copy_n(reinterpret_cast<const char*>(entry->ai_addr), address.size, reinterpret_cast<char*>(&address.storage));
+  }
+  return addresses;
+}
+
+Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret) {
+  TROUPE_CHECK(port != 0, Code::environment, "rank 0 needs a MASTER_PORT other than 0, where the other ranks find it");
+  std::vector<Address> candidates = resolve(host, port);
+  const bool loopback =
+      std::all_of(candidates.begin(), candidates.end(), [](const Address& a) { return a.loopback(); });
+  // A host's own name may mean 127.0.1.1 to itself and its real address to the other hosts.
+  const bool everywhere = !loopback || (has_secret && !only_this_host(host));
+  if (everywhere) {
+    TROUPE_CHECK(
+        has_secret, Code::environment, "rank 0 will not listen at ", host, ":", port,
+        " without a job secret: anybody on the network could join; set TROUPE_SECRET_FILE on every rank, or use a "
+        "loopback address");
+    candidates = {any_address(AF_INET6, port), any_address(AF_INET, port)};
+  }
+  for (const Address& address : candidates) {
+    Fd fd = try_listen(address);
+    if (fd.get() >= 0) return fd;
+    if (errno == EADDRINUSE || errno == EACCES) break;  // the next family would hide this
+  }
+  const int reason = errno;
+  fail_errno(Code::environment, text("rank 0 cannot listen at ", host, ":", port, " (", cure_for(reason), ")"));
+}
+
+Fd adopt_listener(int fd, bool has_secret) {
+  int listening = 0;
+  socklen_t size = sizeof listening;
+  TROUPE_CHECK(getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening == 1, Code::environment,
+               "descriptor ", fd, " (TROUPE_LISTEN_FD) is not a socket that listens");
+  Fd listener{fd};
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  const Address address = local_address(fd);
+  TROUPE_CHECK(has_secret || address.loopback(), Code::environment, "the socket that rank 0 was given listens at ",
+               address.to_string(),
+               ", open to the network, but there is no job secret; set TROUPE_SECRET_FILE on every rank");
+  return listener;
+}
+
+Address local_address(int fd) {
+  Address address;
+  address.size = sizeof address.storage;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size);
+  return address;
+}
+
+Accepted accept_from(const Fd& listener) {
+  Accepted accepted;
+  for (;;) {
+    accepted.from.size = sizeof accepted.from.storage;
+    const int fd = accept4(listener.get(), reinterpret_cast<sockaddr*>(&accepted.from.storage), &accepted.from.size,
+                           SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      set_options(fd);
+      accepted.fd.reset(fd);
+      return accepted;
+    }
+    if (errno == ECONNABORTED || errno == EINTR) continue;
+    accepted.exhausted = errno != EAGAIN && errno != EWOULDBLOCK;
+    return accepted;
+  }
+}
+
+Fd connect_to(const Address& address, Deadline deadline) {
+  Fd fd{socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (fd.get() < 0) return fd;
+  set_options(fd.get());
+  int reason = 0;
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0) {
+    reason = errno;
+    if (reason == EINPROGRESS) {
+      pollfd entry{.fd = fd.get(), .events = POLLOUT, .revents = 0};
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
+      socklen_t size = sizeof reason;
+      if (poll(&entry, 1, static_cast<int>(left.count())) <= 0) {
+        reason = ETIMEDOUT;
+      } else if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &reason, &size) != 0) {
+        reason = errno;
+      }
+    }
+  }
+  if (reason == 0 && met_itself(fd.get())) reason = ECONNREFUSED;
+  if (reason != 0) fd.reset();
+  errno = reason;
+  return fd;
+}
+
+void set_user_timeout(int fd, std::chrono::milliseconds span) noexcept {
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(span.count()));
+}
+
+}  // namespace troupe::bootstrap

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/clock.hpp"
+
+namespace troupe::bootstrap {
+
+/// Owns a file descriptor.
+class Fd {
+ public:
+  Fd() noexcept = default;
+  explicit Fd(int fd) noexcept : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+  ~Fd() { reset(); }
+  int get() const noexcept { return fd_; }
+  void reset(int fd = -1) noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+/// A network address.
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  bool loopback() const noexcept;
+  std::string to_string() const;  // 127.0.0.1:29500, [::1]:29500
+};
+
+/// Throws Error{environment} when the name is unknown.
+std::vector<Address> resolve(const std::string& host, std::uint16_t port);
+
+/// A listening socket for rank 0: at a loopback address exactly there, else at all addresses of the host. Throws
+/// Error{environment}: port in use, no permission, and without a secret when the address is not a loopback one.
+Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret);
+/// Takes over a socket that listens already. Throws Error{environment} when it does not, or when it is open to the
+/// network without a secret.
+Fd adopt_listener(int fd, bool has_secret);
+Address local_address(int fd);
+
+/// The next connection, non-blocking, and where it comes from; an empty Fd when there is none now. `exhausted`: there
+/// is one, but the process has no descriptor left for it.
+struct Accepted {
+  Fd fd;
+  Address from;
+  bool exhausted = false;
+};
+Accepted accept_from(const Fd& listener);
+/// A connection to `address`, non-blocking, or an empty Fd with errno set.
+Fd connect_to(const Address& address, Deadline deadline);
+
+/// How long data may stay unacknowledged before a connection counts as broken.
+void set_user_timeout(int fd, std::chrono::milliseconds span) noexcept;
+
+}  // namespace troupe::bootstrap

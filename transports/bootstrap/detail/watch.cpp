@@ -1,0 +1,241 @@
+#include "transports/bootstrap/detail/watch.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "runtime/error.hpp"
+#include "runtime/thread.hpp"
+
+namespace troupe::bootstrap {
+namespace {
+
+constexpr std::chrono::milliseconds kSuspicion{50};
+constexpr std::chrono::seconds kUserTimeout{10};
+
+enum class Source : std::uint32_t { wake, link, process };
+
+/// Readable once the process has ended, zombies included. Empty where the kernel has none, or the process is gone: its
+/// socket tells.
+Fd open_process(std::int32_t pid) noexcept { return Fd{static_cast<int>(syscall(SYS_pidfd_open, pid, 0))}; }
+
+epoll_event readable(Source source, std::uint32_t rank) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.u64 = (static_cast<std::uint64_t>(source) << 32) | rank;
+  return event;
+}
+
+}  // namespace
+
+Watch::Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost)
+    : rank_(rank),
+      joined_(joined),
+      lost_(std::move(lost)),
+      others_(joined.hellos.size()),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  TROUPE_CHECK_ERRNO(epoll_.get() >= 0 && wake_.get() >= 0, Code::environment, "cannot watch the other ranks");
+  add(wake_.get(), readable(Source::wake, 0), 0);
+  for (std::uint32_t other = 0; other < others_.size(); ++other) {
+    if (other == rank_) continue;
+    watch_link(other);
+    watch_process(other);
+  }
+  thread_ = start_thread("troupe-watch", [this] { run(); });
+}
+
+Watch::~Watch() {
+  stop(/*goodbye=*/false);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watch::leave() noexcept {
+  stop(/*goodbye=*/true);
+  if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
+}
+
+void Watch::stop(bool goodbye) noexcept {
+  if (goodbye) goodbye_.store(true);
+  stop_.store(true);
+  eventfd_write(wake_.get(), 1);
+}
+
+void Watch::add(int fd, epoll_event event, std::uint32_t rank) {
+  TROUPE_CHECK_ERRNO(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, Code::environment, "cannot watch rank ",
+                     rank);
+}
+
+void Watch::watch_link(std::uint32_t rank) {
+  Connection* link = joined_.links[rank].get();
+  if (link == nullptr || !link->open()) return;
+  set_user_timeout(link->fd(), kUserTimeout);
+  link->accept_frames_of(kMaxStrangerBytes);
+  add(link->fd(), readable(Source::link, rank), rank);
+}
+
+void Watch::watch_process(std::uint32_t rank) {
+  const Hello& mine = joined_.hellos[rank_];
+  const Hello& theirs = joined_.hellos[rank];
+  const bool visible = theirs.topology.identity.boot_id == mine.topology.identity.boot_id &&
+                       theirs.pid_namespace == mine.pid_namespace && theirs.pid > 0 && theirs.pid != mine.pid;
+  if (!visible) return;
+  others_[rank].process = open_process(theirs.pid);
+  if (others_[rank].process.get() >= 0) add(others_[rank].process.get(), readable(Source::process, rank), rank);
+}
+
+void Watch::run() {
+  for (std::uint32_t rank = 0; rank < others_.size() && !stop_.load(); ++rank) {
+    if (joined_.links[rank]) serve(rank);  // what came before the watch began, or ended before
+  }
+  std::array<epoll_event, 64> events;
+  while (!stop_.load()) {
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout());
+    for (int i = 0; i < count && !stop_.load(); ++i) {
+      const auto rank = static_cast<std::uint32_t>(events[i].data.u64);
+      switch (static_cast<Source>(events[i].data.u64 >> 32)) {
+        case Source::wake: break;
+        case Source::link: serve(rank); break;
+        case Source::process: process_ended(rank); break;
+      }
+    }
+    check_suspects();
+  }
+  if (goodbye_.load()) say_goodbye();
+}
+
+/// Milliseconds until the next suspect is due; -1: none.
+int Watch::timeout() const {
+  int least = -1;
+  for (const Other& other : others_) {
+    if (!other.suspect) continue;
+    const auto left = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(other.suspect->left()).count());
+    least = least < 0 ? left : std::min(least, left);
+  }
+  return least;
+}
+
+void Watch::serve(std::uint32_t rank) {
+  Connection& link = *joined_.links[rank];
+  link.flush();
+  link.receive();
+  while (auto frame = link.take()) take(rank, *frame);
+  if (others_[rank].presence != Presence::here) return;
+  if (!link.open()) return lost(rank, link.why());
+  await_room(rank);
+}
+
+void Watch::take(std::uint32_t from, const Frame& frame) {
+  std::span<const std::byte> body{frame.body};
+  try {
+    if (frame.kind == Kind::bye) {
+      const std::uint32_t about = take_u32(body);
+      // Only rank 0 may speak of others.
+      left(from == 0 && about < others_.size() && about != rank_ ? about : from);
+    } else if (frame.kind == Kind::lost && from == 0) {
+      const std::uint32_t about = take_u32(body);
+      if (about < others_.size() && about != rank_) lost(about, take_text(body));
+    } else if (frame.kind == Kind::gather && is_root()) {
+      joined_.links[from]->send(Kind::refused,
+                                status_body({Code::invalid, "rank 0 gathers nothing any more: it watches"}));
+    }
+  } catch (const Error& error) {
+    lost(from, text("it sent rubbish: ", error.what()));
+  }
+}
+
+void Watch::process_ended(std::uint32_t rank) {
+  Other& other = others_[rank];
+  if (other.presence != Presence::here || other.suspect) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.process.get(), nullptr);
+  if (joined_.links[rank]) {
+    serve(rank);  // its last words, if there were any, have arrived
+    if (other.presence == Presence::here) lost(rank, "its process ended");
+  } else {
+    other.suspect = Deadline::after(kSuspicion);
+  }
+}
+
+void Watch::check_suspects() {
+  for (std::uint32_t rank = 0; rank < others_.size(); ++rank) {
+    if (others_[rank].suspect && others_[rank].suspect->passed()) lost(rank, "its process ended");
+  }
+}
+
+void Watch::lost(std::uint32_t rank, const std::string& why) {
+  Other& other = others_[rank];
+  if (other.presence != Presence::here) return;
+  other.presence = Presence::lost;
+  release(rank);
+  relay(rank, Kind::lost, why);
+  if (!stop_.load()) lost_(Peer{rank}, {Code::peer_lost, text(describe(joined_.hellos[rank]), " is lost: ", why)});
+}
+
+void Watch::left(std::uint32_t rank) {
+  Other& other = others_[rank];
+  if (other.presence != Presence::here) return;
+  other.presence = Presence::left;
+  release(rank);
+  relay(rank, Kind::bye, "");
+}
+
+void Watch::relay(std::uint32_t about, Kind kind, const std::string& said) {
+  if (!is_root()) return;
+  auto body = std::make_shared<Bytes>();
+  put_u32(*body, about);
+  put_text(*body, said);
+  for (std::uint32_t rank = 1; rank < others_.size(); ++rank) {
+    if (others_[rank].presence != Presence::here) continue;
+    joined_.links[rank]->send(kind, body);
+    await_room(rank);
+  }
+}
+
+/// Has epoll tell when what is unsent can go.
+void Watch::await_room(std::uint32_t rank) {
+  const Connection& link = *joined_.links[rank];
+  if (link.has_unsent() == others_[rank].writing) return;
+  others_[rank].writing = link.has_unsent();
+  epoll_event event = readable(Source::link, rank);
+  if (link.has_unsent()) event.events |= EPOLLOUT;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link.fd(), &event);
+}
+
+/// Watches `rank` no more; with rank 0 the centre is gone, and with it everyone.
+void Watch::release(std::uint32_t rank) {
+  if (Connection* link = joined_.links[rank].get(); link != nullptr && link->fd() >= 0) {
+    // Explicitly, since closing is not enough where a forked child holds the socket too.
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link->fd(), nullptr);
+    shutdown(link->fd(), SHUT_RDWR);
+    link->close();
+  }
+  others_[rank].process.reset();
+  others_[rank].suspect.reset();
+  if (rank != 0) return;
+  for (Other& other : others_) {
+    if (other.presence == Presence::here) other.presence = Presence::left;
+    other.process.reset();
+    other.suspect.reset();
+  }
+}
+
+void Watch::say_goodbye() {
+  auto body = std::make_shared<Bytes>();
+  put_u32(*body, rank_);
+  std::vector<Connection*> links;
+  for (const auto& link : joined_.links) {
+    if (!link || !link->open()) continue;
+    link->send(Kind::bye, body);
+    links.push_back(link.get());
+  }
+  part(links, Deadline::after(kParting));
+  for (Connection* link : links) link->close();
+}
+
+}  // namespace troupe::bootstrap

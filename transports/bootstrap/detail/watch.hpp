@@ -1,0 +1,68 @@
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transports/bootstrap/detail/joined.hpp"
+
+namespace troupe::bootstrap {
+
+/// One thread that sleeps on the sockets of a job and on the pidfds of processes of this host, and tells of deaths.
+///
+/// Rank 0 hears every rank's socket end and passes the news on, as it does when one leaves. The others take rank 0's
+/// word; that a process of this host ended they see themselves too, but wait a moment whether rank 0 says that it had
+/// left. Once rank 0 itself is gone nobody can tell leaving from dying any more, so nothing is reported after that.
+class Watch {
+ public:
+  Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost);
+  /// Ends the thread; without leave() the others will count this process as lost.
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  /// Says goodbye and ends the thread; called on the thread itself, soon after it returns.
+  void leave() noexcept;
+
+ private:
+  enum class Presence { here, left, lost };
+  struct Other {
+    Presence presence = Presence::here;
+    Fd process;                       // pidfd; none: another host or pid namespace
+    bool writing = false;             // whether epoll waits for room in its link
+    std::optional<Deadline> suspect;  // its process ended; lost then unless it turns out to have left
+  };
+
+  void run();
+  void stop(bool goodbye) noexcept;
+  void add(int fd, epoll_event event, std::uint32_t rank);
+  void watch_link(std::uint32_t rank);
+  void watch_process(std::uint32_t rank);
+  int timeout() const;
+  void serve(std::uint32_t rank);
+  void take(std::uint32_t from, const Frame& frame);
+  void process_ended(std::uint32_t rank);
+  void check_suspects();
+  void lost(std::uint32_t rank, const std::string& why);
+  void left(std::uint32_t rank);
+  void relay(std::uint32_t about, Kind kind, const std::string& text);
+  void release(std::uint32_t rank);
+  void await_room(std::uint32_t rank);
+  bool is_root() const noexcept { return rank_ == 0; }
+  void say_goodbye();
+
+  const std::uint32_t rank_;
+  Joined& joined_;  // the thread's alone while it runs
+  const Bootstrap::Lost lost_;
+  std::vector<Other> others_;  // by rank
+  Fd epoll_;
+  Fd wake_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> goodbye_{false};
+  std::thread thread_;
+};
+
+}  // namespace troupe::bootstrap
