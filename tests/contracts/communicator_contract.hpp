@@ -407,9 +407,11 @@ TEST_P(CommunicatorContract, AbortEndsEveryWaitWithTheReason) {
   for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
     const GroupSpec spec = random_group(ranks, 5);
     WorkingGroup group{spec, GetParam()};
+    for (std::uint32_t r = 0; r < ranks; ++r) group.enqueue_step(r, 0);
+    ASSERT_TRUE(group.finish());
     std::vector<std::pair<std::uint32_t, Point>> points;
-    for (std::uint32_t r = 0; r + 1 < ranks; ++r) {  // the last one never comes
-      group.enqueue_step(r, 0);
+    for (std::uint32_t r = 0; r + 1 < ranks; ++r) {  // the last one does not come
+      group.enqueue_step(r, 1);
       points.emplace_back(r, group.world->rank(r).stream->mark());
     }
     for (std::uint32_t r = 0; r < ranks; ++r) {

@@ -92,6 +92,28 @@ class ReplicaContract : public DeviceWorld {
     }
     return std::sqrt(difference / size);
   }
+
+  void expect_loss_falls(DType dtype) {
+    const auto stream = device().stream();
+    Model model = make_model(graph(dtype));
+    const Memory batch = make_batch(model.batch, 6);
+    StripeMemory stripe;
+    stripe.stripe = {GroupId{}, Rank{}, 0, model.layout.count_elements()};
+    stripe.parameters = model.memory.parameters;
+    stripe.half = model.memory.half;
+    const std::vector<Memory> contributions{model.memory.gradients};
+    std::fill_n(&at<float>(model.memory.gradients), model.layout.count_elements(), 0.0F);
+    gradients(model, *stream, batch);
+    const double before = at<StepSums>(model.sums).loss;
+    NoSink sink;
+    for (std::uint64_t step = 1; step <= 20; ++step) {
+      model.replica->step(*stream, batch, model.sums, sink);
+      stream->update(rule_step({.kind = RuleKind::sgd, .rate = 0.1}, step), step, stripe, contributions, model.sums);
+    }
+    model.replica->step(*stream, batch, model.sums, sink);
+    finish(*stream);
+    EXPECT_LT(at<StepSums>(model.sums).loss, before);
+  }
 };
 
 TEST_P(ReplicaContract, OverwritesTheGradientsAndGapsNeverMatter) {
@@ -202,27 +224,14 @@ TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWrit
   EXPECT_EQ(at<StepSums>(sink.copied_sums).loss, at<StepSums>(whole.sums).loss);
 }
 
-TEST_P(ReplicaContract, LowersTheLossWhenItsGradientsAreFollowed) {
-  const auto stream = device().stream();
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    Model model = make_model(graph(dtype));
-    const Memory batch = make_batch(model.batch, 6);
-    StripeMemory stripe;
-    stripe.stripe = {GroupId{}, Rank{}, 0, model.layout.count_elements()};
-    stripe.parameters = model.memory.parameters;
-    stripe.half = model.memory.half;
-    const std::vector<Memory> contributions{model.memory.gradients};
-    std::fill_n(&at<float>(model.memory.gradients), model.layout.count_elements(), 0.0F);
-    gradients(model, *stream, batch);
-    const double before = at<StepSums>(model.sums).loss;
-    NoSink sink;
-    for (std::uint64_t step = 1; step <= 20; ++step) {
-      model.replica->step(*stream, batch, model.sums, sink);
-      stream->update(rule_step({.kind = RuleKind::sgd, .rate = 0.1}, step), step, stripe, contributions, model.sums);
-    }
-    model.replica->step(*stream, batch, model.sums, sink);
-    finish(*stream);
-    EXPECT_LT(at<StepSums>(model.sums).loss, before) << name_of(dtype);
+TEST_P(ReplicaContract, LowersTheLossWhenItsGradientsAreFollowed) { expect_loss_falls(DType::f32); }
+
+TEST_P(ReplicaContract, LowersTheLossInBf16WhenItsGradientsAreFollowed) {
+  try {
+    expect_loss_falls(DType::bf16);
+  } catch (const Error& error) {
+    if (error.code() != Code::unsupported) throw;
+    GTEST_SKIP() << error.what();
   }
 }
 

@@ -99,6 +99,23 @@ TEST_F(DirectCommunicatorTest, AFailedStreamEndsTheExchangeWithItsReason) {
   EXPECT_EQ(statuses->front().code(), Code::device_fault);
 }
 
+TEST_F(DirectCommunicatorTest, AFailedStreamIsHeardOfByTheOtherRanks) {
+  WorkingGroup group = make(two_buckets(3));
+  RankView& view = group.world->rank(1);
+  Timeline& gate = view.space->timeline(view.arena->make_timeline());
+  view.stream->wait({gate.id(), 1});
+  group.enqueue_step(1, 0);
+  const Point zero = enqueue(group, 0, 0);
+  const Point two = enqueue(group, 2, 0);
+  gate.poison({Code::device_fault, "the loader broke"});
+  const auto statuses = group.reach({{0, zero}, {2, two}});
+  ASSERT_TRUE(statuses) << "somebody still waits";
+  for (const Status& status : *statuses) {
+    EXPECT_EQ(status.code(), Code::device_fault);
+    EXPECT_NE(status.text().find("rank 1: the loader broke"), std::string_view::npos) << status.text();
+  }
+}
+
 TEST_F(DirectCommunicatorTest, RefusesWorkThatIsNotItsGroups) {
   WorkingGroup group = make(two_buckets(2));
   RankView& view = group.world->rank(0);
@@ -250,9 +267,10 @@ TEST(DirectCommunicatorFuzz, SurvivesHeadsThatAreAlmostRight) {
     group.buckets = {{GroupId{}, 0, 512, 1536}, {GroupId{}, 1, 0, 512}};
     group.parameters = arena->allocate(2048 * sizeof(float));
     group.staging = arena->allocate(direct_staging_bytes(group.stripes, group.buckets));
+    std::unique_ptr<DirectCommunicator> communicator;  // outlives transport and loop
     const auto transport = network.endpoint(Peer{0}, space);
     LaneLoop loop{*transport, Lane::bulk, {}, "bulk"};  // never started: the test drives the lane
-    DirectCommunicator communicator{space, loop, group};
+    communicator = std::make_unique<DirectCommunicator>(space, loop, group);
     Stranger stranger{network};
     stranger.transport().connect(Peer{0}, transport->address());
     for (std::uint64_t message = 0; message < 6; ++message) {

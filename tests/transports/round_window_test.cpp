@@ -132,8 +132,22 @@ TEST(DirectHead, IsReadAsItWasWritten) {
   EXPECT_EQ(std::memcmp(&read->sums, &head.sums, sizeof head.sums), 0);
 }
 
+TEST(DirectHead, TellsWhyARankHasEnded) {
+  const auto bytes = encode(Ended{7, 3, {Code::device_fault, "the loader broke"}});
+  EXPECT_FALSE(decode(bytes));
+  const auto read = decode_ended(bytes);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->view, 7u);
+  EXPECT_EQ(read->rank, 3u);
+  EXPECT_EQ(read->why.code(), Code::device_fault);
+  EXPECT_EQ(read->why.text(), "the loader broke");
+  EXPECT_FALSE(decode_ended(std::span{bytes}.first(kDirectHeadBytes - 1)));
+  EXPECT_FALSE(decode_ended(encode(DirectHead{})));
+  EXPECT_LT(encode(Ended{7, 3, {Code::invalid, std::string(10000, 'x')}}).size(), 1000u);
+}
+
 TEST(DirectHead, IsNothingWhenTheBytesAreNotOne) {
-  const auto good = encode({});
+  const auto good = encode(DirectHead{});
   EXPECT_TRUE(decode(good));
   for (std::size_t size = 0; size < good.size(); ++size) EXPECT_FALSE(decode(std::span{good}.first(size)));
   auto longer = std::vector<std::byte>(good.begin(), good.end());

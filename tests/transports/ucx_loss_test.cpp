@@ -130,7 +130,9 @@ class UcxLoss : public ::testing::TestWithParam<std::string> {
       NotedSend& back = sends_.emplace_back();
       ASSERT_TRUE(survivor_.send(Peer{5}, lane, 1, survivor_.prepare(1, 3'000'000), there));
       ASSERT_TRUE(friend_->send(survivor_.self, lane, 2, {}, back));
-      ASSERT_TRUE(drive([&] { return there.times() > 0 && back.times() > 0; }));
+      ASSERT_TRUE(drive([&] { return there.times() > 0 && back.times() > 0; }))
+          << "lane " << int(lane) << ", there " << there.times() << ", back " << back.times() << ", friend got "
+          << friend_->count() << ", survivor got " << survivor_.count() - before;
     }
     EXPECT_TRUE(drive([&] { return friend_->count() == 2 && survivor_.count() == before + 2; }));
     for (const Got& got : friend_->at(Channel::actors).got()) EXPECT_TRUE(got.intact);

@@ -92,20 +92,19 @@ std::vector<Bytes> Star::collect(const Gathering& gathering, std::span<const std
   std::vector<std::optional<Bytes>> blobs(joined_.hellos.size());
   blobs[0] = Bytes{mine.begin(), mine.end()};
   const std::vector<Connection*> all = links();
-  const auto is_missing = [](const std::optional<Bytes>& blob) { return !blob; };
-  for (std::vector<bool> ready(all.size() + 1, true); std::any_of(blobs.begin(), blobs.end(), is_missing);
-       ready = wait_ready(all, -1, gathering.deadline)) {
-    for (std::uint32_t rank = 1; rank < blobs.size(); ++rank) {
-      if (ready[rank - 1]) serve(gathering, rank, blobs);
-    }
-    if (!gathering.deadline.passed()) continue;
+  std::vector<bool> ready(all.size() + 1, true);  // something may have come before
+  for (;;) {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t rank = 1; rank < blobs.size(); ++rank) {
+      if (ready[rank - 1]) serve(gathering, rank, blobs);
       if (!blobs[rank]) missing.push_back(rank);
     }
     if (missing.empty()) break;
-    end({Code::timeout, text("waited ", seconds(Clock::now() - gathering.began), " for ", list_ranks(missing),
-                             " to bring '", gathering.what, "' (thread ", gathering.blocking.thread(), ")")});
+    if (gathering.deadline.passed()) {
+      end({Code::timeout, text("waited ", seconds(Clock::now() - gathering.began), " for ", list_ranks(missing),
+                               " to bring '", gathering.what, "' (thread ", gathering.blocking.thread(), ")")});
+    }
+    ready = wait_ready(all, -1, gathering.deadline);
   }
   std::vector<Bytes> result;
   for (auto& blob : blobs) {
@@ -179,6 +178,7 @@ std::vector<Bytes> Star::contribute(const Gathering& gathering, std::span<const 
     std::span<const std::byte> body{frame->body};
     if (frame->kind == Kind::refused) {
       const Status why = take_status(body);
+      link.close();  // rank 0 waits for that
       fail(why.code(), std::string{why.text()});
     }
     if (frame->kind == Kind::lost) {

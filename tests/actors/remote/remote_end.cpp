@@ -8,7 +8,6 @@
 #include <map>
 
 #include "actors/caf_error.hpp"
-#include "actors/dialect.hpp"
 
 namespace troupe::test {
 namespace {
@@ -65,6 +64,10 @@ caf::behavior serve(Self self, RemoteEnd* end) {
       [=](Last, std::uint64_t bytes) {
         self->quit();
         return end->tensor(bytes, bytes);
+      },
+      [=](Pass, const caf::actor& other, std::uint64_t x) -> caf::result<std::uint64_t> {
+        self->delegate(other, Echo::value, x);
+        return caf::delegated<std::uint64_t>{};
       },
       [](Untravelled) { return Unregistered{1}; },
       [=](Publish, const std::string& name) { end->remote->publish(name, caf::actor(self)); },

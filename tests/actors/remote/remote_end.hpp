@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "actors/dialect.hpp"
 #include "actors/remote/remote_actors.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
@@ -30,6 +31,7 @@ using Quit = caf::atom_constant<caf::atom("quit")>;     // (Quit, code, text): e
 using Last = caf::atom_constant<caf::atom("last")>;     // (Last, bytes): answers with a tensor of that size and ends at once
 using Publish = caf::atom_constant<caf::atom("publish")>;  // (Publish, name): publishes the server under another name
 using Untravelled = caf::atom_constant<caf::atom("untravel")>;  // answers with a type that is not registered
+using Pass = caf::atom_constant<caf::atom("pass")>;  // (Pass, other, x): the other one answers (Echo, x)
 
 /// Registered in all processes; its inspect throws where `where` says.
 struct Thorny {
@@ -38,6 +40,11 @@ struct Thorny {
 };
 /// Registered nowhere.
 struct Unregistered {
+  std::uint64_t value = 0;
+};
+
+/// Stays in its process.
+struct Private {
   std::uint64_t value = 0;
 };
 
@@ -123,3 +130,5 @@ class LoopbackWorld final : public World {
 std::optional<int> run_as_child(int argc, char** argv);
 
 }  // namespace troupe::test
+
+TROUPE_LOCAL_MESSAGE(troupe::test::Private)

@@ -50,7 +50,7 @@ class Reception {
     Hello hello;
   };
 
-  void round();
+  void round(Deadline until);
   void accept_guests();
   void serve(Guest& guest);
   void take(Guest& guest, const Frame& frame);
@@ -59,7 +59,7 @@ class Reception {
   void refuse(Guest& guest, const Status& why);
   void forget(Guest& guest);
   void drop_strangers();
-  [[noreturn]] void end(const Status& why);
+  [[noreturn]] void end();
   void tell_who_is_missing();
   Joined complete();
   std::string who_is_missing() const;
@@ -75,24 +75,28 @@ class Reception {
   Deadline next_tell_ = Deadline::after(kTellEvery);
   Deadline accept_again_ = Deadline::after(Clock::duration::zero());
   int notes_ = 0;
+  std::optional<Status> ended_;  // why there will be no job
+  std::size_t refused_ = 0;      // ranks that were told so
 };
 
 Joined Reception::run() {
-  while (missing_ > 0) {
+  while (missing_ > 0 && !ended_) {
     if (request_.deadline.passed()) {
-      end({Code::timeout, text("waited ", seconds(Clock::now() - began_), " for ", who_is_missing(), " (thread ",
-                               blocking_.thread(), "); look at their output, or raise faults.start_s")});
+      ended_ =
+          Status{Code::timeout, text("waited ", seconds(Clock::now() - began_), " for ", who_is_missing(), " (thread ",
+                                     blocking_.thread(), "); look at their output, or raise faults.start_s")};
+      break;
     }
     if (next_tell_.passed()) tell_who_is_missing();
-    round();
+    round(request_.deadline.at() < next_tell_.at() ? request_.deadline : next_tell_);
   }
+  if (ended_) end();
   return complete();
 }
 
 /// Waits for something to happen, and serves it.
-void Reception::round() {
+void Reception::round(Deadline until) {
   std::vector<Connection*> links;
-  Deadline until = request_.deadline.at() < next_tell_.at() ? request_.deadline : next_tell_;
   for (Guest& guest : guests_) {
     links.push_back(&guest.link);
     if (guest.stage != Stage::joined && guest.until.at() < until.at()) until = guest.until;
@@ -174,7 +178,10 @@ void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
   TROUPE_CHECK(theirs.hello.rank == guest.rank, Code::corrupt, "it proved to be rank ", guest.rank,
                " and says it is rank ", theirs.hello.rank);
   const std::string differ = differences(request_.mine, theirs);
-  if (!differ.empty()) end({Code::invalid, text("rank ", guest.rank, " does not fit rank 0: ", differ)});
+  if (!differ.empty() && !ended_) {
+    ended_ = Status{Code::invalid, text("rank ", guest.rank, " does not fit rank 0: ", differ)};
+  }
+  if (ended_) return refuse(guest, *ended_);
   if (guest.rank >= places_.size()) {
     return refuse(guest,
                   {Code::invalid, text("there is no rank ", guest.rank, " in a job of ", places_.size(), " ranks")});
@@ -191,6 +198,7 @@ void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
 }
 
 void Reception::refuse(Guest& guest, const Status& why) {
+  if (ended_ && guest.stage != Stage::proof) ++refused_;
   guest.link.send(Kind::refused, status_body(why));
   guest.link.end_sending();
   guest.stage = Stage::leaving;
@@ -223,16 +231,19 @@ void Reception::drop_strangers() {
   }
 }
 
-/// Tells everyone who is there why there will be no job.
-void Reception::end(const Status& why) {
-  std::vector<Connection*> told;
+/// Tells everyone who is there, or comes within a moment, why there will be no job.
+void Reception::end() {
   for (Guest& guest : guests_) {
-    if (guest.stage != Stage::joined && guest.stage != Stage::hello) continue;
-    guest.link.send(Kind::refused, status_body(why));
-    told.push_back(&guest.link);
+    if (guest.stage == Stage::joined) refuse(guest, *ended_);
   }
-  part(told, Deadline::after(kParting));
-  throw Error{why.code(), std::string{why.text()}};
+  const Deadline last = Deadline::after(ended_->code() == Code::timeout ? Clock::duration::zero() : kParting);
+  while (!last.passed() && refused_ + 1 < places_.size()) round(last);
+  std::vector<Connection*> leaving;
+  for (Guest& guest : guests_) {
+    if (guest.stage == Stage::leaving) leaving.push_back(&guest.link);
+  }
+  part(leaving, Deadline::after(kParting));
+  throw Error{ended_->code(), std::string{ended_->text()}};
 }
 
 std::string Reception::who_is_missing() const {

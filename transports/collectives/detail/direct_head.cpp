@@ -1,5 +1,6 @@
 #include "transports/collectives/detail/direct_head.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -10,12 +11,14 @@ namespace {
 
 constexpr std::uint32_t kMark = 0x31584454;  // "TDX1"
 
+constexpr std::size_t kLongestReason = 400;
+
 struct Packed {
   std::uint32_t mark;
   std::uint8_t cargo;
   std::uint8_t reduces;
   std::uint8_t sums;
-  std::uint8_t reserved;
+  std::uint8_t reserved;  // of Ended: the code
   std::uint32_t view;
   std::uint32_t rank;
   std::uint32_t bucket;
@@ -66,6 +69,31 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   head.round = {packed.sequence, packed.step, packed.elements, packed.bucket, packed.reduces == 1, packed.sums == 1};
   head.sums = packed.step_sums;
   return head;
+}
+
+std::vector<std::byte> encode(const Ended& ended) {
+  Packed packed{};
+  packed.mark = kMark;
+  packed.cargo = kEnded;
+  packed.reserved = static_cast<std::uint8_t>(ended.why.code());
+  packed.view = ended.view;
+  packed.rank = ended.rank;
+  const std::string_view why = ended.why.text().substr(0, kLongestReason);
+  std::vector<std::byte> bytes(sizeof packed + why.size());
+  std::memcpy(bytes.data(), &packed, sizeof packed);
+  std::memcpy(bytes.data() + sizeof packed, why.data(), why.size());
+  return bytes;
+}
+
+std::optional<Ended> decode_ended(std::span<const std::byte> bytes) {
+  if (bytes.size() < kDirectHeadBytes) return std::nullopt;
+  Packed packed;
+  std::memcpy(&packed, bytes.data(), sizeof packed);
+  const bool known = packed.reserved > 0 && packed.reserved <= static_cast<std::uint8_t>(Code::corrupt);
+  if (packed.mark != kMark || packed.cargo != kEnded || !known) return std::nullopt;
+  const std::span<const std::byte> why = bytes.subspan(sizeof packed);
+  const std::string reason(reinterpret_cast<const char*>(why.data()), std::min(why.size(), kLongestReason));
+  return Ended{packed.view, packed.rank, {static_cast<Code>(packed.reserved), reason}};
 }
 
 }  // namespace troupe::collectives

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/stream.hpp"
 
@@ -17,6 +18,7 @@ enum class Cargo : std::uint8_t {
   result = 2,        // the sender's part, done
   half_result = 3,   // the bf16 image of it
 };
+inline constexpr std::uint8_t kEnded = 4;  // in the same place: the sender's exchange has ended, see Ended
 
 /// One collective operation as every rank must see it: disagreement is an error, not a hang.
 struct RoundShape {
@@ -44,5 +46,15 @@ inline constexpr std::size_t kDirectHeadBytes = 48 + sizeof(StepSums);
 std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept;
 /// Nothing when the bytes are not a head: another size, mark or cargo.
 std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept;
+
+/// Tells the others why a rank will send no more, so that they need not wait for a deadline.
+struct Ended {
+  std::uint32_t view = 0;
+  std::uint32_t rank = 0;  // the sender
+  Status why;
+};
+std::vector<std::byte> encode(const Ended& ended);
+/// Nothing when the bytes are not one; what they say is cut to a few hundred characters.
+std::optional<Ended> decode_ended(std::span<const std::byte> bytes);
 
 }  // namespace troupe::collectives

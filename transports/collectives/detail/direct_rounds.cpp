@@ -18,7 +18,7 @@ std::uint64_t capacity_of(std::span<const Stripe> stripes, std::span<const Bucke
 }
 
 void Sending::reached(Point, Status status) noexcept {
-  if (!status.ok()) call.rounds.fail(status);
+  if (!status.ok()) call.rounds.fail_everywhere(status);
   if (!status.ok() || !call.rounds.post(*this)) call.rounds.give_back(call);
 }
 
@@ -41,6 +41,14 @@ void Sending::sent(Status status) noexcept {
   --on_way;
   if (!status.ok()) call.rounds.fail(status);
   if (on_way == 0 && next == count) call.rounds.finished(*this);
+}
+
+void Farewell::run() noexcept {
+  for (; told < rounds.ranks(); ++told) {
+    if (rounds.try_tell(*this, told)) continue;
+    rounds.post(*this);  // no room: again after the lane has moved on
+    return;
+  }
 }
 
 DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, DirectGroup group)
@@ -129,14 +137,28 @@ void DirectRounds::fail(const Status& why) noexcept {
   published_.poison(why);
 }
 
+void DirectRounds::fail_everywhere(const Status& why) noexcept {
+  const bool first = !failed();
+  fail(why);
+  if (!first || farewell_posted_.exchange(true)) return;
+  farewell_.why = why;
+  loop_.post(farewell_);
+}
+
+bool DirectRounds::try_tell(Farewell& farewell, std::uint32_t rank) {
+  if (rank == self_) return true;
+  return loop_.transport().send(group_.peers[rank], Lane::bulk, Class::control, Channel::exchange,
+                                encode(Ended{group_.view.value, self_, farewell.why}), {}, farewell);
+}
+
 template <class What>
 void DirectRounds::guarded(What&& what) noexcept {
   try {
     what();
   } catch (const Error& error) {
-    fail(error.status());
+    fail_everywhere(error.status());
   } catch (const std::exception& error) {
-    fail({Code::device_fault, error.what()});
+    fail_everywhere({Code::device_fault, error.what()});
   }
 }
 
@@ -234,6 +256,17 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
   return head;
 }
 
+/// Whether the message says that a rank's exchange has ended; if so, this one ends.
+bool DirectRounds::hear_ended(Peer from, std::span<const std::byte> bytes) {
+  const std::optional<Ended> ended = decode_ended(bytes);
+  if (!ended) return false;
+  const bool known = ended->rank < ranks() && group_.peers[ended->rank] == from;
+  if (known && ended->view == group_.view.value) {
+    fail({ended->why.code(), text("rank ", ended->rank, ": ", ended->why.text())});
+  }
+  return true;
+}
+
 Memory DirectRounds::landing_of(const DirectHead& head) const {
   if (head.cargo == Cargo::contribution) return staged(head.rank, part_of(head.round, self_).count);
   const Part part = part_of(head.round, head.rank);
@@ -255,6 +288,7 @@ Memory DirectRounds::landing(Peer from, Lane, std::span<const std::byte> head, s
 void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Memory payload) noexcept {
   if (failed()) return;
   guarded([&] {
+    if (payload.size_bytes == 0 && hear_ended(from, head)) return;
     // With a payload, landing() has accepted it.
     const std::optional<DirectHead> here = payload.size_bytes > 0 ? decode(head) : accept(from, head, 0);
     if (!here) return;

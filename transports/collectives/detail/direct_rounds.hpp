@@ -67,6 +67,17 @@ struct Call {
   Sending publish{*this, true};
 };
 
+/// The last thing a rank sends: why its exchange has ended.
+struct Farewell final : LaneTask, SendDone {
+  explicit Farewell(DirectRounds& its_rounds) : rounds(its_rounds) {}
+  void run() noexcept override;
+  void sent(Status) noexcept override {}
+
+  DirectRounds& rounds;
+  Status why;              // written before it is posted
+  std::uint32_t told = 0;  // ranks, this one included
+};
+
 /// One rank's end of a group's rounds. The caller's side only enqueues on the stream; the lane's side sends, lets land
 /// and counts, and tells the stream by two lines of this process how far the rounds have come.
 class DirectRounds final : public Receiver {
@@ -75,7 +86,10 @@ class DirectRounds final : public Receiver {
 
   void update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
   void reduce(Stream& stream, Memory data);
+  /// Ends every wait of this rank with `why`; the first reason stays.
   void fail(const Status& why) noexcept;
+  /// The same for what went wrong at this rank, which the others hear, too.
+  void fail_everywhere(const Status& why) noexcept;
   std::uint32_t ranks() const noexcept { return static_cast<std::uint32_t>(group_.peers.size()); }
   std::uint64_t chunk_elements() const noexcept { return capacity_ * ranks(); }
 
@@ -84,8 +98,9 @@ class DirectRounds final : public Receiver {
   void dropped(Peer from, Lane lane, Memory payload, const Status& why) noexcept override;
   void lost(Peer peer, const Status& why) noexcept override;
 
-  // For Sending.
-  bool post(Sending& sending) noexcept { return loop_.post(sending); }
+  // For Sending and Farewell.
+  bool post(LaneTask& task) noexcept { return loop_.post(task); }
+  bool try_tell(Farewell& farewell, std::uint32_t rank);
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   void begin(Sending& sending);
   bool try_send(Sending& sending, std::uint32_t message);
@@ -101,6 +116,7 @@ class DirectRounds final : public Receiver {
   RoundWindow::Expected expected(const RoundShape& shape) const;
   void watch(Sending& sending, Point mark);
   std::optional<DirectHead> accept(Peer from, std::span<const std::byte> head, std::uint64_t size_bytes);
+  bool hear_ended(Peer from, std::span<const std::byte> bytes);
   Memory landing_of(const DirectHead& head) const;
   Memory staged_sums(std::uint64_t sequence, std::uint32_t rank) const;
   Memory staged(std::uint32_t rank, std::uint64_t count) const;
@@ -119,6 +135,8 @@ class DirectRounds final : public Receiver {
   Timeline& gathered_;
   Timeline& published_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> farewell_posted_{false};
+  Farewell farewell_{*this};
 
   std::uint64_t sequence_ = 0;  // of the last call; the caller's
   std::vector<Memory> parts_;   // the caller's, reused

@@ -1,0 +1,216 @@
+#include <gmock/gmock.h>
+
+#include <caf/send.hpp>
+#include <future>
+
+#include "tests/actors/remote/asking.hpp"
+#include "tests/support/child_process.hpp"
+
+// What needs both ends at hand, or a transport that misbehaves.
+namespace troupe::test {
+namespace {
+
+using troupe::testing::eventually;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kKiB = 1024;
+
+TEST(RemoteActors, KeepTheOrderOverATransportThatReordersAndRefuses) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    LoopbackWorld world({.seed = seed, .delay_rounds = 6, .refuse_percent = 30});
+    std::vector<Tensor> tensors;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      if (i % 5 == 3) {
+        tensors.push_back(world.here->tensor(1024 * (1 + i % 7), i));
+        std::memcpy(world.here->space.address(tensors.back().memory()), &i, sizeof i);
+        caf::anon_send(world.server, Note::value, std::uint64_t{0}, i, tensors.back());
+      } else if (i % 5 == 4) {
+        caf::anon_send(world.server, Note::value, std::uint64_t{0}, i, std::vector<char>(i * 500));
+      } else {
+        caf::anon_send(world.server, Note::value, std::uint64_t{0}, i);
+      }
+    }
+    const auto noted = ask<std::uint64_t, std::uint64_t>(world.here->system, world.server, Noted::value);
+    ASSERT_TRUE(noted.ok()) << noted.why.text();
+    EXPECT_EQ(noted.get<0>(), 200u);
+    EXPECT_EQ(noted.get<1>(), 0u) << "seed " << seed;
+    EXPECT_GT(world.there->remote->counters().reordered, 0u);
+  }
+}
+
+TEST(RemoteActors, AnswerOutOfMemoryWhenAPayloadHasNoPlaceToLand) {
+  LoopbackWorld world({}, {}, {.landing_bytes = 256 * kKiB});
+  const auto large = ask<std::uint64_t>(world.here->system, world.server, Digest::value, world.here->tensor(512 * kKiB, 1));
+  EXPECT_EQ(large.why.code(), Code::out_of_memory) << large.why.text();
+  const auto fits = ask<std::uint64_t>(world.here->system, world.server, Digest::value, world.here->tensor(128 * kKiB, 1));
+  EXPECT_TRUE(fits.ok()) << fits.why.text();
+  EXPECT_TRUE((ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{1})).ok());
+}
+
+TEST(RemoteActors, LetBodiesWaitForMemoryToLeaveFrom) {
+  LoopbackWorld world({.seed = 1, .delay_rounds = 4}, {.sending_bytes = 128 * kKiB});
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    caf::anon_send(world.server, Note::value, std::uint64_t{0}, i, std::vector<char>(100 * kKiB));
+  }
+  const auto noted = ask<std::uint64_t, std::uint64_t>(world.here->system, world.server, Noted::value);
+  ASSERT_TRUE(noted.ok()) << noted.why.text();
+  EXPECT_EQ(noted.get<0>(), 50u);
+  EXPECT_EQ(noted.get<1>(), 0u);
+}
+
+TEST(RemoteActors, ReuseTheMemoryOfTensorsThatEnded) {
+  LoopbackWorld world({}, {}, {.landing_bytes = 1024 * kKiB});
+  const Tensor tensor = world.here->tensor(512 * kKiB, 1);
+  for (int i = 0; i < 10; ++i) {
+    const auto sum = ask<std::uint64_t>(world.here->system, world.server, Digest::value, tensor);
+    ASSERT_TRUE(sum.ok()) << i << ": " << sum.why.text();
+  }
+}
+
+TEST(RemoteActors, SendATensorNotBeforeItIsValidAndKeepItsPlace) {
+  LoopbackWorld world;
+  const TimelineId line = world.here->space.make_private_timeline();
+  const Tensor tensor = world.here->tensor(4096, 0, /*shared=*/false, Point{line, 1});
+  caf::anon_send(world.server, Note::value, std::uint64_t{0}, std::uint64_t{0}, tensor);
+  caf::anon_send(world.server, Note::value, std::uint64_t{0}, std::uint64_t{1});
+  auto noted = std::async(std::launch::async, [&] {
+    return ask<std::uint64_t, std::uint64_t>(world.here->system, world.server, Noted::value);
+  });
+  ASSERT_TRUE(eventually([&] { return world.here->remote->counters().sent >= 3; }));
+  // Another actor is not held up meanwhile; and what is written now is what arrives.
+  ASSERT_TRUE((ask<caf::actor>(world.here->system, world.here->remote->directory(World::kThere), RemoteActors::Find::value,
+                               std::string("server"))).ok());
+  const std::uint64_t stamp = 0;
+  std::memcpy(world.here->space.address(tensor.memory()), &stamp, sizeof stamp);
+  world.here->space.timeline(line).signal(1);
+  const auto answer = noted.get();
+  ASSERT_TRUE(answer.ok()) << answer.why.text();
+  EXPECT_EQ(answer.get<0>(), 2u);
+  EXPECT_EQ(answer.get<1>(), 0u);
+}
+
+TEST(RemoteActors, AnswerWithThePoisonWhenATensorWillNeverBeValid) {
+  LoopbackWorld world;
+  const TimelineId line = world.here->space.make_private_timeline();
+  const Tensor tensor = world.here->tensor(4096, 0, /*shared=*/false, Point{line, 1});
+  auto sum = std::async(std::launch::async, [&] {
+    return ask<std::uint64_t>(world.here->system, world.server, Digest::value, tensor);
+  });
+  ASSERT_TRUE(eventually([&] { return world.here->remote->counters().sent >= 2; }));
+  world.here->space.timeline(line).poison(Status{Code::device_fault, "the stream broke"});
+  EXPECT_EQ(sum.get().why.code(), Code::device_fault);
+  EXPECT_TRUE((ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{1})).ok());
+}
+
+TEST(RemoteActors, PassThePointOfATensorWhoseTimelineIsShared) {
+  LoopbackWorld world;
+  const TimelineId line = world.here->common->make_timeline();
+  const Tensor tensor = world.here->tensor(4096, 0, /*shared=*/true, Point{line, 5});
+  const auto echo = ask<Tensor>(world.here->system, world.server, Echo::value, tensor);
+  ASSERT_TRUE(echo.ok()) << echo.why.text();
+  EXPECT_EQ(echo.get().valid_from(), (Point{line, 5}));
+}
+
+TEST(RemoteActors, AnswerWhatIsOutstandingWhenTheyStop) {
+  LoopbackWorld world;
+  caf::scoped_actor self(world.here->system);
+  auto hanging = self->request(world.server, kLong, Hang::value, std::uint64_t{1});
+  EXPECT_TRUE(world.here->stop());
+  Code code = Code::ok;
+  hanging.receive([](std::uint64_t) {}, [&](const caf::error& error) { code = from_caf(error).code(); });
+  EXPECT_EQ(code, Code::aborted);
+  const auto late = ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{1});
+  EXPECT_FALSE(late.ok());
+}
+
+TEST(RemoteActors, SendWhatWasSentBeforeTheyStop) {
+  LoopbackWorld world({.seed = 1, .delay_rounds = 20});
+  const Tensor tensor = world.here->tensor(1 << 20, 1);
+  for (int i = 0; i < 20; ++i) caf::anon_send(world.server, Keep::value, tensor);
+  EXPECT_TRUE(world.here->stop());
+  const auto kept = [&] {
+    return ask<std::uint64_t>(world.there->system, world.there->server, Keep::value, Tensor{}).get();
+  };
+  EXPECT_TRUE(eventually([&] { return kept() > 20; }));
+}
+
+TEST(RemoteActors, RefuseTypesThatStayInTheirProcess) {
+  LoopbackWorld world;
+  const auto answer = ask<std::uint64_t>(world.here->system, world.server, Echo::value, Private{1});
+  EXPECT_EQ(answer.why.code(), Code::unsupported);
+  EXPECT_THAT(std::string(answer.why.text()), HasSubstr("Private"));
+}
+
+TEST(RemoteActors, RefuseMoreTensorsThanAHeadHasRecordsFor) {
+  LoopbackWorld world;
+  const std::vector<Tensor> many(65, world.here->tensor(64, 1));
+  caf::scoped_actor self(world.here->system);
+  Code code = Code::ok;
+  self->request(world.server, kLong, Digest::value, many).receive([](std::uint64_t) {}, [&](const caf::error& error) {
+    code = from_caf(error).code();
+  });
+  EXPECT_EQ(code, Code::unsupported);
+}
+
+/// Three ends that all know each other.
+class ThreeEnds : public ::testing::Test {
+ protected:
+  ThreeEnds() {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      ends.push_back(std::make_unique<RemoteEnd>(Peer{i}, [&](AddressSpace& space) { return network.endpoint(Peer{i}, space); }));
+    }
+    for (auto& end : ends) {
+      for (auto& other : ends) {
+        if (end != other) end->meet(other->self, other->introduction());
+      }
+    }
+    for (auto& end : ends) end->start();
+    auto blocking = Blocking::on_thread("test");
+    for (std::uint32_t i = 1; i < 3; ++i) {
+      servers.push_back(ends[0]->remote->resolve(blocking, Peer{i}, "server", Deadline::after(kLong)));
+    }
+  }
+  ~ThreeEnds() override {
+    servers.clear();
+    for (auto& end : ends) end->stop();
+  }
+
+  LoopbackNetwork network;
+  std::vector<std::unique_ptr<RemoteEnd>> ends;
+  std::vector<caf::actor> servers;  // of peers 1 and 2, as peer 0 sees them
+};
+
+TEST_F(ThreeEnds, AnswerARequestThatASecondProcessHandsToAThird) {
+  const auto answer = ask<std::uint64_t>(ends[0]->system, servers[0], Pass::value, servers[1], std::uint64_t{9});
+  ASSERT_TRUE(answer.ok()) << answer.why.text();
+  EXPECT_EQ(answer.get(), 9u);
+}
+
+TEST_F(ThreeEnds, LeaveTheOthersAloneWhenOneIsLost) {
+  network.kill(Peer{1});
+  EXPECT_EQ((ask<std::uint64_t>(ends[0]->system, servers[0], Hang::value, std::uint64_t{1}).why.code()), Code::peer_lost);
+  EXPECT_TRUE((ask<std::uint64_t>(ends[0]->system, servers[1], Echo::value, std::uint64_t{1})).ok());
+  ends[1]->stop(std::chrono::milliseconds(1));
+}
+
+TEST_F(ThreeEnds, RefusePeersThatAreNoneOrTheSame) {
+  RemoteActors& remote = *ends[0]->remote;
+  EXPECT_THROW(remote.add_peer(Peer{3}, ends[0]->remote->identity()), Error);
+  EXPECT_THROW(remote.add_peer(Peer{3}, ends[1]->remote->identity()), Error);
+  EXPECT_THROW(remote.add_peer(Peer{3}, std::vector<std::byte>(24)), Error);
+  EXPECT_THROW(remote.directory(Peer{3}), Error);
+}
+
+TEST(RemoteActors, RefuseAnActorSystemWithoutAnIdentity) {
+  caf::actor_system_config config;
+  caf::actor_system system(config);
+  AddressSpace space;
+  LoopbackNetwork network;
+  const auto transport = network.endpoint(Peer{0}, space);
+  LaneLoop control(*transport, Lane::control, {}, "control");
+  LaneLoop bulk(*transport, Lane::bulk, {}, "bulk");
+  EXPECT_THROW(RemoteActors(system, space, control, bulk, Peer{0}), Error);
+}
+
+}  // namespace
+}  // namespace troupe::test

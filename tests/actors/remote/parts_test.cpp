@@ -1,0 +1,206 @@
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <gmock/gmock.h>
+
+#include <array>
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/binary_serializer.hpp>
+#include <caf/exit_reason.hpp>
+#include <caf/sec.hpp>
+#include <cstring>
+
+#include "actors/caf_error.hpp"
+#include "actors/dialect.hpp"
+#include "actors/remote/detail/slab_pool.hpp"
+#include "actors/remote/network_module.hpp"
+#include "actors/remote/tensor.hpp"
+#include "actors/remote/wire.hpp"
+#include "header.capnp.h"
+
+namespace troupe {
+namespace {
+
+using remote::SlabPool;
+using ::testing::HasSubstr;
+
+constexpr wire::Header kHeader{.kind = wire::Kind::down,
+                               .flags = 5,
+                               .tensors = 7,
+                               .source_peer = 0x01020304,
+                               .sequence = 0xfffffffe,
+                               .order = 17,
+                               .message_id = 0x8000000000000123,
+                               .source = 99,
+                               .target = std::uint64_t{1} << 62};
+
+std::array<std::byte, wire::kHeaderBytes> stored(const wire::Header& header) {
+  std::array<std::byte, wire::kHeaderBytes> bytes;
+  wire::store(header, bytes);
+  return bytes;
+}
+
+TEST(WireHeader, HasTheBytesOfTheGeneratedBuilder) {
+  capnp::MallocMessageBuilder message;
+  auto header = message.initRoot<wire::schema::Header>();
+  header.setVersion(wire::kVersion);
+  header.setKind(static_cast<std::uint8_t>(kHeader.kind));
+  header.setFlags(kHeader.flags);
+  header.setTensors(kHeader.tensors);
+  header.setSourcePeer(kHeader.source_peer);
+  header.setSequence(kHeader.sequence);
+  header.setOrder(kHeader.order);
+  header.setMessageId(kHeader.message_id);
+  header.setSource(kHeader.source);
+  header.setTarget(kHeader.target);
+  const auto segments = message.getSegmentsForOutput();
+  ASSERT_EQ(segments.size(), 1u);
+  ASSERT_EQ(segments[0].asBytes().size(), wire::kHeaderBytes);
+  EXPECT_EQ(std::memcmp(segments[0].asBytes().begin(), stored(kHeader).data(), wire::kHeaderBytes), 0);
+}
+
+TEST(WireHeader, IsReadByTheGeneratedReader) {
+  alignas(8) const auto bytes = stored(kHeader);
+  std::array<capnp::word, wire::kHeaderBytes / 8> words;
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  const kj::ArrayPtr<const capnp::word> segment(words.data(), words.size());
+  capnp::SegmentArrayMessageReader message(kj::arrayPtr(&segment, 1));
+  const auto header = message.getRoot<wire::schema::Header>();
+  EXPECT_EQ(header.getSequence(), kHeader.sequence);
+  EXPECT_EQ(header.getMessageId(), kHeader.message_id);
+  EXPECT_EQ(header.getTarget(), kHeader.target);
+}
+
+TEST(WireHeader, IsLoadedAsItWasStored) {
+  const auto header = wire::load(stored(kHeader));
+  ASSERT_TRUE(header);
+  EXPECT_EQ(std::memcmp(&*header, &kHeader, sizeof kHeader), 0);
+}
+
+TEST(WireHeader, IsNoneWhenShortOrOfAnotherVersionLayoutOrKind) {
+  auto bytes = stored(kHeader);
+  EXPECT_FALSE(wire::load(std::span(bytes).first(47)));
+  for (const std::size_t at : {4, 8, 9}) {  // the root pointer's size, version, kind
+    auto other = bytes;
+    other[at] = std::byte{200};
+    EXPECT_FALSE(wire::load(other)) << at;
+  }
+}
+
+TEST(CafError, KeepsCodeAndText) {
+  for (int code = 1; code <= static_cast<int>(Code::corrupt); ++code) {
+    const Status status{static_cast<Code>(code), "why"};
+    const Status back = from_caf(to_caf(status));
+    EXPECT_EQ(back.code(), status.code());
+    EXPECT_EQ(back.text(), "why");
+  }
+  EXPECT_FALSE(to_caf(Status{}));
+  EXPECT_TRUE(from_caf(caf::error{}).ok());
+  EXPECT_TRUE(from_caf(caf::exit_reason::normal).ok());
+}
+
+TEST(CafError, GivesCafsOwnErrorsACode) {
+  EXPECT_EQ(from_caf(caf::make_error(caf::sec::request_timeout)).code(), Code::timeout);
+  EXPECT_EQ(from_caf(caf::make_error(caf::sec::request_receiver_down)).code(), Code::peer_lost);
+  EXPECT_EQ(from_caf(caf::exit_reason::user_shutdown).code(), Code::aborted);
+  EXPECT_EQ(from_caf(caf::exit_reason::unhandled_exception).code(), Code::device_fault);
+  EXPECT_EQ(from_caf(caf::error{200, caf::atom("troupe")}).code(), Code::corrupt);
+}
+
+TEST(CafError, IsRenderedByName) {
+  caf::actor_system_config config;
+  add_error_names(config);
+  caf::actor_system system(config);
+  EXPECT_EQ(system.render(to_caf(Status{Code::peer_lost, "node b"})), "peer_lost: node b");
+}
+
+TEST(NetworkModule, GivesEverySystemAnIdentityOfItsOwn) {
+  caf::actor_system_config first_config, second_config;
+  load_network_module(first_config);
+  load_network_module(second_config);
+  caf::actor_system first(first_config), second(second_config);
+  EXPECT_NE(first.node(), second.node());
+  EXPECT_EQ(node_id_from(node_id_bytes(first.node())), first.node());
+}
+
+TEST(NetworkModule, RefusesBytesThatAreNoIdentity) {
+  EXPECT_THROW(node_id_from(std::vector<std::byte>(24)), Error);
+  EXPECT_THROW(node_id_from(std::vector<std::byte>(23, std::byte{1})), Error);
+}
+
+TEST(MessageTable, HasAHashOfItsNamesWhateverTheirOrder) {
+  caf::actor_system_config one, other, third;
+  add_messages(one, MessageName<Tensor>{"a"}, MessageName<std::vector<int>>{"b"});
+  add_messages(other, MessageName<std::vector<int>>{"b"}, MessageName<Tensor>{"a"});
+  add_messages(third, MessageName<std::vector<int>>{"b"}, MessageName<Tensor>{"c"});
+  EXPECT_EQ(message_table_hash(one), message_table_hash(other));
+  EXPECT_NE(message_table_hash(one), message_table_hash(third));
+}
+
+TEST(Tensor, RefusesMemoryOfAnotherSize) {
+  EXPECT_THROW(Tensor(Memory{{1}, 0, 100}, {5, 6}, DType::f32, {}, nullptr), Error);
+  EXPECT_THROW(Tensor(Memory{{1}, 0, 100}, {std::uint64_t{1} << 63, 4}, DType::f32, {}, nullptr), Error);
+  EXPECT_EQ(Tensor(Memory{{1}, 0, 60}, {5, 6}, DType::bf16, {}, nullptr).extents().size(), 2u);
+}
+
+TEST(Tensor, CannotBeWrittenOutsideOfAMessage) {
+  caf::actor_system_config config;
+  caf::actor_system system(config);
+  std::vector<char> bytes;
+  caf::binary_serializer sink(system, bytes);
+  Tensor tensor(Memory{{1}, 0, 4}, {1}, DType::f32, {}, nullptr);
+  EXPECT_EQ(from_caf(sink(tensor)).code(), Code::unsupported);
+}
+
+class SlabPools : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kMiB = 1 << 20;
+  AddressSpace space;
+  std::shared_ptr<SlabPool> pool = std::make_shared<SlabPool>(space, Peer{0}, 128, 4 * kMiB);
+};
+
+TEST_F(SlabPools, ReuseASlabThatCameBack) {
+  const auto first = pool->take(5000);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->size_bytes, 5000u);
+  pool->give_back(slice(*first, 0, 17));
+  const auto second = pool->take(8000);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->offset, first->offset);
+}
+
+TEST_F(SlabPools, GiveNothingBeyondTheirCap) {
+  EXPECT_FALSE(pool->take(4 * kMiB + 1));
+  std::vector<Memory> taken;
+  while (const auto slab = pool->take(kMiB)) taken.push_back(*slab);
+  EXPECT_EQ(taken.size(), 4u);
+  EXPECT_LE(pool->size_bytes(), 4 * kMiB);
+  pool->give_back(taken.front());
+  EXPECT_TRUE(pool->take(4096));  // a larger slab, when there is nothing else
+}
+
+TEST_F(SlabPools, NeverGiveTheSameBytesTwice) {
+  std::vector<Memory> taken;
+  for (std::uint64_t i = 0; const auto slab = pool->take(4096 << (i % 6)); ++i) taken.push_back(*slab);
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const bool apart = taken[i].arena != taken[j].arena || taken[i].offset >= taken[j].offset + taken[j].size_bytes ||
+                         taken[j].offset >= taken[i].offset + taken[i].size_bytes;
+      EXPECT_TRUE(apart) << i << " and " << j;
+    }
+  }
+}
+
+TEST_F(SlabPools, TakeASlabBackWhenItsLastOwnerEnds) {
+  const auto slab = pool->take(4 * kMiB);
+  ASSERT_TRUE(slab);
+  auto owner = pool->owner(*slab);
+  auto another = owner;
+  owner.reset();
+  EXPECT_FALSE(pool->take(4 * kMiB));
+  another.reset();
+  EXPECT_TRUE(pool->take(4 * kMiB));
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,153 @@
+#include "tests/cluster/job_folder.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "runtime/data/idx.hpp"
+#include "runtime/data/random.hpp"
+
+namespace troupe::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kJob = R"([cluster]
+nodes = "local:2"
+[data]
+path = "data"
+batch = 20
+[model]
+units = [32, 32]
+[train]
+epochs = 2
+[report]
+dir = "run"
+[faults]
+start_s = 20
+stop_s = 5
+)";
+
+/// Images whose label can be learnt: the label's row of pixels is bright, the rest is noise.
+void write_set(const fs::path& folder, const std::string& name, std::uint32_t count) {
+  constexpr std::uint32_t kSide = 28;
+  std::vector<std::uint8_t> images(std::size_t{count} * kSide * kSide);
+  std::vector<std::uint8_t> labels(count);
+  for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<std::uint8_t>(random_below(1, i, 64));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    labels[i] = static_cast<std::uint8_t>(i % 10);
+    const std::size_t row = (std::size_t{i} * kSide + 2 * labels[i] + 4) * kSide;
+    std::fill_n(images.begin() + static_cast<std::ptrdiff_t>(row), kSide, std::uint8_t{230});
+  }
+  write_idx(folder / (name + "-images-idx3-ubyte"), {IdxKind::images, count, kSide, kSide}, images);
+  write_idx(folder / (name + "-labels-idx1-ubyte"), {IdxKind::labels, count}, labels);
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator{folder})
+    names.push_back(fs::relative(entry.path(), folder));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Entries of /dev/shm and System V segments.
+std::vector<std::string> shared_memory() {
+  std::vector<std::string> found = names_in("/dev/shm");
+  std::ifstream segments{"/proc/sysvipc/shm"};
+  std::string line;
+  std::getline(segments, line);  // the header
+  std::string key, id;
+  while (segments >> key >> id && std::getline(segments, line)) found.push_back("System V segment " + id);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+JobFolder::JobFolder() : shared_memory_(shared_memory()) {
+  std::string pattern = ::testing::TempDir() + "/troupe-job-XXXXXX";
+  path_ = ::mkdtemp(pattern.data());
+  fs::create_directories(path_ / "data");
+  fs::create_directories(path_ / "tmp");
+  write_set(path_ / "data", "train", 2000);
+  write_set(path_ / "data", "t10k", 200);
+  std::ofstream{path_ / "app.toml"} << kJob;
+}
+
+JobFolder::~JobFolder() { fs::remove_all(path_); }
+
+ProgramStart JobFolder::rtrun(std::vector<std::string> more) const {
+  ProgramStart start;
+  start.arguments = {RTRUN_PROGRAM, "app.toml"};
+  start.arguments.insert(start.arguments.end(), more.begin(), more.end());
+  start.environment = {
+      {"TROUPE_TEST_FOLDER", path_.string()}, {"TMPDIR", path_ / "tmp"}, {"XDG_CACHE_HOME", path_ / "tmp"}};
+  start.unset = {"TROUPE_DATA", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TROUPE_SECRET_FILE"};
+  start.folder = path_;
+  return start;
+}
+
+ProgramStart JobFolder::rank(std::uint32_t rank, std::uint32_t world, const std::string& address,
+                             std::uint16_t port) const {
+  ProgramStart start = rtrun();
+  const std::vector<std::pair<std::string, std::string>> place{{"RANK", std::to_string(rank)},
+                                                               {"WORLD_SIZE", std::to_string(world)},
+                                                               {"LOCAL_RANK", std::to_string(rank)},
+                                                               {"MASTER_ADDR", address},
+                                                               {"MASTER_PORT", std::to_string(port)}};
+  start.environment.insert(start.environment.end(), place.begin(), place.end());
+  return start;
+}
+
+std::vector<std::string> JobFolder::endless() {
+  return {"--set", "train.epochs=100000", "--set", "data.batch=2", "--set", "evaluate.every_epochs=0"};
+}
+
+std::string JobFolder::write_secret(const std::string& name, const std::string& secret) const {
+  const fs::path file = path_ / "data" / name;
+  std::ofstream{file} << secret;
+  ::chmod(file.c_str(), 0600);
+  return file;
+}
+
+std::string JobFolder::leftovers() const {
+  std::string found;
+  for (const pid_t pid : processes_with(mark())) found += "process " + std::to_string(pid) + "\n";
+  for (const std::string& name : shared_memory())
+    if (!std::binary_search(shared_memory_.begin(), shared_memory_.end(), name))
+      found += "shared memory " + name + "\n";
+  for (const std::string& name : names_in(path_)) {
+    const bool known = name == "app.toml" || name == "data" || name.starts_with("data/") || name == "tmp" ||
+                       name == "run" || name == "run/log";
+    if (!known) found += "file " + name + "\n";
+  }
+  return found;
+}
+
+std::uint16_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = ::bind(fd, generic, size) == 0 && ::getsockname(fd, generic, &size) == 0;
+  ::close(fd);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+bool trains(const Program& program) { return program.out().find("\n1 ") != std::string::npos; }
+
+void ClusterTest::TearDown() {
+  EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 5s)) << folder_.leftovers();
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,64 @@
+// Ranks that somebody else's launcher started, one process each, on one node.
+
+#include <signal.h>
+
+#include "tests/cluster/job_folder.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using Join = ClusterTest;
+
+ProgramStart with(ProgramStart start, const std::string& name, const std::string& value) {
+  start.environment.emplace_back(name, value);
+  return start;
+}
+
+ProgramStart with_arguments(ProgramStart start, const std::vector<std::string>& arguments) {
+  start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
+  return start;
+}
+
+TEST_F(Join, TrainsWithRanksFoundByTheirEnvironment) {
+  const std::uint16_t port = free_port();
+  Program second{folder_.rank(1, 2, "127.0.0.1", port)};
+  Program first{folder_.rank(0, 2, "127.0.0.1", port)};
+  EXPECT_EQ(first.wait(60s), 0) << first.err();
+  EXPECT_EQ(second.wait(10s), 0) << second.err();
+  EXPECT_NE(first.out().find("Num process (COMM_WORLD): 2\n"), std::string::npos) << first.out();
+  EXPECT_EQ(second.out(), "");
+}
+
+TEST_F(Join, StopsEveryRankWhenOneIsAskedTo) {
+  const std::uint16_t port = free_port();
+  Program first{with_arguments(folder_.rank(0, 2, "127.0.0.1", port), JobFolder::endless())};
+  Program second{with_arguments(folder_.rank(1, 2, "127.0.0.1", port), JobFolder::endless())};
+  ASSERT_TRUE(first.wait_until(trains, 30s)) << first.out() << first.err() << second.err();
+  second.signal(SIGTERM);
+  EXPECT_EQ(second.wait(20s), 143) << second.err();
+  EXPECT_EQ(first.wait(20s), 0) << first.err();
+}
+
+TEST_F(Join, RefusesARankThatDoesNotKnowTheSecret) {
+  const std::uint16_t port = free_port();
+  const std::vector<std::string> patience{"--set", "faults.start_s=3"};
+  const std::string right = folder_.write_secret("right", "open sesame");
+  const std::string wrong = folder_.write_secret("wrong", "open barley");
+  Program first{with(with_arguments(folder_.rank(0, 2, "127.0.0.1", port), patience), "TROUPE_SECRET_FILE", right)};
+  Program second{with(with_arguments(folder_.rank(1, 2, "127.0.0.1", port), patience), "TROUPE_SECRET_FILE", wrong)};
+  EXPECT_EQ(first.wait(20s), 4) << first.err();
+  EXPECT_NE(first.err().find("rank 1"), std::string::npos) << first.err();
+  EXPECT_GT(second.wait(20s), 0) << second.err();
+  EXPECT_NE(second.err().find("secret"), std::string::npos) << second.err();
+}
+
+TEST_F(Join, RefusesRanksWithOtherSettings) {
+  const std::uint16_t port = free_port();
+  Program first{folder_.rank(0, 2, "127.0.0.1", port)};
+  Program second{with_arguments(folder_.rank(1, 2, "127.0.0.1", port), {"--set", "data.batch=19"})};
+  EXPECT_EQ(first.wait(30s), 2) << first.err();
+  EXPECT_EQ(second.wait(30s), 2) << second.err();
+}
+
+}  // namespace
+}  // namespace troupe::testing

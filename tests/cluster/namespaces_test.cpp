@@ -1,0 +1,60 @@
+// Ranks in network namespaces of their own: other nodes, as far as a job can tell.
+
+#include <signal.h>
+
+#include <memory>
+
+#include "tests/cluster/job_folder.hpp"
+#include "tests/support/network.hpp"
+
+namespace troupe::testing {
+namespace {
+
+class TwoNodes : public ClusterTest {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+    cluster_ = std::make_unique<NamespaceCluster>(2);
+    secret_ = folder_.write_secret("secret", "open sesame");
+  }
+
+  std::unique_ptr<Program> start(std::uint32_t rank, const std::vector<std::string>& arguments = {}) const {
+    ProgramStart start = folder_.rank(rank, 2, cluster_->address(0), 29500);
+    start.environment.emplace_back("TROUPE_SECRET_FILE", secret_);
+    start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
+    const auto enter = cluster_->enter(rank);
+    start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
+    return std::make_unique<Program>(start);
+  }
+
+  std::unique_ptr<NamespaceCluster> cluster_;
+  std::string secret_;
+};
+
+TEST_F(TwoNodes, TrainOverTheNetwork) {
+  const auto second = start(1);
+  const auto first = start(0);
+  EXPECT_EQ(first->wait(60s), 0) << first->err();
+  EXPECT_EQ(second->wait(10s), 0) << second->err();
+  EXPECT_NE(first->out().find("Using direct communicator\n"), std::string::npos) << first->out();
+}
+
+TEST_F(TwoNodes, NameARankOfTheOtherNodeThatDied) {
+  const auto first = start(0, JobFolder::endless());
+  const auto second = start(1, JobFolder::endless());
+  ASSERT_TRUE(first->wait_until(trains, 30s)) << first->out() << first->err() << second->err();
+  second->signal(SIGKILL);
+  EXPECT_EQ(first->wait(10s), 4) << first->err();
+  for (const char* word : {"rank 1", "node", "step"})
+    EXPECT_NE(first->err().find(word), std::string::npos) << first->err();
+}
+
+TEST_F(TwoNodes, NeedASecret) {
+  secret_ = folder_.write_secret("empty", "");
+  const auto first = start(0);
+  EXPECT_EQ(first->wait(20s), 3) << first->err();
+  EXPECT_NE(first->err().find("TROUPE_SECRET_FILE"), std::string::npos) << first->err();
+}
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/clock.hpp"
+
+namespace troupe::testing {
+
+/// What a program is started with.
+struct ProgramStart {
+  std::vector<std::string> arguments;                            // the program's path first
+  std::vector<std::pair<std::string, std::string>> environment;  // set on top of the test's own
+  std::vector<std::string> unset;                                // taken out of it
+  std::string folder;                                            // working directory; empty: the test's
+};
+
+/// A running program whose output is kept. It dies with the test, and at the latest when the object ends.
+class Program {
+ public:
+  explicit Program(const ProgramStart& start);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  pid_t pid() const noexcept { return pid_; }
+  void signal(int number) const;
+  /// Waits until it has ended: its exit code, or 128 + the signal that killed it; -1 when it runs on after `span`.
+  int wait(std::chrono::milliseconds span);
+  /// Waits until what it wrote fulfils `condition`; false when that has not happened after `span` or by its end.
+  bool wait_until(const std::function<bool(const Program&)>& condition, std::chrono::milliseconds span);
+  /// What it has written so far.
+  const std::string& out() const noexcept { return out_; }
+  const std::string& err() const noexcept { return err_; }
+
+ private:
+  bool pump(Deadline deadline);
+  void read_from(int& fd, std::string& text);
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  int out_fd_ = -1;
+  int err_fd_ = -1;
+  std::optional<int> ended_;
+  std::string out_;
+  std::string err_;
+};
+
+/// Direct children of a process, by starting time.
+std::vector<pid_t> children_of(pid_t parent);
+/// Live processes whose starting environment holds `entry` ("NAME=value").
+std::vector<pid_t> processes_with(const std::string& entry);
+/// Looks every few milliseconds until `condition` holds; false after `span`. For what no descriptor tells.
+bool becomes_true(const std::function<bool()>& condition, std::chrono::milliseconds span);
+
+}  // namespace troupe::testing
