@@ -14,11 +14,13 @@ namespace {
 
 std::string readable(const std::type_info& type) {
   int failed = 0;
-  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed), std::free);
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed),
+                                                    std::free);
   return failed == 0 ? name.get() : type.name();
 }
 
-/// Runs user code (an inspect) and makes whatever it does wrong a status: nothing may pass through the transport's frames.
+/// Runs user code (an inspect) and makes whatever it does wrong a status: nothing may pass through the transport's
+/// frames.
 template <class Work>
 Status guarded(const char* what, Work work) {
   try {
@@ -47,9 +49,10 @@ Status Codec::check(const caf::type_erased_tuple& content) {
     const auto [entry, fresh] = known_.try_emplace(type.second, false);
     if (fresh) entry->second = types.portable_name(type) != types.default_type_name();
     if (!entry->second) {
-      return {Code::unsupported, text("a message with a ", readable(*type.second),
-                                      " cannot leave this process: the type is not registered under a name (or stays in its "
-                                      "process); add it to the list given to add_messages in every process")};
+      return {Code::unsupported,
+              text("a message with a ", readable(*type.second),
+                   " cannot leave this process: the type is not registered under a name (or stays in its "
+                   "process); add it to the list given to add_messages in every process")};
     }
   }
   return {};

@@ -2,7 +2,6 @@
 
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
-#include <caf/stateful_actor.hpp>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,40 +9,42 @@
 namespace troupe::remote {
 namespace {
 
-struct DirectoryState {
-  static constexpr const char* name = "directory";
-  std::map<std::string, caf::actor> actors;
-  std::map<std::string, std::vector<caf::response_promise>> waiting;
+/// A class, because CAF 0.17 reads through a null pointer when it spawns a function that takes nothing but `self`.
+class Directory final : public caf::event_based_actor {
+ public:
+  explicit Directory(caf::actor_config& config) : event_based_actor(config) {
+    set_down_handler([this](const caf::down_msg& down) {
+      std::erase_if(actors_, [&](const auto& entry) { return entry.second.address() == down.source; });
+    });
+  }
+  const char* name() const override { return "directory"; }
+
+ private:
+  caf::behavior make_behavior() override {
+    return {[this](Publish, const std::string& name, const caf::actor& actor) { publish(name, actor); },
+            [this](Find, const std::string& name) { return find(name); }};
+  }
+
+  void publish(const std::string& name, const caf::actor& actor) {
+    if (!actors_.emplace(name, actor).second) return;  // the first stays
+    monitor(actor);
+    auto waiting = waiting_.extract(name);
+    if (waiting.empty()) return;
+    for (auto& request : waiting.mapped()) request.deliver(actor);
+  }
+
+  caf::result<caf::actor> find(const std::string& name) {
+    if (const auto found = actors_.find(name); found != actors_.end()) return found->second;
+    waiting_[name].push_back(make_response_promise());
+    return caf::delegated<caf::actor>{};
+  }
+
+  std::map<std::string, caf::actor> actors_;
+  std::map<std::string, std::vector<caf::response_promise>> waiting_;
 };
-using Self = caf::stateful_actor<DirectoryState>*;
-
-void publish(Self self, const std::string& name, const caf::actor& actor) {
-  auto& s = self->state;
-  if (!s.actors.emplace(name, actor).second) return;  // the first stays
-  self->monitor(actor);
-  auto waiting = s.waiting.extract(name);
-  if (waiting.empty()) return;
-  for (auto& request : waiting.mapped()) request.deliver(actor);
-}
-
-caf::behavior directory(Self self) {
-  self->set_down_handler([self](const caf::down_msg& down) {
-    std::erase_if(self->state.actors, [&](const auto& entry) { return entry.second.address() == down.source; });
-  });
-  return {
-      [=](Publish, const std::string& name, const caf::actor& actor) { publish(self, name, actor); },
-      [=](Find, const std::string& name) -> caf::result<caf::actor> {
-        auto& s = self->state;
-        if (const auto found = s.actors.find(name); found != s.actors.end()) return found->second;
-        auto later = self->make_response_promise();
-        s.waiting[name].push_back(later);
-        return caf::delegated<caf::actor>{};
-      },
-  };
-}
 
 }  // namespace
 
-caf::actor spawn_directory(caf::actor_system& system) { return system.spawn<caf::hidden>(directory); }
+caf::actor spawn_directory(caf::actor_system& system) { return system.spawn<Directory, caf::hidden>(); }
 
 }  // namespace troupe::remote

@@ -42,7 +42,8 @@ void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Statu
   answer(sender, id, to_caf(status));
 }
 
-Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self, RemoteOptions options)
+Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self,
+               RemoteOptions options)
     : system_(system),
       space_(space),
       control_(control),
@@ -51,15 +52,17 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
       options_(std::move(options)),
       gate_(std::make_shared<Gate>(control)),
       landing_pool_(std::make_shared<SlabPool>(space, self, options_.first_arena, options_.landing_bytes)),
-      sending_pool_(std::make_shared<SlabPool>(space, self, options_.first_arena + SlabPool::kArenas, options_.sending_bytes)),
+      sending_pool_(
+          std::make_shared<SlabPool>(space, self, options_.first_arena + SlabPool::kArenas, options_.sending_bytes)),
       control_out_(control.transport(), Lane::control, space, sending_pool_, unfinished_),
       bulk_out_(bulk.transport(), Lane::bulk, space, sending_pool_, unfinished_),
       unit_(&system),
       proxies_(system, *this),
       codec_(unit_),
       directory_(spawn_directory(system)) {
-  TROUPE_CHECK(control.lane() == Lane::control && bulk.lane() == Lane::bulk && &control.transport() == &bulk.transport(),
-               Code::invalid, "remote actors need the control and the bulk lane of one transport, in this order");
+  TROUPE_CHECK(
+      control.lane() == Lane::control && bulk.lane() == Lane::bulk && &control.transport() == &bulk.transport(),
+      Code::invalid, "remote actors need the control and the bulk lane of one transport, in this order");
   unit_.proxy_registry_ptr(&proxies_);
   locals_[kDirectory].actor = caf::actor_cast<caf::strong_actor_ptr>(directory_);
   control.transport().receive(Channel::actors, *this);
@@ -76,7 +79,8 @@ Engine::~Engine() {
 
 void Engine::add_peer(Peer number, const caf::node_id& node) {
   TROUPE_CHECK(number != self_ && node != system_.node(), Code::invalid, "peer ", number.value,
-               " has the identity of this process, peer ", self_.value, "; every process needs an actor system of its own");
+               " has the identity of this process, peer ", self_.value,
+               "; every process needs an actor system of its own");
   TROUPE_CHECK(peer(number) == nullptr && peer(node) == nullptr, Code::invalid, "peer ", number.value,
                " was added before, or another peer with its identity");
   auto state = std::make_unique<PeerState>();
@@ -117,7 +121,8 @@ void Engine::attend(Proxy& proxy) {
   if (std::exchange(proxy.watched, true)) return;
   PeerState& to = proxy.peer();
   if (to.dead || ended_) {
-    proxies_.erase(to.node, proxy.id(), to.dead ? to_caf(to.why) : to_caf(Status{Code::aborted, "this process is ending"}));
+    proxies_.erase(to.node, proxy.id(),
+                   to.dead ? to_caf(to.why) : to_caf(Status{Code::aborted, "this process is ending"}));
     return;
   }
   send_control(to, {.kind = wire::Kind::monitor, .target = proxy.id()});
@@ -163,7 +168,8 @@ void Engine::answer_outstanding(PeerState& of, caf::actor_id target, const caf::
   std::erase_if(outstanding_, [&](const auto& entry) {
     const auto& [key, request] = entry;
     if (request.peer != of.number || (target != 0 && request.target != target)) return false;
-    if (const auto found = locals_.find(key.requester); found != locals_.end()) answer(found->second.actor, request.id, error);
+    if (const auto found = locals_.find(key.requester); found != locals_.end())
+      answer(found->second.actor, request.id, error);
     return true;
   });
 }

@@ -42,7 +42,8 @@ Memory Engine::landing(Peer from, Lane, std::span<const std::byte> head, std::ui
 
 void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept {
   auto owner = payload.size_bytes > 0 ? landing_pool_->owner(payload) : nullptr;
-  if (lane == Lane::control) return take_in(from, {.head = head, .payload = payload, .payload_owner = std::move(owner)});
+  if (lane == Lane::control)
+    return take_in(from, {.head = head, .payload = payload, .payload_owner = std::move(owner)});
   gate_->run([this, from, kept = copy(head), payload, owner = std::move(owner)]() mutable {
     take_in(from, {.head = kept, .payload = payload, .payload_owner = std::move(owner)});
   });
@@ -70,14 +71,16 @@ void Engine::take_in(Peer number, const Arrival& arrival) {
 void Engine::take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival) {
   Local* const to = local(header.target);
   if (to == nullptr) {  // it has ended; ids are not given twice, so there is no order to keep
-    answer(sender_of(from, header), caf::message_id{header.message_id}, caf::make_error(caf::sec::request_receiver_down));
+    answer(sender_of(from, header), caf::message_id{header.message_id},
+           caf::make_error(caf::sec::request_receiver_down));
     abandon(from, header, arrival.head);
     return settle(from, header.order);
   }
   Stream& stream = to->streams[from.number];
   if (header.sequence != stream.next) {
     ++counts_.reordered;
-    stream.held.emplace(header.sequence, Held{copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused});
+    stream.held.emplace(header.sequence,
+                        Held{copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused});
     return;
   }
   deliver(from, header, arrival, *to);
@@ -107,7 +110,9 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
     if (id.is_response()) outstanding_.erase({header.target, id.request_id().integer_value()});
     if (status.ok()) {
       ++counts_.delivered;
-      to.actor->enqueue(caf::make_mailbox_element(std::move(sender), id, std::move(message.stages), std::move(message.content)), nullptr);
+      to.actor->enqueue(
+          caf::make_mailbox_element(std::move(sender), id, std::move(message.stages), std::move(message.content)),
+          nullptr);
     } else {
       drop(text("message from peer ", from.number.value, " not delivered: ", status.text()));
       answer(sender, id, status);
@@ -139,7 +144,8 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
   return codec_.decode(body, (header.flags & wire::kHasStages) != 0, message);
 }
 
-Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival, detail::TensorSlots::Landed& tensor) {
+Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
+                    detail::TensorSlots::Landed& tensor) {
   if (record.by_reference == 0) {
     const std::uint64_t have = arrival.payload.size_bytes;
     if (record.offset > have || record.size_bytes > have - record.offset) {
@@ -148,13 +154,15 @@ Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arr
     tensor = {slice(arrival.payload, record.offset, record.size_bytes), {}, arrival.payload_owner};
     return {};
   }
-  tensor = {{record.arena, record.offset, record.size_bytes}, {record.line, record.point},
+  tensor = {{record.arena, record.offset, record.size_bytes},
+            {record.line, record.point},
             std::make_shared<Borrowed>(*this, from, record.token)};
   try {
     if (tensor.memory.size_bytes > 0) space_.address(tensor.memory);
     if (record.point != 0) space_.timeline(record.line);
   } catch (const Error& error) {
-    return {Code::corrupt, text("a tensor by reference from peer ", from.number.value, " cannot be reached: ", error.what())};
+    return {Code::corrupt,
+            text("a tensor by reference from peer ", from.number.value, " cannot be reached: ", error.what())};
   }
   return {};
 }
@@ -186,9 +194,9 @@ void Engine::take_in_down(PeerState& from, const wire::Header& header, const Arr
   settle(from, header.order);
 }
 
-/// Messages to different actors, and on different lanes, overtake each other; but what an actor sent before it ended must
-/// not be overtaken by the news of its end, which would answer requests that are answered already. So a down waits until
-/// all that its process sent before it is dealt with.
+/// Messages to different actors, and on different lanes, overtake each other; but what an actor sent before it ended
+/// must not be overtaken by the news of its end, which would answer requests that are answered already. So a down waits
+/// until all that its process sent before it is dealt with.
 void Engine::settle(PeerState& from, std::uint32_t order) {
   from.early.insert(order);
   while (from.early.erase(from.settled) > 0) {

@@ -30,7 +30,9 @@ class Engine::PointsReached final : public Waker, public LaneTask {
       const std::scoped_lock hold(mutex_);
       status_ = std::move(status);
     }
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !gate_->post(*this)) delete this;
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    std::unique_ptr<PointsReached> self(this);
+    if (gate_->post(*this)) self.release();  // run() will end it
   }
   void run() noexcept override {
     const std::unique_ptr<PointsReached> self(this);
@@ -71,7 +73,8 @@ void Engine::transmit(Proxy& proxy, caf::mailbox_element& message) {
   send_message(proxy, header, tensors);
 }
 
-/// Whoever waits for something must hear of it: the requester, or, when this was the answer, the one who asked over there.
+/// Whoever waits for something must hear of it: the requester, or, when this was the answer, the one who asked over
+/// there.
 void Engine::refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why) {
   drop(text("message not sent: ", why.text()));
   if (!message.mid.is_response()) return answer(message.sender, message.mid, why);
@@ -86,7 +89,8 @@ bool Engine::reached(Point point) const {
 /// Decides for each tensor whether it goes by reference; lends out those that do. On failure nothing is lent.
 Status Engine::plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPlan& plan) {
   if (tensors.size() > wire::kMaxTensors) {
-    return {Code::unsupported, text("a message with ", tensors.size(), " tensors; at most ", wire::kMaxTensors, " fit into one")};
+    return {Code::unsupported,
+            text("a message with ", tensors.size(), " tensors; at most ", wire::kMaxTensors, " fit into one")};
   }
   try {
     for (const Tensor& tensor : tensors) {
@@ -97,7 +101,10 @@ Status Engine::plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPla
       const bool by_reference = options_.shares && options_.shares(to.number, memory.arena);
       const bool point_travels = by_reference && !valid && options_.shares(to.number, from.line.arena);
       if (!valid && !point_travels) plan.awaited.push_back(from);
-      wire::TensorRecord record{.by_reference = by_reference, .arena = memory.arena, .offset = memory.offset, .size_bytes = memory.size_bytes};
+      wire::TensorRecord record{.by_reference = by_reference,
+                                .arena = memory.arena,
+                                .offset = memory.offset,
+                                .size_bytes = memory.size_bytes};
       if (point_travels) {
         record.line = from.line;
         record.point = from.value;
@@ -153,11 +160,13 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   }
   scratch_.insert(scratch_.end(), records, records + record_bytes);
   wire::store(header, std::as_writable_bytes(std::span(scratch_)).first<wire::kHeaderBytes>());
-  if (body_in_head && plan.copied_bytes == 0 && plan.awaited.empty()) return control_out_.send(to.number, bytes_of(scratch_));
+  if (body_in_head && plan.copied_bytes == 0 && plan.awaited.empty())
+    return control_out_.send(to.number, bytes_of(scratch_));
 
   const bool large = plan.copied_bytes > 0 || body_bytes > kLargestControlBody;
   const auto head = bytes_of(scratch_);
-  auto frame = std::make_unique<Frame>(large ? bulk_out_ : control_out_, to.number, std::vector<std::byte>(head.begin(), head.end()));
+  auto frame = std::make_unique<Frame>(large ? bulk_out_ : control_out_, to.number,
+                                       std::vector<std::byte>(head.begin(), head.end()));
   frame->tensors = std::move(plan.copied);
   frame->body = std::move(body);
   frame->body_begin = frame->body.empty() ? 0 : wire::kHeaderBytes;
@@ -177,7 +186,7 @@ void Engine::dispatch(std::unique_ptr<Frame> frame) {
 void Engine::park(std::unique_ptr<Frame> frame, const std::vector<Point>& awaited) {
   const std::uint64_t ticket = next_token_++;
   parked_.emplace(ticket, std::move(frame));
-  auto* const waker = new PointsReached(*this, ticket, awaited.size());  // deletes itself
+  auto* const waker = std::make_unique<PointsReached>(*this, ticket, awaited.size()).release();  // ends itself
   for (const Point& point : awaited) space_.timeline(point.line).wake(point.value, *waker);
 }
 
@@ -186,10 +195,12 @@ void Engine::unpark(std::uint64_t ticket, const Status& status) {
   if (entry.empty()) return;
   std::unique_ptr<Frame> frame = std::move(entry.mapped());
   if (status.ok()) return dispatch(std::move(frame));
-  // The tensor's content will never be: its request ends with the reason, and an empty frame fills the gap in the order.
+  // The tensor's content will never be: its request ends with the reason, and an empty frame fills the gap in the
+  // order.
   wire::Header header = *wire::load(frame->head);
   drop(text("message not sent: the work that was to fill its tensor failed: ", status.text()));
-  const auto request = outstanding_.find({header.source, caf::message_id{header.message_id}.request_id().integer_value()});
+  const auto request =
+      outstanding_.find({header.source, caf::message_id{header.message_id}.request_id().integer_value()});
   if (header.source_peer == self_.value && request != outstanding_.end()) {
     if (Local* const requester = local(header.source)) answer(requester->actor, request->second.id, status);
     outstanding_.erase(request);

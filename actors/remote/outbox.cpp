@@ -20,7 +20,8 @@ bool Unfinished::wait_for_none(Deadline deadline) {
   return none_.wait_until(hold, deadline.at(), [this] { return count_.load() == 0; });
 }
 
-Frame::Frame(Outbox& where, Peer peer, std::vector<std::byte> bytes) : outbox(&where), to(peer), head(std::move(bytes)) {
+Frame::Frame(Outbox& where, Peer peer, std::vector<std::byte> bytes)
+    : outbox(&where), to(peer), head(std::move(bytes)) {
   outbox->unfinished_.begin();
 }
 
@@ -33,12 +34,18 @@ void Frame::run() noexcept { outbox->send(std::unique_ptr<Frame>(this)); }
 
 /// What became of it does not matter: a peer's end is told by Receiver::lost, once for all frames.
 void Frame::sent(Status) noexcept {
+  const std::unique_ptr<Frame> self(this);
   --outbox->in_flight_;
-  delete this;
 }
 
-Outbox::Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool, Unfinished& unfinished)
-    : transport_(transport), lane_(lane), space_(space), pool_(std::move(pool)), unfinished_(unfinished), head_sent_(*this) {}
+Outbox::Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
+               Unfinished& unfinished)
+    : transport_(transport),
+      lane_(lane),
+      space_(space),
+      pool_(std::move(pool)),
+      unfinished_(unfinished),
+      head_sent_(*this) {}
 
 void Outbox::send(Peer to, std::span<const std::byte> head) noexcept {
   if (is_cut(to)) return;

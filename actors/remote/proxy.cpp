@@ -64,7 +64,8 @@ void Proxy::answer_all_with_the_end() noexcept {
   while (next != nullptr) {
     const caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
     message->next = nullptr;
-    answer(message->sender, message->mid, Status{Code::aborted, "this process has ended its connection to other processes"});
+    answer(message->sender, message->mid,
+           Status{Code::aborted, "this process has ended its connection to other processes"});
   }
 }
 

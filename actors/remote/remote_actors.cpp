@@ -26,7 +26,8 @@ struct RemoteActors::State {
 
 RemoteActors::RemoteActors(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self,
                            RemoteOptions options) {
-  TROUPE_CHECK(system.node(), Code::invalid, "this actor system has no node id: call configure_remote(config) before it is made");
+  TROUPE_CHECK(system.node(), Code::invalid,
+               "this actor system has no node id: call configure_remote(config) before it is made");
   state_.reset(new State{remote::Engine(system, space, control, bulk, self, std::move(options))});
 }
 
@@ -39,11 +40,13 @@ void RemoteActors::add_peer(Peer peer, std::span<const std::byte> identity) { ad
 void RemoteActors::add_peer(Peer peer, const caf::node_id& node) { state_->engine.add_peer(peer, node); }
 
 void RemoteActors::publish_any(const std::string& name, caf::strong_actor_ptr actor) {
-  caf::anon_send(state_->engine.own_directory(), remote::Publish::value, name, caf::actor_cast<caf::actor>(std::move(actor)));
+  caf::anon_send(state_->engine.own_directory(), remote::Publish::value, name,
+                 caf::actor_cast<caf::actor>(std::move(actor)));
 }
 
 caf::actor RemoteActors::directory(Peer peer) const {
-  return peer == state_->engine.self() ? state_->engine.own_directory() : state_->engine.handle(peer, remote::kDirectory);
+  return peer == state_->engine.self() ? state_->engine.own_directory()
+                                       : state_->engine.handle(peer, remote::kDirectory);
 }
 
 caf::actor RemoteActors::lookup(Peer peer, caf::actor_id actor) const { return state_->engine.handle(peer, actor); }
@@ -54,9 +57,10 @@ caf::actor RemoteActors::resolve(Blocking&, Peer peer, const std::string& name, 
   Status status;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
   self->request(directory(peer), left, remote::Find::value, name)
-      .receive([&](caf::actor& actor) { found = std::move(actor); }, [&](const caf::error& error) { status = from_caf(error); });
-  TROUPE_CHECK(status.code() != Code::timeout, Code::timeout, "no actor named \"", name, "\" was published at peer ", peer.value,
-               " within ", left.count(), " ms");
+      .receive([&](caf::actor& actor) { found = std::move(actor); },
+               [&](const caf::error& error) { status = from_caf(error); });
+  TROUPE_CHECK(status.code() != Code::timeout, Code::timeout, "no actor named \"", name, "\" was published at peer ",
+               peer.value, " within ", left.count(), " ms");
   TROUPE_CHECK(status.ok(), status.code(), "the actor named \"", name, "\" at peer ", peer.value,
                " cannot be found: ", status.text());
   return found;

@@ -2,6 +2,7 @@
 
 #include <caf/actor.hpp>
 #include <caf/actor_cast.hpp>
+#include <caf/atom.hpp>
 #include <caf/fwd.hpp>
 #include <caf/node_id.hpp>
 #include <cstdint>
@@ -20,20 +21,21 @@
 
 namespace troupe {
 
-/// What an actor system needs to have remote actors: a node id, the messages of this library, names for its errors. Before
-/// the system is made, in every process.
+/// What an actor system needs to have remote actors: a node id, the messages of this library, names for its errors.
+/// Before the system is made, in every process.
 void configure_remote(caf::actor_system_config& config);
 
 struct RemoteOptions {
   /// Whether `peer` has mapped `arena`, so that a tensor in it can go there by reference. Asked on the control lane's
   /// thread, for arenas of this process's address space; must not block. Empty: never.
   std::function<bool(Peer peer, ArenaId arena)> shares;
-  /// Told of every message that could not be delivered and had nobody to answer to: an error in the program. Called on the
-  /// control lane's thread; must not block.
+  /// Told of every message that could not be delivered and had nobody to answer to: an error in the program. Called on
+  /// the control lane's thread; must not block.
   std::function<void(std::string_view what)> dropped;
   /// The arenas for payloads get the ids arena_id(self, first_arena ... first_arena + 63).
   std::uint32_t first_arena = 128;
-  /// Memory for payloads that arrive. A message for which none is left is refused: its request is answered out_of_memory.
+  /// Memory for payloads that arrive. A message for which none is left is refused: its request is answered
+  /// out_of_memory.
   std::uint64_t landing_bytes = std::uint64_t{512} << 20;
   /// Memory for bodies on their way out; those that find none left wait.
   std::uint64_t sending_bytes = std::uint64_t{128} << 20;
@@ -51,8 +53,8 @@ struct RemoteCounters {
 /// Messages from this process to one actor arrive in the order in which they were sent, whatever their size. An actor
 /// that ended and a process that was lost answer every outstanding request with an error.
 ///
-/// It drives the Channel::actors of one transport through its two lanes, whose after_round hooks it takes. Made, told of
-/// all its peers, and only then the lanes are started; stopped before they are stopped; destroyed after them and the
+/// It drives the Channel::actors of one transport through its two lanes, whose after_round hooks it takes. Made, told
+/// of all its peers, and only then the lanes are started; stopped before they are stopped; destroyed after them and the
 /// transport, before the actor system and the address space.
 class RemoteActors {
  public:
@@ -75,21 +77,23 @@ class RemoteActors {
   void publish(const std::string& name, const Handle& handle) {
     publish_any(name, caf::actor_cast<caf::strong_actor_ptr>(handle));
   }
-  /// The actor that knows the names of `peer` (this process's own included). It answers (Find{}, name) with a caf::actor,
-  /// as soon as the name is published: give the request a timeout. Throws Error{invalid} for a peer that was not added.
+  /// The actor that knows the names of `peer` (this process's own included). It answers (Find{}, name) with a
+  /// caf::actor, as soon as the name is published: give the request a timeout. Throws Error{invalid} for a peer that
+  /// was not added.
   caf::actor directory(Peer peer) const;
   using Find = caf::atom_constant<caf::atom("find")>;
-  /// The same for those who may block. Throws Error{timeout} when the name is not published in time, and Error{peer_lost}.
+  /// The same for those who may block. Throws Error{timeout} when the name is not published in time, and
+  /// Error{peer_lost}.
   caf::actor resolve(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline);
   /// The handle of an actor whose id that peer gave away. If it has ended, or never was, requests are answered with an
   /// error and monitors fire. Any thread.
   caf::actor lookup(Peer peer, caf::actor_id actor) const;
 
-  /// Tells that `peer` is gone, by whoever found out; any thread, any number of times. Its lanes are fenced, outstanding
-  /// requests to it are answered with `why`, and so are later ones; monitors of its actors fire with `why`.
+  /// Tells that `peer` is gone, by whoever found out; any thread, any number of times. Its lanes are fenced,
+  /// outstanding requests to it are answered with `why`, and so are later ones; monitors of its actors fire with `why`.
   void lost(Peer peer, const Status& why);
-  /// Sends what was to be sent, then ends: proxies end, outstanding requests are answered `aborted`. False when the deadline
-  /// passed before everything was sent. The lanes must be running.
+  /// Sends what was to be sent, then ends: proxies end, outstanding requests are answered `aborted`. False when the
+  /// deadline passed before everything was sent. The lanes must be running.
   bool stop(Blocking& blocking, Deadline deadline);
   RemoteCounters counters() const noexcept;
 

@@ -6,7 +6,8 @@
 namespace troupe::remote {
 namespace {
 
-/// The first arena is small, so that a process that sends no tensor pays next to nothing; each next one doubles the pool.
+/// The first arena is small, so that a process that sends no tensor pays next to nothing; each next one doubles the
+/// pool.
 constexpr std::uint64_t kFirstArena = std::uint64_t{1} << 20;
 
 }  // namespace

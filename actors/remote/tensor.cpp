@@ -52,7 +52,8 @@ TensorSlots* TensorSlots::current() noexcept { return current_slots; }
 caf::error save_tensor(const Tensor& tensor, std::uint32_t& slot) {
   TensorSlots* const slots = TensorSlots::current();
   if (slots == nullptr) {
-    return to_caf(Status{Code::unsupported, "a tensor travels in messages between actors only; it cannot be written elsewhere"});
+    return to_caf(
+        Status{Code::unsupported, "a tensor travels in messages between actors only; it cannot be written elsewhere"});
   }
   if (!tensor) return {};
   slot = static_cast<std::uint32_t>(slots->sent.size());
@@ -64,13 +65,16 @@ caf::error load_tensor(Tensor& tensor, std::uint32_t slot, Tensor::Extents exten
   tensor = {};
   if (slot == TensorSlots::kEmpty) return {};
   TensorSlots* const slots = TensorSlots::current();
-  const bool known = slots != nullptr && slot < slots->arrived.size() && dtype <= static_cast<std::uint8_t>(DType::bf16);
+  const bool known =
+      slots != nullptr && slot < slots->arrived.size() && dtype <= static_cast<std::uint8_t>(DType::bf16);
   std::uint64_t bytes = 0;
-  if (!known || !bytes_of(extents, static_cast<DType>(dtype), bytes) || bytes != slots->arrived[slot].memory.size_bytes) {
+  if (!known || !bytes_of(extents, static_cast<DType>(dtype), bytes) ||
+      bytes != slots->arrived[slot].memory.size_bytes) {
     return to_caf(Status{Code::corrupt, text("tensor ", slot, " of a message does not fit what arrived with it")});
   }
   TensorSlots::Landed& landed = slots->arrived[slot];
-  tensor = Tensor{landed.memory, std::move(extents), static_cast<DType>(dtype), landed.valid_from, std::move(landed.owner)};
+  tensor =
+      Tensor{landed.memory, std::move(extents), static_cast<DType>(dtype), landed.valid_from, std::move(landed.owner)};
   return {};
 }
 

@@ -14,10 +14,10 @@
 
 namespace troupe {
 
-/// Numbers in an arena, to be sent between actors: a counted handle, cheap to copy; what it names does not change as long
-/// as a copy lives, here or in another process. A message to another process carries it by reference where that process
-/// has mapped its arena, otherwise its bytes are sent and land in the receiver's memory; the bytes never pass through
-/// CAF's serialization. Registered as "troupe.Tensor". Threads: each copy by one thread at a time.
+/// Numbers in an arena, to be sent between actors: a counted handle, cheap to copy; what it names does not change as
+/// long as a copy lives, here or in another process. A message to another process carries it by reference where that
+/// process has mapped its arena, otherwise its bytes are sent and land in the receiver's memory; the bytes never pass
+/// through CAF's serialization. Registered as "troupe.Tensor". Threads: each copy by one thread at a time.
 class Tensor {
  public:
   using Extents = std::vector<std::uint64_t>;
@@ -42,8 +42,8 @@ class Tensor {
 
 namespace detail {
 
-/// While a message is written or read, the place where its tensors go or come from; only slot numbers are in the message.
-/// One a thread at a time: the innermost scope counts.
+/// While a message is written or read, the place where its tensors go or come from; only slot numbers are in the
+/// message. One a thread at a time: the innermost scope counts.
 class TensorSlots {
  public:
   struct Landed {

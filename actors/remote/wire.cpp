@@ -6,7 +6,8 @@
 namespace troupe::wire {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "Cap'n Proto's words are little-endian; so must be the host's");
+static_assert(std::endian::native == std::endian::little,
+              "Cap'n Proto's words are little-endian; so must be the host's");
 
 /// A struct pointer to what follows, five data words and no pointers.
 constexpr std::uint64_t kRoot = std::uint64_t{5} << 32;
@@ -30,7 +31,8 @@ std::optional<Header> load(std::span<const std::byte> head) noexcept {
 std::vector<TensorRecord> load_records(std::span<const std::byte> head, std::size_t count) {
   if (head.size() < kHeaderBytes + count * sizeof(TensorRecord)) return {};
   std::vector<TensorRecord> records(count);
-  if (count > 0) std::memcpy(records.data(), head.data() + head.size() - count * sizeof(TensorRecord), count * sizeof(TensorRecord));
+  if (count > 0)
+    std::memcpy(records.data(), head.data() + head.size() - count * sizeof(TensorRecord), count * sizeof(TensorRecord));
   return records;
 }
 

@@ -11,8 +11,8 @@
 
 namespace troupe::wire {
 
-// The frames of runtime/wire/header.capnp as plain structs. A hot path stores and loads them with one copy each; the bytes
-// are those of Cap'n Proto's builder, and its reader reads them.
+// The frames of runtime/wire/header.capnp as plain structs. A hot path stores and loads them with one copy each; the
+// bytes are those of Cap'n Proto's builder, and its reader reads them.
 
 enum class Kind : std::uint8_t { message = 1, monitor = 2, down = 3, release = 4 };
 
@@ -42,8 +42,8 @@ void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept
 /// Reads them; nothing when `head` is too short, of another version or layout, or not of a known kind.
 std::optional<Header> load(std::span<const std::byte> head) noexcept;
 
-/// Where one tensor of a message is. By reference: `memory` in an arena that both processes have mapped, kept by the sender
-/// until it gets `token` back. Otherwise: `memory.offset` in the payload.
+/// Where one tensor of a message is. By reference: `memory` in an arena that both processes have mapped, kept by the
+/// sender until it gets `token` back. Otherwise: `memory.offset` in the payload.
 struct TensorRecord {
   std::uint32_t by_reference = 0;
   ArenaId arena;

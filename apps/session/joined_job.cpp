@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <set>
+#include <algorithm>
 
 #include <caf/config.hpp>
 
@@ -29,13 +29,26 @@ Hello own_hello(const Configuration& configuration, const LaunchPlace& place, To
   return hello;
 }
 
+/// Adds the cores of `more` that `topology` lacks: a launcher may have bound each rank of a node to cores of its own.
+void add_cores(Topology& topology, const Topology& more) {
+  for (const Core& core : more.cores) {
+    const auto same = [&](const Core& known) { return known.index == core.index; };
+    if (std::none_of(topology.cores.begin(), topology.cores.end(), same)) topology.cores.push_back(core);
+  }
+  std::sort(topology.cores.begin(), topology.cores.end(), [](const Core& a, const Core& b) { return a.index < b.index; });
+}
+
 /// One topology for each different node among the hellos.
 PlanInputs plan_inputs(const std::vector<Hello>& hellos, const DataSet& data) {
   PlanInputs inputs;
-  std::set<NodeIdentity> seen;
   for (const Hello& hello : hellos) {
     inputs.ranks.push_back({hello.topology.identity, hello.topology.host});
-    if (seen.insert(hello.topology.identity).second) inputs.topologies.push_back(hello.topology);
+    const auto known = std::find_if(inputs.topologies.begin(), inputs.topologies.end(),
+                                    [&](const Topology& t) { return t.identity == hello.topology.identity; });
+    if (known == inputs.topologies.end())
+      inputs.topologies.push_back(hello.topology);
+    else
+      add_cores(*known, hello.topology);
   }
   inputs.train_samples = data.train->count_samples();
   inputs.test_samples = data.test->count_samples();

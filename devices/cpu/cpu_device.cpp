@@ -69,4 +69,10 @@ std::string describe_cpu_replica(const Replica& replica) {
   return own->description();
 }
 
+void enqueue_products(Replica& replica, Stream& stream, Memory batch, Memory sums) {
+  auto* own = dynamic_cast<cpu::CpuReplica*>(&replica);
+  TROUPE_CHECK(own != nullptr, Code::invalid, "this replica belongs to another device");
+  own->products(stream, batch, sums);
+}
+
 }  // namespace troupe

@@ -67,4 +67,8 @@ void CpuReplica::evaluate(Stream& stream, Memory batch, Memory sums) {
   own(stream).run(resolve(batch, sums, ProgramPart::evaluate));
 }
 
+void CpuReplica::products(Stream& stream, Memory batch, Memory sums) {
+  own(stream).run(resolve(batch, sums, ProgramPart::products));
+}
+
 }  // namespace troupe::cpu

@@ -15,6 +15,8 @@ class CpuReplica final : public Replica {
              const std::vector<Bucket>& buckets, const ReplicaMemory& memory, std::uint32_t threads);
   void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override;
   void evaluate(Stream& stream, Memory batch, Memory sums) override;
+  /// Enqueues the matrix products of a step over `batch` and nothing else.
+  void products(Stream& stream, Memory batch, Memory sums);
   const std::string& description() const noexcept { return program_.description(); }
 
  private:

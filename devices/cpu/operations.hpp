@@ -53,7 +53,7 @@ struct Update {
   Operands contributions;
   const StepSums* total;
 };
-enum class ProgramPart : std::uint8_t { forward_and_loss, backward, evaluate };
+enum class ProgramPart : std::uint8_t { forward_and_loss, backward, evaluate, products };
 struct RunProgram {
   StepProgram* program;
   ProgramPart part;

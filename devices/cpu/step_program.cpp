@@ -186,6 +186,7 @@ void StepProgram::take_scratch() {
 
 void StepProgram::run(const RunProgram& what) {
   if (what.part == ProgramPart::backward) return call(segments_[what.segment]);
+  if (what.part == ProgramPart::products) return call_products();
   auto* batch = const_cast<std::byte*>(what.batch);  // oneDNN has no read-only handles
   stages_.front().input.set_data_handle(batch + batch_.inputs_offset());
   call(forward_);
@@ -197,6 +198,15 @@ void StepProgram::run(const RunProgram& what) {
   to.loss = (training ? 0 : to.loss) + sums.loss;
   to.correct = (training ? 0 : to.correct) + sums.correct;
   to.samples = (training ? 0 : to.samples) + sums.samples;
+}
+
+void StepProgram::call_products() const {
+  const auto execute = [this](const std::vector<Call>& calls) {
+    for (const Call& one : calls)
+      if (const auto* primitive = std::get_if<BoundPrimitive>(&one)) primitive->execute(stream_);
+  };
+  execute(forward_);
+  for (const auto& segment : segments_) execute(segment);
 }
 
 void StepProgram::call(const std::vector<Call>& calls) const {

@@ -66,6 +66,8 @@ class StepProgram {
                     const dnnl::memory& input_gradient);
   void take_scratch();
   void call(const std::vector<Call>& calls) const;
+  /// A step's matrix products alone, on whatever batch came last.
+  void call_products() const;
 
   dnnl::primitive_attr attributes(bool relu) const;
   dnnl::inner_product_forward::primitive_desc forward_descriptor(const Stage& stage, Type output, bool relu);

@@ -28,6 +28,8 @@ batch = 20
 units = [32, 32]
 [train]
 epochs = 2
+[placement]
+cores = 1
 [report]
 dir = "run"
 [faults]

@@ -387,8 +387,12 @@ TEST_P(CommunicatorContract, AllReduceGivesEveryRankTheSumInRankOrder) {
         for (std::size_t i = 0; i < counts[c]; ++i) values[i] = static_cast<float>(random_normal(sub_key(c, r), i));
         for (std::size_t i = 0; i < counts[c]; ++i) sum[i] = r == 0 ? values[i] : sum[i] + values[i];
         RankView& view = group.world->rank(r);
-        data[r].push_back(WorkingGroup::put(view, values));
-        view.communicator->all_reduce(*view.stream, data[r].back());
+        const Memory own = WorkingGroup::put(view, values);
+        const Memory junk = WorkingGroup::put(view, std::vector<float>(counts[c], -1.0f));
+        data[r].push_back(view.arena->allocate(counts[c] * sizeof(float)));
+        view.communicator->all_reduce(*view.stream, own);
+        view.stream->copy(data[r].back(), own);
+        view.stream->copy(own, junk);  // it is the caller's again, at once
         if (c % 2 == 1) group.enqueue_step(r, c / 2);
       }
       expected.push_back(std::move(sum));

@@ -24,7 +24,8 @@ class CpuReplica : public ::testing::Test {
     const Graph graph{"g", Shape{{3}}, dtype, {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
     const Layout layout{graph};
     try {
-      cpu_->compile(graph, layout, {5, 3, dtype}, make_buckets(GroupId{}, graph, layout, 0), make_memory(graph, layout, 1));
+      cpu_->compile(graph, layout, {5, 3, dtype}, make_buckets(GroupId{}, graph, layout, 0),
+                    make_memory(graph, layout, 1));
     } catch (const Error& error) {
       if (error.code() == Code::unsupported) return error.what();
       throw;
@@ -142,6 +143,11 @@ TEST_F(CpuReplica, HasTheGradientsOfTheReferenceInF32OnRandomGraphs) {
   for (std::uint64_t key = 0; key < 40; ++key) compare(key, DType::f32, 1e-5, 1e-6);
 }
 
+TEST_F(CpuReplica, HasTheGradientsOfTheReferenceOnTwoThreads) {
+  cpu_ = make_cpu_device(space_, {.threads = 2});
+  for (std::uint64_t key = 200; key < 210; ++key) compare(key, DType::f32, 1e-5, 1e-6);
+}
+
 TEST_F(CpuReplica, HasNearlyTheGradientsOfTheReferenceInBf16OnRandomGraphs) {
   if (const std::string why = why_not(DType::bf16); !why.empty()) GTEST_SKIP() << why;
   for (std::uint64_t key = 100; key < 140; ++key) compare(key, DType::bf16, 0.15, 0.02);
@@ -169,45 +175,39 @@ INSTANTIATE_TEST_SUITE_P(EveryType, CpuReplicaOf, ::testing::Values(DType::f32, 
                          [](const auto& info) { return std::string{name_of(info.param)}; });
 
 TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForTheMnistModel) {
-  {
-    const DType dtype = GetParam();
-    const Graph graph = mnist_mlp(dtype);
-    const Layout layout{graph};
-    const auto replica = cpu_->compile(graph, layout, {100, 784, dtype}, make_buckets(GroupId{}, graph, layout, 0),
-                                       make_memory(graph, layout, 1));
-    const std::string implementations = describe_cpu_replica(*replica);
-    EXPECT_EQ(implementations.find(": ref"), implementations.npos) << implementations;
-    EXPECT_EQ(std::count(implementations.begin(), implementations.end(), '\n'), 3 + 3 + 2) << implementations;
-  }
+  const DType dtype = GetParam();
+  const Graph graph = mnist_mlp(dtype);
+  const Layout layout{graph};
+  const auto replica = cpu_->compile(graph, layout, {100, 784, dtype}, make_buckets(GroupId{}, graph, layout, 0),
+                                     make_memory(graph, layout, 1));
+  const std::string implementations = describe_cpu_replica(*replica);
+  EXPECT_EQ(implementations.find(": ref"), implementations.npos) << implementations;
+  EXPECT_EQ(std::count(implementations.begin(), implementations.end(), '\n'), 3 + 3 + 2) << implementations;
 }
 
 TEST_P(CpuReplicaOf, LearnsATinyProblem) {
-  {
-    const DType dtype = GetParam();
-    const Graph graph{"tiny",
-                      Shape{{16}},
-                      dtype,
-                      {{"a", Dense{64}}, {"r", Relu{}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
-    const Layout layout{graph};
-    const BatchLayout batch_layout{32, 16, dtype};
-    const ReplicaMemory memory = make_memory(graph, layout, 2);
-    const Memory batch = make_batch(batch_layout, 4, 8), sums = arena_->allocate(sizeof(StepSums));
-    const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
-    StripeMemory stripe{.stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}};
-    stripe.parameters = memory.parameters;
-    stripe.half = memory.half;
-    for (Memory& state : stripe.state) state = arena_->allocate(layout.count_elements() * 4);
-    const auto stream = cpu_->stream();
-    NoSink sink;
-    for (std::uint64_t step = 1; step <= 300; ++step) {
-      replica->step(*stream, batch, sums, sink);
-      stream->update(rule_step({.rate = 0.01}, step), step, stripe, std::array{memory.gradients}, sums);
-      if (step % 50 == 0) finish(*stream);
-    }
-    const StepSums& last = *at<StepSums>(sums);
-    EXPECT_EQ(last.correct, last.samples) << name_of(dtype);
-    EXPECT_LT(last.loss / static_cast<double>(last.samples), 0.05) << name_of(dtype);
+  const DType dtype = GetParam();
+  const Graph graph{
+      "tiny", Shape{{16}}, dtype, {{"a", Dense{64}}, {"r", Relu{}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const BatchLayout batch_layout{32, 16, dtype};
+  const ReplicaMemory memory = make_memory(graph, layout, 2);
+  const Memory batch = make_batch(batch_layout, 4, 8), sums = arena_->allocate(sizeof(StepSums));
+  const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
+  StripeMemory stripe{.stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}};
+  stripe.parameters = memory.parameters;
+  stripe.half = memory.half;
+  for (Memory& state : stripe.state) state = arena_->allocate(layout.count_elements() * 4);
+  const auto stream = cpu_->stream();
+  NoSink sink;
+  for (std::uint64_t step = 1; step <= 300; ++step) {
+    replica->step(*stream, batch, sums, sink);
+    stream->update(rule_step({.rate = 0.01}, step), step, stripe, std::array{memory.gradients}, sums);
+    if (step % 50 == 0) finish(*stream);
   }
+  const StepSums& last = *at<StepSums>(sums);
+  EXPECT_EQ(last.correct, last.samples) << name_of(dtype);
+  EXPECT_LT(last.loss / static_cast<double>(last.samples), 0.05) << name_of(dtype);
 }
 
 TEST_F(CpuReplica, EndsItsStreamNamingRowAndLabelWhenALabelIsNoClass) {

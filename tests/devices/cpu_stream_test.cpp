@@ -28,29 +28,17 @@ void* take(std::size_t size) {
 
 }  // namespace
 
-void* operator new(std::size_t size) { return take(size); }
-void* operator new[](std::size_t size) { return take(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void* operator new(std::size_t size) { return take(size); }
+[[gnu::noinline]] void* operator new[](std::size_t size) { return take(size); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace troupe {
 namespace {
 
 using ::testing::HasSubstr;
-
-class CpuStream : public ::testing::Test {
- protected:
-  CpuStream() { space_.map(arena_); }
-  Status reach(Point point) {
-    Blocking blocking = Blocking::on_thread("test");
-    return space_.timeline(point.line)
-        .wait(blocking, point.value, Deadline::after(std::chrono::seconds{30}), "a test's point");
-  }
-  AddressSpace space_;
-  std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 16 << 20);
-};
 
 /// Exchanges as an arena does: waits for the other's gradients, updates, tells.
 struct UpdatingSink final : BucketSink {
@@ -67,8 +55,15 @@ struct UpdatingSink final : BucketSink {
   }
 };
 
-TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStep) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+class CpuStream : public ::testing::Test {
+ protected:
+  CpuStream() { space_.map(arena_); }
+  Status reach(Point point) {
+    Blocking blocking = Blocking::on_thread("test");
+    return space_.timeline(point.line)
+        .wait(blocking, point.value, Deadline::after(std::chrono::seconds{30}), "a test's point");
+  }
+  void expect_no_allocation(DType dtype) {
     const Graph graph{
         "g", Shape{{50}}, dtype, {{"a", Dense{60}}, {"r", Relu{}}, {"b", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}}};
     const Layout layout{graph};
@@ -108,8 +103,21 @@ TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStep) {
     counting = false;
     this_thread_is_watched = true;
     EXPECT_EQ(own.value(), 20U);
-    EXPECT_EQ(ours, 0) << name_of(dtype);
-    RecordProperty(text("allocations_inside_onednn_", name_of(dtype)), inside_onednn);
+    EXPECT_EQ(ours, 0);
+    EXPECT_GT(inside_onednn, 0) << "the hook does not count";
+  }
+  AddressSpace space_;
+  std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 16 << 20);
+};
+
+TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStep) { expect_no_allocation(DType::f32); }
+
+TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStepInBf16) {
+  try {
+    expect_no_allocation(DType::bf16);
+  } catch (const Error& error) {
+    if (error.code() != Code::unsupported) throw;
+    GTEST_SKIP() << error.what();
   }
 }
 

@@ -1,27 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <cstdlib>
 #include <iostream>
-#include <new>
 #include <random>
 
 #include "runtime/clock.hpp"
 #include "runtime/data/idx.hpp"
+#include "tests/fuzz/allocation_watch.hpp"
 #include "tests/runtime/data_corpus.hpp"
-
-namespace {
-std::atomic<std::size_t> largest_allocation{0};  // since it was last set to 0
-}
-
-void* operator new(std::size_t size) {
-  if (size > largest_allocation.load()) largest_allocation.store(size);
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc{};
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace troupe {
 namespace {
@@ -91,7 +78,7 @@ TEST(IdxFuzz, EndsWithAFileOrAnErrorAndAllocatesNoMoreThanTheBytesCanHold) {
   while (!end.passed()) {
     const Bytes bytes = mutator.next();
     const IdxKind kind = mutator.below(2) == 0 ? IdxKind::images : IdxKind::labels;
-    largest_allocation.store(0);
+    testing::reset_largest_allocation();
     try {
       const IdxFile file = parse_idx(bytes, "fuzz", kind);
       ASSERT_EQ(file.header.kind, kind);
@@ -102,7 +89,7 @@ TEST(IdxFuzz, EndsWithAFileOrAnErrorAndAllocatesNoMoreThanTheBytesCanHold) {
       ASSERT_EQ(error.code(), Code::invalid) << error.what();
       ++refused;
     }
-    ASSERT_LE(largest_allocation.load(),
+    ASSERT_LE(testing::largest_allocation(),
               std::max<std::uint64_t>(kReadBuffer, (bytes.size() + 1) * kDeflateGreatestRatio))
         << "file " << read + refused << " of seed " << seed;
   }

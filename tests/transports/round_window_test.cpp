@@ -112,8 +112,17 @@ TEST_F(RoundWindowTest, NamesBothRanksThatDisagree) {
   other.bucket = 2;
   const Status status = window_.enter(Rank{1}, other, Cargo::contribution);
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_NE(status.text().find("rank 1 is at step 1, bucket 2"), std::string_view::npos) << status.text();
-  EXPECT_NE(status.text().find("rank 0 at step 1, bucket 0"), std::string_view::npos) << status.text();
+  EXPECT_NE(status.text().find("rank 1 is at step 1 bucket 2"), std::string_view::npos) << status.text();
+  EXPECT_NE(status.text().find("rank 0 at step 1 bucket 0"), std::string_view::npos) << status.text();
+}
+
+TEST_F(RoundWindowTest, TellsWhatDiffersWhenStepAndBucketAreTheSame) {
+  ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
+  RoundShape other = round(1);
+  other.elements = 99;
+  const Status status = window_.enter(Rank{1}, other, Cargo::contribution);
+  EXPECT_NE(status.text().find("of 99"), std::string_view::npos) << status.text();
+  EXPECT_NE(status.text().find("of 100"), std::string_view::npos) << status.text();
 }
 
 TEST(DirectHead, IsReadAsItWasWritten) {

@@ -43,17 +43,6 @@ class StepClock final : public SessionListener {
   std::uint64_t samples_ = 0;  // a step
 };
 
-Configuration configuration_of(const TrainCase& what) {
-  std::vector<std::string> overrides{text("cluster.nodes=\"local:", what.np, '"'),
-                                     text("data.batch=", what.batch),
-                                     text("model.name=\"", what.name, '"'),
-                                     text("model.dtype=\"", what.dtype, '"'),
-                                     "train.epochs=100000",
-                                     "evaluate.every_epochs=0"};
-  overrides.insert(overrides.end(), what.overrides.begin(), what.overrides.end());
-  return parse_configuration("", "rtbench", overrides);
-}
-
 int run_rank(Blocking& blocking, const TrainCase& what, const Configuration& configuration, const DataPlace& data,
              std::optional<LaunchPlace> place) {
   const bool prints = !place || place->rank == 0;
@@ -79,6 +68,17 @@ int run_rank(Blocking& blocking, const TrainCase& what, const Configuration& con
 }
 
 }  // namespace
+
+Configuration configuration_of(const TrainCase& what) {
+  std::vector<std::string> overrides{text("cluster.nodes=\"local:", what.np, '"'),
+                                     text("data.batch=", what.batch),
+                                     text("model.name=\"", what.name, '"'),
+                                     text("model.dtype=\"", what.dtype, '"'),
+                                     "train.epochs=100000",
+                                     "evaluate.every_epochs=0"};
+  overrides.insert(overrides.end(), what.overrides.begin(), what.overrides.end());
+  return parse_configuration("", "rtbench", overrides);
+}
 
 int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what, std::vector<std::string> arguments) {
   const Configuration configuration = configuration_of(what);

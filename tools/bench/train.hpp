@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/blocking.hpp"
+#include "runtime/config.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace troupe::bench {
@@ -18,6 +19,9 @@ struct TrainCase {
   std::uint32_t batch = 100;     // per process
   std::vector<std::string> overrides;  // further settings, as --set
 };
+
+/// The settings of a case: `np` ranks on this machine, no evaluation, no end but time.
+Configuration configuration_of(const TrainCase& what);
 
 /// Runs the case: as the launcher of its ranks, or, when the environment says so, as one of them. Rank 0 prints one JSON line
 /// with the median-ready values of five windows. Returns the exit code.

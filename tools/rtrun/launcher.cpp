@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "runtime/clock.hpp"
 #include "runtime/error.hpp"
@@ -27,6 +29,10 @@ constexpr milliseconds kAfterFailure{2000};
 /// How long a killed process, or a pipe whose writer is gone, may take to be done with.
 constexpr milliseconds kAfterKill{5000};
 constexpr milliseconds kDrain{500};
+/// UCX reads these when it is loaded: its messages belong on stderr, not into rank 0's table, and a crash is the
+/// launcher's to report.
+constexpr std::array<std::pair<const char*, const char*>, 2> kUcxHabits{
+    {{"UCX_LOG_FILE", "stderr"}, {"UCX_HANDLE_ERRORS", "none"}}};
 
 std::string random_secret() {
   std::array<unsigned char, 32> bytes{};
@@ -71,6 +77,8 @@ class Job {
                            {"MASTER_ADDR", "127.0.0.1"},
                            {"MASTER_PORT", std::to_string(port)},
                            {"TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get())}};
+      for (const auto& [name, value] : kUcxHabits)
+        if (std::getenv(name) == nullptr) start.environment.emplace_back(name, value);
       if (rank == 0) {
         start.inherited.push_back(listener.get());
         start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(listener.get()));

@@ -3,7 +3,6 @@
 
 #include <sys/prctl.h>
 
-#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <optional>
@@ -54,8 +53,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  ::prctl(PR_SET_NAME, "rtrun");             // ranks are started as /proc/self/exe
-  ::setenv("UCX_HANDLE_ERRORS", "none", 0);  // a crash is reported by the launcher; for the ranks it starts
+  ::prctl(PR_SET_NAME, "rtrun");  // ranks are started as /proc/self/exe
   try {
     return run(argc, argv);
   } catch (const Error& error) {

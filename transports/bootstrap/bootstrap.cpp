@@ -213,6 +213,7 @@ std::vector<Connection*> Star::links() const {
 void Star::watch(Lost lost) {
   TROUPE_CHECK(!watch_ && !left_, Code::invalid, "the ranks watch each other already, or this one has left");
   watch_.emplace(rank_, joined_, std::move(lost));
+  watch_->start();
 }
 
 void Star::leave() noexcept {

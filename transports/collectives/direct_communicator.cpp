@@ -12,7 +12,7 @@ namespace collectives {
 Call& DirectRounds::take_call(bool reduces, std::uint64_t count, bool owns) {
   const std::lock_guard lock{mutex_};
   if (free_.empty()) {
-    free_.push_back(&calls_.emplace_back(*this));
+    free_.push_back(&calls_.emplace_back(*this, self_, ranks()));
     free_.reserve(calls_.size());  // giving back never allocates
   }
   Call& call = *free_.back();

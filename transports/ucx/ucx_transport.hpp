@@ -12,6 +12,10 @@
 namespace troupe {
 
 /// By which of UCX's transports processes reach each other.
+/// Shared memory has a weakness: all peers of a host write into one queue of each lane. A peer that is killed in the
+/// instant between taking a place there and filling it (seen once in twenty kills during `told` bulk transfers, which
+/// copy in that instant) stops the lane: nothing more arrives on it over shared memory, from whomever. Survivors must
+/// then make a new transport. Where they have to go on at once, use tcp.
 enum class UcxMeans : std::uint8_t {
   automatic,  // what UCX finds best; UCX_TLS, when set, says what it may choose from
   shm,        // shared memory of one host, same pid namespace

@@ -13,7 +13,8 @@
 
 namespace troupe::remote {
 
-/// Messages to bytes and back. What goes wrong, in a user's inspect too, is a Status and never an exception. One thread.
+/// Messages to bytes and back. What goes wrong, in a user's inspect too, is a Status and never an exception. One
+/// thread.
 class Codec {
  public:
   /// `unit` names the actor system and its proxies, and outlives the codec.

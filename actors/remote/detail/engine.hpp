@@ -39,9 +39,9 @@ struct PeerState {
   // The control lane's:
   bool dead = false;
   Status why;
-  std::uint32_t next_order = 0;                 // of the next message or down to it
-  std::uint32_t settled = 0;                    // every message and down from it below this one is dealt with
-  std::unordered_set<std::uint32_t> early;      // and these above it
+  std::uint32_t next_order = 0;                    // of the next message or down to it
+  std::uint32_t settled = 0;                       // every message and down from it below this one is dealt with
+  std::unordered_set<std::uint32_t> early;         // and these above it
   std::unordered_map<std::uint32_t, Ended> ended;  // wait for all that was sent before them
 };
 
@@ -53,11 +53,12 @@ struct Arrival {
   bool refused = false;  // there was no memory for its payload
 };
 
-/// One process's remote actors. All state belongs to the control lane's thread, except where it says otherwise; the bulk
-/// lane only sends what it is handed, and hands over what arrives.
+/// One process's remote actors. All state belongs to the control lane's thread, except where it says otherwise; the
+/// bulk lane only sends what it is handed, and hands over what arrives.
 class Engine final : public Receiver, public caf::proxy_registry::backend {
  public:
-  Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self, RemoteOptions options);
+  Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self,
+         RemoteOptions options);
   ~Engine() override;
 
   void add_peer(Peer peer, const caf::node_id& node);
@@ -105,7 +106,9 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
     friend bool operator==(const RequestKey&, const RequestKey&) = default;
   };
   struct RequestKeyHash {
-    std::size_t operator()(const RequestKey& key) const noexcept { return key.requester * 0x9e3779b97f4a7c15 + key.request; }
+    std::size_t operator()(const RequestKey& key) const noexcept {
+      return key.requester * 0x9e3779b97f4a7c15 + key.request;
+    }
   };
   struct Outstanding {
     caf::message_id id;
@@ -146,7 +149,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival);
   void deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, Local& to);
   Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival, Codec::Decoded& message);
-  Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival, detail::TensorSlots::Landed& tensor);
+  Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
+              detail::TensorSlots::Landed& tensor);
   void give_back(PeerState& from, std::uint64_t token);
   void abandon(PeerState& from, const wire::Header& header, std::span<const std::byte> head);
   void take_in_monitor(PeerState& from, caf::actor_id actor);

@@ -34,8 +34,8 @@ class Unfinished {
 
 class Outbox;
 
-/// A frame that cannot be sent from where it was written: it has a payload, or there was no room. Owned by an outbox, or
-/// by the transport until that says sent().
+/// A frame that cannot be sent from where it was written: it has a payload, or there was no room. Owned by an outbox,
+/// or by the transport until that says sent().
 class Frame final : public LaneTask, public SendDone {
  public:
   Frame(Outbox& outbox, Peer to, std::vector<std::byte> head);
@@ -44,8 +44,8 @@ class Frame final : public LaneTask, public SendDone {
   Outbox* outbox;
   const Peer to;
   std::vector<std::byte> head;
-  std::vector<Tensor> tensors;   // whose bytes begin the payload
-  std::vector<char> body;        // whose bytes, from `body_begin` on, end it
+  std::vector<Tensor> tensors;  // whose bytes begin the payload
+  std::vector<char> body;       // whose bytes, from `body_begin` on, end it
   std::size_t body_begin = 0;
 
   /// On the lane's thread: gives itself to the outbox.

@@ -12,8 +12,8 @@ namespace troupe::remote {
 class Engine;
 struct PeerState;
 
-/// An actor of another process, as CAF sees it. It collects what is sent to it, without a lock or an allocation, and hands
-/// itself to the control lane, where the engine takes the messages out and writes them to the wire.
+/// An actor of another process, as CAF sees it. It collects what is sent to it, without a lock or an allocation, and
+/// hands itself to the control lane, where the engine takes the messages out and writes them to the wire.
 class Proxy final : public caf::actor_proxy, public LaneTask {
  public:
   Proxy(caf::actor_config& config, Engine& engine, PeerState& peer, std::shared_ptr<Gate> gate);

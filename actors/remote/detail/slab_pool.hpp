@@ -12,9 +12,9 @@
 
 namespace troupe::remote {
 
-/// Memory for payloads: slabs whose sizes are powers of two, cut from arenas that are made when they are needed, up to a
-/// cap; a slab that comes back is reused, memory is never returned to the kernel. Made with make_shared: the owners that it
-/// hands out keep it alive. Threads: any.
+/// Memory for payloads: slabs whose sizes are powers of two, cut from arenas that are made when they are needed, up to
+/// a cap; a slab that comes back is reused, memory is never returned to the kernel. Made with make_shared: the owners
+/// that it hands out keep it alive. Threads: any.
 class SlabPool : public std::enable_shared_from_this<SlabPool> {
  public:
   static constexpr std::uint64_t kSmallest = 4096;
@@ -52,8 +52,8 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   std::vector<std::shared_ptr<Arena>> arenas_;
   std::uint64_t left_in_last_ = 0;
   std::uint64_t size_bytes_ = 0;
-  std::multimap<std::uint64_t, Place> free_;                       // by the slab's size
-  std::unordered_map<Place, std::uint64_t, PlaceHash> in_use_;     // the slab's size
+  std::multimap<std::uint64_t, Place> free_;                    // by the slab's size
+  std::unordered_map<Place, std::uint64_t, PlaceHash> in_use_;  // the slab's size
 };
 
 }  // namespace troupe::remote

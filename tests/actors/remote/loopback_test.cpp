@@ -10,8 +10,8 @@
 namespace troupe::test {
 namespace {
 
-using troupe::testing::eventually;
 using ::testing::HasSubstr;
+using troupe::testing::eventually;
 
 constexpr std::uint64_t kKiB = 1024;
 
@@ -40,9 +40,11 @@ TEST(RemoteActors, KeepTheOrderOverATransportThatReordersAndRefuses) {
 
 TEST(RemoteActors, AnswerOutOfMemoryWhenAPayloadHasNoPlaceToLand) {
   LoopbackWorld world({}, {}, {.landing_bytes = 256 * kKiB});
-  const auto large = ask<std::uint64_t>(world.here->system, world.server, Digest::value, world.here->tensor(512 * kKiB, 1));
+  const auto large =
+      ask<std::uint64_t>(world.here->system, world.server, Digest::value, world.here->tensor(512 * kKiB, 1));
   EXPECT_EQ(large.why.code(), Code::out_of_memory) << large.why.text();
-  const auto fits = ask<std::uint64_t>(world.here->system, world.server, Digest::value, world.here->tensor(128 * kKiB, 1));
+  const auto fits =
+      ask<std::uint64_t>(world.here->system, world.server, Digest::value, world.here->tensor(128 * kKiB, 1));
   EXPECT_TRUE(fits.ok()) << fits.why.text();
   EXPECT_TRUE((ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{1})).ok());
 }
@@ -78,8 +80,9 @@ TEST(RemoteActors, SendATensorNotBeforeItIsValidAndKeepItsPlace) {
   });
   ASSERT_TRUE(eventually([&] { return world.here->remote->counters().sent >= 3; }));
   // Another actor is not held up meanwhile; and what is written now is what arrives.
-  ASSERT_TRUE((ask<caf::actor>(world.here->system, world.here->remote->directory(World::kThere), RemoteActors::Find::value,
-                               std::string("server"))).ok());
+  ASSERT_TRUE((ask<caf::actor>(world.here->system, world.here->remote->directory(World::kThere),
+                               RemoteActors::Find::value, std::string("server")))
+                  .ok());
   const std::uint64_t stamp = 0;
   std::memcpy(world.here->space.address(tensor.memory()), &stamp, sizeof stamp);
   world.here->space.timeline(line).signal(1);
@@ -93,9 +96,8 @@ TEST(RemoteActors, AnswerWithThePoisonWhenATensorWillNeverBeValid) {
   LoopbackWorld world;
   const TimelineId line = world.here->space.make_private_timeline();
   const Tensor tensor = world.here->tensor(4096, 0, /*shared=*/false, Point{line, 1});
-  auto sum = std::async(std::launch::async, [&] {
-    return ask<std::uint64_t>(world.here->system, world.server, Digest::value, tensor);
-  });
+  auto sum = std::async(std::launch::async,
+                        [&] { return ask<std::uint64_t>(world.here->system, world.server, Digest::value, tensor); });
   ASSERT_TRUE(eventually([&] { return world.here->remote->counters().sent >= 2; }));
   world.here->space.timeline(line).poison(Status{Code::device_fault, "the stream broke"});
   EXPECT_EQ(sum.get().why.code(), Code::device_fault);
@@ -146,9 +148,8 @@ TEST(RemoteActors, RefuseMoreTensorsThanAHeadHasRecordsFor) {
   const std::vector<Tensor> many(65, world.here->tensor(64, 1));
   caf::scoped_actor self(world.here->system);
   Code code = Code::ok;
-  self->request(world.server, kLong, Digest::value, many).receive([](std::uint64_t) {}, [&](const caf::error& error) {
-    code = from_caf(error).code();
-  });
+  self->request(world.server, kLong, Digest::value, many)
+      .receive([](std::uint64_t) {}, [&](const caf::error& error) { code = from_caf(error).code(); });
   EXPECT_EQ(code, Code::unsupported);
 }
 
@@ -157,7 +158,8 @@ class ThreeEnds : public ::testing::Test {
  protected:
   ThreeEnds() {
     for (std::uint32_t i = 0; i < 3; ++i) {
-      ends.push_back(std::make_unique<RemoteEnd>(Peer{i}, [&](AddressSpace& space) { return network.endpoint(Peer{i}, space); }));
+      ends.push_back(
+          std::make_unique<RemoteEnd>(Peer{i}, [&](AddressSpace& space) { return network.endpoint(Peer{i}, space); }));
     }
     for (auto& end : ends) {
       for (auto& other : ends) {
@@ -188,7 +190,8 @@ TEST_F(ThreeEnds, AnswerARequestThatASecondProcessHandsToAThird) {
 
 TEST_F(ThreeEnds, LeaveTheOthersAloneWhenOneIsLost) {
   network.kill(Peer{1});
-  EXPECT_EQ((ask<std::uint64_t>(ends[0]->system, servers[0], Hang::value, std::uint64_t{1}).why.code()), Code::peer_lost);
+  EXPECT_EQ((ask<std::uint64_t>(ends[0]->system, servers[0], Hang::value, std::uint64_t{1}).why.code()),
+            Code::peer_lost);
   EXPECT_TRUE((ask<std::uint64_t>(ends[0]->system, servers[1], Echo::value, std::uint64_t{1})).ok());
   ends[1]->stop(std::chrono::milliseconds(1));
 }

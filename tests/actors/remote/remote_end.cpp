@@ -53,14 +53,18 @@ caf::behavior serve(Self self, RemoteEnd* end) {
       [=](Hang, const Tensor&) -> caf::result<std::uint64_t> { return caf::delegated<std::uint64_t>{}; },
       [](Where, const Tensor& x) { return caf::make_message(x.memory().arena.value, x.memory().offset); },
       [=](Digest, const Tensor& x) { return sum(x); },
-      [=](Digest, const Tensor& x, const Tensor& y, const Tensor& z) { return caf::make_message(sum(x), sum(y), sum(z)); },
+      [=](Digest, const Tensor& x, const Tensor& y, const Tensor& z) {
+        return caf::make_message(sum(x), sum(y), sum(z));
+      },
       [=](Keep, const Tensor& x) {
         self->state.kept.push_back(x);
         return std::uint64_t{self->state.kept.size()};
       },
       [=](Forget) { self->state.kept.clear(); },
       [=](Worker) -> caf::actor { return self->system().spawn(serve, end); },
-      [=](Quit, std::uint8_t code, const std::string& why) { self->quit(to_caf(Status{static_cast<Code>(code), why})); },
+      [=](Quit, std::uint8_t code, const std::string& why) {
+        self->quit(to_caf(Status{static_cast<Code>(code), why}));
+      },
       [=](Last, std::uint64_t bytes) {
         self->quit();
         return end->tensor(bytes, bytes);
@@ -161,11 +165,13 @@ bool RemoteEnd::stop(Clock::duration within) {
 
 Memory RemoteEnd::fresh(std::uint64_t bytes, bool shared) { return (shared ? common : own)->allocate(bytes); }
 
-Tensor RemoteEnd::tensor(std::uint64_t bytes, std::uint64_t seed, bool shared, Point valid_from, std::shared_ptr<const void> owner) {
+Tensor RemoteEnd::tensor(std::uint64_t bytes, std::uint64_t seed, bool shared, Point valid_from,
+                         std::shared_ptr<const void> owner) {
   const Memory memory = bytes == 0 ? Memory{own->id(), Arena::kPageBytes, 0} : fresh(bytes, shared);
   auto* const words = reinterpret_cast<std::uint32_t*>(space.address(memory));
   std::uint64_t word = seed;
-  for (std::uint64_t i = 0; i < bytes / 4; ++i) words[i] = static_cast<std::uint32_t>(word = word * 6364136223846793005u + 1442695040888963407u);
+  for (std::uint64_t i = 0; i < bytes / 4; ++i)
+    words[i] = static_cast<std::uint32_t>(word = word * 6364136223846793005u + 1442695040888963407u);
   return {memory, {bytes / 4}, DType::f32, valid_from, std::move(owner)};
 }
 

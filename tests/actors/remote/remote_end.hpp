@@ -18,20 +18,21 @@
 // What the tests of remote actors need at each end, be it in this process or in a child.
 namespace troupe::test {
 
-using Echo = caf::atom_constant<caf::atom("echo")>;     // (Echo, x): x
-using Note = caf::atom_constant<caf::atom("note")>;     // (Note, thread, number [, x]): counted, order checked
-using Noted = caf::atom_constant<caf::atom("noted")>;   // how many notes, how many of them out of order
-using Hang = caf::atom_constant<caf::atom("hang")>;     // never answered
-using Where = caf::atom_constant<caf::atom("where")>;   // (Where, tensor): arena and offset there
+using Echo = caf::atom_constant<caf::atom("echo")>;      // (Echo, x): x
+using Note = caf::atom_constant<caf::atom("note")>;      // (Note, thread, number [, x]): counted, order checked
+using Noted = caf::atom_constant<caf::atom("noted")>;    // how many notes, how many of them out of order
+using Hang = caf::atom_constant<caf::atom("hang")>;      // never answered
+using Where = caf::atom_constant<caf::atom("where")>;    // (Where, tensor): arena and offset there
 using Digest = caf::atom_constant<caf::atom("digest")>;  // (Digest, tensor...): a number for each content
-using Keep = caf::atom_constant<caf::atom("keep")>;     // keeps a tensor
+using Keep = caf::atom_constant<caf::atom("keep")>;      // keeps a tensor
 using Forget = caf::atom_constant<caf::atom("forget")>;  // drops what it keeps
 using Worker = caf::atom_constant<caf::atom("worker")>;  // a new server of its own
-using Quit = caf::atom_constant<caf::atom("quit")>;     // (Quit, code, text): ends with that error
-using Last = caf::atom_constant<caf::atom("last")>;     // (Last, bytes): answers with a tensor of that size and ends at once
+using Quit = caf::atom_constant<caf::atom("quit")>;      // (Quit, code, text): ends with that error
+using Last =
+    caf::atom_constant<caf::atom("last")>;  // (Last, bytes): answers with a tensor of that size and ends at once
 using Publish = caf::atom_constant<caf::atom("publish")>;  // (Publish, name): publishes the server under another name
 using Untravelled = caf::atom_constant<caf::atom("untravel")>;  // answers with a type that is not registered
-using Pass = caf::atom_constant<caf::atom("pass")>;  // (Pass, other, x): the other one answers (Echo, x)
+using Pass = caf::atom_constant<caf::atom("pass")>;             // (Pass, other, x): the other one answers (Echo, x)
 
 /// Registered in all processes; its inspect throws where `where` says.
 struct Thorny {
@@ -84,7 +85,8 @@ class RemoteEnd {
 
   /// A tensor of `bytes` (a multiple of 4) with contents from `seed`, in this end's own arena, which nobody shares, or
   /// in the one that both ends have mapped.
-  Tensor tensor(std::uint64_t bytes, std::uint64_t seed, bool shared = false, Point valid_from = {}, std::shared_ptr<const void> owner = nullptr);
+  Tensor tensor(std::uint64_t bytes, std::uint64_t seed, bool shared = false, Point valid_from = {},
+                std::shared_ptr<const void> owner = nullptr);
   Memory fresh(std::uint64_t bytes, bool shared);
 
   const Peer self;
@@ -105,7 +107,7 @@ class RemoteEnd {
 class World {
  public:
   /// loopback, shm, tcp
-  static std::unique_ptr<World> make(const std::string& kind);
+  static std::unique_ptr<World> make(const std::string& kind, RemoteOptions options_here = {});
   virtual ~World() = default;
   /// As SIGKILL does; returns when it is dead.
   virtual void kill_there() = 0;
@@ -118,7 +120,8 @@ class World {
 /// Two ends in this process, at hand both.
 class LoopbackWorld final : public World {
  public:
-  explicit LoopbackWorld(LoopbackAdversity adversity = {}, RemoteOptions options_here = {}, RemoteOptions options_there = {});
+  explicit LoopbackWorld(LoopbackAdversity adversity = {}, RemoteOptions options_here = {},
+                         RemoteOptions options_there = {});
   ~LoopbackWorld() override;
   void kill_there() override { network.kill(kThere); }
 

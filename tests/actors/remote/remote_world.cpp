@@ -31,8 +31,8 @@ RemoteEnd::MakeTransport ucx(Peer self, const std::string& kind) {
 void write_all(int fd, std::span<const std::byte> bytes) {
   const auto size = static_cast<std::uint64_t>(bytes.size());
   TROUPE_CHECK_ERRNO(send(fd, &size, sizeof size, MSG_NOSIGNAL) == sizeof size, Code::environment, "introduction");
-  TROUPE_CHECK_ERRNO(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()), Code::environment,
-                     "introduction");
+  TROUPE_CHECK_ERRNO(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()),
+                     Code::environment, "introduction");
 }
 
 void read_exactly(int fd, std::span<std::byte> bytes) {
@@ -63,11 +63,11 @@ void wait_for_end_of(int fd) {
   } while (read(fd, &nothing, 1) > 0);
 }
 
-/// The other end is a child process, this program executed again; a pair of sockets introduces them, and its end tells of
-/// a death.
+/// The other end is a child process, this program executed again; a pair of sockets introduces them, and its end tells
+/// of a death.
 class ProcessWorld final : public World {
  public:
-  explicit ProcessWorld(const std::string& kind) {
+  ProcessWorld(const std::string& kind, RemoteOptions options) {
     int pair[2];
     TROUPE_CHECK_ERRNO(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, Code::environment, "socketpair");
     child_ = fork();
@@ -79,7 +79,7 @@ class ProcessWorld final : public World {
     }
     close(pair[1]);
     fd_ = pair[0];
-    here = std::make_unique<RemoteEnd>(Peer{0}, ucx(Peer{0}, kind));
+    here = std::make_unique<RemoteEnd>(Peer{0}, ucx(Peer{0}, kind), std::move(options));
     write_all(fd_, here->introduction());
     here->meet(kThere, read_message(fd_));
     here->start();
@@ -121,7 +121,9 @@ class ProcessWorld final : public World {
 
 LoopbackWorld::LoopbackWorld(LoopbackAdversity adversity, RemoteOptions options_here, RemoteOptions options_there)
     : network(adversity) {
-  const auto endpoint = [this](Peer peer) { return [this, peer](AddressSpace& space) { return network.endpoint(peer, space); }; };
+  const auto endpoint = [this](Peer peer) {
+    return [this, peer](AddressSpace& space) { return network.endpoint(peer, space); };
+  };
   here = std::make_unique<RemoteEnd>(Peer{0}, endpoint(Peer{0}), std::move(options_here));
   there = std::make_unique<RemoteEnd>(kThere, endpoint(kThere), std::move(options_there));
   here->meet(kThere, there->introduction());
@@ -140,9 +142,9 @@ LoopbackWorld::~LoopbackWorld() {
   here.reset();
 }
 
-std::unique_ptr<World> World::make(const std::string& kind) {
-  if (kind == "loopback") return std::make_unique<LoopbackWorld>();
-  return std::make_unique<ProcessWorld>(kind);
+std::unique_ptr<World> World::make(const std::string& kind, RemoteOptions options_here) {
+  if (kind == "loopback") return std::make_unique<LoopbackWorld>(LoopbackAdversity{}, std::move(options_here));
+  return std::make_unique<ProcessWorld>(kind, std::move(options_here));
 }
 
 std::optional<int> run_as_child(int argc, char** argv) {

@@ -11,8 +11,8 @@
 namespace troupe::test {
 namespace {
 
-using troupe::testing::eventually;
 using ::testing::HasSubstr;
+using troupe::testing::eventually;
 
 class RemoteActorsOver : public ::testing::TestWithParam<const char*> {
  protected:
@@ -135,7 +135,8 @@ TEST_P(RemoteActorsOver, AnswerEverythingWhenTheirProcessIsKilled) {
     auto handle = std::make_shared<decltype(self->request(other, kLong, Hang::value, i))>(
         self->request(i % 2 == 0 ? other : world->server, kLong, Hang::value, i));
     hanging.push_back([&errors, handle] {
-      handle->receive([](std::uint64_t) {}, [&](const caf::error& error) { errors += from_caf(error).code() == Code::peer_lost; });
+      handle->receive([](std::uint64_t) {},
+                      [&](const caf::error& error) { errors += from_caf(error).code() == Code::peer_lost; });
     });
   }
   ASSERT_TRUE(ask_server<std::uint64_t>(Echo::value, std::uint64_t{1}).ok());
@@ -233,12 +234,24 @@ TEST_P(RemoteActorsOver, CopyTensorsFromOtherArenas) {
 
 TEST_P(RemoteActorsOver, CarrySeveralTensorsInOneMessage) {
   RemoteEnd& here = *world->here;
-  const std::array<Tensor, 3> tensors{here.tensor(100, 1), here.tensor(2 << 20, 2, /*shared=*/true), here.tensor(3 << 20, 3)};
-  const auto answer = ask_server<std::uint64_t, std::uint64_t, std::uint64_t>(Digest::value, tensors[0], tensors[1], tensors[2]);
+  const std::array<Tensor, 3> tensors{here.tensor(100, 1), here.tensor(2 << 20, 2, /*shared=*/true),
+                                      here.tensor(3 << 20, 3)};
+  const auto answer =
+      ask_server<std::uint64_t, std::uint64_t, std::uint64_t>(Digest::value, tensors[0], tensors[1], tensors[2]);
   ASSERT_TRUE(answer.ok()) << answer.why.text();
   EXPECT_EQ(answer.get<0>(), digest(here.space, tensors[0]));
   EXPECT_EQ(answer.get<1>(), digest(here.space, tensors[1]));
   EXPECT_EQ(answer.get<2>(), digest(here.space, tensors[2]));
+}
+
+TEST_P(RemoteActorsOver, AnswerOutOfMemoryWhenTheAnswerHasNoPlaceToLand) {
+  world.reset();
+  world = World::make(GetParam(), {.landing_bytes = 1 << 20});
+  const std::vector<char> large(5 << 20);
+  EXPECT_EQ(ask_server<std::vector<char>>(Echo::value, large).why.code(), Code::out_of_memory);
+  EXPECT_EQ(ask_server<Tensor>(Echo::value, world->here->tensor(3 << 20, 1)).why.code(), Code::out_of_memory);
+  const std::vector<char> small(500'000, 'x');
+  EXPECT_EQ(ask_server<std::vector<char>>(Echo::value, small).get(), small);
 }
 
 TEST_P(RemoteActorsOver, AreFoundByNameWhenTheyArePublished) {

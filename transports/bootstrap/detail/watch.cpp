@@ -48,7 +48,15 @@ Watch::Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost)
     watch_link(other);
     watch_process(other);
   }
-  thread_ = start_thread("troupe-watch", [this] { run(); });
+}
+
+void Watch::start() {
+  thread_ = start_thread("troupe-watch", [this] {
+    started_.wait(false);
+    run();
+  });
+  started_.store(true);
+  started_.notify_one();
 }
 
 Watch::~Watch() {

@@ -20,6 +20,8 @@ namespace troupe::bootstrap {
 class Watch {
  public:
   Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost);
+  /// Starts the thread: separate, so that a callback that comes at once finds a complete object.
+  void start();
   /// Ends the thread; without leave() the others will count this process as lost.
   ~Watch();
   Watch(const Watch&) = delete;
@@ -62,6 +64,7 @@ class Watch {
   Fd wake_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> goodbye_{false};
+  std::atomic<bool> started_{false};  // thread_ is set
   std::thread thread_;
 };
 

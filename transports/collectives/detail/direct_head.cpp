@@ -33,8 +33,7 @@ static_assert(sizeof(Packed) == kDirectHeadBytes && std::is_trivially_copyable_v
 }  // namespace
 
 std::string describe(const RoundShape& shape) {
-  if (shape.reduces) return text("an all_reduce of ", shape.elements, " elements");
-  return text("step ", shape.step, ", bucket ", shape.bucket, " (", shape.elements, " elements)");
+  return shape.reduces ? "an all_reduce" : text("step ", shape.step, " bucket ", shape.bucket);
 }
 
 std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept {

@@ -30,7 +30,7 @@ struct RoundShape {
   bool sums = false;           // the step's first bucket
   friend bool operator==(const RoundShape&, const RoundShape&) = default;
 };
-/// "step 4, bucket 1 (1000 elements)" or "an all_reduce of 64 elements".
+/// "step 4 bucket 1" or "an all_reduce"; short, for lines keep 103 characters of why they were poisoned.
 std::string describe(const RoundShape& shape);
 
 struct DirectHead {

@@ -17,6 +17,15 @@ std::uint64_t capacity_of(std::span<const Stripe> stripes, std::span<const Bucke
   return (most + Layout::kAlignElements - 1) / Layout::kAlignElements * Layout::kAlignElements;
 }
 
+void Delivery::sent(Status status) noexcept { sending.told(to, status); }
+
+Sending::Sending(Call& its_call, bool sends_results, std::uint32_t self, std::uint32_t ranks, std::uint32_t each)
+    : call(its_call), results(sends_results) {
+  for (std::uint32_t message = 0; message < each * (ranks - 1); ++message) {
+    deliveries.emplace_back(*this, (self + 1 + message / each) % ranks);
+  }
+}
+
 void Sending::reached(Point, Status status) noexcept {
   if (!status.ok()) call.rounds.fail_everywhere(status);
   if (!status.ok() || !call.rounds.post(*this)) call.rounds.give_back(call);
@@ -37,9 +46,9 @@ void Sending::run() noexcept {
   if (on_way == 0) rounds.finished(*this);
 }
 
-void Sending::sent(Status status) noexcept {
+void Sending::told(std::uint32_t rank, const Status& status) noexcept {
   --on_way;
-  if (!status.ok()) call.rounds.fail(status);
+  if (!status.ok()) call.rounds.undelivered(rank, status);
   if (on_way == 0 && next == count) call.rounds.finished(*this);
 }
 
@@ -171,14 +180,12 @@ void DirectRounds::show_progress() {
 
 void DirectRounds::begin(Sending& sending) {
   const Call& call = sending.call;
-  const std::uint32_t others = ranks() - 1;
+  sending.count = static_cast<std::uint32_t>(sending.deliveries.size());
   if (sending.results) {
     window_.results_leave();
-    sending.count = call.half.size_bytes > 0 ? 2 * others : others;
     return;
   }
   data_[call.shape.sequence % 2] = call.contributions;
-  sending.count = others;
   guarded([&] {
     const Status status = window_.announce(call.shape, expected(call.shape));
     TROUPE_CHECK(status.ok(), status.code(), status.text());
@@ -186,34 +193,37 @@ void DirectRounds::begin(Sending& sending) {
   });
 }
 
-/// Sends message number `message` of a sending, each to the next rank, this one's neighbour first, so that not all
-/// begin with the same. False: no room.
+/// Sends message number `message` of a sending. False: no room.
 bool DirectRounds::try_send(Sending& sending, std::uint32_t message) {
   const Call& call = sending.call;
-  const std::uint32_t each = sending.count / (ranks() - 1);
-  const std::uint32_t to = (self_ + 1 + message / each) % ranks();
+  Delivery& delivery = sending.deliveries[message];
   DirectHead head;
   head.view = group_.view.value;
   head.rank = self_;
   head.round = call.shape;
   Memory payload;
   if (sending.results) {
-    const bool half = message % each == 1;
+    const bool half = message % 2 == 1;
+    if (half && call.half.size_bytes == 0) return true;
     head.cargo = half ? Cargo::half_result : Cargo::result;
     payload = half ? call.half : call.result;
   } else {
-    if (!contributes_to(call.shape, to)) return true;
-    const Part part = part_of(call.shape, to);
+    if (!contributes_to(call.shape, delivery.to)) return true;
+    const Part part = part_of(call.shape, delivery.to);
     const std::uint64_t base = call.shape.reduces ? 0 : group_.buckets[call.shape.bucket].first;
     if (part.count > 0) payload = elements(call.contributions, part.first - base, part.count, sizeof(float));
     if (call.shape.sums) head.sums = *space_.address_of<const StepSums>(call.sums);
   }
   const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
   ++sending.on_way;
-  const bool taken = loop_.transport().send(group_.peers[to], Lane::bulk, Class::gradient, Channel::exchange,
-                                            encode(head), pieces, sending);
+  const bool taken = loop_.transport().send(group_.peers[delivery.to], Lane::bulk, Class::gradient, Channel::exchange,
+                                            encode(head), pieces, delivery);
   if (!taken) --sending.on_way;
   return taken;
+}
+
+void DirectRounds::undelivered(std::uint32_t rank, const Status& why) noexcept {
+  fail({why.code(), text("rank ", rank, " did not get what was sent to it: ", why.text())});
 }
 
 /// All of it is out (or the communicator has failed): its memory is not read any more.

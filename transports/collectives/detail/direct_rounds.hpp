@@ -37,16 +37,29 @@ std::uint64_t capacity_of(std::span<const Stripe> stripes, std::span<const Bucke
 class DirectRounds;
 struct Call;
 
+struct Sending;
+
+/// One message of a sending on its way.
+struct Delivery final : SendDone {
+  Delivery(Sending& its_sending, std::uint32_t rank) : sending(its_sending), to(rank) {}
+  void sent(Status status) noexcept override;
+
+  Sending& sending;
+  const std::uint32_t to;
+};
+
 /// One of a call's two sendings: waits for its mark on the stream, then sends on the lane's thread, as fast as there is
 /// room.
-struct Sending final : Waker, LaneTask, SendDone {
-  Sending(Call& its_call, bool sends_results) : call(its_call), results(sends_results) {}
+struct Sending final : Waker, LaneTask {
+  /// To `ranks` ranks but `self`, whose neighbour comes first, so that not all begin with the same; `each` messages.
+  Sending(Call& its_call, bool sends_results, std::uint32_t self, std::uint32_t ranks, std::uint32_t each);
   void reached(Point point, Status status) noexcept override;
   void run() noexcept override;
-  void sent(Status status) noexcept override;
+  void told(std::uint32_t rank, const Status& status) noexcept;
 
   Call& call;
   const bool results;
+  std::deque<Delivery> deliveries;
   bool begun = false;
   std::uint32_t next = 0;    // message to send
   std::uint32_t count = 0;   // of messages
@@ -55,7 +68,8 @@ struct Sending final : Waker, LaneTask, SendDone {
 
 /// One round of this rank, from the call until everything it sent is out.
 struct Call {
-  explicit Call(DirectRounds& its_rounds) : rounds(its_rounds) {}
+  Call(DirectRounds& its_rounds, std::uint32_t self, std::uint32_t ranks)
+      : rounds(its_rounds), contribute(*this, false, self, ranks, 1), publish(*this, true, self, ranks, 2) {}
   DirectRounds& rounds;
   RoundShape shape;
   Memory contributions;  // of the whole bucket or chunk
@@ -63,8 +77,8 @@ struct Call {
   Memory result;  // this rank's part
   Memory half;
   std::atomic<int> uses{0};  // sendings that are not finished
-  Sending contribute{*this, false};
-  Sending publish{*this, true};
+  Sending contribute;
+  Sending publish;  // the stripe's parameters and, where there is one, their bf16 image
 };
 
 /// The last thing a rank sends: why its exchange has ended.
@@ -104,6 +118,7 @@ class DirectRounds final : public Receiver {
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   void begin(Sending& sending);
   bool try_send(Sending& sending, std::uint32_t message);
+  void undelivered(std::uint32_t rank, const Status& why) noexcept;
   void finished(Sending& sending);
   void give_back(Call& call) noexcept;
 

@@ -15,7 +15,7 @@ RoundWindow::RoundWindow(Rank self, std::uint32_t ranks) : self_(self) {
 Status RoundWindow::agree(Round& round, Rank from, const RoundShape& shape) {
   if (shape.sequence != round.shape.sequence) {
     return {Code::corrupt, text("rank ", from.value, " is at ", describe(shape), ", exchange ", shape.sequence,
-                                ", while rank ", self_.value, " stands at exchange ", published_ + 1)};
+                                ", rank ", self_.value, " at ", published_ + 1)};
   }
   if (!round.known) {
     round.known = true;
@@ -23,9 +23,12 @@ Status RoundWindow::agree(Round& round, Rank from, const RoundShape& shape) {
     round.shape = shape;
   }
   if (round.shape == shape) return {};
-  return {Code::invalid, text("ranks disagree on exchange ", shape.sequence, ": rank ", from.value, " is at ",
-                              describe(shape), shape.sums ? " with sums" : "", ", rank ", round.known_from.value,
-                              " at ", describe(round.shape), round.shape.sums ? " with sums" : "")};
+  const bool differ = describe(shape) != describe(round.shape);
+  const auto at = [&](const RoundShape& where) {
+    return differ ? describe(where) : text(describe(where), " of ", where.elements, where.sums ? " with sums" : "");
+  };
+  return {Code::invalid,
+          text("rank ", from.value, " is at ", at(shape), ", rank ", round.known_from.value, " at ", at(round.shape))};
 }
 
 Status RoundWindow::announce(const RoundShape& shape, const Expected& expected) {
