@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/caf_error.hpp"
+
 namespace troupe::remote {
 namespace {
 
@@ -18,6 +20,13 @@ class Directory final : public caf::event_based_actor {
     });
   }
   const char* name() const override { return "directory"; }
+  void on_exit() override {  // a promise holds this actor
+    for (auto& [name, waiting] : waiting_) {
+      for (auto& request : waiting) request.deliver(to_caf(Status{Code::aborted, "its process is ending"}));
+    }
+    waiting_.clear();
+    actors_.clear();
+  }
 
  private:
   caf::behavior make_behavior() override {

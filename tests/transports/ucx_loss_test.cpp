@@ -130,16 +130,13 @@ class UcxLoss : public ::testing::TestWithParam<std::string> {
     TransportNode& own = fresh ? *fresh : survivor_;
     friend_->connect(own);
     const std::size_t before = own.count();
-    std::deque<NotedSend> sends(4);
     for (const Lane lane : kLanes) {
-      const std::size_t first = 2 * static_cast<std::size_t>(lane);
-      ASSERT_TRUE(own.send(Peer{5}, lane, 1, own.prepare(1, 3'000'000), sends[first]));
-      ASSERT_TRUE(friend_->send(own.self, lane, 2, {}, sends[first + 1]));
+      ASSERT_TRUE(own.send(Peer{5}, lane, 1, own.prepare(1, 3'000'000), sends_.emplace_back()));
+      ASSERT_TRUE(friend_->send(own.self, lane, 2, {}, sends_.emplace_back()));
     }
     EXPECT_TRUE(drive([&] {
       own.progress();
-      return friend_->count() == 2 && own.count() == before + 2 &&
-             std::all_of(sends.begin(), sends.end(), [](const NotedSend& each) { return each.times() == 1; });
+      return friend_->count() == 2 && own.count() == before + 2 && all_told();
     }));
     for (const Got& got : friend_->at(Channel::actors).got()) EXPECT_TRUE(got.intact);
   }

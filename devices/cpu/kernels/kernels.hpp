@@ -18,7 +18,7 @@ struct UpdatePart {
   float* p;
   float* s0;  // may be null where the rule keeps no such state
   float* s1;
-  std::uint16_t* half;  // the bf16 image; may be null
+  std::uint16_t* half;  // the bf16 image, as troupe::to_bf16; may be null
   std::size_t count;
 };
 
@@ -31,8 +31,6 @@ struct Kernels {
   void (*update)(const UpdatePart& part, const UndoCopy& undo);
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
-  /// As troupe::to_bf16.
-  void (*to_bf16)(std::uint16_t* to, const float* from, std::size_t count);
   /// gradient[i] = 0 where activation[i] is not above 0.
   void (*mask_f32)(float* gradient, const float* activation, std::size_t count);
   /// The same on bf16.
