@@ -66,24 +66,26 @@ BatchLease next_test(LoaderState& s, const LoaderParts& parts) {
   return batch;
 }
 
-void fill_free_slots(Self self, const LoaderParts& parts, const BatchReceiver& device) {
+/// Fills one slot: as many messages come as slots, so none stays empty, and an exit message never waits for more than one.
+void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device) {
   LoaderState& s = self->state;
-  while (s.testing || s.step.value < parts.schedule.steps) {
-    auto slot = parts.pool.try_take();
-    if (!slot) return;
-    const Source& source = s.testing ? parts.test : parts.train;
-    BatchLease batch = s.testing ? next_test(s, parts) : next_training(s, parts);
-    source.fill(s.indices, parts.batch, slot->data());
-    batch.lease = std::move(*slot).publish();
-    self->send(device, std::move(batch));
-  }
+  if (!s.testing && s.step.value >= parts.schedule.steps) return;
+  auto slot = parts.pool.try_take();
+  if (!slot) return;
+  const Source& source = s.testing ? parts.test : parts.train;
+  BatchLease batch = s.testing ? next_test(s, parts) : next_training(s, parts);
+  source.fill(s.indices, parts.batch, slot->data());
+  batch.lease = std::move(*slot).publish();
+  self->send(device, std::move(batch));
 }
 
 LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {
   self->state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
   self->state.messenger = std::make_unique<SlotMessenger>(parts.pool, LoaderActor{self});
-  self->send(self, SlotFree{});  // the pool is full at the start
-  return {[=](SlotFree) { fill_free_slots(self, parts, device); }};
+  self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nobody takes batches any more
+  self->monitor(device);
+  for (std::size_t slot = 0; slot < parts.pool.count_slots(); ++slot) self->send(self, SlotFree{});
+  return {[=](SlotFree) { fill_slot(self, parts, device); }};
 }
 
 }  // namespace

@@ -56,8 +56,11 @@ bool shares_host(const Plan& plan) {
 }
 
 UcxMeans means(const Settings& settings, const Plan& plan) {
+  if (settings.cluster.transport == "shm") return UcxMeans::shm;
   if (settings.cluster.transport == "tcp" || shares_host(plan)) return UcxMeans::tcp;
-  return settings.cluster.transport == "shm" || plan.nodes.size() == 1 ? UcxMeans::shm : UcxMeans::automatic;
+  // On one node gradients go by the arena and messages are few: nothing is worth the files that UCX's shared memory
+  // leaves behind when a process is killed while it starts.
+  return plan.route == Route::arena ? UcxMeans::tcp : UcxMeans::automatic;
 }
 
 class RankSession final : public Session {

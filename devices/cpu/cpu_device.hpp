@@ -29,9 +29,9 @@ bool cpu_device_available();
 /// For people: the implementation each primitive of a CPU device's replica uses, one a line. Throws Error{invalid} for
 /// another device's replica.
 std::string describe_cpu_replica(const Replica& replica);
-/// Enqueues a training step's matrix products alone, the same primitives on the same buffers: what no step can be faster
-/// than. For measurements; gradients are rubbish afterwards. `batch` and `sums` as for Replica::step, whose arithmetic must
-/// have run on this replica before. Throws Error{invalid} for another device's replica.
+/// Enqueues a training step's matrix products alone, the same primitives on the same buffers: what no step can be
+/// faster than. For measurements; gradients are rubbish afterwards. `batch` and `sums` as for Replica::step, whose
+/// arithmetic must have run on this replica before. Throws Error{invalid} for another device's replica.
 void enqueue_products(Replica& replica, Stream& stream, Memory batch, Memory sums);
 
 }  // namespace troupe

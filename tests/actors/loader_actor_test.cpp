@@ -49,7 +49,7 @@ struct World {
       : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch{.rows = schedule.rows, .features = 1} {
     space.map(arena);
     pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
-    auto device = actors.system().spawn([this](BatchReceiver::pointer) -> BatchReceiver::behavior_type {
+    device = actors.system().spawn([this](BatchReceiver::pointer) -> BatchReceiver::behavior_type {
       return {[this](BatchLease& b) { take(b); }};
     });
     loader = spawn_loader(actors.system(), {*pool, train, test, batch, schedule, rank, 7}, device);
@@ -57,6 +57,7 @@ struct World {
   }
   ~World() {
     caf::anon_send_exit(loader, caf::exit_reason::kill);
+    caf::anon_send_exit(device, caf::exit_reason::kill);
     actors.run();
   }
   void take(BatchLease& b) {
@@ -79,6 +80,7 @@ struct World {
   std::vector<Lease> held;
   std::vector<Received> received;
   test::ActorWorld actors;
+  BatchReceiver device;
   LoaderActor loader;
 };
 
@@ -117,6 +119,16 @@ TEST(LoaderActor, SendsNothingWithoutAFreeSlotAndGoesOnWhenOneComesBack) {
   w.held.erase(w.held.begin());
   w.actors.run();
   EXPECT_EQ(w.received.size(), 4u);
+}
+
+TEST(LoaderActor, EndsWithItsDeviceInsteadOfFillingSlotsForNobody) {
+  World w{{.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 1000000, .evaluate_every = 0}, {0}, 3, true};
+  bool ended = false;
+  w.loader->attach_functor([&ended] { ended = true; });
+  caf::anon_send_exit(w.device, caf::exit_reason::kill);
+  w.held.clear();
+  w.actors.run();
+  EXPECT_TRUE(ended);
 }
 
 TEST(LoaderActor, GoesThroughTheRanksPartOfTheTestSetAfterAnEpochWithAShortLastBatch) {

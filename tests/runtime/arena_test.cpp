@@ -28,11 +28,12 @@ Status error_of(const std::function<void()>& call) {
   return {};
 }
 
-/// A file like an arena's, with the seals asked for.
+/// A file with an arena's size and first page, and the seals asked for.
 class Imitation {
  public:
-  Imitation(std::uint64_t size_bytes, int seals) : fd_(memfd_create("imitation", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    EXPECT_EQ(ftruncate(fd_, static_cast<off_t>(size_bytes)), 0);
+  Imitation(const Arena& arena, int seals) : fd_(memfd_create("imitation", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    EXPECT_EQ(ftruncate(fd_, static_cast<off_t>(arena.size_bytes())), 0);
+    EXPECT_EQ(pwrite(fd_, arena.base(), Arena::kPageBytes, 0), static_cast<ssize_t>(Arena::kPageBytes));
     EXPECT_EQ(fcntl(fd_, F_ADD_SEALS, seals), 0);
   }
   ~Imitation() { close(fd_); }
@@ -147,23 +148,28 @@ TEST(Arena, RefusesATicketWithAnotherIdOrSize) {
 
 TEST(Arena, RefusesAFileThatIsNotSealedAgainstChangeOfSize) {
   const auto arena = Arena::create(kId, 4096);
-  const Imitation growing{arena->size_bytes(), F_SEAL_SHRINK | F_SEAL_SEAL};
-  ArenaTicket ticket = arena->ticket();
-  ticket.fd = growing.fd();
-  EXPECT_EQ(error_of([&] { Arena::open(ticket); }).code(), Code::corrupt);
+  const auto code_with = [&](int seals) {
+    const Imitation file{*arena, seals};
+    ArenaTicket ticket = arena->ticket();
+    ticket.fd = file.fd();
+    return error_of([&] { Arena::open(ticket); }).code();
+  };
+  EXPECT_EQ(code_with(F_SEAL_SHRINK | F_SEAL_SEAL), Code::corrupt);
+  EXPECT_EQ(code_with(F_SEAL_GROW | F_SEAL_SEAL), Code::corrupt);
+  EXPECT_EQ(code_with(F_SEAL_SHRINK | F_SEAL_GROW), Code::corrupt);
+  EXPECT_EQ(code_with(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), Code::ok);  // nothing else was wrong with it
 }
 
 TEST(Arena, RefusesADescriptorThatIsSomethingElse) {
   const auto arena = Arena::create(kId, 4096);
+  const auto other = Arena::create(kId, 4096);
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  ArenaTicket pipe = arena->ticket();
-  pipe.fd = ends[0];
-  EXPECT_EQ(error_of([&] { Arena::open(pipe); }).code(), Code::corrupt);
-  const Imitation empty{arena->size_bytes(), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL};
-  ArenaTicket imitation = arena->ticket();
-  imitation.fd = empty.fd();
-  EXPECT_EQ(error_of([&] { Arena::open(imitation); }).code(), Code::corrupt);
+  for (const int fd : {ends[0], ends[1], other->ticket().fd}) {
+    ArenaTicket ticket = arena->ticket();
+    ticket.fd = fd;
+    EXPECT_EQ(error_of([&] { Arena::open(ticket); }).code(), Code::corrupt);
+  }
   close(ends[0]);
   close(ends[1]);
 }

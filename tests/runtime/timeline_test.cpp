@@ -160,7 +160,7 @@ TEST_F(TwoProcesses, AreWokenByPoisonWhenASignallerDiedBeforeItWokeThem) {
   ChildProcess sleeper{[&] {
     AddressSpace space;
     space.map(arena_);
-    const Status status = space.timeline(ping_).wait(blocking_, 1, Deadline::after(20s), "a signal cut short");
+    const Status status = space.timeline(ping_).wait(blocking_, 1, Deadline::after(60s), "a signal cut short");
     return status.ok() ? 7 : 1;
   }};
   ASSERT_TRUE(sleeps(ping_));
@@ -175,7 +175,7 @@ TEST_F(TwoProcesses, AreWokenByPoisonWhenAnotherDiedWhileItPoisoned) {
   ChildProcess sleeper{[&] {
     AddressSpace space;
     space.map(arena_);
-    return static_cast<int>(space.timeline(ping_).wait(blocking_, 1, Deadline::after(20s), "poison cut short").code());
+    return static_cast<int>(space.timeline(ping_).wait(blocking_, 1, Deadline::after(60s), "poison cut short").code());
   }};
   ASSERT_TRUE(sleeps(ping_));
   word(ping_).poisoned.store(1);

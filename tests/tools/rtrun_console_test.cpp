@@ -38,11 +38,13 @@ class ConsoleTest : public ::testing::Test {
  protected:
   ConsoleTest() {
     std::string pattern = ::testing::TempDir() + "/console-XXXXXX";
-    settings_.report.dir = ::mkdtemp(pattern.data());
+    folder_ = ::mkdtemp(pattern.data());
+    settings_.report.dir = folder_;
   }
-  ~ConsoleTest() override { std::filesystem::remove_all(settings_.report.dir); }
+  ~ConsoleTest() override { std::filesystem::remove_all(folder_); }
   nlohmann::json log() const { return nlohmann::json::parse(std::ifstream{settings_.report.dir + "/log"}); }
 
+  std::string folder_;
   Settings settings_;
   std::ostringstream out_;
 };
