@@ -37,6 +37,8 @@ start_s = 20
 stop_s = 5
 )";
 
+const std::string kSegment = "System V segment ";
+
 /// Images whose label can be learnt: the label's row of pixels is bright, the rest is noise.
 void write_set(const fs::path& folder, const std::string& name, std::uint32_t count) {
   constexpr std::uint32_t kSide = 28;
@@ -67,7 +69,7 @@ std::vector<std::string> shared_memory() {
   std::string line;
   std::getline(segments, line);  // the header
   std::string key, id;
-  while (segments >> key >> id && std::getline(segments, line)) found.push_back("System V segment " + id);
+  while (segments >> key >> id && std::getline(segments, line)) found.push_back(kSegment + id);
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -123,9 +125,10 @@ std::string JobFolder::write_secret(const std::string& name, const std::string& 
 std::string JobFolder::leftovers() const {
   std::string found;
   for (const pid_t pid : processes_with(mark())) found += "process " + std::to_string(pid) + "\n";
-  for (const std::string& name : shared_memory())
-    if (!std::binary_search(shared_memory_.begin(), shared_memory_.end(), name))
-      found += "shared memory " + name + "\n";
+  for (const std::string& name : shared_memory()) {
+    const bool known = std::binary_search(shared_memory_.begin(), shared_memory_.end(), name);
+    if (!known && (looks_at_system_v_ || !name.starts_with(kSegment))) found += "shared memory " + name + "\n";
+  }
   for (const std::string& name : names_in(path_)) {
     const bool known = name == "app.toml" || name == "data" || name.starts_with("data/") || name == "tmp" ||
                        name == "run" || name == "run/log";

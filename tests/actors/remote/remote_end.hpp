@@ -106,7 +106,9 @@ class RemoteEnd {
 /// Two ends that know each other; the tests act at `here`, peer 0, and talk to `server` at peer 1.
 class World {
  public:
-  /// loopback, shm, tcp
+  /// What make() takes: loopback, or shm and tcp with a process of its own for the other end; by what the program
+  /// links.
+  static std::vector<std::string> kinds();
   static std::unique_ptr<World> make(const std::string& kind, RemoteOptions options_here = {});
   virtual ~World() = default;
   /// As SIGKILL does; returns when it is dead.

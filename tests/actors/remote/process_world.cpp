@@ -119,31 +119,11 @@ class ProcessWorld final : public World {
 
 }  // namespace
 
-LoopbackWorld::LoopbackWorld(LoopbackAdversity adversity, RemoteOptions options_here, RemoteOptions options_there)
-    : network(adversity) {
-  const auto endpoint = [this](Peer peer) {
-    return [this, peer](AddressSpace& space) { return network.endpoint(peer, space); };
-  };
-  here = std::make_unique<RemoteEnd>(Peer{0}, endpoint(Peer{0}), std::move(options_here));
-  there = std::make_unique<RemoteEnd>(kThere, endpoint(kThere), std::move(options_there));
-  here->meet(kThere, there->introduction());
-  there->meet(Peer{0}, here->introduction());
-  here->start();
-  there->start();
-  auto blocking = Blocking::on_thread("test");
-  server = here->remote->resolve(blocking, kThere, "server", Deadline::after(kPatience));
-}
-
-LoopbackWorld::~LoopbackWorld() {
-  server = {};
-  here->stop();
-  there->stop(std::chrono::milliseconds(1));  // it may be dead
-  there.reset();
-  here.reset();
+std::vector<std::string> World::kinds() {
+  return ucx_available() ? std::vector<std::string>{"shm", "tcp"} : std::vector<std::string>{};
 }
 
 std::unique_ptr<World> World::make(const std::string& kind, RemoteOptions options_here) {
-  if (kind == "loopback") return std::make_unique<LoopbackWorld>(LoopbackAdversity{}, std::move(options_here));
   return std::make_unique<ProcessWorld>(kind, std::move(options_here));
 }
 

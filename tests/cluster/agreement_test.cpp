@@ -1,0 +1,122 @@
+// The same global batches at any world size, in an arena and over a network, give the same training up to the order of
+// summation; and the same bits when run twice.
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "tests/cluster/job_folder.hpp"
+#include "tests/support/network.hpp"
+
+namespace troupe::testing {
+namespace {
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<float> parameters;
+};
+
+/// Runs the probe with a global batch of 200 on the example's network.
+class Agreement : public ClusterTest {
+ protected:
+  Trained train(std::uint32_t ranks, const std::vector<std::string>& settings, const NamespaceCluster* nodes = nullptr) {
+    const std::string file = folder_.path() / "probe";
+    const std::string secret = folder_.write_secret("secret", "open sesame");
+    const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
+    std::vector<std::unique_ptr<Program>> programs;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      ProgramStart start = folder_.rank(rank, ranks, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
+      if (std::getenv("TROUPE_DATA") != nullptr) std::erase(start.unset, "TROUPE_DATA");
+      start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
+      start.arguments = {PROBE_PROGRAM, file, "data.path=" + (folder_.path() / "data").string(), "evaluate.every_epochs=0", "data.batch=" + std::to_string(200 / ranks)};
+      if (ranks == 1) start.arguments.push_back("placement.cores=1");  // one thread, as each of several ranks has
+      start.arguments.insert(start.arguments.end(), settings.begin(), settings.end());
+      if (nodes != nullptr) {
+        const auto enter = nodes->enter(rank);
+        start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
+      }
+      programs.push_back(std::make_unique<Program>(start));
+    }
+    for (auto& program : programs) EXPECT_EQ(program->wait(90s), 0) << program->err();
+    return read(file);
+  }
+
+  static Trained read(const std::string& file) {
+    std::ifstream in{file, std::ios::binary};
+    std::uint64_t steps = 0;
+    in.read(reinterpret_cast<char*>(&steps), sizeof steps);
+    Trained trained;
+    trained.losses.resize(in ? steps : 0);
+    in.read(reinterpret_cast<char*>(trained.losses.data()), static_cast<std::streamsize>(steps * sizeof(double)));
+    float value = 0;
+    while (in.read(reinterpret_cast<char*>(&value), sizeof value)) trained.parameters.push_back(value);
+    std::filesystem::remove(file);
+    return trained;
+  }
+
+  /// The largest relative difference of the losses.
+  static double loss_distance(const Trained& a, const Trained& b) {
+    double worst = a.losses.size() == b.losses.size() && !a.losses.empty() ? 0 : INFINITY;
+    for (std::size_t i = 0; i < std::min(a.losses.size(), b.losses.size()); ++i)
+      worst = std::max(worst, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
+    return worst;
+  }
+  /// Relative L2 distance of the parameters.
+  static double parameter_distance(const Trained& a, const Trained& b) {
+    if (a.parameters.size() != b.parameters.size() || a.parameters.empty()) return INFINITY;
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < a.parameters.size(); ++i) {
+      difference += std::pow(double{a.parameters[i]} - b.parameters[i], 2);
+      norm += std::pow(double{b.parameters[i]}, 2);
+    }
+    return std::sqrt(difference / norm);
+  }
+};
+
+const std::vector<std::string> kAdam{"train.steps=20"};
+const std::vector<std::string> kSgd{"train.steps=200", "optimizer.rule=sgd", "optimizer.rate=0.01"};
+const std::vector<std::string> kShortSgd{"train.steps=100", "optimizer.rule=sgd", "optimizer.rate=0.01"};
+
+TEST_F(Agreement, OfLossesWithAdamAtAnyNumberOfRanks) {
+  const Trained one = train(1, kAdam);
+  for (const std::uint32_t ranks : {2u, 4u}) {
+    const double distance = loss_distance(train(ranks, kAdam), one);
+    RecordProperty("ranks_" + std::to_string(ranks), std::to_string(distance));
+    EXPECT_LT(distance, 1e-5) << ranks << " ranks";
+  }
+}
+
+TEST_F(Agreement, OfLossesAndParametersWithSgdAtAnyNumberOfRanks) {
+  const Trained one = train(1, kSgd);
+  const Trained one_short = train(1, kShortSgd);
+  for (const std::uint32_t ranks : {2u, 4u}) {
+    EXPECT_LT(loss_distance(train(ranks, kSgd), one), 1e-4) << ranks << " ranks";
+    EXPECT_LT(parameter_distance(train(ranks, kShortSgd), one_short), 5e-5) << ranks << " ranks";
+  }
+}
+
+TEST_F(Agreement, OfTwoNodesWithOneProcess) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  EXPECT_LT(loss_distance(train(2, kAdam, &nodes), train(1, kAdam)), 1e-5);
+  EXPECT_LT(loss_distance(train(2, kSgd, &nodes), train(1, kSgd)), 1e-4);
+  EXPECT_LT(parameter_distance(train(2, kShortSgd, &nodes), train(1, kShortSgd)), 5e-5);
+}
+
+TEST_F(Agreement, OfTwoDeterministicRunsToTheBit) {
+  std::vector<std::string> settings = kAdam;
+  settings.push_back("train.deterministic=true");
+  for (const char* dtype : {"model.dtype=f32", "model.dtype=bf16"}) {
+    settings.push_back(dtype);
+    const Trained first = train(2, settings);
+    const Trained second = train(2, settings);
+    EXPECT_FALSE(first.parameters.empty());
+    EXPECT_EQ(first.losses, second.losses) << dtype;
+    EXPECT_EQ(first.parameters, second.parameters) << dtype;
+    settings.pop_back();
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,58 @@
+// One rank of a job through the session library, for tests that compare runs: rank 0 writes each step's mean loss and the
+// final parameters to a file. Arguments: the file, then settings as in --set. The place in the job is in the environment.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <vector>
+
+#include "apps/session/session.hpp"
+
+namespace {
+
+using namespace troupe;
+
+class LossLog final : public SessionListener {
+ public:
+  void step(Step, const StepSums& total) override { losses.push_back(total.loss / static_cast<double>(total.samples)); }
+  std::vector<double> losses;
+};
+
+int run(const std::string& file, const std::vector<std::string>& overrides) {
+  Blocking blocking = Blocking::on_thread("main");
+  LossLog log;
+  SessionOptions options{.configuration = parse_configuration("", "probe", overrides)};
+  options.place = launch_place_from_environment();
+  const char* data = std::getenv("TROUPE_DATA");
+  options.data = find_data({.path = options.configuration.settings.data.path, .path_is_set = data == nullptr,
+                            .folder = ".", .environment = data != nullptr ? data : ""});
+  options.listener = &log;
+  options.every_step = true;
+  const bool writes = !options.place || options.place->rank == 0;
+  const auto session = Session::start(blocking, std::move(options));
+  const RunResult result = session->run(blocking);
+  if (!result.status.ok()) {
+    std::fprintf(stderr, "%s\n", std::string{result.status.text()}.c_str());
+    return exit_code(result.status.code());
+  }
+  if (!writes) return 0;
+  const std::vector<float> parameters = session->parameters();
+  std::ofstream out{file, std::ios::binary};
+  const std::uint64_t steps = log.losses.size();
+  out.write(reinterpret_cast<const char*>(&steps), sizeof steps);
+  out.write(reinterpret_cast<const char*>(log.losses.data()), static_cast<std::streamsize>(steps * sizeof(double)));
+  out.write(reinterpret_cast<const char*>(parameters.data()), static_cast<std::streamsize>(parameters.size() * sizeof(float)));
+  return out.good() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argv[1], {argv + 2, argv + argc});
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return exit_code(error.code());
+  }
+}
