@@ -21,16 +21,17 @@ namespace troupe::testing {
 
 using namespace std::chrono_literals;
 
-/// A socket that listens on a free loopback port, as a launcher hands it to rank 0, who closes it.
-class Listener {
+/// A TCP socket bound to a free loopback port.
+class BoundPort {
  public:
-  Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  BoundPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int yes = 1;
+    EXPECT_EQ(setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd_, SOMAXCONN), 0);
     EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
     port_ = ntohs(address.sin_port);
   }
@@ -40,6 +41,18 @@ class Listener {
  private:
   int fd_;
   std::uint16_t port_;
+};
+
+/// A socket that listens, as a launcher hands it to rank 0, who closes it.
+class Listener : public BoundPort {
+ public:
+  Listener() { EXPECT_EQ(listen(fd(), SOMAXCONN), 0); }
+};
+
+/// A port where nobody listens, though rank 0 may; kept from other programs meanwhile.
+class QuietPort : public BoundPort {
+ public:
+  ~QuietPort() { close(fd()); }
 };
 
 /// A client that speaks no protocol at all.
@@ -74,7 +87,7 @@ struct RankOptions {
   Clock::duration patience = 20s;
 };
 
-inline RankOptions rank_options(const Listener& listener, std::uint32_t rank, std::uint32_t world_size) {
+inline RankOptions rank_options(const BoundPort& listener, std::uint32_t rank, std::uint32_t world_size) {
   RankOptions options;
   options.place.rank = rank;
   options.place.world_size = world_size;

@@ -58,8 +58,7 @@ TEST(Bootstrap, OfOneRankIsCompleteAtOnce) {
 }
 
 TEST(Bootstrap, WaitsForARankZeroThatStartsLater) {
-  const Listener unused;
-  close(unused.fd());
+  const QuietPort unused;
   auto rank_one = rank_options(unused, 1, 2);
   auto rank_zero = rank_options(unused, 0, 2);
   rank_zero.place.listen_fd = -1;
@@ -253,8 +252,7 @@ TEST(Bootstrap, SaysThatAPortIsInUse) {
 }
 
 TEST(Bootstrap, SaysWhereItCouldNotReachRankZeroAndWhy) {
-  const Listener gone;
-  close(gone.fd());
+  const QuietPort gone;
   auto one = rank_options(gone, 1, 2);
   one.patience = 200ms;
   const Attendance alone = join(one);
@@ -289,9 +287,8 @@ TEST(Bootstrap, KeepsToLoopbackWithoutASecret) {
 }
 
 TEST(Bootstrap, RefusesADescriptorThatDoesNotListen) {
-  const Listener listener;
-  close(listener.fd());
-  auto zero = rank_options(listener, 0, 2);
+  const QuietPort port;
+  auto zero = rank_options(port, 0, 2);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   zero.place.listen_fd = ends[0];
