@@ -13,6 +13,8 @@
 namespace troupe {
 namespace {
 
+constexpr std::chrono::milliseconds kLossGrace{200};
+
 struct MembershipState {
   static constexpr const char* name = "membership";
   std::optional<Membership> machine;
@@ -69,7 +71,7 @@ void finish_when_done(Self self) {
     self->send(s.parts.coordinator, MemberFinished{s.parts.self.value});
 }
 
-void on_down(Self self, const caf::down_msg& down) {
+void on_down(Self self, const caf::down_msg& down, std::chrono::milliseconds loss_grace) {
   MembershipState& s = self->state;
   if (!s.machine || s.over) return;
   const Status why = from_caf(down.reason);
@@ -78,7 +80,10 @@ void on_down(Self self, const caf::down_msg& down) {
   for (const auto& [rank, member] : s.members)
     if (down.source == member.address())
       return act(self, s.machine->lost({rank}, {Code::peer_lost, text("its membership actor ended: ", why.text())}));
-  if (!why.ok()) act(self, s.machine->failed(why));
+  if (why.ok()) return;
+  // The exchange may notice a death before whoever can name it: those get a moment.
+  if (why.code() == Code::peer_lost) return self->delayed_send(self, loss_grace, LocalFailure{why});
+  act(self, s.machine->failed(why));
 }
 
 /// The start took too long: the coordinator knows who is missing, the others only that it has not spoken.
@@ -118,8 +123,8 @@ void on_join(Self self, const JoinView& join) {
   act(self, s.machine->joined({join.rank}));
 }
 
-MembershipActor::behavior_type membership_actor(Self self) {
-  self->set_down_handler([=](caf::down_msg& down) { on_down(self, down); });
+MembershipActor::behavior_type membership_actor(Self self, std::chrono::milliseconds loss_grace) {
+  self->set_down_handler([=](caf::down_msg& down) { on_down(self, down, loss_grace); });
   return {[=](MembershipParts& parts) { start(self, parts); },
           [=](const PeerLost& lost) {
             if (!self->state.machine) return self->state.early.push_back(lost);
@@ -145,11 +150,14 @@ MembershipActor::behavior_type membership_actor(Self self) {
             self->state.machine->left();
             end_run(self, {});
           },
-          [=](StartOverdue) { on_overdue(self); }};
+          [=](StartOverdue) { on_overdue(self); },
+          [=](const LocalFailure& failure) { act(self, self->state.machine->failed(failure.why)); }};
 }
 
 }  // namespace
 
-MembershipActor spawn_membership(caf::actor_system& system) { return system.spawn(membership_actor); }
+MembershipActor spawn_membership(caf::actor_system& system) {
+  return system.spawn(membership_actor, kLossGrace);  // CAF 0.17 must not spawn a function without arguments: it reads a null pointer
+}
 
 }  // namespace troupe

@@ -17,7 +17,7 @@ namespace troupe {
 /// the view when there is one, and ends the run when all members have finished.
 struct MembershipParts;
 using MembershipActor = ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>, Takes<Reported>, Takes<JoinView>,
-                                Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<StartOverdue>>;
+                                Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<StartOverdue>, Takes<LocalFailure>>;
 /// What one Membership tells another's.
 using MembershipPeer = ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>>;
 using BeginReceiver = ActorOf<Takes<Begin>>;

@@ -82,6 +82,11 @@ struct RetireStripe {
 /// Rank 0's Reporter to Membership: the run's last line was told.
 struct Reported {};
 
+/// Membership to itself: an actor of this process ended with this, and nobody has named a culprit meanwhile.
+struct LocalFailure {
+  Status why;
+};
+
 /// Membership to itself: the view should stand by now.
 struct StartOverdue {};
 
@@ -148,4 +153,5 @@ TROUPE_LOCAL_MESSAGE(troupe::DeviceFinished)
 TROUPE_LOCAL_MESSAGE(troupe::PeerLost)
 TROUPE_LOCAL_MESSAGE(troupe::RetireStripe)
 TROUPE_LOCAL_MESSAGE(troupe::Reported)
+TROUPE_LOCAL_MESSAGE(troupe::LocalFailure)
 TROUPE_LOCAL_MESSAGE(troupe::StartOverdue)

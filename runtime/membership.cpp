@@ -30,7 +30,11 @@ MembershipActions Membership::lost(Rank rank, const Status& why) {
                                     " was committed: ", why.text())});
 }
 
-MembershipActions Membership::failed(const Status& why) { return over_ ? MembershipActions{} : end(why); }
+MembershipActions Membership::failed(const Status& why) {
+  if (over_) return {};
+  return end({why.code(), text("rank ", self_.value, " on node ", hosts_[self_.value], ", after step ", committed_,
+                               " was committed: ", why.text())});
+}
 
 std::vector<Rank> Membership::missing() const {
   std::vector<Rank> ranks;

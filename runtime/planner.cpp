@@ -55,11 +55,15 @@ void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inpu
         {.rank = {r}, .node = at->second, .local_rank = static_cast<std::uint32_t>(local.size()), .device = "cpu"});
     local.push_back(r);
   }
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+  // Network namespaces of one host are nodes of their own, but its cores are there only once.
+  std::map<std::string, std::vector<std::size_t>> hosts;
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) hosts[plan.nodes[n].identity.boot_id].push_back(n);
+  for (const auto& [boot_id, nodes] : hosts) {
     std::vector<RankPlan*> ranks;
-    for (const std::uint32_t r : members[n]) ranks.push_back(&plan.ranks[r]);
-    detail::place_on_cores(settings.placement, *topologies.at(plan.nodes[n].identity), plan.nodes[n].host, ranks,
-                           plan.reasons);
+    for (const std::size_t n : nodes)
+      for (const std::uint32_t r : members[n]) ranks.push_back(&plan.ranks[r]);
+    const NodePlan& first = plan.nodes[nodes.front()];
+    detail::place_on_cores(settings.placement, *topologies.at(first.identity), first.host, ranks, plan.reasons);
   }
 }
 

@@ -23,7 +23,7 @@ enum class Channel : std::uint8_t { actors = 1, exchange = 2 };
 class Receiver {
  public:
   /// Where the payload of an announced message shall go: memory of exactly or at least `size_bytes`, left alone until
-  /// arrived() or lost(). Not called for messages without payload.
+  /// arrived() or dropped(). Empty memory refuses the message. Not called for messages without payload.
   virtual Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept = 0;
   /// A whole message; `payload` is what landing() gave, cut to size. `head` is valid during the call only.
   virtual void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept = 0;

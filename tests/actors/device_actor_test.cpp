@@ -48,15 +48,12 @@ struct World {
     steps = std::make_unique<StepExchange>(ViewId{1}, space, arena->allocate(8 * 64), arena->allocate(8 * 64),
                                            std::vector<Exchange*>{&exchange});
     pool = std::make_unique<LeasePool>(space, *arena, 16, batch.size_bytes());
-    auto committed_to = actors.system().spawn([this](CommitReceiver::pointer) -> CommitReceiver::behavior_type {
-      return {[this](const Committed& c) { committed.push_back(c.step); }};
-    });
-    auto evaluated_to = actors.system().spawn([this](EvaluationReceiver::pointer) -> EvaluationReceiver::behavior_type {
-      return {[this](const Evaluated& e) { evaluated.push_back(e); }};
-    });
-    auto finished_to = actors.system().spawn([this](FinishReceiver::pointer) -> FinishReceiver::behavior_type {
-      return {[this](const DeviceFinished& f) { finished.push_back(f.stopped); }};
-    });
+    auto committed_to =
+        actors.listener<CommitReceiver, Committed>([this](const Committed& c) { committed.push_back(c.step); });
+    auto evaluated_to =
+        actors.listener<EvaluationReceiver, Evaluated>([this](const Evaluated& e) { evaluated.push_back(e); });
+    auto finished_to =
+        actors.listener<FinishReceiver, DeviceFinished>([this](const DeviceFinished& f) { finished.push_back(f.stopped); });
     actor = spawn_device(actors.system(),
                          {*stream, *replica, *steps, space, step_messages, evaluation_messages,
                           arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule},

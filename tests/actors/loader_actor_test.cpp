@@ -49,9 +49,7 @@ struct World {
       : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch{.rows = schedule.rows, .features = 1} {
     space.map(arena);
     pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
-    device = actors.system().spawn([this](BatchReceiver::pointer) -> BatchReceiver::behavior_type {
-      return {[this](BatchLease& b) { take(b); }};
-    });
+    device = actors.listener<BatchReceiver, BatchLease>([this](const BatchLease& b) { take(b); });
     loader = spawn_loader(actors.system(), {*pool, train, test, batch, schedule, rank, 7}, device);
     actors.run();
   }
@@ -60,7 +58,7 @@ struct World {
     caf::anon_send_exit(device, caf::exit_reason::kill);
     actors.run();
   }
-  void take(BatchLease& b) {
+  void take(const BatchLease& b) {
     Received r{b.step.value, b.evaluation, b.last, {}};
     const auto* inputs = space.address_of<float>(b.lease.memory());
     const auto* labels = reinterpret_cast<const std::int32_t*>(space.address(b.lease.memory()) + batch.labels_offset());

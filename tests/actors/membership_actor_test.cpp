@@ -20,9 +20,7 @@ using ::testing::HasSubstr;
 /// One process's membership and what it caused.
 struct Process {
   Process(test::ActorWorld& world, std::uint32_t rank) : self(rank), actor(spawn_membership(world.system())) {
-    device = world.system().spawn([this](BeginReceiver::pointer) -> BeginReceiver::behavior_type {
-      return {[this](const Begin&) { ++begun; }};
-    });
+    device = world.listener<BeginReceiver, Begin>([this](const Begin&) { ++begun; });
   }
   MembershipParts parts(const MembershipPeer& coordinator, std::size_t ranks) {
     MembershipParts p{.view = {1}, .self = self, .hosts = std::vector<std::string>(ranks, "node")};
@@ -106,10 +104,19 @@ TEST_F(MembershipActorTest, RemembersALossThatCameBeforeItsParts) {
 
 TEST_F(MembershipActorTest, EndsWithWhatItsDeviceEndedWith) {
   start(zero);
-  caf::anon_send(caf::actor_cast<caf::actor>(zero.device), caf::exit_msg{zero.device.address(), to_caf(Status{Code::device_fault, "the core melted"})});
-  world.run();
+  world.end(zero.device, to_caf(Status{Code::device_fault, "the core melted"}));
   ASSERT_EQ(zero.ended.size(), 1u);
   EXPECT_EQ(zero.ended[0].status.code(), Code::device_fault);
+}
+
+TEST_F(MembershipActorTest, LeavesItToTheWatchToNameAPeerThatTheExchangeLost) {
+  start(zero);
+  start(one);
+  world.end(zero.device, to_caf(Status{Code::peer_lost, "Endpoint timeout"}));
+  EXPECT_TRUE(zero.ended.empty());
+  tell(zero, PeerLost{{1}, {Code::peer_lost, "its socket was closed"}});
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("rank 1 on node node"));
 }
 
 TEST_F(MembershipActorTest, LosesTheCoordinatorWhenItsMembershipEnds) {

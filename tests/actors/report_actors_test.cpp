@@ -17,9 +17,7 @@ StepSums sums(double loss, std::uint64_t correct, std::uint64_t samples) {
 
 struct ReporterWorld {
   explicit ReporterWorld(Schedule schedule) {
-    auto told_to = actors.system().spawn([this](ReportedReceiver::pointer) -> ReportedReceiver::behavior_type {
-      return {[this](Reported) { ++told; }};
-    });
+    auto told_to = actors.listener<ReportedReceiver, Reported>([this](const Reported&) { ++told; });
     ReportTargets targets;
     targets.line = [this](const EpochReport& line) { lines.push_back(line); };
     targets.total = [this](const RunTotal& t) { total = t; };
@@ -87,9 +85,7 @@ TEST(ReporterActor, WaitsForNoTestResultAfterAStop) {
 TEST(EvaluatorActor, AddsThePartsOfAllRanksAndTellsOnce) {
   test::ActorWorld world;
   std::vector<TestResult> results;
-  auto reporter = world.system().spawn([&results](TestReceiver::pointer) -> TestReceiver::behavior_type {
-    return {[&results](const TestResult& r) { results.push_back(r); }};
-  });
+  auto reporter = world.listener<TestReceiver, TestResult>([&results](const TestResult& r) { results.push_back(r); });
   auto coordinator = spawn_evaluator(world.system(), 3, reporter);
   auto other = spawn_remote_evaluator(world.system(), {2}, coordinator);
   world.send(other, Evaluated{{5}, sums(1, 1, 2)});
@@ -110,9 +106,7 @@ TEST(EvaluatorActor, AddsThePartsOfAllRanksAndTellsOnce) {
 TEST(EvaluatorActor, KeepsTwoEvaluationsApart) {
   test::ActorWorld world;
   std::vector<TestResult> results;
-  auto reporter = world.system().spawn([&results](TestReceiver::pointer) -> TestReceiver::behavior_type {
-    return {[&results](const TestResult& r) { results.push_back(r); }};
-  });
+  auto reporter = world.listener<TestReceiver, TestResult>([&results](const TestResult& r) { results.push_back(r); });
   auto coordinator = spawn_evaluator(world.system(), 2, reporter);
   world.send(coordinator, Evaluated{{1}, sums(1, 0, 1)});
   world.send(coordinator, Evaluated{{2}, sums(2, 0, 1)});

@@ -161,6 +161,16 @@ TEST(Planner, TwoNetworkNamespacesAreTwoNodesWithTheDirectRoute) {
   EXPECT_EQ(plan.ranks[1].local_rank, 0u);
 }
 
+TEST(Planner, TwoNetworkNamespacesOfOneHostShareItsCoresOut) {
+  Topology a = node("a", 2);
+  Topology b = a;
+  b.identity.network_namespace = 99;
+  const Plan plan = plan_of({a, b}, {1, 1});
+  EXPECT_EQ(plan.ranks[0].device_threads, 1u);
+  EXPECT_EQ(plan.ranks[1].device_threads, 1u);
+  EXPECT_NE(plan.ranks[0].cpus, plan.ranks[1].cpus);
+}
+
 TEST(Planner, SharedMemoryAloneDoesNotReachASecondNode) {
   Settings settings;
   settings.cluster.transport = "shm";

@@ -1,13 +1,20 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
-#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <caf/typed_event_based_actor.hpp>
 
 namespace troupe::test {
+
+template <class Handle, class Message>
+typename Handle::behavior_type listen(typename Handle::pointer, std::function<void(const Message&)> heard) {
+  return {[heard](const Message& message) { heard(message); }};
+}
 
 /// An actor system without threads: actors run when the test says so, one message after the other, on a clock that stands still.
 class ActorWorld {
@@ -17,6 +24,17 @@ class ActorWorld {
   caf::actor_system& system() { return system_; }
   /// Runs until every mailbox is empty.
   void run() { static_cast<caf::scheduler::test_coordinator&>(system_.scheduler()).run(); }
+  /// An actor that hands every message to `heard`.
+  template <class Handle, class Message>
+  Handle listener(std::function<void(const Message&)> heard) {
+    return system_.spawn(&listen<Handle, Message>, std::move(heard));
+  }
+  /// Ends an actor with a reason, as somebody linked to it would.
+  template <class Handle>
+  void end(const Handle& actor, caf::error reason) {
+    caf::anon_send(caf::actor_cast<caf::actor>(actor), caf::exit_msg{actor.address(), std::move(reason)});
+    run();
+  }
   /// Sends without a sender.
   template <class Handle, class Message>
   void send(const Handle& to, Message message) {
