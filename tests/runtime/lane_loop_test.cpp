@@ -302,7 +302,9 @@ TEST_F(LaneLoopTest, NapsBetweenLooksAtATransportThatNeverLetsItselfBeArmed) {
   StuckTransport stuck{*alice_.transport};
   LaneLoop lane{stuck, Lane::control, {}, "stuck lane"};
   lane.start();
-  ASSERT_TRUE(wait_until([&] { return stuck.looks > 20; })) << "it must go on looking";
+  const auto begun = Clock::now();  // a loop that just started polls for a moment
+  ASSERT_TRUE(wait_until([&] { return stuck.looks > 20 && Clock::now() - begun > std::chrono::milliseconds{20}; }))
+      << "it must go on looking";
   const int before = stuck.looks;
   const auto start = Clock::now();
   ASSERT_TRUE(wait_until([&] { return stuck.looks >= before + 50; }));

@@ -59,7 +59,10 @@ class Victim {
     EXPECT_EQ(read(from_, address.data(), theirs), ssize_t(theirs));
     return address;
   }
-  void signal(int number) const { kill(pid_, number); }
+  void signal(int number) const {
+    ASSERT_GT(pid_, 0);  // -1 would be everybody
+    kill(pid_, number);
+  }
   /// Kills and reaps it.
   void end() {
     if (pid_ <= 0) return;

@@ -45,7 +45,8 @@ class Ucx : public ::testing::Test {
 
 TEST_F(Ucx, IsThereAndTellsItsVersion) {
   EXPECT_TRUE(ucx_available());
-  EXPECT_GE(std::count(ucx_version().begin(), ucx_version().end(), '.'), 2) << ucx_version();
+  const std::string version = ucx_version();
+  EXPECT_GE(std::count(version.begin(), version.end(), '.'), 2) << version;
 }
 
 TEST_F(Ucx, RefusesSendsOverItsBoundOfMessages) {
