@@ -81,7 +81,7 @@ TEST_F(LaneLoopTest, RunsEachThreadsTasksInTheOrderOfPosting) {
 
 TEST_F(LaneLoopTest, RunsTasksOnItsOwnNamedThread) {
   LaneLoop lane = loop();
-  LaneLoop other = loop();
+  LaneLoop other{*alice_.transport, Lane::bulk, {}, "other"};  // a lane has one owner
   std::array<char, 32> name{};
   std::atomic<bool> done{false};
   bool on_thread = false;
