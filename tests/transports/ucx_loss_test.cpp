@@ -164,18 +164,6 @@ TEST_P(UcxLoss, APeerKilledInMidTransferEndsEverySend) {
   expect_alive();
 }
 
-TEST_P(UcxLoss, APeerKilledWhileItReadsEndsEverySend) {
-  ASSERT_NO_FATAL_FAILURE(send_much());
-  ASSERT_TRUE(in_mid_transfer(1));
-  const Deadline later = Deadline::after(std::chrono::milliseconds{3});
-  (void)drive([&] { return later.passed(); });
-  victim_.end();
-  fence();
-  EXPECT_TRUE(drive([&] { return all_told(); }));
-  expect_told_once();
-  expect_alive();
-}
-
 TEST_P(UcxLoss, APeerKilledAmongManyTransfersEndsEverySend) {
   ASSERT_TRUE(in_mid_transfer(10));
   ASSERT_NO_FATAL_FAILURE(send_much());

@@ -15,7 +15,6 @@ namespace troupe {
 namespace {
 
 constexpr std::uint32_t kMostAddressBytes = 1u << 20;
-constexpr const char* kTcpSegment = "256k";
 constexpr std::uint32_t kMagic = 0x58555254;  // "TRUX"
 
 struct ConfigRelease {
@@ -40,13 +39,6 @@ Config read_config(const UcxOptions& options) {
   }
   // Without it UCX refuses shared memory to endpoints that want to hear of their peer's death.
   if (options.means != UcxMeans::tcp) set(raw, "MM_ERROR_HANDLING", "y");
-  if (options.means != UcxMeans::shm) {
-    // When a peer dies while TCP sends from the payload's own memory, UCX 1.13 completes the send twice and ends this
-    // process in an assertion (one kill in four). So it copies into segments first; with large ones that costs nothing.
-    set(raw, "ZCOPY_THRESH", "inf");
-    set(raw, "TCP_TX_SEG_SIZE", kTcpSegment);
-    set(raw, "TCP_RX_SEG_SIZE", kTcpSegment);
-  }
   if (!options.network_device.empty()) {
     TROUPE_CHECK(options.means != UcxMeans::tcp || if_nametoindex(options.network_device.c_str()) != 0,
                  Code::environment, "there is no network device ", options.network_device,
