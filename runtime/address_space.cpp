@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::chrono::microseconds kSpin{50};
+constexpr std::chrono::microseconds kSpin{200};
 
 /// Arenas by id: read without a lock on every step, only ever added to. Open addressing.
 class ArenaTable {

@@ -99,7 +99,7 @@ class AddressSpace {
   T* address_of(const Memory& memory) const {
     return reinterpret_cast<T*>(address(memory));
   }
-  /// Lets waits on this space's lines poll for some 50 us before they sleep, for threads that have a core each. At first they may not.
+  /// Lets waits on this space's lines poll for some 200 us before they sleep, for threads that have a core each. At first they may not.
   void may_spin(bool yes) noexcept;
   /// The line, made on first use and the same object ever after. Throws Error{invalid} when its arena is not mapped.
   Timeline& timeline(TimelineId id) const;
