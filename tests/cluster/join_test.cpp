@@ -29,6 +29,18 @@ TEST_F(Join, TrainsWithRanksFoundByTheirEnvironment) {
   EXPECT_EQ(second.out(), "");
 }
 
+TEST_F(Join, TrainsTheExamplesNetworkInLessThan250MegabytesARank) {
+  const std::vector<std::string> example{"--set", "model.units=[1000,1000]", "--set", "data.batch=100"};
+  const std::uint16_t port = free_port();
+  Program second{with_arguments(folder_.rank(1, 2, "127.0.0.1", port), example)};
+  Program first{with_arguments(folder_.rank(0, 2, "127.0.0.1", port), example)};
+  for (Program* rank : {&first, &second}) {
+    EXPECT_EQ(rank->wait(60s), 0) << rank->err();
+    EXPECT_LT(rank->peak_bytes(), 250'000'000u);
+    EXPECT_GT(rank->peak_bytes(), 20'000'000u);  // parameters, gradients and state are in there
+  }
+}
+
 TEST_F(Join, StopsEveryRankWhenOneIsAskedTo) {
   const std::uint16_t port = free_port();
   Program first{with_arguments(folder_.rank(0, 2, "127.0.0.1", port), JobFolder::endless())};

@@ -22,8 +22,8 @@ class ActorWorld {
   ActorWorld() : system_(prepare(config_)) {}
 
   caf::actor_system& system() { return system_; }
-  /// Runs until every mailbox is empty.
-  void run() { static_cast<caf::scheduler::test_coordinator&>(system_.scheduler()).run(); }
+  /// Runs until every mailbox is empty; how many messages that took.
+  std::size_t run() { return static_cast<caf::scheduler::test_coordinator&>(system_.scheduler()).run(); }
   /// An actor that hands every message to `heard`.
   template <class Handle, class Message>
   Handle listener(std::function<void(const Message&)> heard) {

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,8 +143,11 @@ bool Program::pump(Deadline deadline) {
   if (polled[0].revents != 0) read_from(out_fd_, out_);
   if (polled[1].revents != 0) read_from(err_fd_, err_);
   int status = 0;
-  if (polled[2].revents != 0 && ::waitpid(pid_, &status, WNOHANG) == pid_)
+  rusage used{};
+  if (polled[2].revents != 0 && ::wait4(pid_, &status, WNOHANG, &used) == pid_) {
     ended_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    peak_bytes_ = static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
+  }
   return true;
 }
 

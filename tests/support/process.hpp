@@ -35,6 +35,8 @@ class Program {
   int wait(std::chrono::milliseconds span);
   /// Waits until what it wrote fulfils `condition`; false when that has not happened after `span` or by its end.
   bool wait_until(const std::function<bool(const Program&)>& condition, std::chrono::milliseconds span);
+  /// The most memory it had in use at once, once it has ended.
+  std::uint64_t peak_bytes() const noexcept { return peak_bytes_; }
   /// What it has written so far.
   const std::string& out() const noexcept { return out_; }
   const std::string& err() const noexcept { return err_; }
@@ -47,6 +49,7 @@ class Program {
   int out_fd_ = -1;
   int err_fd_ = -1;
   std::optional<int> ended_;
+  std::uint64_t peak_bytes_ = 0;
   std::string out_;
   std::string err_;
 };

@@ -1,0 +1,100 @@
+// What a step costs in messages: all actors of a rank together, on a fake device.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "apps/session/training.hpp"
+#include "devices/fake/fake_device.hpp"
+#include "runtime/arena.hpp"
+#include "tests/support/actor_world.hpp"
+
+namespace troupe {
+namespace {
+
+/// As many samples as wanted, all alike.
+class Blank final : public Source {
+ public:
+  explicit Blank(std::uint64_t count) : count_(count) {}
+  std::uint64_t count_samples() const noexcept override { return count_; }
+  const Shape& shape() const noexcept override { return shape_; }
+  std::uint32_t count_classes() const noexcept override { return 2; }
+  std::uint64_t size_bytes() const noexcept override { return 0; }
+  void fill(std::span<const std::uint64_t>, const BatchLayout& batch, std::byte* slot) const override {
+    std::fill_n(slot, batch.size_bytes(), std::byte{0});
+  }
+
+ private:
+  std::uint64_t count_;
+  Shape shape_{{4}};
+};
+
+/// Sums up and exchanges nothing: a job of one rank.
+class OneRank final : public Exchange {
+ public:
+  void contribute(Stream& stream, const Bucket&, Step, bool, Memory sums, Memory total) override {
+    const Memory parts[] = {sums};
+    stream.sum_up(total, parts);
+  }
+  std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
+};
+
+/// Messages that all actors of a job of one rank handle in `steps` steps, from the start to the end.
+std::size_t count_messages(std::uint64_t steps) {
+  const Schedule schedule{.train_samples = 1000, .test_samples = 10, .rows = 2, .ranks = 1, .steps = steps, .evaluate_every = 0};
+  const BatchLayout batch{.rows = 2, .features = 4};
+  const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const auto arena = Arena::create(arena_id({0}, 1), 1 << 20);
+  AddressSpace space;
+  space.map(arena);
+  const auto take = [&](std::uint64_t bytes) { return arena->allocate(bytes); };
+  const std::uint64_t bytes = layout.count_elements() * sizeof(float);
+  FakeDevice device{space};
+  const auto replica =
+      device.compile(graph, layout, batch, make_buckets({}, graph, layout, 0), {take(bytes), {}, take(bytes)});
+  const auto stream = device.fake_stream();
+  OneRank exchange;
+  StepExchange exchanges{{1}, space, take(8 * sizeof(StepSums)), take(8 * sizeof(StepSums)), {&exchange}};
+  LeasePool pool{space, *arena, 3, batch.size_bytes()};
+  PointMessenger<StepReached, kStepsAhead + 1> step_messages{space};
+  PointMessenger<EvaluationReached, kEvaluationsKept + 1> evaluation_messages{space};
+  const Blank samples{1000};
+  bool ended = false;
+
+  test::ActorWorld actors;
+  TrainingActors training{
+      actors.system(),
+      {.loader = {pool, samples, samples, batch, schedule, {0}, 7},
+       .device = {*stream, *replica, exchanges, space, step_messages, evaluation_messages,
+                  take(kEvaluationsKept * sizeof(StepSums)), schedule},
+       .exchanges = {&exchange},
+       .view = {1},
+       .self = {0},
+       .hosts = {"here"},
+       .abort_view = [](const Status&) {},
+       .ended = [&](const RunEnd& end) { ended = end.status.ok(); }}};
+  training.start({});
+  std::size_t messages = actors.run();
+  for (std::uint64_t round = 0; round <= steps && !ended; ++round) {
+    device.run_until_idle();
+    messages += actors.run();
+  }
+  EXPECT_TRUE(ended) << steps << " steps";
+  Blocking blocking = Blocking::on_thread("test");
+  training.end(blocking, Deadline::after(std::chrono::seconds(0)));  // they end when they run, below
+  actors.run();
+  return messages;
+}
+
+// A slot that came back, a batch, a point that was reached, and what that meant for membership, shard and reporter.
+TEST(StepMessages, AreSixAtTheRankThatReportsHoweverManyStepsThereAre) {
+  const std::size_t few = count_messages(20);
+  EXPECT_EQ(count_messages(50) - few, 30 * 6);
+  EXPECT_EQ(count_messages(220) - few, 200 * 6);
+}
+
+}  // namespace
+}  // namespace troupe
