@@ -115,6 +115,10 @@ class UcxLoss : public ::testing::TestWithParam<std::string> {
   void fence() {
     for (const Lane lane : kLanes) survivor_.transport->fence(kVictim, lane, {Code::peer_lost, "fenced"});
   }
+  /// Whatever arrived whole is as it was sent.
+  void expect_intact() {
+    for (const Got& got : receiver().got()) EXPECT_TRUE(got.intact);
+  }
   void expect_told_once() const {
     for (const NotedSend& each : sends_) {
       EXPECT_EQ(each.times(), 1);
@@ -161,6 +165,7 @@ TEST_P(UcxLoss, APeerKilledInMidTransferEndsEverySend) {
   fence();
   EXPECT_TRUE(drive([&] { return all_told(); }));
   expect_told_once();
+  expect_intact();
   expect_alive();
 }
 
@@ -172,6 +177,7 @@ TEST_P(UcxLoss, APeerKilledAmongManyTransfersEndsEverySend) {
   fence();
   EXPECT_TRUE(drive([&] { return all_told(); }));
   expect_told_once();
+  expect_intact();
   expect_alive();
 }
 
