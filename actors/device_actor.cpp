@@ -14,18 +14,18 @@ namespace {
 
 struct DeviceState {
   static constexpr const char* name = "device";
-  std::deque<BatchLease> ready;      // as many as the loader's pool has slots
-  std::deque<Lease> in_flight;       // of steps not yet committed, kept so that their slots return on this thread
-  std::optional<Step> last;          // the job's last step, once it is known
+  std::deque<BatchLease> ready;  // as many as the loader's pool has slots
+  std::deque<Lease> in_flight;   // of steps not yet committed, kept so that their slots return on this thread
+  std::optional<Step> last;      // the job's last step, once it is known
   std::uint64_t credits = kStepsAhead;
-  std::uint64_t evaluation = 0;      // passes begun
-  std::uint64_t evaluations_left = 0;// begun and not reached
+  std::uint64_t evaluation = 0;        // passes begun
+  std::uint64_t evaluations_left = 0;  // begun and not reached
   bool begun = false;
-  bool evaluating = false;           // inside a pass
-  bool stop = false;                 // this rank votes to end
+  bool evaluating = false;  // inside a pass
+  bool stop = false;        // this rank votes to end
   bool all_committed = false;
-  bool last_pass_reached = false;    // the evaluation after the last step
-  bool stopped = false;              // the end came before the plan's
+  bool last_pass_reached = false;  // the evaluation after the last step
+  bool stopped = false;            // the end came before the plan's
 };
 using Self = DeviceActor::stateful_pointer<DeviceState>;
 

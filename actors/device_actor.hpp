@@ -10,9 +10,10 @@
 
 namespace troupe {
 
-/// Enqueues whole steps on the device's stream, as far ahead of it as its credits allow; no mailbox and no host wait lies
-/// between a gradient and its update. Ends with the code of the first step that fails.
-using DeviceActor = ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<Begin>, Takes<StopRequest>>;
+/// Enqueues whole steps on the device's stream, as far ahead of it as its credits allow; no mailbox and no host wait
+/// lies between a gradient and its update. Ends with the code of the first step that fails.
+using DeviceActor =
+    ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<Begin>, Takes<StopRequest>>;
 using CommitReceiver = ActorOf<Takes<Committed>>;
 using EvaluationReceiver = ActorOf<Takes<Evaluated>>;
 using FinishReceiver = ActorOf<Takes<DeviceFinished>>;

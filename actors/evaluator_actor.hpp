@@ -4,8 +4,8 @@
 
 namespace troupe {
 
-/// Adds up what the ranks found on their parts of the test set. Every rank's evaluator hands its part to rank 0's, which
-/// adds the parts in rank order and tells the reporter when all are there. Weighted by samples, not by ranks.
+/// Adds up what the ranks found on their parts of the test set. Every rank's evaluator hands its part to rank 0's,
+/// which adds the parts in rank order and tells the reporter when all are there. Weighted by samples, not by ranks.
 using EvaluatorActor = ActorOf<Takes<Evaluated>, Takes<TestPart>>;
 using TestPartReceiver = ActorOf<Takes<TestPart>>;
 using TestReceiver = ActorOf<Takes<TestResult>>;

@@ -31,8 +31,8 @@ struct LoaderState {
   std::unique_ptr<SlotMessenger> messenger;
   std::vector<std::uint64_t> indices;
   Step step{};
-  bool testing = false;           // going through the test set after `step`
-  std::uint64_t test_batch = 0;   // next batch of that pass
+  bool testing = false;          // going through the test set after `step`
+  std::uint64_t test_batch = 0;  // next batch of that pass
 };
 using Self = LoaderActor::stateful_pointer<LoaderState>;
 
@@ -54,7 +54,8 @@ BatchLease next_training(LoaderState& s, const LoaderParts& parts) {
 BatchLease next_test(LoaderState& s, const LoaderParts& parts) {
   const std::uint64_t rows = parts.batch.rows;
   const std::uint64_t done = s.test_batch * rows;
-  const std::uint64_t left = parts.schedule.test_count(parts.rank) - std::min(done, parts.schedule.test_count(parts.rank));
+  const std::uint64_t left =
+      parts.schedule.test_count(parts.rank) - std::min(done, parts.schedule.test_count(parts.rank));
   s.indices.resize(std::min(rows, left));
   std::iota(s.indices.begin(), s.indices.end(), parts.schedule.test_first(parts.rank) + done);
   BatchLease batch{.lease = {}, .step = s.step, .evaluation = true};
@@ -66,7 +67,8 @@ BatchLease next_test(LoaderState& s, const LoaderParts& parts) {
   return batch;
 }
 
-/// Fills one slot: as many messages come as slots, so none stays empty, and an exit message never waits for more than one.
+/// Fills one slot: as many messages come as slots, so none stays empty, and an exit message never waits for more than
+/// one.
 void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device) {
   LoaderState& s = self->state;
   if (!s.testing && s.step.value >= parts.schedule.steps) return;

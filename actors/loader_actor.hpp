@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// Fills free slots with the rank's part of each step's samples, in order, and sends them to the device; after a step that is
-/// evaluated, with the rank's part of the test set. No free slot, no send. Its position is one step number.
+/// Fills free slots with the rank's part of each step's samples, in order, and sends them to the device; after a step
+/// that is evaluated, with the rank's part of the test set. No free slot, no send. Its position is one step number.
 using LoaderActor = ActorOf<Takes<SlotFree>>;
 using BatchReceiver = ActorOf<Takes<BatchLease>>;
 

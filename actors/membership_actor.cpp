@@ -19,7 +19,7 @@ struct MembershipState {
   static constexpr const char* name = "membership";
   std::optional<Membership> machine;
   MembershipParts parts;
-  std::vector<PeerLost> early;                     // losses before the parts came
+  std::vector<PeerLost> early;  // losses before the parts came
   bool begun = false;
   std::map<std::uint32_t, MembershipPeer> members;  // coordinator: the others' Membership, by rank
   bool device_finished = false;
@@ -34,7 +34,8 @@ void end_run(Self self, const Status& status) {
   MembershipState& s = self->state;
   if (s.over) return;
   s.over = true;
-  for (const auto& shard : s.parts.shards) self->send(shard, RetireStripe{status.ok() ? Status{Code::aborted, "the run is over"} : status});
+  for (const auto& shard : s.parts.shards)
+    self->send(shard, RetireStripe{status.ok() ? Status{Code::aborted, "the run is over"} : status});
   s.parts.ended({status, s.stopped, s.steps});
 }
 
@@ -93,7 +94,8 @@ void on_overdue(Self self) {
   std::string who = "rank 0 has not begun the view";
   if (s.machine->coordinator()) {
     who = "not ready:";
-    for (const Rank rank : s.machine->missing()) who += text(" rank ", rank.value, " on node ", s.parts.hosts[rank.value], ";");
+    for (const Rank rank : s.machine->missing())
+      who += text(" rank ", rank.value, " on node ", s.parts.hosts[rank.value], ";");
   }
   act(self, s.machine->failed({Code::timeout, text("the job did not start within ", s.parts.start_within.count(),
                                                    " ms (faults.start_s): ", who)}));
@@ -157,7 +159,8 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
 }  // namespace
 
 MembershipActor spawn_membership(caf::actor_system& system) {
-  return system.spawn(membership_actor, kLossGrace);  // CAF 0.17 must not spawn a function without arguments: it reads a null pointer
+  return system.spawn(membership_actor,
+                      kLossGrace);  // CAF 0.17 must not spawn a function without arguments: it reads a null pointer
 }
 
 }  // namespace troupe

@@ -12,12 +12,13 @@
 
 namespace troupe {
 
-/// Owns the view: every process has one, rank 0's is the coordinator. It waits for all members, begins the view, hears of
-/// deaths (of processes from the bootstrap's watch, of this process's actors from CAF, of the coordinator from both), ends
-/// the view when there is one, and ends the run when all members have finished.
+/// Owns the view: every process has one, rank 0's is the coordinator. It waits for all members, begins the view, hears
+/// of deaths (of processes from the bootstrap's watch, of this process's actors from CAF, of the coordinator from
+/// both), ends the view when there is one, and ends the run when all members have finished.
 struct MembershipParts;
-using MembershipActor = ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>, Takes<Reported>, Takes<JoinView>,
-                                Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<StartOverdue>, Takes<LocalFailure>>;
+using MembershipActor = ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>,
+                                Takes<Reported>, Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>,
+                                Takes<LeaveView>, Takes<StartOverdue>, Takes<LocalFailure>>;
 /// What one Membership tells another's.
 using MembershipPeer = ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>>;
 using BeginReceiver = ActorOf<Takes<Begin>>;
@@ -33,19 +34,19 @@ struct RunEnd {
 struct MembershipParts {
   ViewId view;
   Rank self;
-  std::vector<std::string> hosts;                // by rank
-  MembershipPeer coordinator;                    // rank 0's Membership; on rank 0: none
-  std::vector<ShardActor> shards;                // told when the view ends
-  std::vector<BeginReceiver> begin;              // told when the view stands
-  std::vector<caf::actor> watched;               // actors of this process whose failure ends the run
-  std::chrono::milliseconds start_within{60000}; // the view stands by then, or the run ends
-  bool waits_for_report = false;                 // rank 0: the last line comes before the end
-  std::function<void(const Status&)> abort_view; // ends every wait of the view's exchange
-  std::function<void(const RunEnd&)> ended;      // exactly once
+  std::vector<std::string> hosts;                 // by rank
+  MembershipPeer coordinator;                     // rank 0's Membership; on rank 0: none
+  std::vector<ShardActor> shards;                 // told when the view ends
+  std::vector<BeginReceiver> begin;               // told when the view stands
+  std::vector<caf::actor> watched;                // actors of this process whose failure ends the run
+  std::chrono::milliseconds start_within{60000};  // the view stands by then, or the run ends
+  bool waits_for_report = false;                  // rank 0: the last line comes before the end
+  std::function<void(const Status&)> abort_view;  // ends every wait of the view's exchange
+  std::function<void(const RunEnd&)> ended;       // exactly once
 };
 
-/// A membership actor; it joins the view when it gets its MembershipParts (the other actors are made with its handle, so
-/// it comes first).
+/// A membership actor; it joins the view when it gets its MembershipParts (the other actors are made with its handle,
+/// so it comes first).
 MembershipActor spawn_membership(caf::actor_system& system);
 
 }  // namespace troupe

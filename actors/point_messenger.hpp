@@ -16,8 +16,8 @@
 namespace troupe {
 
 /// Posts a message to an actor when a point is reached. The message is made when it is asked for, so the thread that
-/// reaches the point (a device's) allocates nothing; only a failure, which replaces the message's `status`, makes a new one.
-/// Outlives every point it waits for. Threads: tell_at by one caller at a time.
+/// reaches the point (a device's) allocates nothing; only a failure, which replaces the message's `status`, makes a new
+/// one. Outlives every point it waits for. Threads: tell_at by one caller at a time.
 template <class Message, std::size_t kCapacity>
 class PointMessenger {
  public:

@@ -26,10 +26,10 @@ struct OpenLine {
 struct ReporterState {
   static constexpr const char* name = "reporter";
   Clock::time_point begun{};
-  StepSums line_sums;                    // of the line under way
+  StepSums line_sums;  // of the line under way
   RunTotal total;
   std::deque<OpenLine> open;
-  Clock::duration evaluating{};          // time that went to evaluation
+  Clock::duration evaluating{};  // time that went to evaluation
   Clock::time_point last_progress{};
   std::uint64_t last_progress_samples = 0;
   bool finished = false;
@@ -41,7 +41,8 @@ void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTarge
   const auto now = Clock::now();
   if (!targets.progress || now - s.last_progress < kProgressEvery) return;
   RunProgress progress{c.step.value + 1, schedule.steps, s.total.samples, 0, 0};
-  progress.samples_per_s = static_cast<double>(s.total.samples - s.last_progress_samples) / seconds(now - s.last_progress);
+  progress.samples_per_s =
+      static_cast<double>(s.total.samples - s.last_progress_samples) / seconds(now - s.last_progress);
   if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);
   targets.progress(progress);
   s.last_progress = now;
@@ -101,7 +102,8 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
             s.total.elapsed_s = open.line.elapsed_s = seconds(Clock::now() - s.begun);
             if (result.sums.samples != 0) {
               open.line.test_loss = result.sums.loss / static_cast<double>(result.sums.samples);
-              open.line.test_accuracy = static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
+              open.line.test_accuracy =
+                  static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
             }
             close_line(self, targets, open.line);
             tell_end(self, targets, told);
@@ -116,7 +118,8 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
 
 }  // namespace
 
-ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets, ReportedReceiver told) {
+ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
+                             ReportedReceiver told) {
   return system.spawn(reporter, schedule, std::move(targets), std::move(told));
 }
 

@@ -13,13 +13,15 @@ struct ReportTargets {
   std::function<void(Step, const StepSums&)> step;   // every committed step, in order
   std::function<void(const RunProgress&)> progress;  // at most five times a second
   std::function<void(const EpochReport&)> line;
-  std::function<void(const RunTotal&)> total;     // once, before `told`
+  std::function<void(const RunTotal&)> total;  // once, before `told`
 };
 
-/// Rank 0's: is told of every step and test result, and never answers; tells `told` (Membership) when the last line is out.
+/// Rank 0's: is told of every step and test result, and never answers; tells `told` (Membership) when the last line is
+/// out.
 using ReporterActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<TestResult>, Takes<DeviceFinished>>;
 using ReportedReceiver = ActorOf<Takes<Reported>>;
 
-ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets, ReportedReceiver told);
+ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
+                             ReportedReceiver told);
 
 }  // namespace troupe

@@ -11,8 +11,8 @@ namespace {
 
 struct ShardState {
   static constexpr const char* name = "shard";
-  std::uint64_t version = 0;           // committed steps that the stripe holds
-  std::vector<StripeMemory> stripes;   // ours again, once retired
+  std::uint64_t version = 0;          // committed steps that the stripe holds
+  std::vector<StripeMemory> stripes;  // ours again, once retired
 };
 using Self = ShardActor::stateful_pointer<ShardState>;
 

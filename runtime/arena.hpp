@@ -17,19 +17,19 @@ namespace troupe {
 
 /// What a peer needs to open an arena: plain data, sent in the hello.
 struct ArenaTicket {
-  std::array<char, 40> boot_id{};          // of the host, zero-terminated
-  std::uint64_t pid_namespace = 0;         // inode of the creator's pid namespace
+  std::array<char, 40> boot_id{};   // of the host, zero-terminated
+  std::uint64_t pid_namespace = 0;  // inode of the creator's pid namespace
   std::uint64_t size_bytes = 0;
-  std::uint64_t nonce = 0;                 // random; stands in the arena's first page too
+  std::uint64_t nonce = 0;  // random; stands in the arena's first page too
   std::int32_t pid = 0;
   std::int32_t fd = -1;
   ArenaId id;
   std::uint32_t reserved = 0;
 };
 
-/// Memory that the processes of a node share: an anonymous file (memfd), sealed against change of size and preallocated,
-/// so that touching it cannot fault. It has no name in the file system: when the last process ends, by whatever
-/// signal, nothing is left. The first page is a directory of named parts, by which peers find what they share.
+/// Memory that the processes of a node share: an anonymous file (memfd), sealed against change of size and
+/// preallocated, so that touching it cannot fault. It has no name in the file system: when the last process ends, by
+/// whatever signal, nothing is left. The first page is a directory of named parts, by which peers find what they share.
 /// Threads: allocate, make_timeline and publish have one caller at a time; the rest any thread.
 class Arena {
  public:
@@ -85,7 +85,8 @@ class AddressSpace {
 
   /// Adds an arena; its memory stays mapped as long as the address space lives.
   void map(std::shared_ptr<Arena> arena);
-  /// Makes `line` the one that its id names (a fake device's logical clock, a process's own line). The line outlives its entry.
+  /// Makes `line` the one that its id names (a fake device's logical clock, a process's own line). The line outlives
+  /// its entry.
   void bind(Timeline& line);
   void unbind(TimelineId line) noexcept;
   /// A timeline of this process alone: no arena, the same words.
@@ -99,7 +100,8 @@ class AddressSpace {
   T* address_of(const Memory& memory) const {
     return reinterpret_cast<T*>(address(memory));
   }
-  /// Lets waits on this space's lines poll for some 200 us before they sleep, for threads that have a core each. At first they may not.
+  /// Lets waits on this space's lines poll for some 200 us before they sleep, for threads that have a core each. At
+  /// first they may not.
   void may_spin(bool yes) noexcept;
   /// The line, made on first use and the same object ever after. Throws Error{invalid} when its arena is not mapped.
   Timeline& timeline(TimelineId id) const;

@@ -2,8 +2,8 @@
 
 namespace troupe {
 
-/// The permission to block. A function that can block takes a `Blocking&`, so an actor's handler, which has none, cannot
-/// call it. Only main, tests, IoThreads, lane threads and a device's stream thread make one.
+/// The permission to block. A function that can block takes a `Blocking&`, so an actor's handler, which has none,
+/// cannot call it. Only main, tests, IoThreads, lane threads and a device's stream thread make one.
 class Blocking {
  public:
   /// Says on which thread of the program this stands; the name appears in messages of waits that pass their deadline.

@@ -20,7 +20,8 @@ struct BucketWork {
 };
 
 /// Moves bytes for one view and group; knows nothing of when. Calls only enqueue on `stream`, which is the same for all
-/// calls of one communicator. Every rank makes the same calls in the same order. Threads: one caller at a time; abort: any.
+/// calls of one communicator. Every rank makes the same calls in the same order. Threads: one caller at a time; abort:
+/// any.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -11,26 +11,26 @@ namespace troupe {
 
 /// One effective value, for `rtrun check`.
 struct EffectiveValue {
-  std::string key;      // data.batch
-  std::string value;    // as TOML
-  std::string origin;   // "app.toml:7:9", "--set", "default"
+  std::string key;     // data.batch
+  std::string value;   // as TOML
+  std::string origin;  // "app.toml:7:9", "--set", "default"
 };
 
 /// Settings with the place where each value came from.
 struct Configuration {
   Settings settings;
-  std::string file;                      // as given; empty: none
-  std::string folder;                    // of the file: relative data paths start here
-  std::vector<EffectiveValue> values;    // every key, in the order of the schema
+  std::string file;                    // as given; empty: none
+  std::string folder;                  // of the file: relative data paths start here
+  std::vector<EffectiveValue> values;  // every key, in the order of the schema
   std::string origin_of(std::string_view key) const;
   /// xxh3 over the effective values: ranks of one job compare it when they meet.
   std::uint64_t hash() const;
 };
 
 /// Reads a TOML file and applies `overrides` ("a.b=c", in order; from --set). Strict: every wrong key, type, range or
-/// contradiction throws Error{invalid}, a key that DESIGN knows but this build has not Error{unsupported}; the text tells
-/// file:line:column (or that it came from --set), what is wrong, and what to write instead (the nearest valid key, the range).
-/// Error{invalid} too when the file is missing, unreadable, or over 1 MiB.
+/// contradiction throws Error{invalid}, a key that DESIGN knows but this build has not Error{unsupported}; the text
+/// tells file:line:column (or that it came from --set), what is wrong, and what to write instead (the nearest valid
+/// key, the range). Error{invalid} too when the file is missing, unreadable, or over 1 MiB.
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides);
 /// The same from text; `name` stands for the file in messages.
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides);

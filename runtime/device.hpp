@@ -13,11 +13,12 @@
 
 namespace troupe {
 
-/// Told in the middle of a step that a bucket's gradients are enqueued. May enqueue more on `stream`; must not throw: what
-/// goes wrong later shows on the stream.
+/// Told in the middle of a step that a bucket's gradients are enqueued. May enqueue more on `stream`; must not throw:
+/// what goes wrong later shows on the stream.
 class BucketSink {
  public:
-  /// The gradients of `bucket` are written, and this step's remaining work no longer reads its weights, once `stream` has come this far.
+  /// The gradients of `bucket` are written, and this step's remaining work no longer reads its weights, once `stream`
+  /// has come this far.
   virtual void ready(const Bucket& bucket, Stream& stream) noexcept = 0;
 
  protected:
@@ -28,9 +29,9 @@ class BucketSink {
 class Replica {
  public:
   virtual ~Replica() = default;
-  /// Enqueues forward and backward over `batch` (as the BatchLayout says). Gradients are sums over the samples, not means;
-  /// they overwrite the ones before. Loss, correct and samples are written to the StepSums at `sums` before the first
-  /// bucket is ready; its `stop` is left alone. Buckets become ready in the order of their index.
+  /// Enqueues forward and backward over `batch` (as the BatchLayout says). Gradients are sums over the samples, not
+  /// means; they overwrite the ones before. Loss, correct and samples are written to the StepSums at `sums` before the
+  /// first bucket is ready; its `stop` is left alone. Buckets become ready in the order of their index.
   virtual void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) = 0;
   /// Enqueues a forward pass that adds loss, correct and samples to the StepSums at `sums`.
   virtual void evaluate(Stream& stream, Memory batch, Memory sums) = 0;
@@ -47,7 +48,7 @@ struct DeviceTraits {
   std::string kind;         // cpu, reference, fake, cuda
   std::string description;  // for people: the instruction set, the library and its version, the cores
   std::uint32_t cores = 0;
-  bool bf16 = false;        // computes bf16 with its own instructions, not by conversion
+  bool bf16 = false;  // computes bf16 with its own instructions, not by conversion
 };
 
 /// One accelerator or set of cores. Streams and replicas do not outlive it.

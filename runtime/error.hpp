@@ -51,7 +51,8 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-/// The exit code of a program that ends with `code` (DESIGN: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 peers lost).
+/// The exit code of a program that ends with `code` (DESIGN: 0 done, 1 failed, 2 bad configuration, 3 environment, 4
+/// peers lost).
 int exit_code(Code code) noexcept;
 
 /// Joins the parts as `<<` would.
@@ -70,15 +71,15 @@ std::string text(const Parts&... parts) {
 }  // namespace troupe
 
 /// Throws Error{code} with the joined parts when the condition does not hold. Name the operands in the parts.
-#define TROUPE_CHECK(condition, code, ...)                        \
-  do {                                                            \
-    if (!(condition)) [[unlikely]]                                \
-      ::troupe::fail(code, ::troupe::text(__VA_ARGS__));          \
+#define TROUPE_CHECK(condition, code, ...)               \
+  do {                                                   \
+    if (!(condition)) [[unlikely]]                       \
+      ::troupe::fail(code, ::troupe::text(__VA_ARGS__)); \
   } while (false)
 
 /// For system calls: throws Error{code} with the joined parts and errno's text when the condition does not hold.
-#define TROUPE_CHECK_ERRNO(condition, code, ...)                  \
-  do {                                                            \
-    if (!(condition)) [[unlikely]]                                \
-      ::troupe::fail_errno(code, ::troupe::text(__VA_ARGS__));    \
+#define TROUPE_CHECK_ERRNO(condition, code, ...)               \
+  do {                                                         \
+    if (!(condition)) [[unlikely]]                             \
+      ::troupe::fail_errno(code, ::troupe::text(__VA_ARGS__)); \
   } while (false)

@@ -52,11 +52,12 @@ struct Parameter {
   std::uint64_t count_elements() const noexcept;
 };
 
-/// A model as a value: a chain of layers whose shapes fit. It knows its parameters and its costs, so planning needs no device.
+/// A model as a value: a chain of layers whose shapes fit. It knows its parameters and its costs, so planning needs no
+/// device.
 class Graph {
  public:
-  /// Infers every shape and lists the parameters. Throws Error{invalid} naming the layer when the shapes do not fit, when
-  /// two layers share a name, when there is no layer with units, or when the last layer is not a loss.
+  /// Infers every shape and lists the parameters. Throws Error{invalid} naming the layer when the shapes do not fit,
+  /// when two layers share a name, when there is no layer with units, or when the last layer is not a loss.
   Graph(std::string name, Shape input, DType dtype, std::vector<Layer> layers);
 
   const std::string& name() const noexcept { return name_; }

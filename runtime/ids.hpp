@@ -25,7 +25,8 @@ using ViewId = Id<struct ViewTag, std::uint32_t>;
 using Step = Id<struct StepTag, std::uint64_t>;
 /// A parameter group.
 using GroupId = Id<struct GroupTag, std::uint32_t>;
-/// An arena: unique in the group of processes; 0 is none. The creator's peer number and a running number, see `arena_id`.
+/// An arena: unique in the group of processes; 0 is none. The creator's peer number and a running number, see
+/// `arena_id`.
 using ArenaId = Id<struct ArenaTag, std::uint32_t>;
 
 constexpr Step next(Step step) noexcept { return {step.value + 1}; }

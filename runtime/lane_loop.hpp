@@ -10,7 +10,8 @@
 
 namespace troupe {
 
-/// Work for a lane's thread: an intrusive link, so posting never allocates. Owned by the poster, alive until run() has begun.
+/// Work for a lane's thread: an intrusive link, so posting never allocates. Owned by the poster, alive until run() has
+/// begun.
 class LaneTask {
  public:
   virtual void run() noexcept = 0;
@@ -36,7 +37,8 @@ class LaneLoop {
   ~LaneLoop();
   /// Starts the thread.
   void start();
-  /// Runs `task` on the lane's thread, soon, in the order of posting. Any thread. After stop() tasks are not run: posting returns false.
+  /// Runs `task` on the lane's thread, soon, in the order of posting. Any thread. After stop() tasks are not run:
+  /// posting returns false.
   bool post(LaneTask& task) noexcept;
   /// Whether the caller is the lane's thread.
   bool on_thread() const noexcept;

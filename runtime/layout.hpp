@@ -48,7 +48,8 @@ struct BatchLayout {
   std::uint64_t size_bytes() const noexcept;     // a multiple of 64
 };
 
-/// The part of a parameter group that has one tenant. Boundaries are multiples of kAlignElements (the last ends with the group).
+/// The part of a parameter group that has one tenant. Boundaries are multiples of kAlignElements (the last ends with
+/// the group).
 struct Stripe {
   GroupId group;
   Rank tenant;
@@ -61,7 +62,8 @@ struct Stripe {
 /// of f32) allow; later ranks may get nothing.
 std::vector<Stripe> equal_stripes(GroupId group, std::uint64_t count_elements, std::uint32_t ranks);
 
-/// Gradients that are exchanged together: a range of a group. Numbered in the order in which a backward pass finishes them.
+/// Gradients that are exchanged together: a range of a group. Numbered in the order in which a backward pass finishes
+/// them.
 struct Bucket {
   GroupId group;
   std::uint32_t index = 0;

@@ -15,7 +15,8 @@ class LeasePool;
 
 /// The right to read one filled slot: a counted handle, to be copied into messages; its memory is immutable. When the
 /// last copy has ended and every point given to `free_after` is reached (or poisoned), the slot is the pool's again:
-/// that is the acknowledgement. Threads: each copy by one thread at a time. Outlives its pool safely, not its address space.
+/// that is the acknowledgement. Threads: each copy by one thread at a time. Outlives its pool safely, not its address
+/// space.
 class Lease {
  public:
   Lease() noexcept = default;
@@ -23,8 +24,8 @@ class Lease {
   Memory memory() const noexcept;
   /// The content may be read from this point on.
   Point valid_from() const noexcept;
-  /// The slot may not be reused before `point`; may be called more than once, the slot waits for all. Throws Error{invalid} when the
-  /// point's line is unknown here.
+  /// The slot may not be reused before `point`; may be called more than once, the slot waits for all. Throws
+  /// Error{invalid} when the point's line is unknown here.
   void free_after(Point point);
 
  private:

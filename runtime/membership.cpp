@@ -6,7 +6,8 @@ namespace troupe {
 
 Membership::Membership(ViewId view, Rank self, std::vector<std::string> hosts)
     : view_(view), self_(self), hosts_(std::move(hosts)), members_(hosts_.size(), Member::expected) {
-  TROUPE_CHECK(self.value < hosts_.size(), Code::invalid, "rank ", self.value, " is not below the world size ", hosts_.size());
+  TROUPE_CHECK(self.value < hosts_.size(), Code::invalid, "rank ", self.value, " is not below the world size ",
+               hosts_.size());
 }
 
 MembershipActions Membership::joined(Rank rank) {
@@ -17,7 +18,8 @@ MembershipActions Membership::joined(Rank rank) {
 }
 
 MembershipActions Membership::finished(Rank rank) {
-  TROUPE_CHECK(rank.value < members_.size(), Code::invalid, "rank ", rank.value, " finished in a view of ", members_.size());
+  TROUPE_CHECK(rank.value < members_.size(), Code::invalid, "rank ", rank.value, " finished in a view of ",
+               members_.size());
   if (over_) return {};
   members_[rank.value] = Member::finished;
   const bool all = std::all_of(members_.begin(), members_.end(), [](Member m) { return m == Member::finished; });
@@ -26,8 +28,8 @@ MembershipActions Membership::finished(Rank rank) {
 
 MembershipActions Membership::lost(Rank rank, const Status& why) {
   if (over_ || rank.value >= members_.size()) return {};
-  return end({Code::peer_lost, text("rank ", rank.value, " on node ", hosts_[rank.value], " was lost after step ", committed_,
-                                    " was committed: ", why.text())});
+  return end({Code::peer_lost, text("rank ", rank.value, " on node ", hosts_[rank.value], " was lost after step ",
+                                    committed_, " was committed: ", why.text())});
 }
 
 MembershipActions Membership::failed(const Status& why) {

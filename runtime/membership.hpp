@@ -12,13 +12,14 @@ namespace troupe {
 
 /// What Membership wants done after an event.
 struct MembershipActions {
-  bool begin = false;                   // coordinator: tell every member that the view stands
-  bool leave = false;                   // coordinator: everyone has finished, tell every member to go
-  std::optional<Status> abort;          // the view ends for this reason
+  bool begin = false;           // coordinator: tell every member that the view stands
+  bool leave = false;           // coordinator: everyone has finished, tell every member to go
+  std::optional<Status> abort;  // the view ends for this reason
 };
 
-/// Views and ranks as a pure state machine: events in, actions out. Every process has one; rank 0's is the coordinator's,
-/// which alone hears joined() and finished(). A loss ends the view (on_loss = "abort"), unless the member had finished.
+/// Views and ranks as a pure state machine: events in, actions out. Every process has one; rank 0's is the
+/// coordinator's, which alone hears joined() and finished(). A loss ends the view (on_loss = "abort"), unless the
+/// member had finished.
 class Membership {
  public:
   /// `hosts`: the node's name of each rank, for messages.

@@ -22,44 +22,44 @@ std::string_view name_of(Route route) noexcept;
 /// One rank's place.
 struct RankPlan {
   Rank rank;
-  std::uint32_t node = 0;               // index into Plan::nodes
-  std::uint32_t local_rank = 0;         // on its node, from 0
-  std::string device;                   // cpu
-  std::vector<std::uint32_t> cpus;      // the process's threads stay on these
-  std::uint32_t device_threads = 1;     // of a CPU device
-  bool may_spin = false;                // waits may poll: there is a core for it
-  std::uint64_t arena_bytes = 0;        // what it shares with its node: gradients, stripe state, pool
-  std::uint64_t memory_bytes = 0;       // all that the plan allocates for it, data set not counted
+  std::uint32_t node = 0;            // index into Plan::nodes
+  std::uint32_t local_rank = 0;      // on its node, from 0
+  std::string device;                // cpu
+  std::vector<std::uint32_t> cpus;   // the process's threads stay on these
+  std::uint32_t device_threads = 1;  // of a CPU device
+  bool may_spin = false;             // waits may poll: there is a core for it
+  std::uint64_t arena_bytes = 0;     // what it shares with its node: gradients, stripe state, pool
+  std::uint64_t memory_bytes = 0;    // all that the plan allocates for it, data set not counted
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
 struct NodePlan {
   NodeIdentity identity;
   std::string host;
-  std::uint32_t leader = 0;             // the rank whose arena holds the node's parameters
+  std::uint32_t leader = 0;  // the rank whose arena holds the node's parameters
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
 /// Who runs where and what travels how: pure data, the same in every process of a job, compared by hash when they meet.
 struct Plan {
-  std::string model;                    // Graph::to_string()
+  std::string model;  // Graph::to_string()
   DType dtype = DType::f32;
-  std::string rule;                     // to_string(Rule)
-  std::uint64_t parameters = 0;         // Graph::count_parameters()
-  std::uint64_t training_flops = 0;     // of one sample, forward and backward
-  std::uint32_t batch = 0;              // rows a rank and step
+  std::string rule;                  // to_string(Rule)
+  std::uint64_t parameters = 0;      // Graph::count_parameters()
+  std::uint64_t training_flops = 0;  // of one sample, forward and backward
+  std::uint32_t batch = 0;           // rows a rank and step
   std::uint32_t prefetch = 0;
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
-  std::uint64_t steps = 0;              // in all
+  std::uint64_t steps = 0;  // in all
   std::uint64_t seed = 0;
   bool deterministic = false;
   std::vector<NodePlan> nodes;
-  std::vector<RankPlan> ranks;          // by rank
+  std::vector<RankPlan> ranks;  // by rank
   Route route = Route::arena;
-  std::vector<Stripe> stripes;          // of group 0
-  std::vector<Bucket> buckets;          // of group 0
-  std::vector<std::string> reasons;     // why it is so, a sentence each
+  std::vector<Stripe> stripes;       // of group 0
+  std::vector<Bucket> buckets;       // of group 0
+  std::vector<std::string> reasons;  // why it is so, a sentence each
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
   /// xxh3 of to_string().

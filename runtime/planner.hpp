@@ -20,8 +20,8 @@ struct RankFacts {
 
 /// What a plan is made of, apart from the settings.
 struct PlanInputs {
-  std::vector<RankFacts> ranks;         // by rank
-  std::vector<Topology> topologies;     // one for each different node of `ranks`, any order
+  std::vector<RankFacts> ranks;      // by rank
+  std::vector<Topology> topologies;  // one for each different node of `ranks`, any order
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
 };
@@ -30,7 +30,8 @@ struct PlanInputs {
 /// Error{invalid} when the settings ask for what the machines do not have, naming key and node.
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs);
 
-/// What one rank allocates by the plan, in bytes. The one place where the sizes stand: plans show them, arenas are made by them.
+/// What one rank allocates by the plan, in bytes. The one place where the sizes stand: plans show them, arenas are made
+/// by them.
 struct MemoryNeeds {
   std::uint64_t parameters = 0;   // f32; in the arena route the leader's, for the whole node
   std::uint64_t half = 0;         // their bf16 image, likewise

@@ -7,13 +7,13 @@ namespace troupe {
 
 /// One epoch's line, over all ranks.
 struct EpochReport {
-  std::uint32_t epoch = 0;               // from 1
-  std::uint64_t steps = 0;               // so far
-  double loss = 0;                       // mean over the epoch's training samples
-  double accuracy = 0;                   // as they were seen
-  std::optional<double> test_loss;       // absent when this epoch was not evaluated
+  std::uint32_t epoch = 0;          // from 1
+  std::uint64_t steps = 0;          // so far
+  double loss = 0;                  // mean over the epoch's training samples
+  double accuracy = 0;              // as they were seen
+  std::optional<double> test_loss;  // absent when this epoch was not evaluated
   std::optional<double> test_accuracy;
-  double elapsed_s = 0;                  // since the first step began
+  double elapsed_s = 0;  // since the first step began
 };
 
 /// How far a run is; sent at most a few times a second.
@@ -21,16 +21,16 @@ struct RunProgress {
   std::uint64_t step = 0;
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
-  double samples_per_s = 0;              // over the last moments
-  double loss = 0;                       // of the last step
+  double samples_per_s = 0;  // over the last moments
+  double loss = 0;           // of the last step
 };
 
 /// What a run amounted to.
 struct RunTotal {
-  std::uint64_t steps = 0;               // committed
-  std::uint64_t samples = 0;             // trained, all ranks
-  double train_s = 0;                    // time in training, evaluation not counted
-  double elapsed_s = 0;                  // since the first step began
+  std::uint64_t steps = 0;    // committed
+  std::uint64_t samples = 0;  // trained, all ranks
+  double train_s = 0;         // time in training, evaluation not counted
+  double elapsed_s = 0;       // since the first step began
 };
 
 }  // namespace troupe

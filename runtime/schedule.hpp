@@ -6,15 +6,15 @@
 
 namespace troupe {
 
-/// Which samples a step takes and where epochs end: pure arithmetic on the global sample order, the same for every rank.
-/// Step k takes positions [k G, (k+1) G) of the order, G = rows a rank * ranks; rank r the r-th part of it.
+/// Which samples a step takes and where epochs end: pure arithmetic on the global sample order, the same for every
+/// rank. Step k takes positions [k G, (k+1) G) of the order, G = rows a rank * ranks; rank r the r-th part of it.
 struct Schedule {
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
-  std::uint32_t rows = 0;             // a rank and step
+  std::uint32_t rows = 0;  // a rank and step
   std::uint32_t ranks = 1;
-  std::uint64_t steps = 0;            // in all
-  std::uint32_t evaluate_every = 1;   // epochs; 0: never
+  std::uint64_t steps = 0;           // in all
+  std::uint32_t evaluate_every = 1;  // epochs; 0: never
 
   std::uint64_t global_rows() const noexcept { return std::uint64_t{rows} * ranks; }
   std::uint64_t first_position(Step step, Rank rank) const noexcept {

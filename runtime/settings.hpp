@@ -10,7 +10,8 @@
 
 namespace troupe {
 
-/// Where a value came from, for messages and `rtrun check`: "app.toml:7:9", "--set data.batch", "environment TROUPE_DATA", "default".
+/// Where a value came from, for messages and `rtrun check`: "app.toml:7:9", "--set data.batch", "environment
+/// TROUPE_DATA", "default".
 struct Origin {
   std::string text;
 };
@@ -18,13 +19,13 @@ struct Origin {
 /// One job's settings, complete and checked: every key of app.toml that is built, with its default.
 struct Settings {
   struct Cluster {
-    std::uint32_t local = 0;               // nodes = "local:N"; 0: what the launcher gave
-    std::string transport = "auto";        // auto, shm, tcp
+    std::uint32_t local = 0;         // nodes = "local:N"; 0: what the launcher gave
+    std::string transport = "auto";  // auto, shm, tcp
   } cluster;
   struct Data {
-    std::string source = "idx";            // idx, generated
-    std::string path;                      // as written
-    std::uint32_t batch = 100;             // per rank
+    std::string source = "idx";  // idx, generated
+    std::string path;            // as written
+    std::uint32_t batch = 100;   // per rank
     std::uint32_t prefetch = 3;
   } data;
   struct Model {
@@ -35,7 +36,7 @@ struct Settings {
   Rule rule;
   struct Train {
     std::uint32_t epochs = 20;
-    std::uint64_t steps = 0;               // 0: as the epochs say; otherwise the end, whatever the epochs
+    std::uint64_t steps = 0;  // 0: as the epochs say; otherwise the end, whatever the epochs
     std::uint64_t seed = 7;
     bool deterministic = false;
   } train;
@@ -43,15 +44,15 @@ struct Settings {
     std::string policy = "sync";
   } update;
   struct Placement {
-    std::string device = "auto";           // auto, cpu
-    std::uint32_t cores = 0;               // per rank; 0: the node's cores shared out
+    std::string device = "auto";  // auto, cpu
+    std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
   } placement;
   struct Evaluate {
-    std::uint32_t every_epochs = 1;        // 0: never
+    std::uint32_t every_epochs = 1;  // 0: never
   } evaluate;
   struct Report {
     std::string dir = "run";
-    std::string format = "chainermn";      // chainermn, json
+    std::string format = "chainermn";  // chainermn, json
   } report;
   struct Faults {
     std::string on_loss = "abort";

@@ -37,9 +37,9 @@ constexpr std::uint64_t journal_bytes(std::size_t state_slots) noexcept {
 struct StripeMemory {
   Stripe stripe;
   Memory parameters;
-  Memory half;                                  // bf16 image written along with the parameters; empty: none
-  std::array<Memory, kMaxStateSlots> state{};   // state_slots(rule) of them
-  Memory journal;                               // empty: the pass is not restartable
+  Memory half;                                 // bf16 image written along with the parameters; empty: none
+  std::array<Memory, kMaxStateSlots> state{};  // state_slots(rule) of them
+  Memory journal;                              // empty: the pass is not restartable
 };
 
 /// A queue of work on one device, done in the order it was enqueued; every call only enqueues and returns. The first
@@ -60,10 +60,10 @@ class Stream {
   virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
   /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of one size. `to` may be one of the parts.
   virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
-  /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order, divides by
-  /// the samples of the StepSums at `total`, applies the rule, publishes parameters and their bf16 image. No samples:
-  /// nothing changes. With a journal the pass is restartable: another thread or process of the node that calls update
-  /// with the same arguments after this one died at any instruction completes it, with the same bits.
+  /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order, divides
+  /// by the samples of the StepSums at `total`, applies the rule, publishes parameters and their bf16 image. No
+  /// samples: nothing changes. With a journal the pass is restartable: another thread or process of the node that calls
+  /// update with the same arguments after this one died at any instruction completes it, with the same bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
 };

@@ -47,11 +47,11 @@ class Timeline {
 /// that the prefetcher brings along). Zero bytes are a fresh line.
 struct alignas(128) TimelineWord {
   std::atomic<std::uint64_t> value;
-  std::atomic<std::uint32_t> change;     // counts signals and poison: what sleepers' futex calls compare
-  std::atomic<std::uint32_t> sleepers;   // threads in the kernel; nobody there, no system call
-  std::atomic<std::uint32_t> poisoned;   // 0 no, 1 being written, 2 yes
+  std::atomic<std::uint32_t> change;    // counts signals and poison: what sleepers' futex calls compare
+  std::atomic<std::uint32_t> sleepers;  // threads in the kernel; nobody there, no system call
+  std::atomic<std::uint32_t> poisoned;  // 0 no, 1 being written, 2 yes
   std::uint32_t poison_code;
-  char poison_text[104];                 // zero-terminated, cut where too long
+  char poison_text[104];  // zero-terminated, cut where too long
 };
 static_assert(sizeof(TimelineWord) == 128);
 

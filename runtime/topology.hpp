@@ -16,10 +16,10 @@ struct NodeIdentity {
 
 /// A physical core and those of its hardware threads that this process may use.
 struct Core {
-  std::uint32_t index = 0;            // hwloc's logical number
-  std::uint32_t numa = 0;             // index into Topology::numa
+  std::uint32_t index = 0;  // hwloc's logical number
+  std::uint32_t numa = 0;   // index into Topology::numa
   std::uint32_t package = 0;
-  std::vector<std::uint32_t> cpus;    // operating system's numbers, ascending
+  std::vector<std::uint32_t> cpus;  // operating system's numbers, ascending
   friend bool operator==(const Core&, const Core&) = default;
 };
 
@@ -30,27 +30,27 @@ struct NumaNode {
 };
 
 struct Nic {
-  std::string name;                  // eth0
-  std::string address;               // first IPv4 or IPv6 address in text, empty: none
-  std::int32_t numa = -1;            // index into Topology::numa, -1: unknown
-  std::uint64_t bits_per_second = 0; // 0: unknown
+  std::string name;                   // eth0
+  std::string address;                // first IPv4 or IPv6 address in text, empty: none
+  std::int32_t numa = -1;             // index into Topology::numa, -1: unknown
+  std::uint64_t bits_per_second = 0;  // 0: unknown
   bool up = false;
   bool loopback = false;
-  std::string infiniband;            // RDMA device, empty: none
+  std::string infiniband;  // RDMA device, empty: none
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
 /// What one node has, as a value. Accelerators join it with the devices that can use them.
 struct Topology {
   NodeIdentity identity;
-  std::string host;                  // for people
+  std::string host;  // for people
   std::string cpu_model;
   std::vector<NumaNode> numa;
-  std::vector<Core> cores;           // allowed ones, by index
+  std::vector<Core> cores;  // allowed ones, by index
   std::vector<Nic> nics;
-  std::uint64_t l2_bytes = 0;        // of a core
-  std::uint64_t l3_bytes = 0;        // of a package
-  double cpu_quota = 0;              // cores' worth of time a cgroup grants; 0: no limit
+  std::uint64_t l2_bytes = 0;  // of a core
+  std::uint64_t l3_bytes = 0;  // of a package
+  double cpu_quota = 0;        // cores' worth of time a cgroup grants; 0: no limit
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 

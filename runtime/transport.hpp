@@ -45,8 +45,8 @@ class SendDone {
   ~SendDone() = default;
 };
 
-/// Messages between processes: a head of up to kMaxHeadBytes and a payload of any size, delivered exactly once or not at
-/// all. No order is promised between two messages. It owns no thread: each lane is driven by its present owner, one
+/// Messages between processes: a head of up to kMaxHeadBytes and a payload of any size, delivered exactly once or not
+/// at all. No order is promised between two messages. It owns no thread: each lane is driven by its present owner, one
 /// thread at a time, and everything below that names a lane is called by that thread. Memory is resolved in the address
 /// space the transport was made with.
 class Transport {
@@ -58,13 +58,14 @@ class Transport {
   virtual std::string description() const = 0;
   /// What a peer needs to reach this process, both lanes. Any thread.
   virtual std::vector<std::byte> address() const = 0;
-  /// Makes `peer` reachable; nothing is sent yet. Before the lanes are driven, or by the control lane's owner. Throws Error{environment}.
+  /// Makes `peer` reachable; nothing is sent yet. Before the lanes are driven, or by the control lane's owner. Throws
+  /// Error{environment}.
   virtual void connect(Peer peer, std::span<const std::byte> address) = 0;
   /// Names the receiver of a channel; before the lanes are driven. The receiver outlives the transport.
   virtual void receive(Channel channel, Receiver& receiver) = 0;
   /// Sends. `head` is copied before the call returns; the payload (concatenated in order) stays untouched until `done`
-  /// is told, exactly once: ok when the memory may be reused, peer_lost when the peer is gone (then the memory is no longer read
-  /// either). False: no room now, nothing was taken and `done` will not be told; try again after progress.
+  /// is told, exactly once: ok when the memory may be reused, peer_lost when the peer is gone (then the memory is no
+  /// longer read either). False: no room now, nothing was taken and `done` will not be told; try again after progress.
   virtual bool send(Peer to, Lane lane, Class priority, Channel channel, std::span<const std::byte> head,
                     std::span<const Memory> payload, SendDone& done) = 0;
   /// Moves things along; true when something happened. Receivers and SendDone run inside.
@@ -73,7 +74,8 @@ class Transport {
   virtual bool arm(Lane lane) = 0;
   /// Readable when an armed lane has work.
   virtual int fd(Lane lane) const = 0;
-  /// Cuts `peer` off, on the lane's thread: pending sends to it end with `why`, landings are dropped, nothing of it is delivered any more.
+  /// Cuts `peer` off, on the lane's thread: pending sends to it end with `why`, landings are dropped, nothing of it is
+  /// delivered any more.
   virtual void fence(Peer peer, Lane lane, const Status& why) noexcept = 0;
 };
 

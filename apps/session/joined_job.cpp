@@ -35,7 +35,8 @@ void add_cores(Topology& topology, const Topology& more) {
     const auto same = [&](const Core& known) { return known.index == core.index; };
     if (std::none_of(topology.cores.begin(), topology.cores.end(), same)) topology.cores.push_back(core);
   }
-  std::sort(topology.cores.begin(), topology.cores.end(), [](const Core& a, const Core& b) { return a.index < b.index; });
+  std::sort(topology.cores.begin(), topology.cores.end(),
+            [](const Core& a, const Core& b) { return a.index < b.index; });
 }
 
 /// One topology for each different node among the hellos.
@@ -92,7 +93,8 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   Graph graph = build_model(settings, data.train->shape(), data.train->count_classes());
   Layout layout{graph};
   Plan plan = make_plan(settings, graph, plan_inputs(hellos, data));
-  return {place, std::move(bootstrap), std::move(hellos), std::move(data), std::move(graph), std::move(layout), std::move(plan)};
+  return {place,          std::move(bootstrap), std::move(hellos), std::move(data), std::move(graph), std::move(layout),
+          std::move(plan)};
 }
 
 Plan preview(const Configuration& configuration, const DataPlace& place) {

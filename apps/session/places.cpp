@@ -44,8 +44,8 @@ PlaceBlob decode_place(std::span<const std::byte> bytes) {
     const auto root = reader.getRoot<wire::Place>();
     place.plan_hash = root.getPlanHash();
     const auto ticket = root.getArena();
-    TROUPE_CHECK(ticket.size() == sizeof place.arena, Code::corrupt, "a rank's arena ticket has ", ticket.size(), " bytes, not ",
-                 sizeof place.arena);
+    TROUPE_CHECK(ticket.size() == sizeof place.arena, Code::corrupt, "a rank's arena ticket has ", ticket.size(),
+                 " bytes, not ", sizeof place.arena);
     std::memcpy(&place.arena, ticket.begin(), sizeof place.arena);
     place.transport = as_bytes(root.getTransport());
     place.actor_node = as_bytes(root.getActorNode());

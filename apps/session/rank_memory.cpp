@@ -48,7 +48,8 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std
   if (m.stripe.stripe.count == 0) return m;
   for (std::size_t slot = 0; slot < state_slots(rule); ++slot)
     m.stripe.state[slot] = take(kStateNames[slot], m.stripe.stripe.count * sizeof(float));
-  if (plan.route == Route::arena) m.stripe.journal = take("journal", journal_bytes(state_slots(rule)) * plan.buckets.size());
+  if (plan.route == Route::arena)
+    m.stripe.journal = take("journal", journal_bytes(state_slots(rule)) * plan.buckets.size());
   return m;
 }
 

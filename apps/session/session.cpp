@@ -4,8 +4,8 @@
 #include <mutex>
 #include <optional>
 
-#include <caf/actor_system.hpp>
 #include <xxhash.h>
+#include <caf/actor_system.hpp>
 
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
@@ -132,8 +132,9 @@ class RankSession final : public Session {
     transport_ = make_ucx_transport(space_, {.self = self, .means = means(settings(), job_.plan)});
     control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, LaneOptions{}, "lane-control");
     bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, LaneOptions{}, "lane-bulk");
-    remote_ = std::make_unique<RemoteActors>(system_, space_, *control_, *bulk_, self,
-                                             RemoteOptions{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes});
+    remote_ =
+        std::make_unique<RemoteActors>(system_, space_, *control_, *bulk_, self,
+                                       RemoteOptions{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes});
   }
 
   /// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
@@ -218,7 +219,8 @@ std::unique_ptr<Communicator> RankSession::make_communicator() {
   ArenaGroup group{.rank = job_.self()};
   for (const PlaceBlob& place : places_) {
     const RankMemory peer = find_rank_memory(space_.arena(place.arena.id));
-    group.members.push_back({.gradients = peer.gradients, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
+    group.members.push_back(
+        {.gradients = peer.gradients, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
   }
   return std::make_unique<ArenaCommunicator>(space_, std::move(group));
 }
@@ -250,7 +252,8 @@ void RankSession::make_actors() {
   const Schedule schedule = job_.schedule(settings());
   TrainingParts parts{
       .loader = {*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule, job_.self(), job_.plan.seed},
-      .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_, memory_.evaluations, schedule},
+      .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_, memory_.evaluations,
+                 schedule},
       .exchanges = {exchange_.get()},
       .view = kFirstView,
       .self = job_.self(),

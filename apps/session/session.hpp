@@ -18,8 +18,8 @@
 
 namespace troupe {
 
-/// What a session tells its app. Called on threads of the session, one call at a time; must not block for long. Rank 0 hears
-/// all; the others only `started`.
+/// What a session tells its app. Called on threads of the session, one call at a time; must not block for long. Rank 0
+/// hears all; the others only `started`.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
@@ -36,23 +36,23 @@ class SessionListener {
 struct SessionOptions {
   Configuration configuration;
   DataPlace data;
-  std::optional<LaunchPlace> place;      // absent: a job of one rank
-  SessionListener* listener = nullptr;   // outlives the session
+  std::optional<LaunchPlace> place;     // absent: a job of one rank
+  SessionListener* listener = nullptr;  // outlives the session
   bool every_step = false;
   std::optional<std::chrono::milliseconds> time_limit;  // end after this much training time (benchmarks)
 };
 
 /// How a run ended.
 struct RunResult {
-  Status status;                         // ok: all steps done, or stopped on request
-  bool stopped = false;                  // by request_stop() somewhere in the job
-  RunTotal total;                        // rank 0's; the other ranks count steps only
+  Status status;         // ok: all steps done, or stopped on request
+  bool stopped = false;  // by request_stop() somewhere in the job
+  RunTotal total;        // rank 0's; the other ranks count steps only
   std::vector<EpochReport> epochs;
-  std::uint64_t parameters_hash = 0;     // xxh3 of the f32 parameters' bytes at the end
+  std::uint64_t parameters_hash = 0;  // xxh3 of the f32 parameters' bytes at the end
 };
 
-/// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan, runs
-/// them, takes them down. It installs no signal handlers, prints nothing, and never calls exit().
+/// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan,
+/// runs them, takes them down. It installs no signal handlers, prints nothing, and never calls exit().
 class Session {
  public:
   /// Joins the job and builds everything, up to the first step. Throws Error as Bootstrap::join and the parts do.
@@ -61,7 +61,8 @@ class Session {
   virtual const Plan& plan() const = 0;
   /// Trains to the end, a stop, or a failure; never throws for what goes wrong on the way: that is in the result.
   virtual RunResult run(Blocking& blocking) = 0;
-  /// Asks the whole job to end after the steps now under way; all ranks end at the same step. Any thread, signal handlers not.
+  /// Asks the whole job to end after the steps now under way; all ranks end at the same step. Any thread, signal
+  /// handlers not.
   virtual void request_stop() noexcept = 0;
   /// The current parameters as bytes of f32 in the layout's order; only when run() is over.
   virtual std::vector<float> parameters() const = 0;

@@ -15,7 +15,8 @@ struct TrainingActors::Gone {
   std::size_t left = 0;
 };
 
-TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts) : system_(system), parts_(std::move(parts)) {
+TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
+    : system_(system), parts_(std::move(parts)) {
   membership_ = spawn_membership(system_);
   if (parts_.self.value != 0) return;
   reporter_ = spawn_reporter(system_, parts_.device.schedule, std::move(parts_.report), membership_);

@@ -24,18 +24,19 @@ struct CoordinatorHandles {
 struct TrainingParts {
   LoaderParts loader;
   DeviceParts device;
-  std::vector<Exchange*> exchanges;      // a shard for each
+  std::vector<Exchange*> exchanges;  // a shard for each
   ViewId view;
   Rank self;
   std::vector<std::string> hosts;
   std::chrono::milliseconds start_within{60000};
-  ReportTargets report;                  // rank 0
+  ReportTargets report;  // rank 0
   std::function<void(const Status&)> abort_view;
   std::function<void(const RunEnd&)> ended;
 };
 
-/// The training actors of one rank. Membership and, on rank 0, the evaluator exist at once, so that they can be published;
-/// the others begin with start(). Ended explicitly by end(), since they refer to what is taken down after them.
+/// The training actors of one rank. Membership and, on rank 0, the evaluator exist at once, so that they can be
+/// published; the others begin with start(). Ended explicitly by end(), since they refer to what is taken down after
+/// them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);

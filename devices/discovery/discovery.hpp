@@ -4,8 +4,9 @@
 
 namespace troupe {
 
-/// Looks at this node: cores that this process may use, NUMA nodes, caches (hwloc), NICs of this network namespace (sysfs
-/// and netlink), cgroup CPU quota, boot id and network namespace. Takes some milliseconds. Throws Error{environment} when hwloc cannot.
+/// Looks at this node: cores that this process may use, NUMA nodes, caches (hwloc), NICs of this network namespace
+/// (sysfs and netlink), cgroup CPU quota, boot id and network namespace. Takes some milliseconds. Throws
+/// Error{environment} when hwloc cannot.
 Topology discover();
 /// The pid namespace of this process (inode), for deciding whether a peer's pid means anything here.
 std::uint64_t own_pid_namespace();

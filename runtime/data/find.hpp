@@ -12,25 +12,27 @@ namespace troupe {
 using DataProgress = std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)>;
 
 struct DataRequest {
-  std::string source = "idx";   // idx: search, then generated; generated: at once
-  std::string path;             // data.path as written; relative to `folder`
-  bool path_is_set = false;     // by --set: then it is the only place looked at
-  std::string folder;           // of app.toml
-  std::string environment;      // TROUPE_DATA: a folder that holds mnist/; empty: unset
-  std::string cache;            // folder for the generated digits; empty: ${XDG_CACHE_HOME:-~/.cache}/troupe
-  DataProgress progress;        // may be empty
+  std::string source = "idx";  // idx: search, then generated; generated: at once
+  std::string path;            // data.path as written; relative to `folder`
+  bool path_is_set = false;    // by --set: then it is the only place looked at
+  std::string folder;          // of app.toml
+  std::string environment;     // TROUPE_DATA: a folder that holds mnist/; empty: unset
+  std::string cache;           // folder for the generated digits; empty: ${XDG_CACHE_HOME:-~/.cache}/troupe
+  DataProgress progress;       // may be empty
 };
 
 /// Where the data are, before they are read.
 struct DataPlace {
   std::string folder;
-  std::string description;      // "MNIST from /data/mnist (TROUPE_DATA)", "generated digits from ... (no MNIST found in ...)"
+  std::string
+      description;  // "MNIST from /data/mnist (TROUPE_DATA)", "generated digits from ... (no MNIST found in ...)"
   bool generated = false;
 };
 
 /// Finds the MNIST files: --set, then TROUPE_DATA, then the configured path, then the cache; otherwise generates digits
-/// once into the cache (60,000 and 10,000 as IDX files, written to temporary names and renamed). A place that is set but holds no
-/// data, or a file that is cut, of the wrong magic or count, is Error{invalid} with file, place, cause and cure.
+/// once into the cache (60,000 and 10,000 as IDX files, written to temporary names and renamed). A place that is set
+/// but holds no data, or a file that is cut, of the wrong magic or count, is Error{invalid} with file, place, cause and
+/// cure.
 DataPlace find_data(const DataRequest& request);
 /// Reads both sets from a place.
 DataSet read_data(const DataPlace& place);

@@ -14,7 +14,9 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
 }
-constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter) noexcept { return mix(mix(key) ^ counter); }
+constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter) noexcept {
+  return mix(mix(key) ^ counter);
+}
 /// Joins two keys into one.
 constexpr std::uint64_t sub_key(std::uint64_t key, std::uint64_t part) noexcept { return mix(mix(key) + part); }
 /// In (0, 1).

@@ -18,8 +18,8 @@ class Source {
   virtual std::uint64_t count_samples() const noexcept = 0;
   virtual const Shape& shape() const noexcept = 0;
   virtual std::uint32_t count_classes() const noexcept = 0;
-  /// Decodes the samples `indices` (at most batch.rows) into the batch at `slot` (batch.size_bytes() bytes); rows that are
-  /// left over get zero inputs and label -1.
+  /// Decodes the samples `indices` (at most batch.rows) into the batch at `slot` (batch.size_bytes() bytes); rows that
+  /// are left over get zero inputs and label -1.
   virtual void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const = 0;
   /// Memory the samples take.
   virtual std::uint64_t size_bytes() const noexcept = 0;
@@ -32,8 +32,8 @@ struct DataSet {
   std::string origin;
 };
 
-/// The global, endless order of samples: epoch e is a permutation of all samples drawn from (seed, e); position p is the
-/// p mod n-th of epoch p / n. It knows nothing of ranks, so any world size sees the same order. Threads: one.
+/// The global, endless order of samples: epoch e is a permutation of all samples drawn from (seed, e); position p is
+/// the p mod n-th of epoch p / n. It knows nothing of ranks, so any world size sees the same order. Threads: one.
 class SampleOrder {
  public:
   SampleOrder(std::uint64_t count_samples, std::uint64_t seed);

@@ -16,7 +16,8 @@ enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw };
 ///   nesterov  v = momentum * v + g;  p -= rate * (g + momentum * v)
 ///   adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= rate * (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + epsilon)
 ///             Source: Kingma, Ba 2015 (Adam), algorithm 1.
-///   adamw     p -= rate * weight_decay * p, then as adam. Source: Loshchilov, Hutter 2019 (Decoupled weight decay), algorithm 2.
+///   adamw     p -= rate * weight_decay * p, then as adam. Source: Loshchilov, Hutter 2019 (Decoupled weight decay),
+///   algorithm 2.
 struct Rule {
   RuleKind kind = RuleKind::adam;
   double rate = 0.001;
@@ -38,12 +39,12 @@ std::string to_string(const Rule& rule);
 /// A rule's constants for one update, ready for a kernel; f32, computed in f64.
 struct RuleStep {
   RuleKind kind = RuleKind::sgd;
-  float rate = 0;         // adam: rate / (1 - beta1^t)
-  float decay = 0;        // weight decay added to g; adamw: rate * weight_decay
+  float rate = 0;   // adam: rate / (1 - beta1^t)
+  float decay = 0;  // weight decay added to g; adamw: rate * weight_decay
   float momentum = 0;
   float beta1 = 0, one_minus_beta1 = 0;
   float beta2 = 0, one_minus_beta2 = 0;
-  float second_scale = 0; // adam: 1 / (1 - beta2^t)
+  float second_scale = 0;  // adam: 1 / (1 - beta2^t)
   float epsilon = 0;
 };
 /// The constants of update number `t`, counted from 1.

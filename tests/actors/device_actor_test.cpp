@@ -52,8 +52,8 @@ struct World {
         actors.listener<CommitReceiver, Committed>([this](const Committed& c) { committed.push_back(c.step); });
     auto evaluated_to =
         actors.listener<EvaluationReceiver, Evaluated>([this](const Evaluated& e) { evaluated.push_back(e); });
-    auto finished_to =
-        actors.listener<FinishReceiver, DeviceFinished>([this](const DeviceFinished& f) { finished.push_back(f.stopped); });
+    auto finished_to = actors.listener<FinishReceiver, DeviceFinished>(
+        [this](const DeviceFinished& f) { finished.push_back(f.stopped); });
     actor = spawn_device(actors.system(),
                          {*stream, *replica, *steps, space, step_messages, evaluation_messages,
                           arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule},

@@ -40,13 +40,16 @@ struct Received {
   std::uint64_t step;
   bool evaluation;
   bool last;
-  std::vector<float> rows;   // those that count
+  std::vector<float> rows;  // those that count
 };
 
 /// A loader whose batches are noted and, unless told otherwise, given back at once.
 struct World {
   World(Schedule schedule, Rank rank, std::size_t slots = 3, bool holds = false)
-      : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch{.rows = schedule.rows, .features = 1} {
+      : hold(holds),
+        train(schedule.train_samples),
+        test(schedule.test_samples),
+        batch{.rows = schedule.rows, .features = 1} {
     space.map(arena);
     pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
     device = actors.listener<BatchReceiver, BatchLease>([this](const BatchLease& b) { take(b); });
@@ -102,7 +105,9 @@ TEST(LoaderActor, TakesTheSameSamplesOfAStepAtAnyWorldSize) {
   const auto samples_of_step_1 = [](std::uint32_t ranks) {
     std::vector<float> all;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      World w{{.train_samples = 40, .test_samples = 1, .rows = 8 / ranks, .ranks = ranks, .steps = 2, .evaluate_every = 0}, {rank}};
+      World w{
+          {.train_samples = 40, .test_samples = 1, .rows = 8 / ranks, .ranks = ranks, .steps = 2, .evaluate_every = 0},
+          {rank}};
       all.insert(all.end(), w.received[1].rows.begin(), w.received[1].rows.end());
     }
     return all;
@@ -112,7 +117,8 @@ TEST(LoaderActor, TakesTheSameSamplesOfAStepAtAnyWorldSize) {
 }
 
 TEST(LoaderActor, SendsNothingWithoutAFreeSlotAndGoesOnWhenOneComesBack) {
-  World w{{.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 50, .evaluate_every = 0}, {0}, 3, true};
+  World w{
+      {.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 50, .evaluate_every = 0}, {0}, 3, true};
   EXPECT_EQ(w.received.size(), 3u);
   w.held.erase(w.held.begin());
   w.actors.run();
@@ -120,7 +126,10 @@ TEST(LoaderActor, SendsNothingWithoutAFreeSlotAndGoesOnWhenOneComesBack) {
 }
 
 TEST(LoaderActor, EndsWithItsDeviceInsteadOfFillingSlotsForNobody) {
-  World w{{.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 1000000, .evaluate_every = 0}, {0}, 3, true};
+  World w{{.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 1000000, .evaluate_every = 0},
+          {0},
+          3,
+          true};
   bool ended = false;
   w.loader->attach_functor([&ended] { ended = true; });
   caf::anon_send_exit(w.device, caf::exit_reason::kill);

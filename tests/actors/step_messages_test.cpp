@@ -43,7 +43,8 @@ class OneRank final : public Exchange {
 
 /// Messages that all actors of a job of one rank handle in `steps` steps, from the start to the end.
 std::size_t count_messages(std::uint64_t steps) {
-  const Schedule schedule{.train_samples = 1000, .test_samples = 10, .rows = 2, .ranks = 1, .steps = steps, .evaluate_every = 0};
+  const Schedule schedule{
+      .train_samples = 1000, .test_samples = 10, .rows = 2, .ranks = 1, .steps = steps, .evaluate_every = 0};
   const BatchLayout batch{.rows = 2, .features = 4};
   const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
@@ -65,17 +66,16 @@ std::size_t count_messages(std::uint64_t steps) {
   bool ended = false;
 
   test::ActorWorld actors;
-  TrainingActors training{
-      actors.system(),
-      {.loader = {pool, samples, samples, batch, schedule, {0}, 7},
-       .device = {*stream, *replica, exchanges, space, step_messages, evaluation_messages,
-                  take(kEvaluationsKept * sizeof(StepSums)), schedule},
-       .exchanges = {&exchange},
-       .view = {1},
-       .self = {0},
-       .hosts = {"here"},
-       .abort_view = [](const Status&) {},
-       .ended = [&](const RunEnd& end) { ended = end.status.ok(); }}};
+  TrainingActors training{actors.system(),
+                          {.loader = {pool, samples, samples, batch, schedule, {0}, 7},
+                           .device = {*stream, *replica, exchanges, space, step_messages, evaluation_messages,
+                                      take(kEvaluationsKept * sizeof(StepSums)), schedule},
+                           .exchanges = {&exchange},
+                           .view = {1},
+                           .self = {0},
+                           .hosts = {"here"},
+                           .abort_view = [](const Status&) {},
+                           .ended = [&](const RunEnd& end) { ended = end.status.ok(); }}};
   training.start({});
   std::size_t messages = actors.run();
   for (std::uint64_t round = 0; round <= steps && !ended; ++round) {

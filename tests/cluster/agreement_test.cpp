@@ -21,11 +21,14 @@ struct Trained {
 class Agreement : public ClusterTest {
  protected:
   void SetUp() override {
+    ClusterTest::SetUp();
     if (std::getenv("TROUPE_DATA") == nullptr)
-      GTEST_SKIP() << "TROUPE_DATA is not set: the folder's own images are learnt so fast that small losses differ in their digits";
+      GTEST_SKIP() << "TROUPE_DATA is not set: the folder's own images are learnt so fast that small losses differ in "
+                      "their digits";
   }
 
-  Trained train(std::uint32_t ranks, const std::vector<std::string>& settings, const NamespaceCluster* nodes = nullptr) {
+  Trained train(std::uint32_t ranks, const std::vector<std::string>& settings,
+                const NamespaceCluster* nodes = nullptr) {
     const std::string file = folder_.path() / "probe";
     const std::string secret = folder_.write_secret("secret", "open sesame");
     const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
@@ -34,7 +37,8 @@ class Agreement : public ClusterTest {
       ProgramStart start = folder_.rank(rank, ranks, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
       if (std::getenv("TROUPE_DATA") != nullptr) std::erase(start.unset, "TROUPE_DATA");
       start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
-      start.arguments = {PROBE_PROGRAM, file, "data.path=" + (folder_.path() / "data").string(), "evaluate.every_epochs=0", "data.batch=" + std::to_string(200 / ranks)};
+      start.arguments = {PROBE_PROGRAM, file, "data.path=" + (folder_.path() / "data").string(),
+                         "evaluate.every_epochs=0", "data.batch=" + std::to_string(200 / ranks)};
       if (ranks == 1) start.arguments.push_back("placement.cores=1");  // one thread, as each of several ranks has
       start.arguments.insert(start.arguments.end(), settings.begin(), settings.end());
       if (nodes != nullptr) {

@@ -14,6 +14,7 @@ namespace {
 
 class Start : public ClusterTest {
  protected:
+  void SetUp() override {}  // needs no ranks that talk
   /// Runs rtrun to its end and expects the exit code and `word` on stderr.
   void expect_refusal(const std::vector<std::string>& arguments, int code, const std::string& word) {
     Program rtrun{folder_.rtrun(arguments)};

@@ -13,6 +13,7 @@
 
 #include "runtime/data/idx.hpp"
 #include "runtime/data/random.hpp"
+#include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -150,6 +151,10 @@ std::uint16_t free_port() {
 }
 
 bool trains(const Program& program) { return program.out().find("\n1 ") != std::string::npos; }
+
+void ClusterTest::SetUp() {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which ranks talk";
+}
 
 void ClusterTest::TearDown() {
   EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 5s)) << folder_.leftovers();

@@ -50,9 +50,10 @@ std::uint16_t free_port();
 /// Training goes on: the table has a row. For wait_until().
 bool trains(const Program& program);
 
-/// A test with a folder of its own that must be as clean afterwards as before.
+/// A test with a folder of its own that must be as clean afterwards as before. Skipped where ranks cannot talk.
 class ClusterTest : public ::testing::Test {
  protected:
+  void SetUp() override;
   void TearDown() override;
   JobFolder folder_;
 };

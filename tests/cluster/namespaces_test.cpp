@@ -13,6 +13,7 @@ namespace {
 class TwoNodes : public ClusterTest {
  protected:
   void SetUp() override {
+    ClusterTest::SetUp();
     if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
     cluster_ = std::make_unique<NamespaceCluster>(2);
     secret_ = folder_.write_secret("secret", "open sesame");

@@ -1,5 +1,6 @@
-// One rank of a job through the session library, for tests that compare runs: rank 0 writes each step's mean loss and the
-// final parameters to a file. Arguments: the file, then settings as in --set. The place in the job is in the environment.
+// One rank of a job through the session library, for tests that compare runs: rank 0 writes each step's mean loss and
+// the final parameters to a file. Arguments: the file, then settings as in --set. The place in the job is in the
+// environment.
 
 #include <cstdint>
 #include <cstdio>
@@ -25,8 +26,10 @@ int run(const std::string& file, const std::vector<std::string>& overrides) {
   SessionOptions options{.configuration = parse_configuration("", "probe", overrides)};
   options.place = launch_place_from_environment();
   const char* data = std::getenv("TROUPE_DATA");
-  options.data = find_data({.path = options.configuration.settings.data.path, .path_is_set = data == nullptr,
-                            .folder = ".", .environment = data != nullptr ? data : ""});
+  options.data = find_data({.path = options.configuration.settings.data.path,
+                            .path_is_set = data == nullptr,
+                            .folder = ".",
+                            .environment = data != nullptr ? data : ""});
   options.listener = &log;
   options.every_step = true;
   const bool writes = !options.place || options.place->rank == 0;
@@ -42,7 +45,8 @@ int run(const std::string& file, const std::vector<std::string>& overrides) {
   const std::uint64_t steps = log.losses.size();
   out.write(reinterpret_cast<const char*>(&steps), sizeof steps);
   out.write(reinterpret_cast<const char*>(log.losses.data()), static_cast<std::streamsize>(steps * sizeof(double)));
-  out.write(reinterpret_cast<const char*>(parameters.data()), static_cast<std::streamsize>(parameters.size() * sizeof(float)));
+  out.write(reinterpret_cast<const char*>(parameters.data()),
+            static_cast<std::streamsize>(parameters.size() * sizeof(float)));
   return out.good() ? 0 : 1;
 }
 

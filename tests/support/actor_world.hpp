@@ -16,7 +16,8 @@ typename Handle::behavior_type listen(typename Handle::pointer, std::function<vo
   return {[heard](const Message& message) { heard(message); }};
 }
 
-/// An actor system without threads: actors run when the test says so, one message after the other, on a clock that stands still.
+/// An actor system without threads: actors run when the test says so, one message after the other, on a clock that
+/// stands still.
 class ActorWorld {
  public:
   ActorWorld() : system_(prepare(config_)) {}

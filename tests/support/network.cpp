@@ -35,8 +35,9 @@ std::string why_no_namespaces() {
   const int code = run({"ip", "netns", "add", probe}, &message);
   if (code == 127) return "there is no `ip` (package iproute2)";
   if (code != 0) return "ip netns add fails: " + message;
+  const bool enters = run({"ip", "netns", "exec", probe, "true"}, &message) == 0;
   run({"ip", "netns", "del", probe});
-  return {};
+  return enters ? std::string{} : "ip netns exec fails: " + message;
 }
 
 NamespaceCluster::NamespaceCluster(std::size_t nodes)

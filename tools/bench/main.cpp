@@ -18,7 +18,9 @@ using namespace troupe;
 void add_case(CLI::App& command, bench::TrainCase& what) {
   command.add_option("--case", what.name, "The model")->capture_default_str();
   command.add_option("--np", what.np, "Processes on this machine")->capture_default_str()->check(CLI::Range(1, 64));
-  command.add_option("--dtype", what.dtype, "f32 or bf16")->capture_default_str()->check(CLI::IsMember({"f32", "bf16"}));
+  command.add_option("--dtype", what.dtype, "f32 or bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "bf16"}));
   command.add_option("--seconds", what.seconds, "Measured time, after warm-up")
       ->capture_default_str()
       ->check(CLI::Range(0.5, 3600.0));

@@ -86,7 +86,8 @@ class Products {
   void wait() {
     Blocking blocking = Blocking::on_thread("main");
     const Point done = stream_->mark();
-    const Status status = space_.timeline(done.line).wait(blocking, done.value, Deadline::after(kStepDeadline), "a step's products");
+    const Status status =
+        space_.timeline(done.line).wait(blocking, done.value, Deadline::after(kStepDeadline), "a step's products");
     TROUPE_CHECK(status.ok(), status.code(), status.text());
   }
 
@@ -114,7 +115,8 @@ std::vector<double> measure(const std::string& arguments, const char* key) {
 
 }  // namespace
 
-int run_products(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what, std::vector<std::string> arguments) {
+int run_products(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what,
+                 std::vector<std::string> arguments) {
   const Configuration configuration = configuration_of(what);
   const std::optional<LaunchPlace> place = launch_place_from_environment();
   const DataPlace data = rtrun::locate_data(configuration);
@@ -125,7 +127,8 @@ int run_products(Blocking& blocking, const rtrun::Signals& signals, const TrainC
   const std::uint32_t rank = place ? place->rank : 0;
   Products products{configuration, data, rank};
   products.run(std::chrono::milliseconds(300));
-  const auto window = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(what.seconds / kWindows));
+  const auto window =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(what.seconds / kWindows));
   std::vector<double> us;
   for (std::size_t w = 0; w < kWindows; ++w) us.push_back(std::round(products.run(window) * 10) / 10);
   if (rank != 0) return 0;
@@ -135,8 +138,8 @@ int run_products(Blocking& blocking, const rtrun::Signals& signals, const TrainC
 }
 
 int run_step(const TrainCase& what, std::uint32_t rounds) {
-  const std::string options = text(" --case ", what.name, " --np ", what.np, " --dtype ", what.dtype, " --batch ", what.batch,
-                                   " --seconds ", what.seconds);
+  const std::string options = text(" --case ", what.name, " --np ", what.np, " --dtype ", what.dtype, " --batch ",
+                                   what.batch, " --seconds ", what.seconds);
   std::vector<double> steps;
   std::vector<double> products;
   std::vector<double> ratios;
@@ -146,8 +149,9 @@ int run_step(const TrainCase& what, std::uint32_t rounds) {
     products.push_back(median(measure("products" + options, "us")));
     ratios.push_back(std::round(1000 * steps.back() / products.back()) / 1000);
   }
-  const nlohmann::ordered_json line{{"bench", "step"},        {"impl", "ours-" + what.dtype}, {"np", what.np}, {"step_us", steps},
-                                    {"products_us", products}, {"ratios", ratios},             {"ratio", median(ratios)}};
+  const nlohmann::ordered_json line{{"bench", "step"},        {"impl", "ours-" + what.dtype}, {"np", what.np},
+                                    {"step_us", steps},       {"products_us", products},      {"ratios", ratios},
+                                    {"ratio", median(ratios)}};
   std::cout << line.dump() << std::endl;
   return 0;
 }

@@ -57,12 +57,9 @@ int run_rank(Blocking& blocking, const TrainCase& what, const Configuration& con
     return exit_code(result.status.code());
   }
   if (!prints) return 0;
-  const nlohmann::ordered_json line{{"bench", "train"},
-                                    {"impl", "ours-" + what.dtype},
-                                    {"case", text(what.name, ' ', what.np, "px1t")},
-                                    {"np", what.np},
-                                    {"unit", "samples/s"},
-                                    {"v", steps.windows()}};
+  const nlohmann::ordered_json line{
+      {"bench", "train"}, {"impl", "ours-" + what.dtype}, {"case", text(what.name, ' ', what.np, "px1t")},
+      {"np", what.np},    {"unit", "samples/s"},          {"v", steps.windows()}};
   std::cout << line.dump() << std::endl;
   return 0;
 }
@@ -80,7 +77,8 @@ Configuration configuration_of(const TrainCase& what) {
   return parse_configuration("", "rtbench", overrides);
 }
 
-int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what, std::vector<std::string> arguments) {
+int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what,
+              std::vector<std::string> arguments) {
   const Configuration configuration = configuration_of(what);
   std::optional<LaunchPlace> place = launch_place_from_environment();
   const DataPlace data = rtrun::locate_data(configuration);

@@ -10,21 +10,23 @@
 
 namespace troupe::bench {
 
-/// What `rtbench train` measures: samples/s of a whole job, through the same plan and actors as rtrun, loading included.
+/// What `rtbench train` measures: samples/s of a whole job, through the same plan and actors as rtrun, loading
+/// included.
 struct TrainCase {
-  std::string name = "mlp";      // a registered model
-  std::uint32_t np = 2;          // processes
-  std::string dtype = "f32";     // or bf16
-  double seconds = 6;            // measured, after warm-up
-  std::uint32_t batch = 100;     // per process
+  std::string name = "mlp";            // a registered model
+  std::uint32_t np = 2;                // processes
+  std::string dtype = "f32";           // or bf16
+  double seconds = 6;                  // measured, after warm-up
+  std::uint32_t batch = 100;           // per process
   std::vector<std::string> overrides;  // further settings, as --set
 };
 
 /// The settings of a case: `np` ranks on this machine, no evaluation, no end but time.
 Configuration configuration_of(const TrainCase& what);
 
-/// Runs the case: as the launcher of its ranks, or, when the environment says so, as one of them. Rank 0 prints one JSON line
-/// with the median-ready values of five windows. Returns the exit code.
-int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what, std::vector<std::string> arguments);
+/// Runs the case: as the launcher of its ranks, or, when the environment says so, as one of them. Rank 0 prints one
+/// JSON line with the median-ready values of five windows. Returns the exit code.
+int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what,
+              std::vector<std::string> arguments);
 
 }  // namespace troupe::bench

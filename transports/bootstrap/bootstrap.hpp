@@ -21,15 +21,17 @@ struct LaunchPlace {
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
   std::uint32_t local_rank = 0;
-  std::string master_address;          // of rank 0
+  std::string master_address;  // of rank 0
   std::uint16_t master_port = 0;
-  int listen_fd = -1;                  // rank 0: a socket that already listens (TROUPE_LISTEN_FD), closed by join(); -1: bind master_port
-  std::string secret;                  // job secret; empty: only loopback addresses are served
-  std::string found_in;                // for people: "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
+  int listen_fd =
+      -1;  // rank 0: a socket that already listens (TROUPE_LISTEN_FD), closed by join(); -1: bind master_port
+  std::string secret;    // job secret; empty: only loopback addresses are served
+  std::string found_in;  // for people: "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
 };
 
-/// Reads RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TROUPE_SECRET_FILE (and TROUPE_LISTEN_FD) from the environment;
-/// nothing when RANK is not set. Throws Error{environment} when only some are set or one is malformed, with its name and value.
+/// Reads RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TROUPE_SECRET_FILE (and TROUPE_LISTEN_FD) from the
+/// environment; nothing when RANK is not set. Throws Error{environment} when only some are set or one is malformed,
+/// with its name and value.
 std::optional<LaunchPlace> launch_place_from_environment();
 
 /// Who a process is: the first thing peers tell each other after both proved that they know the secret.
@@ -38,25 +40,25 @@ struct Hello {
   std::string troupe_version;
   std::uint32_t protocol = 1;
   std::string caf_version;
-  std::string ucx_version;             // empty: no UCX here
-  std::uint64_t settings_hash = 0;     // Configuration::hash()
-  std::uint64_t type_table_hash = 0;   // message types registered with CAF
+  std::string ucx_version;            // empty: no UCX here
+  std::uint64_t settings_hash = 0;    // Configuration::hash()
+  std::uint64_t type_table_hash = 0;  // message types registered with CAF
   std::int32_t pid = 0;
-  std::uint64_t pid_namespace = 0;     // inode
-  Topology topology;                   // of its node, with identity and host name
+  std::uint64_t pid_namespace = 0;  // inode
+  Topology topology;                // of its node, with identity and host name
 };
 
-/// What peers of a job do before they have lanes: find each other, prove the secret (HMAC-SHA256 challenge with both nonces,
-/// role and rank), compare versions and settings, pass blobs around; afterwards the same sockets tell of a death within a
-/// millisecond. A star: rank 0 listens, the others connect. Rank and Peer numbers are the same here.
+/// What peers of a job do before they have lanes: find each other, prove the secret (HMAC-SHA256 challenge with both
+/// nonces, role and rank), compare versions and settings, pass blobs around; afterwards the same sockets tell of a
+/// death within a millisecond. A star: rank 0 listens, the others connect. Rank and Peer numbers are the same here.
 class Bootstrap {
  public:
-  /// Waits for all ranks of the job. Throws Error{environment}: port in use, address unreachable (what, where, what to do);
-  /// Error{timeout}: the deadline passed, with the ranks that are missing; Error{invalid}: a peer with another version,
-  /// settings or world size, with both values; a wrong secret is refused and waiting goes on. `waiting` (may be empty) is told
-  /// every 5 s which ranks are missing.
-  static std::unique_ptr<Bootstrap> join(Blocking& blocking, const LaunchPlace& place, const Hello& mine, Deadline deadline,
-                                         const std::function<void(const std::string&)>& waiting);
+  /// Waits for all ranks of the job. Throws Error{environment}: port in use, address unreachable (what, where, what to
+  /// do); Error{timeout}: the deadline passed, with the ranks that are missing; Error{invalid}: a peer with another
+  /// version, settings or world size, with both values; a wrong secret is refused and waiting goes on. `waiting` (may
+  /// be empty) is told every 5 s which ranks are missing.
+  static std::unique_ptr<Bootstrap> join(Blocking& blocking, const LaunchPlace& place, const Hello& mine,
+                                         Deadline deadline, const std::function<void(const std::string&)>& waiting);
   virtual ~Bootstrap() = default;
 
   /// By rank, this process's own included.
@@ -66,8 +68,8 @@ class Bootstrap {
   virtual std::vector<std::vector<std::byte>> all_gather(Blocking& blocking, std::string_view what,
                                                          std::span<const std::byte> mine, Deadline deadline) = 0;
 
-  /// Told of each peer's death once, on the bootstrap's own thread: by the end of its socket, by its pidfd (same host and
-  /// pid namespace), or by rank 0's word. Must not block.
+  /// Told of each peer's death once, on the bootstrap's own thread: by the end of its socket, by its pidfd (same host
+  /// and pid namespace), or by rank 0's word. Must not block.
   using Lost = std::function<void(Peer peer, const Status& why)>;
   /// Starts watching; all_gather is over.
   virtual void watch(Lost lost) = 0;

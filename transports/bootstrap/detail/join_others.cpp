@@ -294,8 +294,9 @@ Joined Reception::complete() {
 
 Joined wait_for_others(Blocking& blocking, const JoinRequest& request) {
   const LaunchPlace& place = request.place;
-  Fd listener = place.listen_fd >= 0 ? adopt_listener(place.listen_fd, !place.secret.empty())
-                                     : listen_at(place.master_address, place.master_port, !place.secret.empty());
+  Fd listener = place.listen_fd >= 0
+                    ? adopt_listener(place.listen_fd, !place.secret.empty())
+                    : listen_at(place.master_address, place.master_port, !place.secret.empty(), request.deadline);
   return Reception{blocking, request, std::move(listener)}.run();
 }
 

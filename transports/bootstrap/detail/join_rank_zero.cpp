@@ -63,7 +63,7 @@ std::unique_ptr<Connection> Visit::connect() {
   const LaunchPlace& place = request_.place;
   std::vector<Address> addresses;
   try {
-    addresses = resolve(place.master_address, place.master_port);
+    addresses = resolve(place.master_address, place.master_port, request_.deadline);
   } catch (const Error& error) {
     cause_ = error.what();  // a name service may start later too
     return nullptr;

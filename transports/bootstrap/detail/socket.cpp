@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <future>
 #include <memory>
 
 #include "runtime/error.hpp"
+#include "runtime/thread.hpp"
 
 namespace troupe::bootstrap {
 namespace {
@@ -114,16 +116,44 @@ std::string Address::to_string() const {
   return storage.ss_family == AF_INET6 ? text("[", host, "]:", port) : text(host, ":", port);
 }
 
-std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
+namespace {
+
+/// What the C library finds, and its memory.
+struct Lookup {
   addrinfo* list = nullptr;
-  const int failed = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+
+  Lookup() = default;
+  Lookup(const Lookup&) = delete;
+  Lookup& operator=(const Lookup&) = delete;
+  ~Lookup() {
+    if (list) freeaddrinfo(list);
+  }
+  int run(const std::string& host, std::uint16_t port, int flags) noexcept {
+    addrinfo hints{};
+    hints.ai_flags = flags;
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    return getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  }
+};
+
+}  // namespace
+
+std::vector<Address> resolve(const std::string& host, std::uint16_t port, Deadline deadline) {
+  const auto lookup = std::make_shared<Lookup>();
+  int failed = lookup->run(host, port, AI_NUMERICHOST);
+  if (failed != 0) {
+    // On a thread of its own, which may outlive the wait: the C library's lookups take as long as their name servers.
+    auto result = std::make_shared<std::promise<int>>();
+    std::future<int> answer = result->get_future();
+    start_thread("lookup", [=] { result->set_value(lookup->run(host, port, 0)); }).detach();
+    TROUPE_CHECK(answer.wait_until(deadline.at()) == std::future_status::ready, Code::environment, "MASTER_ADDR '",
+                 host, "' was not resolved in time: is its name server reachable? A numeric address needs none");
+    failed = answer.get();
+  }
   TROUPE_CHECK(failed == 0, Code::environment, "MASTER_ADDR '", host, "' cannot be resolved: ", gai_strerror(failed));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner{list, &freeaddrinfo};
   std::vector<Address> addresses;
-  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+  for (const addrinfo* entry = lookup->list; entry != nullptr; entry = entry->ai_next) {
     Address& address = addresses.emplace_back();
     address.size = std::min<socklen_t>(entry->ai_addrlen, sizeof address.storage);
     std::copy_n(reinterpret_cast<const char*>(entry->ai_addr), address.size, reinterpret_cast<char*>(&address.storage));
@@ -131,9 +161,9 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
   return addresses;
 }
 
-Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret) {
+Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret, Deadline deadline) {
   TROUPE_CHECK(port != 0, Code::environment, "rank 0 needs a MASTER_PORT other than 0, where the other ranks find it");
-  std::vector<Address> candidates = resolve(host, port);
+  std::vector<Address> candidates = resolve(host, port, deadline);
   const bool loopback =
       std::all_of(candidates.begin(), candidates.end(), [](const Address& a) { return a.loopback(); });
   // A host's own name may mean 127.0.1.1 to itself and its real address to the other hosts.

@@ -38,12 +38,12 @@ struct Address {
   std::string to_string() const;  // 127.0.0.1:29500, [::1]:29500
 };
 
-/// Throws Error{environment} when the name is unknown.
-std::vector<Address> resolve(const std::string& host, std::uint16_t port);
+/// Throws Error{environment} when the name is unknown, or its name server silent until the deadline.
+std::vector<Address> resolve(const std::string& host, std::uint16_t port, Deadline deadline);
 
 /// A listening socket for rank 0: at a loopback address exactly there, else at all addresses of the host. Throws
 /// Error{environment}: port in use, no permission, and without a secret when the address is not a loopback one.
-Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret);
+Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret, Deadline deadline);
 /// Takes over a socket that listens already. Throws Error{environment} when it does not, or when it is open to the
 /// network without a secret.
 Fd adopt_listener(int fd, bool has_secret);
