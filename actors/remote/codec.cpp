@@ -2,6 +2,7 @@
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
 #include <caf/uniform_type_info_map.hpp>
+#include <cstring>
 #include <exception>
 
 #include "actors/caf_error.hpp"
@@ -55,6 +56,44 @@ Status Codec::check(const caf::type_erased_tuple& content) {
                    "process); add it to the list given to add_messages in every process")};
     }
   }
+  return {};
+}
+
+bool Codec::encode_plain(const caf::mailbox_element& message, std::vector<char>& bytes) {
+  const caf::type_erased_tuple& content = message.content();
+  if (content.size() != 1 || !message.stages.empty()) return false;
+  const caf::rtti_pair type = content.type(0);
+  const auto key = type.first != 0 ? type.first : reinterpret_cast<std::uintptr_t>(type.second);
+  const auto [entry, fresh] = plain_types_.try_emplace(key, nullptr);
+  if (fresh) entry->second = find_plain(type);
+  const PlainMessage* const plain = entry->second;
+  if (plain == nullptr) return false;
+  const std::size_t begin = bytes.size();
+  bytes.resize(begin + sizeof plain->id + plain->size_bytes);
+  std::memcpy(bytes.data() + begin, &plain->id, sizeof plain->id);
+  std::memcpy(bytes.data() + begin + sizeof plain->id, content.get(0), plain->size_bytes);
+  return true;
+}
+
+Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_ptr sender, caf::message_id id,
+                           caf::mailbox_element_ptr& to) {
+  std::uint32_t name = 0;
+  if (bytes.size() < sizeof name) return {Code::corrupt, "a plain message without a type"};
+  std::memcpy(&name, bytes.data(), sizeof name);
+  const auto [entry, fresh] = plain_ids_.try_emplace(name, nullptr);
+  if (fresh) entry->second = find_plain(name);
+  const PlainMessage* const plain = entry->second;
+  if (plain == nullptr) {
+    plain_ids_.erase(entry);  // it may be registered later; and what strangers send must not pile up
+    return {Code::unsupported,
+            "a plain message of a type that is not registered here; give add_plain_messages the same list in every "
+            "process"};
+  }
+  if (bytes.size() != sizeof name + plain->size_bytes) {
+    return {Code::corrupt, text("a plain message of ", bytes.size() - sizeof name, " bytes instead of ",
+                                plain->size_bytes, ": its sender is of another build")};
+  }
+  to = plain->make(std::move(sender), id, bytes.data() + sizeof name);
   return {};
 }
 

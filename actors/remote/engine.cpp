@@ -57,6 +57,7 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
       control_out_(control.transport(), Lane::control, space, sending_pool_, unfinished_),
       bulk_out_(bulk.transport(), Lane::bulk, space, sending_pool_, unfinished_),
       unit_(&system),
+      inline_(std::make_shared<InlineUnit>(system, gate_, options_.slow)),
       proxies_(system, *this),
       codec_(unit_),
       directory_(spawn_directory(system)) {
@@ -66,12 +67,16 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
   unit_.proxy_registry_ptr(&proxies_);
   locals_[kDirectory].actor = caf::actor_cast<caf::strong_actor_ptr>(directory_);
   control.transport().receive(Channel::actors, *this);
-  control.after_round([this] { return control_out_.pump(); });
+  control.after_round([this] {
+    const bool ran = inline_->run();
+    return control_out_.pump() || ran;
+  });
   bulk.after_round([this] { return bulk_out_.pump(); });
 }
 
 Engine::~Engine() {
   gate_->close();
+  inline_->close();
   proxies_.clear();
   forget_locals();
   caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
@@ -222,6 +227,7 @@ bool Engine::stop(Deadline deadline) {
 
 void Engine::finish() {
   ended_ = true;
+  inline_->close();
   const caf::error error = to_caf(Status{Code::aborted, "this process has ended its connection to other processes"});
   for (auto& [number, of] : peers_) {
     answer_outstanding(*of, 0, error);

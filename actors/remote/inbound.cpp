@@ -42,8 +42,11 @@ Memory Engine::landing(Peer from, Lane, std::span<const std::byte> head, std::ui
 
 void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept {
   auto owner = payload.size_bytes > 0 ? landing_pool_->owner(payload) : nullptr;
-  if (lane == Lane::control)
-    return take_in(from, {.head = head, .payload = payload, .payload_owner = std::move(owner)});
+  if (lane == Lane::control) {
+    take_in(from, {.head = head, .payload = payload, .payload_owner = std::move(owner)});
+    inline_->run();
+    return;
+  }
   gate_->run([this, from, kept = copy(head), payload, owner = std::move(owner)]() mutable {
     take_in(from, {.head = kept, .payload = payload, .payload_owner = std::move(owner)});
   });
@@ -99,20 +102,18 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
   const caf::message_id id{header.message_id};
   if ((header.flags & wire::kVoid) == 0) {
     auto sender = sender_of(from, header);
-    Codec::Decoded message;
+    caf::mailbox_element_ptr message;
     Status status;
     if (arrival.refused) {
       abandon(from, header, arrival.head);
       status = {Code::out_of_memory, text("peer ", self_.value, " has no memory left for the payload of a message")};
     } else {
-      status = decode(from, header, arrival, message);
+      status = decode(from, header, arrival, sender, message);
     }
     if (id.is_response()) outstanding_.erase({header.target, id.request_id().integer_value()});
     if (status.ok()) {
       ++counts_.delivered;
-      to.actor->enqueue(
-          caf::make_mailbox_element(std::move(sender), id, std::move(message.stages), std::move(message.content)),
-          nullptr);
+      to.actor->enqueue(std::move(message), nullptr);
     } else {
       drop(text("message from peer ", from.number.value, " not delivered: ", status.text()));
       answer(sender, id, status);
@@ -123,7 +124,12 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
   settle(from, header.order);
 }
 
-Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival& arrival, Codec::Decoded& message) {
+Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
+                      const caf::strong_actor_ptr& sender, caf::mailbox_element_ptr& message) {
+  const caf::message_id id{header.message_id};
+  if ((header.flags & wire::kPlain) != 0 && (header.tensors | (header.flags & wire::kBodyInPayload)) == 0) {
+    return codec_.decode_plain(arrival.head.subspan(wire::kHeaderBytes), sender, id, message);
+  }
   const auto records = wire::load_records(arrival.head, header.tensors);
   detail::TensorSlots slots;
   std::uint64_t end = 0;  // of the tensors in the payload: there a body in the payload begins
@@ -141,7 +147,12 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
     if (end > arrival.payload.size_bytes) return {Code::corrupt, "a message's body lies outside its payload"};
     body = {space_.address(arrival.payload) + end, arrival.payload.size_bytes - end};
   }
-  return codec_.decode(body, (header.flags & wire::kHasStages) != 0, message);
+  Codec::Decoded decoded;
+  status = codec_.decode(body, (header.flags & wire::kHasStages) != 0, decoded);
+  if (status.ok()) {
+    message = caf::make_mailbox_element(sender, id, std::move(decoded.stages), std::move(decoded.content));
+  }
+  return status;
 }
 
 Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
@@ -198,6 +209,10 @@ void Engine::take_in_down(PeerState& from, const wire::Header& header, const Arr
 /// must not be overtaken by the news of its end, which would answer requests that are answered already. So a down waits
 /// until all that its process sent before it is dealt with.
 void Engine::settle(PeerState& from, std::uint32_t order) {
+  if (order == from.settled && from.early.empty() && from.ended.empty()) {  // nearly always
+    ++from.settled;
+    return;
+  }
   from.early.insert(order);
   while (from.early.erase(from.settled) > 0) {
     auto ended = from.ended.extract(from.settled++);

@@ -59,9 +59,13 @@ void Engine::transmit(Proxy& proxy, caf::mailbox_element& message) {
   detail::TensorSlots slots;
   TensorPlan tensors;
   scratch_.assign(wire::kHeaderBytes, 0);
-  Status status = codec_.encode(message, scratch_);
-  if (status.ok()) status = plan(to, slots.sent, tensors);
-  if (!status.ok()) return refuse(proxy, message, status);
+  if (codec_.encode_plain(message, scratch_)) {
+    header.flags |= wire::kPlain;
+  } else {
+    Status status = codec_.encode(message, scratch_);
+    if (status.ok()) status = plan(to, slots.sent, tensors);
+    if (!status.ok()) return refuse(proxy, message, status);
+  }
 
   header.tensors = static_cast<std::uint8_t>(tensors.records.size());
   header.source = source_of(message.sender, header);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/remote/detail/engine.hpp"
+#include "actors/remote/detail/inline_unit.hpp"
 
 namespace troupe::remote {
 
@@ -15,6 +16,11 @@ Proxy::~Proxy() = default;
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   if (what->content().match_elements<caf::exit_msg>()) {
     unlink_from(what->content().get_as<caf::exit_msg>(0).source);  // else the link would fire back when this proxy ends
+  }
+  // An inline actor is on the lane's thread already. What others have sent before goes first: it may be its own.
+  if (running_inline() == gate_.get() && !posted_.load(std::memory_order_acquire)) {
+    engine_.attend(*this);
+    return engine_.transmit(*this, *what);
   }
   caf::mailbox_element* const element = what.release();
   caf::mailbox_element* before = newest_.load(std::memory_order_relaxed);

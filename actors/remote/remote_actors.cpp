@@ -39,6 +39,10 @@ void RemoteActors::add_peer(Peer peer, std::span<const std::byte> identity) { ad
 
 void RemoteActors::add_peer(Peer peer, const caf::node_id& node) { state_->engine.add_peer(peer, node); }
 
+caf::actor_system& RemoteActors::system() const noexcept { return state_->engine.system(); }
+
+std::shared_ptr<InlineHome> RemoteActors::inline_home() const noexcept { return state_->engine.inline_unit(); }
+
 void RemoteActors::publish_any(const std::string& name, caf::strong_actor_ptr actor) {
   caf::anon_send(state_->engine.own_directory(), remote::Publish::value, name,
                  caf::actor_cast<caf::actor>(std::move(actor)));

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/remote/inline_home.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/blocking.hpp"
@@ -32,6 +33,9 @@ struct RemoteOptions {
   /// Told of every message that could not be delivered and had nobody to answer to: an error in the program. Called on
   /// the control lane's thread; must not block.
   std::function<void(std::string_view what)> dropped;
+  /// Told of an inline actor that held the control lane up for `took`: others' messages waited. After a few times the
+  /// scheduler takes the actor over (`moved`), and it is inline no more. On the control lane's thread; must not block.
+  std::function<void(caf::actor_id actor, Clock::duration took, bool moved)> slow;
   /// The arenas for payloads get the ids arena_id(self, first_arena ... first_arena + 63).
   std::uint32_t first_arena = 128;
   /// Memory for payloads that arrive. A message for which none is left is refused: its request is answered
@@ -89,6 +93,19 @@ class RemoteActors {
   /// error and monitors fire. Any thread.
   caf::actor lookup(Peer peer, caf::actor_id actor) const;
 
+  /// Spawns an actor that runs on the control lane's thread: a message from another process reaches it without a change
+  /// of threads. For handlers of a microsecond or so that never block; see RemoteOptions::slow for others. As
+  /// caf::actor_system::spawn: a function with a self pointer, or a class. When this process's remote actors have ended
+  /// it goes on in the scheduler.
+  template <class Function, class... Arguments>
+  auto spawn_inline(Function function, Arguments&&... arguments) {
+    return troupe::spawn_inline(system(), inline_home(), std::move(function), std::forward<Arguments>(arguments)...);
+  }
+  template <class Class, class... Arguments>
+  auto spawn_inline(Arguments&&... arguments) {
+    return troupe::spawn_inline<Class>(system(), inline_home(), std::forward<Arguments>(arguments)...);
+  }
+
   /// Tells that `peer` is gone, by whoever found out; any thread, any number of times. Its lanes are fenced,
   /// outstanding requests to it are answered with `why`, and so are later ones; monitors of its actors fire with `why`.
   void lost(Peer peer, const Status& why);
@@ -98,6 +115,8 @@ class RemoteActors {
   RemoteCounters counters() const noexcept;
 
  private:
+  caf::actor_system& system() const noexcept;
+  std::shared_ptr<InlineHome> inline_home() const noexcept;
   void publish_any(const std::string& name, caf::strong_actor_ptr actor);
 
   struct State;

@@ -20,6 +20,7 @@ inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::uint8_t kHasStages = 1;
 inline constexpr std::uint8_t kBodyInPayload = 2;
 inline constexpr std::uint8_t kVoid = 4;
+inline constexpr std::uint8_t kPlain = 8;
 
 struct Header {
   std::uint8_t version = kVersion;

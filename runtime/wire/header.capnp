@@ -9,7 +9,7 @@ $Cxx.namespace("troupe::wire::schema");
 struct Header {
   version @0 :UInt8;     # 1
   kind @1 :UInt8;        # 1 message, 2 monitor, 3 down, 4 release; link, unlink and drop_proxy will be 5, 6, 7
-  flags @2 :UInt8;       # 1 the body starts with a forwarding stack, 2 the body ends the payload, 4 void: fills a gap only
+  flags @2 :UInt8;       # 1 the body starts with a forwarding stack, 2 the body ends the payload, 4 void: fills a gap only, 8 plain: the body is a type's id and a value's bytes
   tensors @3 :UInt8;     # records at the end of the head
   sourcePeer @4 :UInt32; # the process that `source` lives in
   sequence @5 :UInt32;   # message: number among this process's messages to `target`, from 0, wraps

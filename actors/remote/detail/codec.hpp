@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "actors/plain_messages.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/error.hpp"
 
@@ -20,6 +21,9 @@ class Codec {
   /// `unit` names the actor system and its proxies, and outlives the codec.
   explicit Codec(caf::execution_unit& unit) noexcept : unit_(unit) {}
 
+  /// Appends a message of one plain value, its id and its bytes; false, and nothing was written, when it is another
+  /// one.
+  bool encode_plain(const caf::mailbox_element& message, std::vector<char>& bytes);
   /// Appends the message to `bytes`: the forwarding stack, if there is one, and the content; tensors go to the current
   /// slots. A type that is not registered, or stays in its process, is `unsupported`, and nothing was written.
   Status encode(caf::mailbox_element& message, std::vector<char>& bytes);
@@ -31,6 +35,9 @@ class Codec {
     caf::message content;
   };
   Status decode(std::span<const std::byte> bytes, bool has_stages, Decoded& to);
+  /// What encode_plain wrote, as a whole element from `sender`.
+  Status decode_plain(std::span<const std::byte> bytes, caf::strong_actor_ptr sender, caf::message_id id,
+                      caf::mailbox_element_ptr& to);
   Status decode(std::span<const std::byte> bytes, caf::error& to);
 
  private:
@@ -38,6 +45,10 @@ class Codec {
 
   caf::execution_unit& unit_;
   std::unordered_map<const std::type_info*, bool> known_;
+  // What the registry answered before; null: not plain. Builtin types have small numbers, others their type_info's
+  // address.
+  std::unordered_map<std::uintptr_t, const PlainMessage*> plain_types_;
+  std::unordered_map<std::uint32_t, const PlainMessage*> plain_ids_;
 };
 
 }  // namespace troupe::remote

@@ -12,6 +12,7 @@
 
 #include "actors/remote/detail/codec.hpp"
 #include "actors/remote/detail/gate.hpp"
+#include "actors/remote/detail/inline_unit.hpp"
 #include "actors/remote/detail/outbox.hpp"
 #include "actors/remote/detail/proxy.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
@@ -66,6 +67,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void lost_any_thread(Peer peer, const Status& why);
   bool stop(Deadline deadline);
   RemoteCounters counters() const noexcept;
+  const std::shared_ptr<InlineUnit>& inline_unit() const noexcept { return inline_; }
   const caf::actor& own_directory() const noexcept { return directory_; }
   caf::actor_system& system() const noexcept { return system_; }
   Peer self() const noexcept { return self_; }
@@ -148,7 +150,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void take_in(Peer from, const Arrival& arrival);
   void take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival);
   void deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, Local& to);
-  Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival, Codec::Decoded& message);
+  Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
+                const caf::strong_actor_ptr& sender, caf::mailbox_element_ptr& message);
   Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
               detail::TensorSlots::Landed& tensor);
   void give_back(PeerState& from, std::uint64_t token);
@@ -182,7 +185,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   Outbox control_out_;
   Outbox bulk_out_;  // the bulk lane's
   caf::scoped_execution_unit unit_;
-  caf::proxy_registry proxies_;  // any thread
+  const std::shared_ptr<InlineUnit> inline_;  // its actors keep it too
+  caf::proxy_registry proxies_;               // any thread
   Codec codec_;
   caf::actor directory_;
 

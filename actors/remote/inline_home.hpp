@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <caf/actor_system.hpp>
+#include <caf/execution_unit.hpp>
+#include <caf/mailbox_element.hpp>
+#include <caf/resumable.hpp>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "runtime/clock.hpp"
+
+namespace troupe {
+
+/// Where inline actors run: the control lane's thread. Kept alive by its actors; once the lane has ended they go on in
+/// the scheduler.
+class InlineHome {
+ public:
+  virtual ~InlineHome() = default;
+  /// The unit that actors are to be resumed by. Its exec_later may be called by any thread.
+  virtual caf::execution_unit* unit() noexcept = 0;
+};
+
+namespace detail {
+
+/// The home's side of an inline actor.
+class InlineGuest {
+ public:
+  /// Counts that a handler held the lane up; true once it did so too often, and from now on the scheduler runs it.
+  bool hold_up() noexcept {
+    if (++hold_ups_ < kMostHoldUps) return false;
+    moved_.store(true, std::memory_order_relaxed);
+    return true;
+  }
+
+ protected:
+  explicit InlineGuest(std::shared_ptr<InlineHome> home) noexcept : home_(std::move(home)) {}
+  virtual ~InlineGuest() = default;
+  caf::execution_unit* unit() const noexcept {
+    return moved_.load(std::memory_order_relaxed) ? nullptr : home_->unit();
+  }
+
+ private:
+  static constexpr int kMostHoldUps = 3;
+  const std::shared_ptr<InlineHome> home_;
+  int hold_ups_ = 0;  // the lane's thread's
+  std::atomic<bool> moved_{false};
+};
+
+/// An actor of class `Base` that runs inline, whoever sends to it.
+template <class Base>
+class InlineActor final : public Base, public InlineGuest {
+ public:
+  template <class... Arguments>
+  InlineActor(caf::actor_config& config, std::shared_ptr<InlineHome> home, Arguments&&... arguments)
+      : Base(config, std::forward<Arguments>(arguments)...), InlineGuest(std::move(home)) {}
+
+  using Base::enqueue;
+  void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
+    Base::enqueue(std::move(what), this->unit());
+  }
+};
+
+}  // namespace detail
+
+/// Spawns an actor that `home` runs: a function with a self pointer, as caf::actor_system::spawn takes it.
+template <class Function, class... Arguments>
+auto spawn_inline(caf::actor_system& system, const std::shared_ptr<InlineHome>& home, Function function,
+                  Arguments&&... arguments) {
+  using Base = caf::infer_impl_from_fun_t<Function>;
+  caf::actor_config config{home->unit()};
+  caf::detail::init_fun_factory<Base, Function> factory;
+  config.init_fun = factory(std::move(function), std::forward<Arguments>(arguments)...);
+  return system.spawn_impl<detail::InlineActor<Base>, caf::no_spawn_options>(config, home);
+}
+
+/// The same for an actor class.
+template <class Class, class... Arguments>
+auto spawn_inline(caf::actor_system& system, const std::shared_ptr<InlineHome>& home, Arguments&&... arguments) {
+  caf::actor_config config{home->unit()};
+  return system.spawn_impl<detail::InlineActor<Class>, caf::no_spawn_options>(config, home,
+                                                                              std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace troupe

@@ -1,0 +1,196 @@
+#include <gmock/gmock.h>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/send.hpp>
+#include <caf/stateful_actor.hpp>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "actors/plain_messages.hpp"
+#include "tests/actors/remote/asking.hpp"
+#include "tests/support/child_process.hpp"
+
+// Actors that run on the control lane's thread, and messages that travel as their bytes.
+namespace troupe::test {
+
+struct Pair {
+  std::uint32_t first = 0;
+  double second = 0;
+  friend bool operator==(const Pair&, const Pair&) = default;
+};
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Pair& x) {
+  return f(caf::meta::type_name("test.Pair"), x.first, x.second);
+}
+
+namespace {
+
+using ::testing::HasSubstr;
+using troupe::testing::eventually;
+
+/// Which threads an actor ran on, and what it got.
+struct Seen {
+  std::mutex mutex;  // guards the rest
+  std::set<std::thread::id> threads;
+  std::vector<std::uint64_t> numbers;
+
+  void note(std::uint64_t number) {
+    const std::scoped_lock hold(mutex);
+    threads.insert(std::this_thread::get_id());
+    numbers.push_back(number);
+  }
+  std::size_t count() {
+    const std::scoped_lock hold(mutex);
+    return numbers.size();
+  }
+  std::set<std::thread::id> all_threads() {
+    const std::scoped_lock hold(mutex);
+    return threads;
+  }
+};
+
+caf::behavior echo(caf::event_based_actor*, Seen* seen) {
+  return {[seen](std::uint64_t x) {
+            seen->note(x);
+            return x;
+          },
+          [](const Pair& x) { return x; }};
+}
+
+caf::behavior take(caf::event_based_actor*, Seen* seen) {
+  return {[seen](std::uint64_t x) { seen->note(x); }};
+}
+
+/// Keeps a lane up for much longer than it should.
+caf::behavior slow_echo(caf::event_based_actor*, Seen* seen) {
+  return {[seen](std::uint64_t x) {
+    seen->note(x);
+    const Deadline busy = Deadline::after(std::chrono::milliseconds(1));
+    while (!busy.passed()) {
+    }
+    return x;
+  }};
+}
+
+struct CountState {
+  std::uint64_t sum = 0;
+};
+caf::behavior counting(caf::stateful_actor<CountState>* self) {
+  return {[=](std::uint64_t x) { return self->state.sum += x; }};
+}
+
+std::thread::id control_thread(RemoteEnd& end) {
+  std::promise<std::thread::id> told;
+  struct Task final : LaneTask {
+    explicit Task(std::promise<std::thread::id>& to) : told(to) {}
+    void run() noexcept override { told.set_value(std::this_thread::get_id()); }
+    std::promise<std::thread::id>& told;
+  } task{told};
+  EXPECT_TRUE(end.control->post(task));
+  return told.get_future().get();
+}
+
+/// An actor of one end as the other knows it.
+caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& actor) {
+  const std::string name = "a" + std::to_string(actor.id());
+  its.remote->publish(name, actor);
+  auto blocking = Blocking::on_thread("test");
+  return other.remote->resolve(blocking, its.self, name, Deadline::after(kLong));
+}
+
+TEST(InlineActor, RunsOnTheControlLanesThreadWhoeverSends) {
+  Seen seen;
+  LoopbackWorld world;
+  const caf::actor actor = world.there->remote->spawn_inline(echo, &seen);
+  const caf::actor remote = at_other_end(*world.there, *world.here, actor);
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const auto far = ask<std::uint64_t>(world.here->system, remote, i);
+    ASSERT_TRUE(far.ok()) << far.why.text();
+    EXPECT_EQ(far.get(), i);
+    EXPECT_TRUE((ask<std::uint64_t>(world.there->system, actor, i)).ok());
+  }
+  EXPECT_THAT(seen.all_threads(), ::testing::ElementsAre(control_thread(*world.there)));
+}
+
+TEST(InlineActor, KeepsItsStateAndTheOrderOfWhatItSends) {
+  Seen seen;
+  LoopbackWorld world;
+  const caf::actor sink = world.here->system.spawn(take, &seen);
+  const caf::actor far_sink = at_other_end(*world.here, *world.there, sink);
+  const caf::actor source =
+      world.there->remote->spawn_inline([far_sink](caf::event_based_actor* self) -> caf::behavior {
+        return {[=](std::uint64_t count) {
+          for (std::uint64_t i = 0; i < count; ++i) self->send(far_sink, i);
+        }};
+      });
+  caf::anon_send(source, std::uint64_t{300});
+  ASSERT_TRUE(eventually([&] { return seen.count() == 300; }));
+  EXPECT_TRUE(std::is_sorted(seen.numbers.begin(), seen.numbers.end()));
+
+  const caf::actor counter = world.there->remote->spawn_inline(counting);
+  EXPECT_EQ((ask<std::uint64_t>(world.there->system, counter, std::uint64_t{2})).get(), 2u);
+  EXPECT_EQ((ask<std::uint64_t>(world.there->system, counter, std::uint64_t{3})).get(), 5u);
+}
+
+TEST(InlineActor, IsMovedToTheSchedulerWhenItHoldsTheLaneUpTooOften) {
+  Seen seen;
+  std::atomic<int> slow{0};
+  std::atomic<int> moved{0};
+  LoopbackWorld world({}, {}, {.slow = [&](caf::actor_id, Clock::duration took, bool is_moved) {
+                        EXPECT_GT(took, std::chrono::microseconds(900));
+                        ++slow;
+                        moved += is_moved ? 1 : 0;
+                      }});
+  const caf::actor actor = world.there->remote->spawn_inline(slow_echo, &seen);
+  for (std::uint64_t i = 0; i < 200 && moved == 0; ++i) {
+    ASSERT_TRUE((ask<std::uint64_t>(world.there->system, actor, i)).ok());
+  }
+  EXPECT_EQ(moved, 1);
+  EXPECT_EQ(slow, 3);
+  const std::size_t before = seen.count();
+  for (std::uint64_t i = 0; i < 20; ++i) ASSERT_TRUE((ask<std::uint64_t>(world.there->system, actor, i)).ok());
+  EXPECT_EQ(seen.count(), before + 20);
+  const auto threads = seen.all_threads();
+  EXPECT_GT(threads.size(), 1u) << "it still runs on the lane alone";
+  EXPECT_EQ(moved, 1);
+}
+
+TEST(InlineActor, GoesOnInTheSchedulerWhenTheRemoteActorsHaveStopped) {
+  Seen seen;
+  LoopbackWorld world;
+  const caf::actor actor = world.there->remote->spawn_inline(echo, &seen);
+  EXPECT_TRUE((ask<std::uint64_t>(world.there->system, actor, std::uint64_t{1})).ok());
+  const auto lane = control_thread(*world.there);
+  ASSERT_TRUE(world.there->stop());
+  EXPECT_TRUE((ask<std::uint64_t>(world.there->system, actor, std::uint64_t{2})).ok());
+  EXPECT_EQ(seen.all_threads().count(lane), 1u);
+  EXPECT_GT(seen.all_threads().size(), 1u);
+}
+
+TEST(PlainMessage, ArrivesAsItWasSentInBothDirections) {
+  Seen seen;
+  LoopbackWorld world;
+  add_plain_messages(world.here->config, MessageName<Pair>{"test.Pair"});
+  const caf::actor actor = world.there->system.spawn(echo, &seen);
+  const caf::actor remote = at_other_end(*world.there, *world.here, actor);
+  const auto pair = ask<Pair>(world.here->system, remote, Pair{7, 0.5});
+  ASSERT_TRUE(pair.ok()) << pair.why.text();
+  EXPECT_EQ(pair.get(), (Pair{7, 0.5}));
+}
+
+TEST(PlainMessage, HasOneNameAndOneSize) {
+  caf::actor_system_config config;
+  add_plain_messages(config, MessageName<Pair>{"test.Pair"});
+  EXPECT_NO_THROW(add_plain_messages(config, MessageName<Pair>{"test.Pair"}));
+  try {
+    add_plain_messages(config, MessageName<Pair>{"test.OtherPair"});
+    FAIL() << "a second name was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("test.OtherPair"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::test
