@@ -50,6 +50,18 @@ caf::error to_caf(const Status& status) {
   return {static_cast<std::uint8_t>(status.code()), kCategory, caf::make_message(std::string{status.text()})};
 }
 
+caf::error to_caf(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return to_caf(error.status());
+  } catch (const std::exception& error) {
+    return to_caf(Status{Code::device_fault, error.what()});
+  } catch (...) {
+    return to_caf(Status{Code::device_fault, "an exception of unknown type"});
+  }
+}
+
 Status from_caf(const caf::error& error) {
   if (!error) return {};
   if (error.category() == kCategory) return {code_of(error.code()), text_of(error.context())};

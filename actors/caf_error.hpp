@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/error.hpp>
+#include <exception>
 
 #include "runtime/error.hpp"
 
@@ -19,6 +20,16 @@ inline caf::error to_caf(const Error& error) { return to_caf(error.status()); }
 /// actor to end), unsupported (a message that its receiver does not take or that cannot travel), else device_fault;
 /// their text is CAF's. No error, and a normal exit, give ok.
 Status from_caf(const caf::error& error);
+
+/// The error of what a handler threw: an Error's code and text, device_fault for others.
+caf::error to_caf(const std::exception_ptr& thrown);
+
+/// Lets an actor whose handler throws end with what was thrown; CAF's own handler prints it and forgets code and text.
+/// In the actor's initialization.
+template <class Self>
+void end_with_own_errors(Self self) {
+  self->set_exception_handler([](std::exception_ptr& thrown) { return to_caf(thrown); });
+}
 
 /// Makes actor_system::render print troupe errors as "peer_lost: text".
 void add_error_names(caf::actor_system_config& config);

@@ -105,6 +105,7 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
 }
 
 DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudience audience) {
+  end_with_own_errors(self);
   self->state.last = Step{parts.schedule.steps - 1};
   const auto ends_with = [=](const Status& status) {
     if (!status.ok()) self->quit(to_caf(status));  // Membership hears of it

@@ -7,6 +7,8 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/caf_error.hpp"
+
 namespace troupe {
 namespace {
 
@@ -35,11 +37,13 @@ void take(Self self, std::uint32_t ranks, const TestReceiver& reporter, const Te
 }
 
 EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, TestReceiver reporter) {
+  end_with_own_errors(self);
   return {[=](const Evaluated& x) { take(self, ranks, reporter, part_of({0}, x)); },
           [=](const TestPart& part) { take(self, ranks, reporter, part); }};
 }
 
 EvaluatorActor::behavior_type remote_evaluator(Self self, Rank rank, TestPartReceiver coordinator) {
+  end_with_own_errors(self);
   return {[=](const Evaluated& x) { self->send(coordinator, part_of(rank, x)); },
           [=](const TestPart& part) { self->send(coordinator, part); }};
 }

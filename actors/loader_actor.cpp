@@ -9,6 +9,8 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/caf_error.hpp"
+
 namespace troupe {
 
 /// Hands the pool's news on to the loader, from whatever thread a slot comes back on.
@@ -82,6 +84,7 @@ void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device)
 }
 
 LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {
+  end_with_own_errors(self);
   self->state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
   self->state.messenger = std::make_unique<SlotMessenger>(parts.pool, LoaderActor{self});
   self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nobody takes batches any more

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
@@ -20,6 +21,7 @@ struct MembershipState {
   std::optional<Membership> machine;
   MembershipParts parts;
   std::vector<PeerLost> early;  // losses before the parts came
+  std::vector<std::pair<JoinView, MembershipPeer>> early_joins;
   bool begun = false;
   std::map<std::uint32_t, MembershipPeer> members;  // coordinator: the others' Membership, by rank
   bool device_finished = false;
@@ -29,6 +31,10 @@ struct MembershipState {
   bool over = false;
 };
 using Self = MembershipActor::stateful_pointer<MembershipState>;
+
+std::chrono::milliseconds end_within(const MembershipState& s) {
+  return s.machine->coordinator() ? s.parts.end_within : 2 * s.parts.end_within;
+}
 
 void end_run(Self self, const Status& status) {
   MembershipState& s = self->state;
@@ -101,12 +107,37 @@ void on_overdue(Self self) {
                                                    " ms (faults.start_s): ", who)}));
 }
 
+/// This device is done, and others still are not: those who could be stuck are named. Rank 0 may wait that long for
+/// others before it speaks, so they wait twice as long for it.
+void on_end_overdue(Self self) {
+  MembershipState& s = self->state;
+  if (s.over) return;
+  std::string who = "rank 0 has not ended the run";
+  if (s.machine->coordinator()) {
+    who = "not finished:";
+    for (const Rank rank : s.machine->unfinished())
+      if (rank != s.parts.self) who += text(" rank ", rank.value, " on node ", s.parts.hosts[rank.value], ";");
+    if (s.parts.waits_for_report && !s.reported) who += " the last line lacks their part of the test set";
+  }
+  act(self, s.machine->failed({Code::timeout, text("all steps are done, but the run did not end within ",
+                                                   end_within(s).count(), " ms (faults.exchange_s): ", who)}));
+}
+
+void add_member(Self self, const JoinView& join, MembershipPeer member) {
+  MembershipState& s = self->state;
+  if (!member || join.rank >= s.parts.hosts.size()) return;
+  self->monitor(member);
+  s.members[join.rank] = std::move(member);
+  act(self, s.machine->joined({join.rank}));
+}
+
 void start(Self self, MembershipParts& given) {
   MembershipState& s = self->state;
   s.parts = std::move(given);
   s.machine.emplace(s.parts.view, s.parts.self, s.parts.hosts);
   for (const auto& actor : s.parts.watched) self->monitor(actor);
   self->delayed_send(self, s.parts.start_within, StartOverdue{});
+  for (auto& [join, member] : std::exchange(s.early_joins, {})) add_member(self, join, std::move(member));
   if (s.machine->coordinator()) {
     act(self, s.machine->joined(s.parts.self));
   } else {
@@ -117,15 +148,13 @@ void start(Self self, MembershipParts& given) {
 }
 
 void on_join(Self self, const JoinView& join) {
-  MembershipState& s = self->state;
   auto member = caf::actor_cast<MembershipPeer>(self->current_sender());
-  if (!member || join.rank >= s.parts.hosts.size()) return;
-  self->monitor(member);
-  s.members[join.rank] = std::move(member);
-  act(self, s.machine->joined({join.rank}));
+  if (self->state.machine) return add_member(self, join, std::move(member));
+  self->state.early_joins.emplace_back(join, std::move(member));
 }
 
 MembershipActor::behavior_type membership_actor(Self self, std::chrono::milliseconds loss_grace) {
+  end_with_own_errors(self);
   self->set_down_handler([=](caf::down_msg& down) { on_down(self, down, loss_grace); });
   return {[=](MembershipParts& parts) { start(self, parts); },
           [=](const PeerLost& lost) {
@@ -139,6 +168,7 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
           [=](const DeviceFinished& end) {
             self->state.device_finished = true;
             self->state.stopped = end.stopped;
+            self->delayed_send(self, end_within(self->state), EndOverdue{});
             finish_when_done(self);
           },
           [=](const Reported&) {
@@ -153,6 +183,7 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
             end_run(self, {});
           },
           [=](StartOverdue) { on_overdue(self); },
+          [=](EndOverdue) { on_end_overdue(self); },
           [=](const LocalFailure& failure) { act(self, self->state.machine->failed(failure.why)); }};
 }
 

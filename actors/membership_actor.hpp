@@ -18,7 +18,7 @@ namespace troupe {
 struct MembershipParts;
 using MembershipActor = ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>,
                                 Takes<Reported>, Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>,
-                                Takes<LeaveView>, Takes<StartOverdue>, Takes<LocalFailure>>;
+                                Takes<LeaveView>, Takes<StartOverdue>, Takes<EndOverdue>, Takes<LocalFailure>>;
 /// What one Membership tells another's.
 using MembershipPeer = ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>>;
 using BeginReceiver = ActorOf<Takes<Begin>>;
@@ -40,7 +40,8 @@ struct MembershipParts {
   std::vector<BeginReceiver> begin;               // told when the view stands
   std::vector<caf::actor> watched;                // actors of this process whose failure ends the run
   std::chrono::milliseconds start_within{60000};  // the view stands by then, or the run ends
-  bool waits_for_report = false;                  // rank 0: the last line comes before the end
+  std::chrono::milliseconds end_within{30000};  // of this device's last step all others have finished, or the run ends
+  bool waits_for_report = false;                // rank 0: the last line comes before the end
   std::function<void(const Status&)> abort_view;  // ends every wait of the view's exchange
   std::function<void(const RunEnd&)> ended;       // exactly once
 };

@@ -90,6 +90,9 @@ struct LocalFailure {
 /// Membership to itself: the view should stand by now.
 struct StartOverdue {};
 
+/// Membership to itself: the run should be over by now.
+struct EndOverdue {};
+
 // ---- across processes ----------------------------------------------------------------------------------------------
 
 /// Member to coordinator: ready for the first step.
@@ -155,3 +158,4 @@ TROUPE_LOCAL_MESSAGE(troupe::RetireStripe)
 TROUPE_LOCAL_MESSAGE(troupe::Reported)
 TROUPE_LOCAL_MESSAGE(troupe::LocalFailure)
 TROUPE_LOCAL_MESSAGE(troupe::StartOverdue)
+TROUPE_LOCAL_MESSAGE(troupe::EndOverdue)

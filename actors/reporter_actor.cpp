@@ -7,6 +7,7 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/caf_error.hpp"
 #include "runtime/clock.hpp"
 
 namespace troupe {
@@ -79,6 +80,7 @@ void tell_end(Self self, const ReportTargets& targets, const ReportedReceiver& t
 }
 
 ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTargets targets, ReportedReceiver told) {
+  end_with_own_errors(self);
   return {[=](const Begin&) { self->state.begun = self->state.last_progress = Clock::now(); },
           [=](const Committed& c) {
             ReporterState& s = self->state;

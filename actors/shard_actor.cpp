@@ -6,6 +6,8 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/caf_error.hpp"
+
 namespace troupe {
 namespace {
 
@@ -17,6 +19,7 @@ struct ShardState {
 using Self = ShardActor::stateful_pointer<ShardState>;
 
 ShardActor::behavior_type shard_actor(Self self, Exchange* exchange) {
+  end_with_own_errors(self);
   return {[=](const Committed& committed) { self->state.version = committed.step.value + 1; },
           [=](const RetireStripe& retire) { self->state.stripes = exchange->retire(retire.why); }};
 }

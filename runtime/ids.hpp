@@ -34,6 +34,9 @@ constexpr ArenaId arena_id(Peer creator, std::uint32_t running) noexcept {
   return {((creator.value + 1) << 8) | (running & 0xff)};
 }
 
+/// Who made an arena; not for arena 0.
+constexpr Peer creator_of(ArenaId arena) noexcept { return {(arena.value >> 8) - 1}; }
+
 /// A timeline, by the arena it lies in and its place there (arena 0: lines that one process made for itself).
 struct TimelineId {
   ArenaId arena;

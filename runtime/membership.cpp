@@ -45,6 +45,13 @@ std::vector<Rank> Membership::missing() const {
   return ranks;
 }
 
+std::vector<Rank> Membership::unfinished() const {
+  std::vector<Rank> ranks;
+  for (std::uint32_t i = 0; i < members_.size(); ++i)
+    if (members_[i] != Member::finished) ranks.push_back({i});
+  return ranks;
+}
+
 MembershipActions Membership::end(Status why) {
   over_ = true;
   return {.abort = std::move(why)};

@@ -18,8 +18,7 @@ struct MembershipActions {
 };
 
 /// Views and ranks as a pure state machine: events in, actions out. Every process has one; rank 0's is the
-/// coordinator's, which alone hears joined() and finished(). A loss ends the view (on_loss = "abort"), unless the
-/// member had finished.
+/// coordinator's, which alone hears joined() and finished(). A loss ends the view (on_loss = "abort") until left().
 class Membership {
  public:
   /// `hosts`: the node's name of each rank, for messages.
@@ -41,6 +40,8 @@ class Membership {
   void left() noexcept { over_ = true; }
   /// Members that have not joined, for messages of an overdue start.
   std::vector<Rank> missing() const;
+  /// Members that have not finished, for messages of an overdue end.
+  std::vector<Rank> unfinished() const;
 
  private:
   enum class Member : std::uint8_t { expected, joined, finished };

@@ -57,7 +57,7 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
       control_out_(control.transport(), Lane::control, space, sending_pool_, unfinished_),
       bulk_out_(bulk.transport(), Lane::bulk, space, sending_pool_, unfinished_),
       unit_(&system),
-      inline_(std::make_shared<InlineUnit>(system, gate_, options_.slow)),
+      inline_(std::make_shared<InlineUnit>(system, gate_, options_.inline_limit, options_.slow)),
       proxies_(system, *this),
       codec_(unit_),
       directory_(spawn_directory(system)) {

@@ -7,6 +7,8 @@
 #include <caf/resumable.hpp>
 #include <chrono>
 #include <memory>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/clock.hpp"
@@ -33,13 +35,12 @@ class InlineGuest {
     moved_.store(true, std::memory_order_relaxed);
     return true;
   }
+  bool is_moved() const noexcept { return moved_.load(std::memory_order_relaxed); }
 
  protected:
   explicit InlineGuest(std::shared_ptr<InlineHome> home) noexcept : home_(std::move(home)) {}
   virtual ~InlineGuest() = default;
-  caf::execution_unit* unit() const noexcept {
-    return moved_.load(std::memory_order_relaxed) ? nullptr : home_->unit();
-  }
+  caf::execution_unit* unit() const noexcept { return is_moved() ? nullptr : home_->unit(); }
 
  private:
   static constexpr int kMostHoldUps = 3;
@@ -70,8 +71,19 @@ auto spawn_inline(caf::actor_system& system, const std::shared_ptr<InlineHome>& 
                   Arguments&&... arguments) {
   using Base = caf::infer_impl_from_fun_t<Function>;
   caf::actor_config config{home->unit()};
-  caf::detail::init_fun_factory<Base, Function> factory;
-  config.init_fun = factory(std::move(function), std::forward<Arguments>(arguments)...);
+  if constexpr (sizeof...(Arguments) == 0) {
+    // CAF's factory then makes the function's arguments from a null pointer to none.
+    using Trait = typename caf::detail::get_callable_trait<Function>::type;
+    constexpr bool kReturnsBehavior = std::is_convertible_v<typename Trait::result_type, caf::behavior>;
+    constexpr bool kTakesSelf = Trait::num_args == 1;
+    using Helper = caf::detail::init_fun_factory_helper<Base, Function, std::shared_ptr<std::tuple<>>, kReturnsBehavior,
+                                                        kTakesSelf>;
+    config.init_fun = caf::detail::unique_function<caf::behavior(caf::local_actor*)>{
+        new Helper{std::move(function), std::make_shared<std::tuple<>>()}};
+  } else {
+    caf::detail::init_fun_factory<Base, Function> factory;
+    config.init_fun = factory(std::move(function), std::forward<Arguments>(arguments)...);
+  }
   return system.spawn_impl<detail::InlineActor<Base>, caf::no_spawn_options>(config, home);
 }
 

@@ -199,8 +199,7 @@ void Engine::unpark(std::uint64_t ticket, const Status& status) {
   if (entry.empty()) return;
   std::unique_ptr<Frame> frame = std::move(entry.mapped());
   if (status.ok()) return dispatch(std::move(frame));
-  // The tensor's content will never be: its request ends with the reason, and an empty frame fills the gap in the
-  // order.
+  // The tensor's content will never be: its request ends with the reason, and another frame fills the gap in the order.
   wire::Header header = *wire::load(frame->head);
   drop(text("message not sent: the work that was to fill its tensor failed: ", status.text()));
   const auto request =
@@ -210,13 +209,21 @@ void Engine::unpark(std::uint64_t ticket, const Status& status) {
     outstanding_.erase(request);
   }
   for (const wire::TensorRecord& record : wire::load_records(frame->head, header.tensors)) lent_.erase(record.token);
-  header.flags = wire::kVoid;
+  // In its place goes the reason, where it was an answer that somebody waits for, else nothing.
+  const caf::message_id id{header.message_id};
+  std::vector<char> head(wire::kHeaderBytes);
+  header.flags = id.is_response() ? 0 : wire::kVoid;
   header.tensors = 0;
+  if (id.is_response()) {
+    const auto reason = caf::make_mailbox_element(nullptr, id, {}, to_caf(status));
+    if (const Status wrong = codec_.encode(*reason, head); !wrong.ok()) {
+      return drop(text("an answer's failure cannot be told: ", wrong.text()));
+    }
+  }
+  wire::store(header, std::as_writable_bytes(std::span(head)).first<wire::kHeaderBytes>());
   const Peer to = frame->to;
   frame.reset();
-  std::array<std::byte, wire::kHeaderBytes> head;
-  wire::store(header, head);
-  control_out_.send(to, head);
+  control_out_.send(to, bytes_of(head));
 }
 
 void Engine::send_control(PeerState& to, wire::Header header) {

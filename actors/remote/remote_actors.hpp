@@ -33,8 +33,11 @@ struct RemoteOptions {
   /// Told of every message that could not be delivered and had nobody to answer to: an error in the program. Called on
   /// the control lane's thread; must not block.
   std::function<void(std::string_view what)> dropped;
-  /// Told of an inline actor that held the control lane up for `took`: others' messages waited. After a few times the
-  /// scheduler takes the actor over (`moved`), and it is inline no more. On the control lane's thread; must not block.
+  /// An inline actor that keeps the control lane's thread for longer, without having lost its core meanwhile, holds up
+  /// what arrives for others. After a few times the scheduler takes it over, and it is inline no more.
+  Clock::duration inline_limit = std::chrono::microseconds{50};
+  /// Told each time that an inline actor took longer, and whether it is `moved` now. On the control lane's thread; must
+  /// not block.
   std::function<void(caf::actor_id actor, Clock::duration took, bool moved)> slow;
   /// The arenas for payloads get the ids arena_id(self, first_arena ... first_arena + 63).
   std::uint32_t first_arena = 128;

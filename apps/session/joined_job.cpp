@@ -97,16 +97,4 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
           std::move(plan)};
 }
 
-Plan preview(const Configuration& configuration, const DataPlace& place) {
-  const DataSet data = read_data(place);
-  const Graph graph = build_model(configuration.settings, data.train->shape(), data.train->count_classes());
-  const Topology topology = discover();
-  PlanInputs inputs;
-  inputs.ranks.resize(std::max(1u, configuration.settings.cluster.local), RankFacts{topology.identity, topology.host});
-  inputs.topologies = {topology};
-  inputs.train_samples = data.train->count_samples();
-  inputs.test_samples = data.test->count_samples();
-  return make_plan(configuration.settings, graph, inputs);
-}
-
 }  // namespace troupe

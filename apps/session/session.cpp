@@ -10,6 +10,7 @@
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
 #include "apps/session/joined_job.hpp"
+#include "apps/session/listener_thread.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "apps/session/system_config.hpp"
@@ -32,12 +33,13 @@ class RunEndBox {
  public:
   void put(const RunEnd& end) {
     const std::lock_guard lock(mutex_);
-    end_ = end;
+    if (!end_) end_ = end;  // the first tells why; what follows are its consequences
     changed_.notify_all();
   }
   RunEnd take(Blocking&) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return end_.has_value(); });  // ends with the run: every wait inside it has a deadline
+    // As long as the run takes: the start, every exchange and the end have deadlines of Membership's.
+    changed_.wait(lock, [&] { return end_.has_value(); });
     return *end_;
   }
 
@@ -70,6 +72,7 @@ class RankSession final : public Session {
         deadline_(Deadline::after(options_.configuration.settings.faults.start)),
         job_(join_job(blocking, options_, deadline_)),
         affinity_(job_.mine().cpus),
+        listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
         config_(std::max<std::size_t>(1, job_.mine().cpus.size() / 2)),
         system_(config_) {
     space_.may_spin(job_.mine().may_spin);
@@ -181,7 +184,8 @@ class RankSession final : public Session {
   std::shared_ptr<Arena> arena_;
   RankMemory memory_;
   std::unique_ptr<LeasePool> pool_;
-  std::vector<PlaceBlob> places_;  // by rank
+  std::vector<PlaceBlob> places_;             // by rank
+  std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
   SystemConfig config_;
   caf::actor_system system_;
   std::unique_ptr<RemoteActors> remote_;
@@ -259,6 +263,7 @@ void RankSession::make_actors() {
       .self = job_.self(),
       .hosts = job_.hosts(),
       .start_within = settings().faults.start,
+      .end_within = settings().faults.exchange,
       .report = report_targets(),
       .abort_view = [this](const Status& why) { communicator_->abort(why); },
       .ended = [this](const RunEnd& end) { end_.put(end); }};
@@ -267,7 +272,7 @@ void RankSession::make_actors() {
 
 ReportTargets RankSession::report_targets() {
   ReportTargets targets;
-  SessionListener* listener = options_.listener;
+  ListenerThread* listener = listener_.get();
   targets.line = [this, listener](const EpochReport& line) {
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
@@ -285,7 +290,7 @@ ReportTargets RankSession::report_targets() {
 }
 
 RunResult RankSession::run(Blocking& blocking) {
-  if (options_.listener != nullptr) options_.listener->started(job_.plan, device_->traits().description, options_.data);
+  if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data);
   CoordinatorHandles coordinator;
   try {
     if (job_.self().value != 0) {
@@ -298,9 +303,10 @@ RunResult RankSession::run(Blocking& blocking) {
   } catch (const Error& error) {
     end_.put({error.status(), false, 0});
   }
-  const RunEnd end = end_.take(blocking);
+  RunEnd end = end_.take(blocking);
   take_down(blocking);
-  result_.status = end.status;
+  if (listener_) listener_->finish();
+  result_.status = std::move(end.status);
   result_.stopped = end.stopped;
   result_.total.steps = end.steps;
   const auto* parameters = space_.address(memory_.parameters);

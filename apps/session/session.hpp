@@ -68,7 +68,8 @@ class Session {
   virtual std::vector<float> parameters() const = 0;
 };
 
-/// The plan that ranks of a local run would make, without running (`rtrun plan`).
+/// The plan that ranks of a local run would make, without running and without reading images. Throws Error as they
+/// would.
 Plan preview(const Configuration& configuration, const DataPlace& data);
 
 }  // namespace troupe

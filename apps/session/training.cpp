@@ -6,6 +6,8 @@
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
 
+#include "actors/caf_error.hpp"
+
 namespace troupe {
 
 /// Counts actors that are gone; shared with their last moments.
@@ -32,26 +34,42 @@ void TrainingActors::start(const CoordinatorHandles& coordinator) {
     audience.committed.emplace_back(reporter_);
     audience.finished.emplace_back(reporter_);
   }
-  device_ = spawn_device(system_, parts_.device, std::move(audience));
+  {
+    const std::lock_guard lock(mutex_);
+    device_ = spawn_device(system_, parts_.device, std::move(audience));
+    if (stop_requested_) caf::anon_send(device_, StopRequest{});
+  }
   loader_ = spawn_loader(system_, parts_.loader, device_);
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
   membership.shards = shards_;
   membership.begin = {device_};
-  membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(loader_)};
+  membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(loader_),
+                        caf::actor_cast<caf::actor>(evaluator_)};
+  for (const auto& shard : shards_) membership.watched.push_back(caf::actor_cast<caf::actor>(shard));
   if (reporter_) {
     membership.begin.insert(membership.begin.begin(), reporter_);
     membership.watched.push_back(caf::actor_cast<caf::actor>(reporter_));
     membership.waits_for_report = true;
   }
   membership.start_within = parts_.start_within;
+  membership.end_within = parts_.end_within;
   membership.abort_view = parts_.abort_view;
   membership.ended = parts_.ended;
+  // It watches the others; nobody else would tell that it ended.
+  membership_->attach_functor([ended = parts_.ended](const caf::error& reason) {
+    const Status why = from_caf(reason);
+    ended({{why.ok() ? Code::device_fault : why.code(), text("the membership actor ended: ", why.text())}});
+  });
   caf::anon_send(membership_, std::move(membership));
 }
 
-void TrainingActors::request_stop() const noexcept { caf::anon_send(device_, StopRequest{}); }
+void TrainingActors::request_stop() noexcept {
+  const std::lock_guard lock(mutex_);
+  stop_requested_ = true;
+  if (device_) caf::anon_send(device_, StopRequest{});
+}
 
 bool TrainingActors::end(Blocking&, Deadline deadline) {
   const auto gone = std::make_shared<Gone>();

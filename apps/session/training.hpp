@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "actors/device_actor.hpp"
@@ -29,6 +30,7 @@ struct TrainingParts {
   Rank self;
   std::vector<std::string> hosts;
   std::chrono::milliseconds start_within{60000};
+  std::chrono::milliseconds end_within{30000};
   ReportTargets report;  // rank 0
   std::function<void(const Status&)> abort_view;
   std::function<void(const RunEnd&)> ended;
@@ -44,7 +46,8 @@ class TrainingActors {
   EvaluatorActor evaluator() const { return evaluator_; }
   /// Joins the view; `coordinator` is needed on other ranks than 0.
   void start(const CoordinatorHandles& coordinator);
-  void request_stop() const noexcept;
+  /// Before start() too. Any thread.
+  void request_stop() noexcept;
   /// Ends all actors and waits until they are gone; false when some were not by the deadline.
   bool end(Blocking& blocking, Deadline deadline);
 
@@ -55,6 +58,8 @@ class TrainingActors {
   MembershipActor membership_;
   EvaluatorActor evaluator_;
   ReporterActor reporter_;
+  std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
+  bool stop_requested_ = false;
   DeviceActor device_;
   LoaderActor loader_;
   std::vector<ShardActor> shards_;

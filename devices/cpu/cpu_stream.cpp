@@ -198,10 +198,13 @@ Status CpuStream::execute(const Operation& operation) {
 
 Status CpuStream::execute(const AwaitPoint& operation) {
   if (operation.line->value() >= operation.value) return {};
-  std::array<char, 128> what;
+  // Who is waited for comes first: what a poisoned line can carry of this text is short.
   const TimelineId line = operation.line->id();
-  std::snprintf(what.data(), what.size(), "a cpu stream for line %u of arena %u to reach %llu", line.index,
-                line.arena.value, static_cast<unsigned long long>(operation.value));
+  std::array<char, 32> whom{"this process"};
+  if (line.arena.value != 0) std::snprintf(whom.data(), whom.size(), "rank %u", creator_of(line.arena).value);
+  std::array<char, 160> what;
+  std::snprintf(what.data(), what.size(), "%s (faults.exchange_s) to reach %llu on line %u of arena %u", whom.data(),
+                static_cast<unsigned long long>(operation.value), line.index, line.arena.value);
   Blocking blocking = Blocking::on_thread("cpu-stream");
   return operation.line->wait(blocking, operation.value, Deadline::after(wait_deadline_), what.data());
 }

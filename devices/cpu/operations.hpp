@@ -67,8 +67,8 @@ static_assert(std::is_trivially_copyable_v<Operation>);
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.
 class OperationRing {
  public:
-  static constexpr std::uint32_t kOperations = 1024;
-  static constexpr std::uint32_t kOperands = 4096;
+  static constexpr std::uint32_t kOperations = 8192;  // three steps of 1,024 ranks on a node
+  static constexpr std::uint32_t kOperands = 32768;
 
   // The enqueuing side.
   bool full() const noexcept { return written_ - read_.load(std::memory_order_acquire) == kOperations; }

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kDigitsSeed = 1;
 constexpr std::uint32_t kTrainDigits = 60'000;
 constexpr std::uint32_t kTestDigits = 10'000;
+constexpr std::uint32_t kDigitClasses = 10;
 
 /// One of the four files, by its name without the ending that says how it is packed.
 struct Part {
@@ -179,6 +180,13 @@ DataPlace generated_place(const DataRequest& request, const std::string& why) {
   const fs::path folder = cache_folder(request) / text("digits-v", kDigitsVersion, "-seed", kDigitsSeed);
   const bool there = is_there(folder);
   const std::string fault = find_fault(folder);
+  if (!fault.empty() && !request.draw) {
+    return {.folder = folder.string(),
+            .description = text("generated digits, to be drawn ", there ? "again " : "", "into ", folder.string(), " (",
+                                why, there ? "; the cached ones are incomplete or damaged)" : ")"),
+            .generated = true,
+            .there = false};
+  }
   if (!fault.empty()) generate(folder, request.progress);
   const std::string note = fault.empty() ? ""
                            : there       ? "; drawn again, the cached ones were incomplete or damaged"
@@ -195,6 +203,13 @@ std::optional<DataPlace> configured_place(const fs::path& folder) {
   if (!files) return std::nullopt;
   check_files(*files);
   return DataPlace{folder.string(), text("MNIST from ", folder.string(), " (data.path)"), false};
+}
+
+/// The files of a place that was found.
+Files files_of(const DataPlace& place) {
+  const auto files = files_in(place.folder);
+  TROUPE_CHECK(files, Code::invalid, place.folder, ": the data are gone; start again to have them searched");
+  return *files;
 }
 
 }  // namespace
@@ -218,14 +233,31 @@ DataPlace find_data(const DataRequest& request) {
   return generated_place(request, text("no MNIST found in ", folder.string(), ", TROUPE_DATA unset"));
 }
 
+DataFacts look_at_data(const DataPlace& place) {
+  DataFacts facts{.count_classes = kDigitClasses};
+  IdxHeader train{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide};
+  IdxHeader test{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
+  if (place.there) {
+    const Files files = files_of(place);
+    check_files(files);
+    train = check_idx(files[0], IdxKind::images);
+    test = check_idx(files[2], IdxKind::images);
+    facts.count_classes = count_classes(read_idx(files[1], IdxKind::labels));
+  }
+  facts.shape = {{train.height, train.width, 1}};
+  facts.train_samples = train.count;
+  facts.test_samples = test.count;
+  facts.size_bytes = train.content_bytes() + train.count + test.content_bytes() + test.count;  // a label is a byte
+  return facts;
+}
+
 DataSet read_data(const DataPlace& place) {
-  const auto files = files_in(place.folder);
-  TROUPE_CHECK(files, Code::invalid, place.folder, ": the data are gone; start again to have them searched");
-  IdxFile train_labels = read_idx((*files)[1], IdxKind::labels);
+  const Files files = files_of(place);
+  IdxFile train_labels = read_idx(files[1], IdxKind::labels);
   const std::uint32_t classes = count_classes(train_labels);
   DataSet set;
-  set.train = std::make_unique<IdxSource>(read_idx((*files)[0], IdxKind::images), std::move(train_labels), classes);
-  set.test = std::make_unique<IdxSource>(read_idx((*files)[2], IdxKind::images), read_idx((*files)[3], IdxKind::labels),
+  set.train = std::make_unique<IdxSource>(read_idx(files[0], IdxKind::images), std::move(train_labels), classes);
+  set.test = std::make_unique<IdxSource>(read_idx(files[2], IdxKind::images), read_idx(files[3], IdxKind::labels),
                                          classes);
   TROUPE_CHECK(set.train->shape() == set.test->shape(), Code::invalid, place.folder, ": training images are ",
                set.train->shape().to_string(), ", test images ", set.test->shape().to_string(),

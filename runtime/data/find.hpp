@@ -18,6 +18,7 @@ struct DataRequest {
   std::string folder;          // of app.toml
   std::string environment;     // TROUPE_DATA: a folder that holds mnist/; empty: unset
   std::string cache;           // folder for the generated digits; empty: ${XDG_CACHE_HOME:-~/.cache}/troupe
+  bool draw = true;            // digits that are missing are drawn; false: nothing is written, the place says so
   DataProgress progress;       // may be empty
 };
 
@@ -27,6 +28,16 @@ struct DataPlace {
   std::string
       description;  // "MNIST from /data/mnist (TROUPE_DATA)", "generated digits from ... (no MNIST found in ...)"
   bool generated = false;
+  bool there = true;  // false: digits that a run would have to draw first
+};
+
+/// What a plan has to know about both sets.
+struct DataFacts {
+  Shape shape;  // of a sample
+  std::uint32_t count_classes = 0;
+  std::uint64_t train_samples = 0;
+  std::uint64_t test_samples = 0;
+  std::uint64_t size_bytes = 0;  // of both, in the memory of a process that has read them
 };
 
 /// Finds the MNIST files: --set, then TROUPE_DATA, then the configured path, then the cache; otherwise generates digits
@@ -34,6 +45,9 @@ struct DataPlace {
 /// but holds no data, or a file that is cut, of the wrong magic or count, is Error{invalid} with file, place, cause and
 /// cure.
 DataPlace find_data(const DataRequest& request);
+/// Tells what read_data() would find, from the files' headers and the training labels; knows it of digits that are not
+/// drawn yet. Throws Error as find_data.
+DataFacts look_at_data(const DataPlace& place);
 /// Reads both sets from a place.
 DataSet read_data(const DataPlace& place);
 

@@ -24,12 +24,14 @@ class NotingExchange final : public Exchange {
  public:
   explicit NotingExchange(AddressSpace& space) : space_(space) {}
   void contribute(Stream& stream, const Bucket&, Step step, bool, Memory sums, Memory total) override {
+    if (refuses) fail(Code::aborted, "the exchange was retired");
     steps.push_back(step);
     const Memory parts[] = {sums};
     stream.sum_up(total, parts);
   }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
   std::vector<Step> steps;
+  bool refuses = false;
 
  private:
   AddressSpace& space_;
@@ -194,6 +196,15 @@ TEST(DeviceActor, KeepsTheSumsOfEvaluationsApartWhenEveryStepEndsAnEpoch) {
     EXPECT_EQ(w.evaluated[k].sums.samples, 2u);
   }
   EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+TEST(DeviceActor, EndsWithTheCodeAndTextOfWhatItsHandlerThrew) {
+  World w{steps_without_evaluation(4)};
+  w.begin();
+  w.exchange.refuses = true;
+  w.give(0);
+  EXPECT_EQ(w.ended.code(), Code::aborted);
+  EXPECT_NE(std::string{w.ended.text()}.find("the exchange was retired"), std::string::npos) << w.ended.text();
 }
 
 TEST(DeviceActor, EndsWithTheCodeOfTheStepThatFailed) {

@@ -102,6 +102,46 @@ TEST_F(MembershipActorTest, RemembersALossThatCameBeforeItsParts) {
   EXPECT_EQ(zero.ended[0].status.code(), Code::peer_lost);
 }
 
+TEST_F(MembershipActorTest, RemembersAMemberThatJoinedBeforeItsParts) {
+  start(one);  // joins at once
+  start(zero);
+  EXPECT_EQ(zero.begun, 1);
+  EXPECT_EQ(one.begun, 1);
+}
+
+TEST_F(MembershipActorTest, NamesWhoHasNotFinishedWhenTheEndIsOverdue) {
+  start(zero);
+  start(one);
+  tell(zero, DeviceFinished{});
+  ASSERT_TRUE(zero.ended.empty());
+  tell(zero, EndOverdue{});
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_EQ(zero.ended[0].status.code(), Code::timeout);
+  EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("not finished: rank 1 on node node"));
+  EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("faults.exchange_s"));
+  ASSERT_TRUE(zero.aborted.has_value());
+}
+
+TEST_F(MembershipActorTest, SaysThatRankZeroDoesNotEndTheRun) {
+  start(zero);
+  start(one);
+  tell(one, DeviceFinished{});
+  tell(one, EndOverdue{});
+  ASSERT_EQ(one.ended.size(), 1u);
+  EXPECT_THAT(std::string{one.ended[0].status.text()}, HasSubstr("rank 0 has not ended the run"));
+}
+
+TEST_F(MembershipActorTest, ForgetsThatTheEndIsOverdueOnceTheRunIsOver) {
+  start(zero);
+  start(one);
+  tell(one, DeviceFinished{});
+  tell(zero, DeviceFinished{});
+  ASSERT_EQ(zero.ended.size(), 1u);
+  tell(zero, EndOverdue{});
+  EXPECT_EQ(zero.ended.size(), 1u);
+  EXPECT_TRUE(zero.ended[0].status.ok()) << zero.ended[0].status.text();
+}
+
 TEST_F(MembershipActorTest, EndsWithWhatItsDeviceEndedWith) {
   start(zero);
   world.end(zero.device, to_caf(Status{Code::device_fault, "the core melted"}));

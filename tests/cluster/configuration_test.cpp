@@ -22,6 +22,7 @@ class Start : public ClusterTest {
     EXPECT_TRUE(rtrun.err().starts_with("rtrun: error: ")) << rtrun.err();
     EXPECT_NE(rtrun.err().find(word), std::string::npos) << rtrun.err();
     EXPECT_EQ(rtrun.err().find("[rank"), std::string::npos) << "ranks were started: " << rtrun.err();
+    EXPECT_EQ(rtrun.err().find('\n'), rtrun.err().size() - 1) << "more than one message: " << rtrun.err();
   }
 };
 
@@ -35,6 +36,11 @@ TEST_F(Start, IsRefusedWith2AndAPlaceForBrokenToml) {
 TEST_F(Start, IsRefusedWith2ForWhatIsNotBuiltYet) { expect_refusal({"--set", "update.policy=\"ssp\""}, 2, "ssp"); }
 
 TEST_F(Start, IsRefusedWith2WhenTheDataAreMissing) { expect_refusal({"--set", "data.path=nowhere"}, 2, "nowhere"); }
+
+TEST_F(Start, IsRefusedWith2WhenThePlanCannotBeMade) {
+  expect_refusal({"--set", "placement.cores=1000"}, 2, "placement.cores");
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "run"));
+}
 
 TEST_F(Start, IsRefusedWith2WhenAFileIsCut) {
   std::filesystem::resize_file(folder_.path() / "data/train-images-idx3-ubyte", 1000);
@@ -77,6 +83,19 @@ TEST_F(Start, IsNotNeededToSeeTheSettingsAndTheirOrigins) {
   EXPECT_NE(check.out().find("# --set"), std::string::npos) << check.out();
   EXPECT_NE(check.out().find("# app.toml:2:"), std::string::npos) << check.out();
   EXPECT_NE(check.out().find("Data: "), std::string::npos) << check.out();
+}
+
+TEST_F(Start, OfVerbsThatRunNothingDrawsNoDigits) {
+  for (const char* verb : {"check", "plan"}) {
+    ProgramStart start = folder_.rtrun({"--set", "data.source=\"generated\""});
+    start.arguments.insert(start.arguments.begin() + 1, verb);
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+    EXPECT_EQ(rtrun.err(), "");
+    const std::string expected = std::string{verb} == "check" ? "to be drawn into" : "60,000 training";
+    EXPECT_NE(rtrun.out().find(expected), std::string::npos) << rtrun.out();
+    EXPECT_TRUE(std::filesystem::is_empty(folder_.path() / "tmp"));
+  }
 }
 
 TEST_F(Start, IsNotNeededToSeeThePlan) {

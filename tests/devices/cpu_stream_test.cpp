@@ -127,7 +127,7 @@ TEST_F(CpuStream, RefusesMoreWorkThanItHasRoomForAndTakesMoreOnceThatIsDone) {
   Timeline& gate = space_.timeline(arena_->make_timeline());
   const Memory a = arena_->allocate(64), b = arena_->allocate(64);
   stream->wait({gate.id(), 1});
-  for (int i = 0; i < 1023; ++i) stream->copy(a, b);
+  for (int i = 0; i < 8191; ++i) stream->copy(a, b);
   EXPECT_THROW(stream->copy(a, b), Error);
   EXPECT_THROW(stream->mark(), Error);
   gate.signal(1);
@@ -148,7 +148,7 @@ TEST_F(CpuStream, RefusesMoreOperandsThanItHasRoomForAndLosesNoneOfThatRoom) {
   const auto stream = device->stream();
   const Memory to = arena_->allocate(64);
   *space_.address_of<float>(to) = 0;
-  const std::vector<Memory> many(3000, arena_->allocate(64)), too_many(5000, arena_->allocate(64));
+  const std::vector<Memory> many(24000, arena_->allocate(64)), too_many(40000, arena_->allocate(64));
   for (int round = 0; round < 20; ++round) {
     EXPECT_THROW(stream->reduce(to, too_many), Error);
     stream->reduce(to, many);

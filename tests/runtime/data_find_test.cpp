@@ -66,6 +66,42 @@ TEST_F(FindData, TakesTheConfiguredFolderRelativeToTheFile) {
   EXPECT_FALSE(place.generated);
 }
 
+TEST_F(FindData, TellsAboutASetWithoutReadingItsImages) {
+  write_set(configured());
+  const DataPlace place = find_data(request);
+  const DataFacts facts = look_at_data(place);
+  const DataSet set = read_data(place);
+  EXPECT_EQ(facts.shape, set.train->shape());
+  EXPECT_EQ(facts.count_classes, set.train->count_classes());
+  EXPECT_EQ(facts.train_samples, 20u);
+  EXPECT_EQ(facts.test_samples, 10u);
+  EXPECT_EQ(facts.size_bytes, set.train->size_bytes() + set.test->size_bytes());
+}
+
+TEST_F(FindData, KnowsTheDigitsThatItIsAskedNotToDraw) {
+  request.draw = false;
+  const DataPlace place = find_data(request);
+  EXPECT_FALSE(place.there);
+  EXPECT_THAT(place.description, AllOf(HasSubstr("to be drawn into " + digits().string()), HasSubstr("no MNIST")));
+  EXPECT_FALSE(fs::exists(request.cache));
+  const DataFacts facts = look_at_data(place);
+  write_blank_digits();
+  const DataPlace drawn = find_data(request);
+  EXPECT_TRUE(drawn.there);
+  EXPECT_EQ(facts.shape, look_at_data(drawn).shape);
+  EXPECT_EQ(facts.count_classes, look_at_data(drawn).count_classes);
+  EXPECT_EQ(facts.size_bytes, look_at_data(drawn).size_bytes);
+  EXPECT_EQ(facts.train_samples + facts.test_samples, 70000u);
+}
+
+TEST_F(FindData, LeavesDamagedDigitsAsTheyAreWhenAskedNotToDraw) {
+  write_blank_digits();
+  fs::resize_file(digits() / "train-images-idx3-ubyte", 1000);
+  request.draw = false;
+  EXPECT_THAT(find_data(request).description, HasSubstr("to be drawn again into"));
+  EXPECT_EQ(fs::file_size(digits() / "train-images-idx3-ubyte"), 1000u);
+}
+
 TEST_F(FindData, PrefersTheEnvironmentToTheConfiguredFolder) {
   write_set(configured());
   write_set(folder.path() / "sets/mnist");

@@ -1,12 +1,9 @@
 #include "tools/rtrun/log_file.hpp"
 
-#include <fcntl.h>
-
-#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <span>
 
-#include "runtime/error.hpp"
-#include "tools/rtrun/fd.hpp"
+#include "runtime/new_file.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -34,25 +31,9 @@ std::string log_json(const std::vector<EpochReport>& reports) {
 }
 
 void replace_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".new";
-  Fd file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-  TROUPE_CHECK_ERRNO(file, Code::environment, "cannot write ", temporary,
-                     "; set report.dir to a folder that can be written");
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t n = ::write(file.get(), text.data() + written, text.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int reason = errno;
-      ::unlink(temporary.c_str());
-      errno = reason;
-      fail_errno(Code::environment, troupe::text("cannot write ", temporary));
-    }
-    written += static_cast<std::size_t>(n);
-  }
-  file.reset();
-  TROUPE_CHECK_ERRNO(std::rename(temporary.c_str(), path.c_str()) == 0, Code::environment, "cannot put ", temporary,
-                     " in the place of ", path);
+  NewFile file{path};
+  file.write(std::as_bytes(std::span{text}));
+  file.publish();
 }
 
 }  // namespace troupe::rtrun

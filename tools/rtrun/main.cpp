@@ -27,6 +27,8 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   const Signals signals;  // before any thread is started
   std::optional<LaunchPlace> place = launch_place_from_environment();
   const std::uint32_t local = configuration.settings.cluster.local;
+  // What is wrong with the plan is said once and here, before anything is made or started.
+  if (!place) preview(configuration, look_for_data(configuration));
   if (!place || place->rank == 0) prepare_folder(configuration.settings.report.dir);
   std::optional<SignalThread> answers{signals};
   const DataPlace data = locate_data(configuration);
@@ -43,8 +45,8 @@ int run(int argc, char** argv) {
   const auto& line = std::get<CommandLine>(parsed);
   const Configuration configuration = read_configuration(line.file, line.overrides);
   switch (line.verb) {
-    case Verb::check: print_settings(configuration, locate_data(configuration), std::cout); return 0;
-    case Verb::plan: std::cout << describe(preview(configuration, locate_data(configuration))); return 0;
+    case Verb::check: print_settings(configuration, look_for_data(configuration), std::cout); return 0;
+    case Verb::plan: std::cout << describe(preview(configuration, look_for_data(configuration))); return 0;
     case Verb::train: break;
   }
   return train(line, configuration, {argv, argv + argc});

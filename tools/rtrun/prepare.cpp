@@ -15,9 +15,9 @@
 #include "tools/rtrun/table.hpp"
 
 namespace troupe::rtrun {
+namespace {
 
-DataPlace locate_data(const Configuration& configuration) {
-  ProgressBar bar{std::cerr, draws_bars(STDERR_FILENO), terminal_columns(STDERR_FILENO)};
+DataRequest request_of(const Configuration& configuration) {
   const char* environment = std::getenv("TROUPE_DATA");
   DataRequest request;
   request.source = configuration.settings.data.source;
@@ -25,6 +25,14 @@ DataPlace locate_data(const Configuration& configuration) {
   request.path_is_set = configuration.origin_of("data.path").starts_with("--set");
   request.folder = configuration.folder;
   request.environment = environment != nullptr ? environment : "";
+  return request;
+}
+
+}  // namespace
+
+DataPlace locate_data(const Configuration& configuration) {
+  ProgressBar bar{std::cerr, draws_bars(STDERR_FILENO), terminal_columns(STDERR_FILENO)};
+  DataRequest request = request_of(configuration);
   bool said = false;
   request.progress = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
     if (!std::exchange(said, true)) say(what);
@@ -34,6 +42,12 @@ DataPlace locate_data(const Configuration& configuration) {
   DataPlace place = find_data(request);
   bar.clear();
   return place;
+}
+
+DataPlace look_for_data(const Configuration& configuration) {
+  DataRequest request = request_of(configuration);
+  request.draw = false;
+  return find_data(request);
 }
 
 void prepare_folder(const std::string& dir) {

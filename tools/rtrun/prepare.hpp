@@ -10,6 +10,8 @@ namespace troupe::rtrun {
 /// Finds the data that a configuration speaks of; when digits have to be drawn first it says so, with a progress bar on
 /// a terminal. Throws Error as find_data.
 DataPlace locate_data(const Configuration& configuration);
+/// The same without drawing any: for verbs that run nothing.
+DataPlace look_for_data(const Configuration& configuration);
 
 /// Makes the folder `dir` (with its parents) unless it is there, and makes sure that files can be made in it; leaves no
 /// file. Throws Error{environment} with the folder and the reason.

@@ -14,10 +14,10 @@ namespace troupe::remote {
 /// Runs actors on the control lane's thread, between the transport's progress and the next look at it.
 class InlineUnit final : public InlineHome, public caf::execution_unit {
  public:
-  /// `slow` (may be empty): told of an actor that held the lane up for so long, and whether the scheduler takes it
-  /// over. On the lane's thread.
+  /// `slow` (may be empty): told of an actor that held the lane up for longer than `longest`, and whether the scheduler
+  /// takes it over. On the lane's thread.
   using Slow = std::function<void(caf::actor_id actor, Clock::duration took, bool moved)>;
-  InlineUnit(caf::actor_system& system, std::shared_ptr<Gate> gate, Slow slow);
+  InlineUnit(caf::actor_system& system, std::shared_ptr<Gate> gate, Clock::duration longest, Slow slow);
 
   caf::execution_unit* unit() noexcept override { return this; }
   void exec_later(caf::resumable* job) override;
@@ -35,9 +35,11 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   bool note_slow(caf::resumable* job, Clock::duration took);
 
   const std::shared_ptr<Gate> gate_;
+  const Clock::duration longest_;
   const Slow slow_;
   std::deque<caf::resumable*> ready_;  // with a reference each
   unsigned turns_ = 0;
+  bool suspicious_ = false;  // the last turn was long
   bool running_ = false;
   bool closed_ = false;
 };

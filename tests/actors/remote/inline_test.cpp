@@ -102,7 +102,7 @@ caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& acto
 
 TEST(InlineActor, RunsOnTheControlLanesThreadWhoeverSends) {
   Seen seen;
-  LoopbackWorld world;
+  LoopbackWorld world({}, {}, {.inline_limit = kLong});
   const caf::actor actor = world.there->remote->spawn_inline(echo, &seen);
   const caf::actor remote = at_other_end(*world.there, *world.here, actor);
   for (std::uint64_t i = 0; i < 50; ++i) {
@@ -159,7 +159,7 @@ TEST(InlineActor, IsMovedToTheSchedulerWhenItHoldsTheLaneUpTooOften) {
 
 TEST(InlineActor, GoesOnInTheSchedulerWhenTheRemoteActorsHaveStopped) {
   Seen seen;
-  LoopbackWorld world;
+  LoopbackWorld world({}, {}, {.inline_limit = kLong});
   const caf::actor actor = world.there->remote->spawn_inline(echo, &seen);
   EXPECT_TRUE((ask<std::uint64_t>(world.there->system, actor, std::uint64_t{1})).ok());
   const auto lane = control_thread(*world.there);

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
 #include <future>
 
@@ -102,6 +103,27 @@ TEST(RemoteActors, AnswerWithThePoisonWhenATensorWillNeverBeValid) {
   world.here->space.timeline(line).poison(Status{Code::device_fault, "the stream broke"});
   EXPECT_EQ(sum.get().why.code(), Code::device_fault);
   EXPECT_TRUE((ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{1})).ok());
+}
+
+TEST(RemoteActors, AnswerWithThePoisonWhenAnAnswersTensorWillNeverBeValid) {
+  LoopbackWorld world;
+  const TimelineId line = world.there->space.make_private_timeline();
+  const Tensor tensor = world.there->tensor(4096, 0, /*shared=*/false, Point{line, 1});
+  const caf::actor giver = world.there->system.spawn(
+      [](caf::event_based_actor*, Tensor given) -> caf::behavior {
+        return {[given](Echo, std::uint64_t) { return given; }};
+      },
+      tensor);
+  world.there->remote->publish("giver", giver);
+  auto blocking = Blocking::on_thread("test");
+  const caf::actor remote = world.here->remote->resolve(blocking, World::kThere, "giver", Deadline::after(kLong));
+  const auto before = world.there->remote->counters().sent;
+  auto given = std::async(std::launch::async,
+                          [&] { return ask<Tensor>(world.here->system, remote, Echo::value, std::uint64_t{1}); });
+  ASSERT_TRUE(eventually([&] { return world.there->remote->counters().sent > before; }));
+  world.there->space.timeline(line).poison(Status{Code::device_fault, "the stream broke"});
+  const auto answer = given.get();
+  EXPECT_EQ(answer.why.code(), Code::device_fault) << answer.why.text();
 }
 
 TEST(RemoteActors, PassThePointOfATensorWhoseTimelineIsShared) {

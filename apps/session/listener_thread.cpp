@@ -1,0 +1,74 @@
+#include "apps/session/listener_thread.hpp"
+
+#include <utility>
+
+#include "runtime/thread.hpp"
+
+namespace troupe {
+
+ListenerThread::ListenerThread(SessionListener& listener)
+    : listener_(listener), thread_(start_thread("listener", [this] { work(); })) {}
+
+ListenerThread::~ListenerThread() { finish(); }
+
+void ListenerThread::note(const std::string& text) {
+  post([this, text] { listener_.note(text); });
+}
+
+void ListenerThread::started(const Plan& plan, const std::string& device, const DataPlace& data) {
+  post([this, plan, device, data] { listener_.started(plan, device, data); });
+}
+
+void ListenerThread::progress(const RunProgress& progress) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(progress_, progress)) return;  // its turn is queued
+  }
+  post([this] {
+    std::optional<RunProgress> newest;
+    {
+      const std::lock_guard lock(mutex_);
+      newest = std::exchange(progress_, std::nullopt);
+    }
+    listener_.progress(*newest);
+  });
+}
+
+void ListenerThread::epoch(const EpochReport& line) {
+  post([this, line] { listener_.epoch(line); });
+}
+
+void ListenerThread::step(Step step, const StepSums& total) {
+  post([this, step, total] { listener_.step(step, total); });
+}
+
+void ListenerThread::finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+    changed_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void ListenerThread::post(std::function<void()> tell) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(tell));
+  changed_.notify_one();
+}
+
+void ListenerThread::work() {
+  for (;;) {
+    std::function<void()> tell;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return finished_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      tell = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    tell();
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "apps/session/session.hpp"
+
+namespace troupe {
+
+/// Hands what a session tells to its listener on a thread of its own, in order: a terminal that is held, or a slow
+/// disk, keeps no actor waiting. Progress that the listener has not taken yet gives way to newer. Threads: any.
+class ListenerThread final : public SessionListener {
+ public:
+  /// `listener` outlives it.
+  explicit ListenerThread(SessionListener& listener);
+  /// As finish().
+  ~ListenerThread() override;
+
+  void note(const std::string& text) override;
+  void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
+  void progress(const RunProgress& progress) override;
+  void epoch(const EpochReport& line) override;
+  void step(Step step, const StepSums& total) override;
+  /// Returns when the listener has been told everything.
+  void finish();
+
+ private:
+  void post(std::function<void()> tell);
+  void work();
+
+  SessionListener& listener_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  std::optional<RunProgress> progress_;  // the newest, once it is queued
+  bool finished_ = false;
+  std::thread thread_;
+};
+
+}  // namespace troupe
