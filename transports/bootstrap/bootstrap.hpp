@@ -23,16 +23,20 @@ struct LaunchPlace {
   std::uint32_t local_rank = 0;
   std::string master_address;  // of rank 0
   std::uint16_t master_port = 0;
-  int listen_fd =
-      -1;  // rank 0: a socket that already listens (TROUPE_LISTEN_FD), closed by join(); -1: bind master_port
+  // Rank 0: a socket that listens already (TROUPE_LISTEN_FD, or PMIx), closed by join(); -1: bind master_port.
+  int listen_fd = -1;
   std::string secret;    // job secret; empty: only loopback addresses are served
   std::string found_in;  // for people: "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
 };
 
-/// Reads RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TROUPE_SECRET_FILE (and TROUPE_LISTEN_FD) from the
-/// environment; nothing when RANK is not set. Throws Error{environment} when only some are set or one is malformed,
-/// with its name and value.
-std::optional<LaunchPlace> launch_place_from_environment();
+/// What a launcher says of this process, the first of these that is there: RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR
+/// MASTER_PORT (and TROUPE_LISTEN_FD) in the environment; OMPI_COMM_WORLD_RANK, _SIZE and _LOCAL_RANK with MASTER_ADDR
+/// and MASTER_PORT; the PMIx server of mpirun or `srun --mpi=pmix`, where the ranks meet and find rank 0's port and a
+/// secret made for this job: every rank must ask, once, and may block for `patience`, so call it on main.
+/// TROUPE_SECRET_FILE holds the secret in every case. Nothing when there is no launcher. Throws Error{environment} when
+/// only some are set or one is malformed, with its name and value; Error{unsupported}: PMIx, which this build lacks;
+/// Error{timeout}: not every rank asked.
+std::optional<LaunchPlace> launch_place_from_environment(Clock::duration patience = std::chrono::seconds{60});
 
 /// Who a process is: the first thing peers tell each other after both proved that they know the secret.
 struct Hello {

@@ -1,4 +1,5 @@
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -6,26 +7,40 @@
 #include <iterator>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
 #include "runtime/error.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
+#include "transports/bootstrap/detail/pmix.hpp"
 
 namespace troupe {
 namespace {
 
 constexpr std::size_t kMaxSecretBytes = 4096;
+constexpr std::uint32_t kMostRanks = 65536;  // a larger number is a mistake that would take gigabytes for tables
+
+/// How a launcher calls a process's place.
+struct Names {
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+};
+constexpr Names kPlainNames{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+constexpr Names kOpenMpiNames{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"};
+
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
 /// The variable's value; Error{environment} when it is not set.
-std::string required(const char* name) {
+std::string required(const Names& names, const char* name) {
   const char* value = std::getenv(name);
-  TROUPE_CHECK(value != nullptr, Code::environment, "RANK is set but ", name,
-               " is not: a launcher must set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT together");
+  TROUPE_CHECK(value != nullptr, Code::environment, names.rank, " is set but ", name, " is not: a launcher must set ",
+               names.rank, ", ", names.world_size, ", ", names.local_rank, ", MASTER_ADDR and MASTER_PORT together");
   return value;
 }
 
 template <class T>
-T number(const char* name, std::uint64_t least, std::uint64_t most) {
-  const std::string value = required(name);
+T number(const Names& names, const char* name, std::uint64_t least, std::uint64_t most) {
+  const std::string value = required(names, name);
   std::uint64_t parsed = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
   TROUPE_CHECK(error == std::errc{} && end == value.data() + value.size() && parsed >= least && parsed <= most,
@@ -50,29 +65,51 @@ std::string read_secret(const std::string& file) {
   return secret;
 }
 
-}  // namespace
+/// The job's secret, when the launcher gave a file with one.
+std::string given_secret() {
+  const char* file = std::getenv("TROUPE_SECRET_FILE");
+  return file != nullptr ? read_secret(file) : std::string{};
+}
 
-std::optional<LaunchPlace> launch_place_from_environment() {
-  if (std::getenv("RANK") == nullptr) return std::nullopt;
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+LaunchPlace place_from(const Names& names) {
   LaunchPlace place;
-  place.world_size = number<std::uint32_t>("WORLD_SIZE", 1, kMost);
-  place.rank = number<std::uint32_t>("RANK", 0, place.world_size - 1);
-  place.local_rank = number<std::uint32_t>("LOCAL_RANK", 0, place.world_size - 1);
-  place.master_address = required("MASTER_ADDR");
+  place.world_size = number<std::uint32_t>(names, names.world_size, 1, kMostRanks);
+  place.rank = number<std::uint32_t>(names, names.rank, 0, place.world_size - 1);
+  place.local_rank = number<std::uint32_t>(names, names.local_rank, 0, place.world_size - 1);
+  place.master_address = required(names, "MASTER_ADDR");
   TROUPE_CHECK(!place.master_address.empty(), Code::environment,
                "MASTER_ADDR is empty; it must name the host of rank 0");
-  place.master_port = number<std::uint16_t>("MASTER_PORT", 1, 65535);
-  place.found_in = "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT";
-  if (const char* file = std::getenv("TROUPE_SECRET_FILE")) {
-    place.secret = read_secret(file);
-    place.found_in += ", TROUPE_SECRET_FILE";
-  }
-  if (place.rank == 0 && std::getenv("TROUPE_LISTEN_FD") != nullptr) {
-    place.listen_fd = number<int>("TROUPE_LISTEN_FD", 0, std::numeric_limits<int>::max());
+  place.master_port = number<std::uint16_t>(names, "MASTER_PORT", 1, 65535);
+  place.found_in = text(names.rank, ", ", names.world_size, ", ", names.local_rank, ", MASTER_ADDR, MASTER_PORT");
+  place.secret = given_secret();
+  if (!place.secret.empty()) place.found_in += ", TROUPE_SECRET_FILE";
+  if (place.rank == 0 && is_set("TROUPE_LISTEN_FD")) {
+    place.listen_fd = number<int>(names, "TROUPE_LISTEN_FD", 0, std::numeric_limits<int>::max());
     place.found_in += ", TROUPE_LISTEN_FD";
   }
   return place;
+}
+
+/// Whether a launcher's PMIx server waits for this process.
+bool has_pmix_server() {
+  if (!is_set("PMIX_RANK") || !is_set("PMIX_NAMESPACE")) return false;
+  constexpr std::string_view kServer = "PMIX_SERVER_URI";
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::string_view{*entry}.substr(0, kServer.size()) == kServer) return true;  // PMIX_SERVER_URI2, ...41
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<LaunchPlace> launch_place_from_environment(Clock::duration patience) {
+  if (is_set(kPlainNames.rank)) return place_from(kPlainNames);
+  const bool open_mpi = is_set(kOpenMpiNames.rank);
+  if (open_mpi && is_set("MASTER_ADDR") && is_set("MASTER_PORT")) return place_from(kOpenMpiNames);
+  if (has_pmix_server()) return bootstrap::place_from_pmix(given_secret(), Deadline::after(patience));
+  if (open_mpi && number<std::uint32_t>(kOpenMpiNames, kOpenMpiNames.world_size, 1, ~0u) > 1)
+    return place_from(kOpenMpiNames);  // which names what is missing
+  return std::nullopt;
 }
 
 }  // namespace troupe

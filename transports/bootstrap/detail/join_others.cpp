@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::chrono::seconds kHandshake{10};        // from the first byte to the hello
 constexpr std::chrono::milliseconds kExhausted{100};  // how long not to accept when there are no descriptors
-constexpr std::size_t kMaxStrangers = 256;
-constexpr int kMaxNotes = 20;  // whoever knocks on the port must not fill a log
+constexpr std::size_t kMaxStrangers = 1024;           // with fewer, a crowd pushes a rank out before it can answer
+constexpr int kGuestsPerRound = 64;                   // then those that are here have a turn
+constexpr int kMaxNotes = 20;                         // whoever knocks on the port must not fill a log
 
 enum class Stage {
   proof,    // was sent a challenge
@@ -58,7 +59,9 @@ class Reception {
   void take_hello(Guest& guest, std::span<const std::byte> body);
   void refuse(Guest& guest, const Status& why);
   void forget(Guest& guest);
-  void drop_strangers();
+  void drop_strangers(std::size_t most);
+  void make_room();
+  std::size_t count_strangers() const;
   [[noreturn]] void end();
   void tell_who_is_missing();
   Joined complete();
@@ -108,14 +111,14 @@ void Reception::round(Deadline until) {
   for (Guest& guest : guests_) {
     if (ready[i++]) serve(guest);
   }
-  drop_strangers();
+  drop_strangers(kMaxStrangers);
   if (ready.back()) accept_guests();
 }
 
 void Reception::accept_guests() {
-  for (;;) {
+  for (int i = 0; i < kGuestsPerRound; ++i) {
     Accepted accepted = accept_from(listener_);
-    if (accepted.exhausted) accept_again_ = Deadline::after(kExhausted);
+    if (accepted.exhausted) make_room();
     if (accepted.fd.get() < 0) return;
     if (request_.place.secret.empty() && !accepted.from.loopback()) {
       note(text("refused ", accepted.from.to_string(), ": without a job secret only this host may join"));
@@ -215,13 +218,27 @@ void Reception::forget(Guest& guest) {
   guest.link.close();
 }
 
-/// Ends guests that are gone, those that take too long, and the oldest ones when there are too many.
-void Reception::drop_strangers() {
-  const auto stranger = [](const Guest& guest) { return guest.stage != Stage::joined; };
-  auto strangers = static_cast<std::size_t>(std::count_if(guests_.begin(), guests_.end(), stranger));
+std::size_t Reception::count_strangers() const {
+  return static_cast<std::size_t>(
+      std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.stage != Stage::joined; }));
+}
+
+/// The process has no descriptor left: half of the strangers go, or, when it is not them, nobody comes for a moment.
+void Reception::make_room() {
+  const std::size_t strangers = count_strangers();
+  if (strangers > 1) {
+    drop_strangers(strangers / 2);
+  } else {
+    accept_again_ = Deadline::after(kExhausted);
+  }
+}
+
+/// Ends guests that are gone, those that take too long, and the oldest strangers beyond `most`.
+void Reception::drop_strangers(std::size_t most) {
+  std::size_t strangers = count_strangers();
   for (auto guest = guests_.begin(); guest != guests_.end();) {
-    const bool too_many = strangers > kMaxStrangers;
-    if (stranger(*guest) && (!guest->link.open() || guest->until.passed() || too_many)) {
+    const bool stranger = guest->stage != Stage::joined;
+    if (stranger && (!guest->link.open() || guest->until.passed() || strangers > most)) {
       if (guest->stage != Stage::leaving) note(text("dropped ", guest->link.name(), ": it did not say who it is"));
       guest = guests_.erase(guest);
       --strangers;

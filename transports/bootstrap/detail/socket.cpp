@@ -36,19 +36,22 @@ void set_options(int fd) noexcept {
   set_user_timeout(fd, kUserTimeout);
 }
 
-Address any_address(int family, std::uint16_t port) {
+enum class Reach { loopback, everywhere };
+
+/// Where a socket of this host may listen.
+Address listening_address(int family, std::uint16_t port, Reach reach) {
   Address address;
   if (family == AF_INET6) {
     auto& to = reinterpret_cast<sockaddr_in6&>(address.storage);
     to.sin6_family = AF_INET6;
     to.sin6_port = htons(port);
-    to.sin6_addr = in6addr_any;
+    to.sin6_addr = reach == Reach::everywhere ? in6addr_any : in6addr_loopback;
     address.size = sizeof to;
   } else {
     auto& to = reinterpret_cast<sockaddr_in&>(address.storage);
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
-    to.sin_addr.s_addr = htonl(INADDR_ANY);
+    to.sin_addr.s_addr = htonl(reach == Reach::everywhere ? INADDR_ANY : INADDR_LOOPBACK);
     address.size = sizeof to;
   }
   return address;
@@ -108,12 +111,19 @@ bool Address::loopback() const noexcept {
   return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
 }
 
-std::string Address::to_string() const {
+std::string Address::host() const {
   char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
   const auto* name = reinterpret_cast<const sockaddr*>(&storage);
-  if (getnameinfo(name, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) return "?";
-  return storage.ss_family == AF_INET6 ? text("[", host, "]:", port) : text(host, ":", port);
+  return getnameinfo(name, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "?";
+}
+
+std::uint16_t Address::port() const noexcept {
+  // At the same place for both families.
+  return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+}
+
+std::string Address::to_string() const {
+  return storage.ss_family == AF_INET6 ? text("[", host(), "]:", port()) : text(host(), ":", port());
 }
 
 namespace {
@@ -173,7 +183,8 @@ Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret, Deadl
         has_secret, Code::environment, "rank 0 will not listen at ", host, ":", port,
         " without a job secret: anybody on the network could join; set TROUPE_SECRET_FILE on every rank, or use a "
         "loopback address");
-    candidates = {any_address(AF_INET6, port), any_address(AF_INET, port)};
+    candidates = {listening_address(AF_INET6, port, Reach::everywhere),
+                  listening_address(AF_INET, port, Reach::everywhere)};
   }
   for (const Address& address : candidates) {
     Fd fd = try_listen(address);
@@ -182,6 +193,17 @@ Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret, Deadl
   }
   const int reason = errno;
   fail_errno(Code::environment, text("rank 0 cannot listen at ", host, ":", port, " (", cure_for(reason), ")"));
+}
+
+Fd listen_at_free_port(bool only_loopback) {
+  const Reach reach = only_loopback ? Reach::loopback : Reach::everywhere;
+  const int families[] = {only_loopback ? AF_INET : AF_INET6, only_loopback ? AF_INET6 : AF_INET};
+  for (const int family : families) {
+    Fd fd = try_listen(listening_address(family, 0, reach));
+    if (fd.get() >= 0) return fd;
+  }
+  fail_errno(Code::environment, text("rank 0 finds no free port to listen at ",
+                                     only_loopback ? "on loopback" : "that other hosts could reach"));
 }
 
 Fd adopt_listener(int fd, bool has_secret) {

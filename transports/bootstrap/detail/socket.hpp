@@ -25,6 +25,8 @@ class Fd {
   ~Fd() { reset(); }
   int get() const noexcept { return fd_; }
   void reset(int fd = -1) noexcept;
+  /// Gives it away.
+  int release() noexcept { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;
@@ -35,6 +37,8 @@ struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
   bool loopback() const noexcept;
+  std::string host() const;  // numeric: 127.0.0.1, ::1
+  std::uint16_t port() const noexcept;
   std::string to_string() const;  // 127.0.0.1:29500, [::1]:29500
 };
 
@@ -44,6 +48,9 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port, Deadli
 /// A listening socket for rank 0: at a loopback address exactly there, else at all addresses of the host. Throws
 /// Error{environment}: port in use, no permission, and without a secret when the address is not a loopback one.
 Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret, Deadline deadline);
+/// A socket that listens at a port that was free: on loopback only, or at all addresses of the host. Throws
+/// Error{environment}.
+Fd listen_at_free_port(bool only_loopback);
 /// Takes over a socket that listens already. Throws Error{environment} when it does not, or when it is open to the
 /// network without a secret.
 Fd adopt_listener(int fd, bool has_secret);
