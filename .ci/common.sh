@@ -13,7 +13,7 @@ packages_for() { awk -v who="$1" '$1 !~ /^#/ && $2 == who { print $1 }' .ci/pack
 
 # install_packages build|test...: what of them is missing, by apt. Asks dpkg first, which takes no time.
 install_packages() {
-  local wanted missing=() name
+  local wanted missing=() name log
   wanted=$(for who in "$@"; do packages_for "$who"; done)
   for name in $wanted; do
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
@@ -22,10 +22,11 @@ install_packages() {
   say "Installing Debian packages: ${missing[*]}"
   [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
     die "neither root nor sudo; ask somebody to run: apt-get install ${missing[*]}"
+  log=$(mktemp)
   { as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive \
-      apt-get -qq install -y --no-install-recommends "${missing[@]}"; } >/tmp/troupe-apt.$$ 2>&1 ||
-    { tail -n 20 /tmp/troupe-apt.$$ >&2; rm -f /tmp/troupe-apt.$$; die "apt-get failed; the lines above say why"; }
-  rm -f /tmp/troupe-apt.$$
+      apt-get -qq install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 ||
+    { tail -n 20 "$log" >&2; rm -f "$log"; die "apt-get failed; the lines above say why"; }
+  rm -f "$log"
 }
 
 # How many compilers at once: one a core, and 1.5 GiB of memory for each.
@@ -38,6 +39,7 @@ build_jobs() {
 }
 
 # configure PRESET [-DNAME=VALUE...]: runs CMake unless the tree has these values; later changes are ninja's business.
+# Returns 1, having said why, when CMake fails: other trees may still be fine.
 configure() {
   local preset=$1 tree=build/$1 setting stale=
   shift
@@ -47,7 +49,10 @@ configure() {
   say "Configuring $tree"
   mkdir -p "$tree"
   TROUPE_COMPILER_LAUNCHER=$(command -v ccache || true) cmake --preset "$preset" "$@" >"$tree/configure.log" 2>&1 ||
-    { tail -n 30 "$tree/configure.log" >&2; die "CMake failed (all of it: $tree/configure.log); an old tree: rm -rf $tree"; }
+    { rm -f "$tree/build.ninja"  # the next call tries again
+      tail -n 30 "$tree/configure.log" >&2
+      echo "$(basename "$0"): CMake failed (all of it: $tree/configure.log); an old tree: rm -rf $tree" >&2
+      return 1; }
 }
 
 # build PRESET [TARGET...]: quiet unless something fails, or on a terminal, where ninja shows one line.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <caf/detail/tuple_vals.hpp>
 #include <caf/mailbox_element.hpp>
+#include <caf/message.hpp>
 #include <caf/rtti_pair.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "actors/detail/receipt.hpp"
 #include "actors/dialect.hpp"
 
 namespace troupe {
@@ -16,7 +19,8 @@ namespace troupe {
 /// How a message of one value travels as its bytes. Fixed once registered.
 struct PlainMessage {
   /// A mailbox element with the value whose bytes lie there.
-  using Make = caf::mailbox_element_ptr (*)(caf::strong_actor_ptr sender, caf::message_id id, const std::byte* bytes);
+  using Make = caf::mailbox_element_ptr (*)(caf::strong_actor_ptr sender, caf::message_id id, const std::byte* bytes,
+                                            detail::Receipt receipt);
   std::uint32_t id = 0;  // of the name, the same in every process
   std::uint32_t size_bytes = 0;
   Make make = nullptr;
@@ -24,11 +28,29 @@ struct PlainMessage {
 
 namespace detail {
 
+/// A message of one value from another process.
 template <class T>
-caf::mailbox_element_ptr make_plain(caf::strong_actor_ptr sender, caf::message_id id, const std::byte* bytes) {
+class PlainElement final : public caf::mailbox_element, public caf::detail::tuple_vals_impl<caf::type_erased_tuple, T> {
+ public:
+  PlainElement(caf::strong_actor_ptr sender, caf::message_id id, const T& value, Receipt receipt)
+      : caf::mailbox_element(std::move(sender), id, {}),
+        caf::detail::tuple_vals_impl<caf::type_erased_tuple, T>(value),
+        receipt_(std::move(receipt)) {}
+  caf::type_erased_tuple& content() override { return *this; }
+  const caf::type_erased_tuple& content() const override { return *this; }
+  caf::message move_content_to_message() override { return copy_content_to_message(); }
+  caf::message copy_content_to_message() const override { return caf::make_message(std::get<0>(this->data())); }
+
+ private:
+  const Receipt receipt_;
+};
+
+template <class T>
+caf::mailbox_element_ptr make_plain(caf::strong_actor_ptr sender, caf::message_id id, const std::byte* bytes,
+                                    Receipt receipt) {
   T value;
   std::memcpy(&value, bytes, sizeof value);
-  return caf::make_mailbox_element(std::move(sender), id, {}, value);
+  return caf::mailbox_element_ptr{new PlainElement<T>(std::move(sender), id, value, std::move(receipt))};
 }
 
 void add_plain(std::string_view name, const caf::rtti_pair& type, std::uint32_t size_bytes, PlainMessage::Make make);

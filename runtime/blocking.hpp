@@ -3,7 +3,8 @@
 namespace troupe {
 
 /// The permission to block. A function that can block takes a `Blocking&`, so an actor's handler, which has none,
-/// cannot call it. Only main, tests, IoThreads, lane threads and a device's stream thread make one.
+/// cannot call it. Only main, tests, lane threads, a device's stream thread and the threads of docs/threads.md that are
+/// said to block make one.
 class Blocking {
  public:
   /// Says on which thread of the program this stands; the name appears in messages of waits that pass their deadline.

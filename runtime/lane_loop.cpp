@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,7 @@ constexpr milliseconds kLongestSleep{500};
 /// progress the loop naps instead of spinning, and looks again after as long.
 constexpr milliseconds kStuck{1};
 constexpr int kPausesPerLook = 16;
+constexpr unsigned kRoundsPerAlarm = 256;
 
 class Fd {
  public:
@@ -95,6 +97,8 @@ struct LaneLoop::State {
   void run();
   bool finish();
   void rest(Clock::time_point idle_since);
+  bool ring(Clock::time_point now);
+  milliseconds until_alarm() const;
   void nap(milliseconds at_most, bool transport_too);
 
   Transport& transport;
@@ -104,6 +108,7 @@ struct LaneLoop::State {
   const Fd wake;
   const Fd sleep;
   std::function<bool()> hook;
+  std::function<Clock::time_point()> alarm;
 
   // Newest first; any thread pushes, the lane's thread takes all. Sequentially consistent together with `sleeping`: a
   // poster that misses the sleeper was itself seen by the sleeper's second look.
@@ -118,6 +123,7 @@ struct LaneLoop::State {
 
   // Only the lane's thread.
   bool busy_hook = false;
+  Clock::time_point alarm_at = Clock::time_point::max();
   bool fd_lies = false;  // the transport's fd woke the last nap and nothing was there
 
   std::mutex life;  // guards thread, started and stopped
@@ -175,17 +181,26 @@ void LaneLoop::State::run() {
   auto idle_since = Clock::now();
   bool idle = false;
   unsigned rounds = 0;
+  unsigned busy_rounds = 0;
+  if (alarm) alarm_at = Clock::now();
   while (!stopping.load(std::memory_order_acquire)) {
     if (round()) {
       idle = false;
       fd_lies = false;
+      if (alarm && ++busy_rounds % kRoundsPerAlarm == 0) ring(Clock::now());
       continue;
     }
     if (!std::exchange(idle, true)) {
       idle_since = Clock::now();
       rounds = 0;
     }
-    if (options.spin.count() > 0 && (++rounds % kPausesPerLook != 0 || Clock::now() - idle_since < options.spin)) {
+    if (options.spin.count() > 0 && ++rounds % kPausesPerLook != 0) {
+      pause_cpu();
+      continue;
+    }
+    const auto now = Clock::now();
+    if (ring(now)) continue;
+    if (options.spin.count() > 0 && now - idle_since < options.spin) {
       pause_cpu();
       continue;
     }
@@ -193,6 +208,14 @@ void LaneLoop::State::run() {
   }
   ended_drained = finish();
   this_threads_lane = nullptr;
+}
+
+/// Calls the alarm when it is time; whether it was.
+bool LaneLoop::State::ring(Clock::time_point now) {
+  if (now < alarm_at) return false;
+  alarm_at = alarm();
+  busy_hook |= hook && hook();  // for what the alarm sent
+  return true;
 }
 
 /// Sleeps until something is posted or arrives, as well as the transport allows.
@@ -203,13 +226,19 @@ void LaneLoop::State::rest(Clock::time_point idle_since) {
     return;
   }
   if (transport.arm(lane)) {
-    nap(kLongestSleep, true);
+    nap(until_alarm(), true);
   } else if (Clock::now() - idle_since >= kStuck) {
     nap(kStuck, !fd_lies);
   } else {
     pause_cpu();
   }
   sleeping.store(false);
+}
+
+milliseconds LaneLoop::State::until_alarm() const {
+  if (alarm_at == Clock::time_point::max()) return kLongestSleep;
+  const auto left = std::chrono::ceil<milliseconds>(alarm_at - Clock::now());
+  return std::clamp(left, milliseconds(0), kLongestSleep);
 }
 
 void LaneLoop::State::nap(milliseconds at_most, bool transport_too) {
@@ -273,6 +302,12 @@ void LaneLoop::after_round(std::function<bool()> hook) {
   const std::scoped_lock hold(state_->life);
   TROUPE_CHECK(!state_->started, Code::invalid, "lane ", state_->name, " already runs; set its hook before start()");
   state_->hook = std::move(hook);
+}
+
+void LaneLoop::on_time(std::function<Clock::time_point()> alarm) {
+  const std::scoped_lock hold(state_->life);
+  TROUPE_CHECK(!state_->started, Code::invalid, "lane ", state_->name, " already runs; set its alarm before start()");
+  state_->alarm = std::move(alarm);
 }
 
 bool LaneLoop::stop(Deadline deadline, const std::function<bool()>& drained) {

@@ -47,6 +47,9 @@ class LaneLoop {
   /// Called on the lane's thread after each round that did something, e.g. to run actors that became runnable; returns
   /// whether it did something. Before start().
   void after_round(std::function<bool()> hook);
+  /// Called on the lane's thread soon after start() and then at the time it returned last, give or take what a round
+  /// takes; max(): never again. Before start().
+  void on_time(std::function<Clock::time_point()> alarm);
   /// Runs what was posted, drives sends to their end until `deadline`, and ends the thread. False when sends were left.
   bool stop(Deadline deadline, const std::function<bool()>& drained = {});
 

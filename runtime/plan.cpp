@@ -22,7 +22,7 @@ std::string Plan::to_string() const {
       << "rule " << std::quoted(rule) << '\n'
       << "parameters " << parameters << " flops " << training_flops << '\n'
       << "batch " << batch << " prefetch " << prefetch << '\n'
-      << "samples " << train_samples << ' ' << test_samples << '\n'
+      << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
       << "steps " << steps << " seed " << seed << " deterministic " << deterministic << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {

@@ -29,7 +29,7 @@ struct RankPlan {
   std::uint32_t device_threads = 1;  // of a CPU device
   bool may_spin = false;             // waits may poll: there is a core for it
   std::uint64_t arena_bytes = 0;     // what it shares with its node: gradients, stripe state, pool
-  std::uint64_t memory_bytes = 0;    // all that the plan allocates for it, data set not counted
+  std::uint64_t memory_bytes = 0;    // all that it will have in use, data set included; libraries not
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
@@ -51,7 +51,8 @@ struct Plan {
   std::uint32_t prefetch = 0;
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
-  std::uint64_t steps = 0;  // in all
+  std::uint64_t data_bytes = 0;  // both sets, in each process
+  std::uint64_t steps = 0;       // in all
   std::uint64_t seed = 0;
   bool deterministic = false;
   std::vector<NodePlan> nodes;

@@ -79,7 +79,7 @@ std::string nodes_table(const Plan& plan) {
 }
 
 std::string ranks_table(const Plan& plan) {
-  const Row header{"rank", "node", "device", "cpus", "threads", "waits", "stripe", "memory"};
+  const Row header{"rank", "node", "device", "cpus", "threads", "waits", "stripe", "arena", "memory"};
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
     const std::uint64_t own = i < plan.stripes.size() ? plan.stripes[i].count : 0;
     return Row{std::to_string(rank.rank.value),
@@ -89,8 +89,19 @@ std::string ranks_table(const Plan& plan) {
                std::to_string(rank.device_threads),
                rank.may_spin ? "poll" : "sleep",
                thousands(own),
+               scaled(static_cast<double>(rank.arena_bytes), "B"),
                scaled(static_cast<double>(rank.memory_bytes), "B")};
   });
+}
+
+/// What the memory in the table consists of.
+std::string memory_note(const Plan& plan) {
+  const bool shares = plan.route == Route::arena && plan.world_size() > 1;
+  return fmt::format(
+      "memory = the data set ({}), the arena (parameters{}, gradients, optimizer state, batches),\n"
+      "         activations (estimated){}; libraries come on top\n",
+      scaled(static_cast<double>(plan.data_bytes), "B"), shares ? " in one of them" : "",
+      shares ? ", what is used of the others' arenas" : "");
 }
 
 }  // namespace
@@ -112,7 +123,8 @@ std::string describe(const Plan& plan) {
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n\n", name_of(plan.route), plan.stripes.size(),
                  plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s");
-  out += nodes_table(plan) + "\n" + ranks_table(plan) + "\n";
+  out += nodes_table(plan) + "\n" + ranks_table(plan);
+  out += memory_note(plan) + "\n";
   for (const std::string& reason : plan.reasons) out += "- " + reason + "\n";
   return out;
 }

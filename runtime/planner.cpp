@@ -117,9 +117,12 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
 
   MemoryNeeds needs;
   const bool direct = plan.route == Route::direct;
-  if (direct || plan.nodes.at(plan.ranks.at(rank.value).node).leader == rank.value) {
-    needs.parameters = elements * sizeof(float);
-    needs.half = plan.dtype == DType::bf16 ? elements * size_bytes(DType::bf16) : 0;
+  const std::uint64_t parameters = elements * sizeof(float);
+  const std::uint64_t half = plan.dtype == DType::bf16 ? elements * size_bytes(DType::bf16) : 0;
+  const bool leads = direct || plan.nodes.at(plan.ranks.at(rank.value).node).leader == rank.value;
+  if (leads) {
+    needs.parameters = parameters;
+    needs.half = half;
   }
   needs.gradients = elements * sizeof(float);
   needs.state = slots * own * sizeof(float);
@@ -129,7 +132,9 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   for (const Stripe& stripe : plan.stripes) largest = std::max(largest, stripe.count);
   needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + 4 * StepExchange::kStepsKept * sizeof(StepSums);
+  needs.data = plan.data_bytes;
   needs.activations = 2 * plan.batch * outputs * size_bytes(plan.dtype);
+  if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);
   return needs;
 }
 
@@ -147,6 +152,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.prefetch = settings.data.prefetch;
   plan.train_samples = inputs.train_samples;
   plan.test_samples = inputs.test_samples;
+  plan.data_bytes = inputs.data_bytes;
   plan.steps = count_steps(settings, inputs);
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;

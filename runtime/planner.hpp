@@ -24,14 +24,15 @@ struct PlanInputs {
   std::vector<Topology> topologies;  // one for each different node of `ranks`, any order
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
+  std::uint64_t data_bytes = 0;  // both sets, in each process
 };
 
 /// Places the ranks and chooses routes. Deterministic: the same inputs give the same plan in every process. Throws
 /// Error{invalid} when the settings ask for what the machines do not have, naming key and node.
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs);
 
-/// What one rank allocates by the plan, in bytes. The one place where the sizes stand: plans show them, arenas are made
-/// by them.
+/// What one rank will have in use by the plan, in bytes. The one place where the sizes stand: plans show them, arenas
+/// are made by them. The libraries' own memory comes on top.
 struct MemoryNeeds {
   std::uint64_t parameters = 0;   // f32; in the arena route the leader's, for the whole node
   std::uint64_t half = 0;         // their bf16 image, likewise
@@ -41,13 +42,15 @@ struct MemoryNeeds {
   std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
   std::uint64_t staging = 0;      // direct route: what the ranks send to this one's stripe
   std::uint64_t words = 0;        // directory page, timelines, sums
+  std::uint64_t data = 0;         // the samples as they were read
   std::uint64_t activations = 0;  // the device's own, estimated: every layer's output and its gradient
+  std::uint64_t peers = 0;        // arena route: what it works on in its node's other arenas, theirs to allocate
   /// What the rank's arena has to hold, with 64 KiB to spare for alignment and small things.
   std::uint64_t arena_bytes() const noexcept;
-  std::uint64_t memory_bytes() const noexcept { return arena_bytes() + activations; }
+  std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 
-/// Of `rank`; reads dtype, batch, prefetch, nodes, ranks' nodes, route, stripes and buckets of the plan.
+/// Of `rank`; reads dtype, batch, prefetch, data, nodes, ranks' nodes, route, stripes and buckets of the plan.
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank);
 
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.

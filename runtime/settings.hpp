@@ -10,12 +10,6 @@
 
 namespace troupe {
 
-/// Where a value came from, for messages and `rtrun check`: "app.toml:7:9", "--set data.batch", "environment
-/// TROUPE_DATA", "default".
-struct Origin {
-  std::string text;
-};
-
 /// One job's settings, complete and checked: every key of app.toml that is built, with its default.
 struct Settings {
   struct Cluster {

@@ -76,7 +76,7 @@ bool Codec::encode_plain(const caf::mailbox_element& message, std::vector<char>&
 }
 
 Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_ptr sender, caf::message_id id,
-                           caf::mailbox_element_ptr& to) {
+                           troupe::detail::Receipt receipt, caf::mailbox_element_ptr& to) {
   std::uint32_t name = 0;
   if (bytes.size() < sizeof name) return {Code::corrupt, "a plain message without a type"};
   std::memcpy(&name, bytes.data(), sizeof name);
@@ -93,7 +93,7 @@ Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_p
     return {Code::corrupt, text("a plain message of ", bytes.size() - sizeof name, " bytes instead of ",
                                 plain->size_bytes, ": its sender is of another build")};
   }
-  to = plain->make(std::move(sender), id, bytes.data() + sizeof name);
+  to = plain->make(std::move(sender), id, bytes.data() + sizeof name, std::move(receipt));
   return {};
 }
 

@@ -68,9 +68,11 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
   locals_[kDirectory].actor = caf::actor_cast<caf::strong_actor_ptr>(directory_);
   control.transport().receive(Channel::actors, *this);
   control.after_round([this] {
-    const bool ran = inline_->run();
-    return control_out_.pump() || ran;
+    bool did = inline_->run();
+    did |= flush_batches();
+    return control_out_.pump() || did;
   });
+  if (options_.heartbeats) control.on_time([this] { return look_for_silence(); });
   bulk.after_round([this] { return bulk_out_.pump(); });
 }
 
@@ -82,7 +84,7 @@ Engine::~Engine() {
   caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
 }
 
-void Engine::add_peer(Peer number, const caf::node_id& node) {
+void Engine::add_peer(Peer number, const caf::node_id& node, const Window& window) {
   TROUPE_CHECK(number != self_ && node != system_.node(), Code::invalid, "peer ", number.value,
                " has the identity of this process, peer ", self_.value,
                "; every process needs an actor system of its own");
@@ -91,6 +93,10 @@ void Engine::add_peer(Peer number, const caf::node_id& node) {
   auto state = std::make_unique<PeerState>();
   state->number = number;
   state->node = node;
+  state->window = window;
+  state->allowance.limit(limit_of_peer(window));
+  state->room = std::make_shared<Room>(options_.max_waiting, options_.wait_within);
+  state->intake = std::make_shared<PeerIntake>(gate_, options_.window, [this, to = state.get()] { send_credit(*to); });
   peers_by_node_[node] = state.get();
   peers_[number] = std::move(state);
 }
@@ -116,7 +122,7 @@ caf::strong_actor_ptr Engine::make_proxy(caf::node_id node, caf::actor_id actor)
   PeerState* const of = peer(node);
   if (of == nullptr || actor == caf::invalid_actor_id) return nullptr;
   caf::actor_config config;
-  auto made = caf::make_actor<Proxy, caf::strong_actor_ptr>(actor, node, &system_, config, *this, *of, gate_);
+  auto made = caf::make_actor<Proxy, caf::strong_actor_ptr>(actor, node, &system_, config, *this, *of);
   static_cast<Proxy*>(made->get())->wake();
   return made;
 }
@@ -156,13 +162,14 @@ void Engine::ended_here(caf::actor_id actor, const caf::error& reason) {
   auto entry = locals_.extract(actor);
   if (entry.empty() || ended_) return;
   for (const Peer watcher : entry.mapped().watchers) {
-    if (PeerState* const to = peer(watcher); to != nullptr && !to->dead) send_down(*to, actor, reason);
+    if (PeerState* const to = peer(watcher); to != nullptr && !to->dead) tell_end(*to, actor, reason);
   }
   for (auto& [from, stream] : entry.mapped().streams) {
     PeerState* const of = peer(from);
     for (auto& [sequence, held] : stream.held) {  // never to be delivered, but dealt with
       const wire::Header header = *wire::load(held.head);
       abandon(*of, header, held.head);
+      if ((header.flags & wire::kFree) == 0) of->intake->dealt_with(header.charge);
       settle(*of, header.order);
     }
   }
@@ -179,20 +186,54 @@ void Engine::answer_outstanding(PeerState& of, caf::actor_id target, const caf::
   });
 }
 
-void Engine::lost_any_thread(Peer number, const Status& why) {
-  gate_->run([this, number, why] {
-    if (PeerState* const of = peer(number); of != nullptr && !of->dead && !ended_) lose(*of, why);
+void Engine::lost_any_thread(Peer number, const Status& why, bool found_here) {
+  gate_->run([this, number, why, found_here] {
+    if (PeerState* const of = peer(number); of != nullptr && !of->dead && !ended_) lose(*of, why, found_here);
   });
 }
 
-void Engine::lose(PeerState& of, const Status& why) {
+/// Sends heartbeats, and gives up who sends none; when to look again. A peer is expected to speak from its first word
+/// on: until then the bootstrap watches over it.
+Clock::time_point Engine::look_for_silence() {
+  const auto now = Clock::now();
+  if (!detector_) {
+    const std::size_t capacity = peers_.empty() ? 0 : peers_.rbegin()->first.value + 1;
+    detector_.emplace(capacity, *options_.heartbeats, now);
+  }
+  for (auto& [number, of] : peers_) {
+    if (of->dead) continue;
+    if (std::exchange(of->heard, false)) {
+      if (!detector_->watched(number)) detector_->watch(number, now);
+      detector_->heard(number, now);
+    }
+    if (std::exchange(of->spoken_to, false)) detector_->sent(number, now);
+  }
+  const auto findings = detector_->look(now);
+  for (const Peer number : findings.heartbeat) send_control(*peer(number), {.kind = wire::Kind::heartbeat});
+  if (options_.suspected) {
+    for (const Peer number : findings.suspect) options_.suspected(number, true);
+    for (const Peer number : findings.recovered) options_.suspected(number, false);
+  }
+  for (const Peer number : findings.dead) {
+    const Status why{Code::peer_lost, text("peer ", number.value, " has been silent for ",
+                                           options_.heartbeats->dead.count(), " ms (faults.dead_ms)")};
+    lose(*peer(number), why, true);
+  }
+  return std::min(findings.next, now + options_.heartbeats->heartbeat);
+}
+
+void Engine::lose(PeerState& of, const Status& why, bool found_here) {
   of.dead = true;
   of.why = why;
+  if (detector_) detector_->forget(of.number);
+  of.batched = 0;
+  of.batch.clear();
   control_out_.cut(of.number);
   control_.transport().fence(of.number, Lane::control, why);
   auto cut = std::make_unique<BulkCut>(bulk_out_, bulk_.transport(), of.number, why);
   if (bulk_.post(*cut)) cut.release();
   answer_outstanding(of, 0, to_caf(why));
+  drop_blocked(of, to_caf(why));
   for (const auto& proxy : proxies_.get_all(of.node)) {
     if (proxy) proxies_.erase(of.node, proxy->id(), to_caf(why));
   }
@@ -204,14 +245,19 @@ void Engine::lose(PeerState& of, const Status& why) {
   std::erase_if(parked_, [&](const auto& entry) { return entry.second->to == of.number; });
   of.early.clear();
   of.ended.clear();
+  of.edges.clear();
+  if (found_here && options_.lost) options_.lost(of.number, why);
 }
 
 bool Engine::stop(Deadline deadline) {
   if (std::exchange(stopped_, true)) return true;
   // Tasks run in the order of posting: when this one has, all that was sent before stop() is on its way.
   const auto flushed = std::make_shared<std::promise<void>>();
-  bool clean = gate_->run([flushed] { flushed->set_value(); }) &&
-               flushed->get_future().wait_until(deadline.at()) == std::future_status::ready;
+  const bool posted_flush = gate_->run([this, flushed] {
+    flush_batches();
+    flushed->set_value();
+  });
+  bool clean = posted_flush && flushed->get_future().wait_until(deadline.at()) == std::future_status::ready;
   clean = clean && unfinished_.wait_for_none(deadline);
   const auto finished = std::make_shared<std::promise<void>>();
   const bool posted = gate_->run([this, finished] {
@@ -231,6 +277,7 @@ void Engine::finish() {
   const caf::error error = to_caf(Status{Code::aborted, "this process has ended its connection to other processes"});
   for (auto& [number, of] : peers_) {
     answer_outstanding(*of, 0, error);
+    drop_blocked(*of, error);
     for (const auto& proxy : proxies_.get_all(of->node)) {
       if (proxy) proxies_.erase(of->node, proxy->id(), error);
     }
@@ -247,10 +294,6 @@ void Engine::forget_locals() {
     if (id != kDirectory) system_.registry().erase(id);
   }
   locals_.clear();
-}
-
-RemoteCounters Engine::counters() const noexcept {
-  return {counts_.sent.load(), counts_.delivered.load(), counts_.reordered.load(), counts_.dropped.load()};
 }
 
 void Engine::drop(const std::string& what) {

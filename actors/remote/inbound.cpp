@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <caf/actor_system.hpp>
 #include <caf/sec.hpp>
 #include <cstring>
@@ -14,6 +15,31 @@ namespace {
 std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
 
 }  // namespace
+
+/// A message from another process in its receiver's mailbox.
+class ReceivedMessage final : public caf::mailbox_element {
+ public:
+  ReceivedMessage(caf::strong_actor_ptr sender, caf::message_id id, Codec::Decoded&& decoded,
+                  troupe::detail::Receipt receipt)
+      : caf::mailbox_element(std::move(sender), id, std::move(decoded.stages)),
+        message_(std::move(decoded.content)),
+        receipt_(std::move(receipt)) {}
+  caf::type_erased_tuple& content() override {
+    if (message_.empty()) return nothing_;
+    return message_.vals().unshared();
+  }
+  const caf::type_erased_tuple& content() const override {
+    if (message_.empty()) return nothing_;
+    return *message_.cvals();
+  }
+  caf::message move_content_to_message() override { return std::move(message_); }
+  caf::message copy_content_to_message() const override { return message_; }
+
+ private:
+  caf::message message_;
+  caf::empty_type_erased_tuple nothing_;
+  const troupe::detail::Receipt receipt_;
+};
 
 /// Gives a tensor back that was lent by another process, when its last handle here ends.
 class Engine::Borrowed {
@@ -54,7 +80,7 @@ void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memo
 
 void Engine::dropped(Peer, Lane, Memory payload, const Status&) noexcept { landing_pool_->give_back(payload); }
 
-void Engine::lost(Peer number, const Status& why) noexcept { lost_any_thread(number, why); }
+void Engine::lost(Peer number, const Status& why) noexcept { lost_any_thread(number, why, true); }
 
 void Engine::take_in(Peer number, const Arrival& arrival) {
   PeerState* const from = peer(number);
@@ -63,12 +89,45 @@ void Engine::take_in(Peer number, const Arrival& arrival) {
   if (from == nullptr || !header) {
     return drop(text("a frame from peer ", number.value, " that is unknown, or speaks another protocol"));
   }
-  switch (header->kind) {
-    case wire::Kind::message: return take_in_message(*from, *header, arrival);
-    case wire::Kind::monitor: return take_in_monitor(*from, header->target);
-    case wire::Kind::down: return take_in_down(*from, *header, arrival);
-    case wire::Kind::release: lent_.erase(header->message_id); return;
+  from->heard = true;
+  from->counts.messages_received.add();
+  from->counts.bytes_received.add(arrival.head.size() + arrival.payload.size_bytes);
+  if (header->kind == wire::Kind::batch) return take_in_batch(*from, arrival.head.subspan(wire::kHeaderBytes));
+  take_in_frame(*from, *header, arrival);
+}
+
+void Engine::take_in_frame(PeerState& from, const wire::Header& header, const Arrival& arrival) {
+  switch (header.kind) {
+    case wire::Kind::message: return take_in_message(from, header, arrival);
+    case wire::Kind::monitor: return take_in_monitor(from, header.target);
+    case wire::Kind::down: return take_in_down(from, header, arrival);
+    case wire::Kind::release: lent_.erase(header.message_id); return;
+    case wire::Kind::credit: return take_in_credit(from, header, arrival.head.subspan(wire::kHeaderBytes));
+    case wire::Kind::heartbeat: return;  // it was heard
+    case wire::Kind::batch: return drop(text("a batch inside of a batch from peer ", from.number.value));
   }
+}
+
+void Engine::take_in_batch(PeerState& from, std::span<const std::byte> heads) {
+  for (auto head = wire::next_in_batch(heads); !head.empty(); head = wire::next_in_batch(heads)) {
+    const auto header = wire::load(head);
+    if (!header) break;
+    take_in_frame(from, *header, {.head = head});
+    if (from.dead || ended_) return;
+  }
+  if (!heads.empty()) drop(text("a batch of messages from peer ", from.number.value, " that is damaged"));
+}
+
+void Engine::take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
+  from.allowance.hear({header.message_id, header.source});
+  from.counts.in_window.set(from.allowance.in_use());
+  for (; body.size() >= sizeof(wire::EdgeCredit); body = body.subspan(sizeof(wire::EdgeCredit))) {
+    wire::EdgeCredit edge;
+    std::memcpy(&edge, body.data(), sizeof edge);
+    if (const auto proxy = proxies_.get(from.node, edge.actor))
+      static_cast<Proxy&>(*proxy->get()).allowance.hear({edge.messages, edge.charge});
+  }
+  if (!from.blocked.empty()) send_blocked(from);
 }
 
 void Engine::take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival) {
@@ -77,29 +136,39 @@ void Engine::take_in_message(PeerState& from, const wire::Header& header, const 
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
     abandon(from, header, arrival.head);
+    if ((header.flags & wire::kFree) == 0) from.intake->dealt_with(header.charge);
     return settle(from, header.order);
   }
   Stream& stream = to->streams[from.number];
+  if (!stream.edge) {
+    stream.edge = std::make_shared<EdgeIntake>(header.target, from.intake, options_.window);
+    from.edges.push_back(stream.edge);
+  }
   if (header.sequence != stream.next) {
     ++counts_.reordered;
     stream.held.emplace(header.sequence,
                         Held{copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused});
     return;
   }
-  deliver(from, header, arrival, *to);
+  deliver(from, header, arrival, stream, *to);
   ++stream.next;
   while (!stream.held.empty()) {
     auto next = stream.held.extract(stream.next);
     if (next.empty()) break;
     const Held& held = next.mapped();
-    deliver(from, *wire::load(held.head), {held.head, held.payload, held.payload_owner, held.refused}, *to);
+    deliver(from, *wire::load(held.head), {held.head, held.payload, held.payload_owner, held.refused}, stream, *to);
     ++stream.next;
   }
 }
 
 /// A message whose turn it is.
-void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, Local& to) {
+void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, const Stream& stream,
+                     Local& to) {
   const caf::message_id id{header.message_id};
+  // Ends with the message, or here.
+  troupe::detail::Receipt receipt = (header.flags & wire::kFree) != 0
+                                        ? troupe::detail::Receipt{}
+                                        : troupe::detail::Receipt{stream.edge, header.charge};
   if ((header.flags & wire::kVoid) == 0) {
     auto sender = sender_of(from, header);
     caf::mailbox_element_ptr message;
@@ -108,9 +177,12 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
       abandon(from, header, arrival.head);
       status = {Code::out_of_memory, text("peer ", self_.value, " has no memory left for the payload of a message")};
     } else {
-      status = decode(from, header, arrival, sender, message);
+      status = decode(from, header, arrival, sender, std::move(receipt), message);
     }
-    if (id.is_response()) outstanding_.erase({header.target, id.request_id().integer_value()});
+    if (id.is_response()) {
+      const auto request = outstanding_.extract({header.target, id.request_id().integer_value()});
+      if (!request.empty()) answered(from, request.mapped());
+    }
     if (status.ok()) {
       ++counts_.delivered;
       to.actor->enqueue(std::move(message), nullptr);
@@ -125,10 +197,11 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
 }
 
 Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                      const caf::strong_actor_ptr& sender, caf::mailbox_element_ptr& message) {
+                      const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                      caf::mailbox_element_ptr& message) {
   const caf::message_id id{header.message_id};
   if ((header.flags & wire::kPlain) != 0 && (header.tensors | (header.flags & wire::kBodyInPayload)) == 0) {
-    return codec_.decode_plain(arrival.head.subspan(wire::kHeaderBytes), sender, id, message);
+    return codec_.decode_plain(arrival.head.subspan(wire::kHeaderBytes), sender, id, std::move(receipt), message);
   }
   const auto records = wire::load_records(arrival.head, header.tensors);
   detail::TensorSlots slots;
@@ -150,7 +223,7 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
   Codec::Decoded decoded;
   status = codec_.decode(body, (header.flags & wire::kHasStages) != 0, decoded);
   if (status.ok()) {
-    message = caf::make_mailbox_element(sender, id, std::move(decoded.stages), std::move(decoded.content));
+    message.reset(new ReceivedMessage(sender, id, std::move(decoded), std::move(receipt)));
   }
   return status;
 }
@@ -205,6 +278,13 @@ void Engine::take_in_down(PeerState& from, const wire::Header& header, const Arr
   settle(from, header.order);
 }
 
+void Engine::answered(PeerState& by, const Outstanding& request) {
+  if (request.sent == Clock::time_point{}) return;
+  const auto took = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - request.sent).count());
+  auto& histogram = by.counts.answer_ns_log2;
+  histogram[std::min<std::size_t>(std::bit_width(took | 1) - 1, histogram.size() - 1)].add();
+}
+
 /// Messages to different actors, and on different lanes, overtake each other; but what an actor sent before it ended
 /// must not be overtaken by the news of its end, which would answer requests that are answered already. So a down waits
 /// until all that its process sent before it is dealt with.
@@ -221,7 +301,9 @@ void Engine::settle(PeerState& from, std::uint32_t order) {
 }
 
 void Engine::end_remote(PeerState& from, const Ended& ended) {
-  answer_outstanding(from, ended.actor, caf::make_error(caf::sec::request_receiver_down));
+  const caf::error down = caf::make_error(caf::sec::request_receiver_down);
+  answer_outstanding(from, ended.actor, down);
+  if (const auto proxy = proxies_.get(from.node, ended.actor)) drop_blocked(static_cast<Proxy&>(*proxy->get()), down);
   proxies_.erase(from.node, ended.actor, ended.reason);
 }
 

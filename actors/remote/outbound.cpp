@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <caf/actor_system.hpp>
 #include <caf/sec.hpp>
+#include <caf/system_messages.hpp>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -14,6 +16,12 @@ namespace {
 
 /// Larger bodies go with the tensors.
 constexpr std::size_t kLargestControlBody = 64 << 10;
+/// So many heads of a round go at once; what follows is batched, since then the transport is the bottleneck.
+constexpr unsigned kUnbatchedHeads = 4;
+/// Larger heads gain nothing.
+constexpr std::size_t kLargestBatched = 512;
+/// One request in so many is timed.
+constexpr unsigned kTimedRequests = 16;
 
 std::span<const std::byte> bytes_of(const std::vector<char>& chars) { return std::as_bytes(std::span(chars)); }
 
@@ -48,13 +56,108 @@ class Engine::PointsReached final : public Waker, public LaneTask {
   Status status_;
 };
 
-void Engine::transmit(Proxy& proxy, caf::mailbox_element& message) {
-  PeerState& to = proxy.peer();
-  if (to.dead) return answer(message.sender, message.mid, to.why);
-  if (ended_) return answer(message.sender, message.mid, Status{Code::aborted, "this process is ending"});
-  if (!proxy.alive()) return answer(message.sender, message.mid, caf::make_error(caf::sec::request_receiver_down));
+bool is_free(const caf::mailbox_element& message) {
+  return message.mid.is_response() || message.content().match_elements<caf::exit_msg>();
+}
 
-  wire::Header header{.message_id = message.mid.integer_value(), .target = proxy.id()};
+bool Engine::transmit(Proxy& proxy, caf::mailbox_element_ptr message) {
+  PeerState& to = proxy.peer();
+  if (to.dead || ended_ || !proxy.alive()) {
+    const caf::error why = to.dead  ? to_caf(to.why)
+                           : ended_ ? to_caf(Status{Code::aborted, "this process is ending"})
+                                    : caf::make_error(caf::sec::request_receiver_down);
+    answer(message->sender, message->mid, why);
+    return true;
+  }
+  if (is_free(*message)) {
+    send_now(proxy, *message, wire::kFree);
+  } else if (proxy.blocked.empty() && proxy.allowance.open() && to.allowance.open()) {
+    send_now(proxy, *message, 0);
+  } else {
+    block(proxy, std::move(message));
+    return false;
+  }
+  return true;
+}
+
+void Engine::block(Proxy& proxy, caf::mailbox_element_ptr message) {
+  PeerState& to = proxy.peer();
+  unfinished_.begin();
+  if (proxy.blocked.empty()) to.blocked.emplace_back(proxy.ctrl());
+  proxy.blocked.push_back({to.next_ticket++, std::move(message)});
+}
+
+/// As far as the windows allow. Actors take turns, as they may have different edges but share the peer's window.
+void Engine::send_blocked(PeerState& to) {
+  for (std::size_t turns = to.blocked.size(); turns > 0 && to.allowance.open(); --turns) {
+    const caf::strong_actor_ptr next = std::move(to.blocked.front());
+    to.blocked.pop_front();
+    auto& proxy = static_cast<Proxy&>(*next->get());
+    while (!proxy.blocked.empty() && proxy.allowance.open() && to.allowance.open()) {
+      const caf::mailbox_element_ptr message = std::move(proxy.blocked.front().message);
+      proxy.blocked.pop_front();
+      send_now(proxy, *message, 0);
+      to.room->leave();
+      unfinished_.end();
+    }
+    if (!proxy.blocked.empty()) to.blocked.push_back(next);
+  }
+  send_blocked_ends(to);
+}
+
+/// The news that an actor ended follows all that was to be sent before.
+void Engine::send_blocked_ends(PeerState& to) {
+  if (to.blocked_ends.empty()) return;
+  std::uint64_t oldest = to.next_ticket;
+  for (const auto& proxy : to.blocked)
+    oldest = std::min(oldest, static_cast<Proxy&>(*proxy->get()).blocked.front().ticket);
+  while (!to.blocked_ends.empty() && to.blocked_ends.front().first < oldest) {
+    const auto [ticket, ended] = std::move(to.blocked_ends.front());
+    to.blocked_ends.pop_front();
+    send_down(to, ended.actor, ended.reason);
+    unfinished_.end();
+  }
+}
+
+void Engine::tell_end(PeerState& to, caf::actor_id actor, const caf::error& reason) {
+  if (to.blocked.empty()) return send_down(to, actor, reason);
+  unfinished_.begin();
+  to.blocked_ends.push_back({to.next_ticket++, {actor, reason}});
+}
+
+void Engine::drop_blocked(Proxy& proxy, const caf::error& why) {
+  PeerState& to = proxy.peer();
+  if (proxy.blocked.empty()) return;
+  std::erase_if(to.blocked, [&](const auto& other) { return other.get() == proxy.ctrl(); });
+  for (const Proxy::Blocked& entry : std::exchange(proxy.blocked, {})) {
+    answer(entry.message->sender, entry.message->mid, why);
+    to.room->leave();
+    unfinished_.end();
+  }
+  send_blocked_ends(to);
+}
+
+/// Those of a peer that is gone, or of all when this process's part ends.
+void Engine::drop_blocked(PeerState& to, const caf::error& why) {
+  for (; !to.blocked_ends.empty(); to.blocked_ends.pop_front()) unfinished_.end();
+  while (!to.blocked.empty()) {
+    const caf::strong_actor_ptr next = to.blocked.front();
+    drop_blocked(static_cast<Proxy&>(*next->get()), why);
+  }
+  to.room->open();
+}
+
+void Engine::note_turned_away(PeerState& to) {
+  const std::uint64_t count = to.room->take_turned_away();
+  to.counts.turned_away.add(count);
+  counts_.dropped += count;
+  if (options_.dropped)
+    options_.dropped(text(count, " messages to peer ", to.number.value, " not sent: it takes no more for now"));
+}
+
+void Engine::send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t flags) {
+  PeerState& to = proxy.peer();
+  wire::Header header{.flags = flags, .message_id = message.mid.integer_value(), .target = proxy.id()};
   if (!message.stages.empty()) header.flags |= wire::kHasStages;
   detail::TensorSlots slots;
   TensorPlan tensors;
@@ -71,7 +174,9 @@ void Engine::transmit(Proxy& proxy, caf::mailbox_element& message) {
   header.source = source_of(message.sender, header);
   if (message.mid.is_request() && header.source != 0 && header.source_peer == self_.value) {
     const RequestKey key{header.source, message.mid.request_id().integer_value()};
-    outstanding_.insert_or_assign(key, Outstanding{message.mid, to.number, proxy.id()});
+    const bool timed = ++requests_ % kTimedRequests == 0;
+    outstanding_.insert_or_assign(
+        key, Outstanding{message.mid, to.number, proxy.id(), timed ? Clock::now() : Clock::time_point{}});
   }
   ++counts_.sent;
   send_message(proxy, header, tensors);
@@ -83,7 +188,7 @@ void Engine::refuse(Proxy& proxy, caf::mailbox_element& message, const Status& w
   drop(text("message not sent: ", why.text()));
   if (!message.mid.is_response()) return answer(message.sender, message.mid, why);
   const auto instead = caf::make_mailbox_element(message.sender, message.mid, {}, to_caf(why));
-  transmit(proxy, *instead);
+  send_now(proxy, *instead, wire::kFree);
 }
 
 bool Engine::reached(Point point) const {
@@ -137,12 +242,12 @@ std::uint64_t Engine::source_of(const caf::strong_actor_ptr& sender, wire::Heade
   if (!sender) return 0;
   if (sender->node() == system_.node()) {
     expose(sender);
-    header.source_peer = self_.value;
+    header.source_peer = static_cast<std::uint16_t>(self_.value);
     return sender->id();
   }
   const PeerState* const of = peer(sender->node());
   if (of == nullptr) return 0;
-  header.source_peer = of->number.value;
+  header.source_peer = static_cast<std::uint16_t>(of->number.value);
   return sender->id();
 }
 
@@ -155,6 +260,14 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   if (!body_in_head) header.flags |= wire::kBodyInPayload;
   header.sequence = proxy.next_sequence++;
   header.order = to.next_order++;
+  if ((header.flags & wire::kFree) == 0) {
+    std::uint64_t bytes = body_bytes;
+    for (const wire::TensorRecord& record : plan.records) bytes += record.by_reference != 0 ? 0 : record.size_bytes;
+    header.charge = wire::charge_of(bytes);
+    proxy.allowance.spend(header.charge);
+    to.allowance.spend(header.charge);
+    to.counts.in_window.set(to.allowance.in_use());
+  }
 
   const auto* const records = reinterpret_cast<const char*>(plan.records.data());
   std::vector<char> body;
@@ -164,8 +277,7 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   }
   scratch_.insert(scratch_.end(), records, records + record_bytes);
   wire::store(header, std::as_writable_bytes(std::span(scratch_)).first<wire::kHeaderBytes>());
-  if (body_in_head && plan.copied_bytes == 0 && plan.awaited.empty())
-    return control_out_.send(to.number, bytes_of(scratch_));
+  if (body_in_head && plan.copied_bytes == 0 && plan.awaited.empty()) return send_head(to, bytes_of(scratch_));
 
   const bool large = plan.copied_bytes > 0 || body_bytes > kLargestControlBody;
   const auto head = bytes_of(scratch_);
@@ -174,6 +286,9 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   frame->tensors = std::move(plan.copied);
   frame->body = std::move(body);
   frame->body_begin = frame->body.empty() ? 0 : wire::kHeaderBytes;
+  to.spoken_to = true;
+  to.counts.messages_sent.add();
+  to.counts.bytes_sent.add(head.size() + body_bytes + plan.copied_bytes);
   if (plan.awaited.empty()) {
     dispatch(std::move(frame));
   } else {
@@ -221,15 +336,79 @@ void Engine::unpark(std::uint64_t ticket, const Status& status) {
     }
   }
   wire::store(header, std::as_writable_bytes(std::span(head)).first<wire::kHeaderBytes>());
-  const Peer to = frame->to;
+  PeerState* const to = peer(frame->to);
   frame.reset();
-  control_out_.send(to, bytes_of(head));
+  if (to != nullptr) send_head(*to, bytes_of(head));
 }
 
 void Engine::send_control(PeerState& to, wire::Header header) {
   std::array<std::byte, wire::kHeaderBytes> head;
   wire::store(header, head);
-  control_out_.send(to.number, head);
+  send_head(to, head);
+}
+
+/// All that leaves without a payload. A batch of one goes as it is.
+void Engine::send_head(PeerState& to, std::span<const std::byte> head) {
+  to.spoken_to = true;
+  to.counts.messages_sent.add();
+  to.counts.bytes_sent.add(head.size());
+  if (++heads_ <= kUnbatchedHeads || head.size() > kLargestBatched) return control_out_.send(to.number, head);
+  if (to.batch.size() + wire::kBatchedBytes + head.size() > Transport::kMaxHeadBytes) flush_batch(to);
+  if (to.batched++ == 0) {
+    to.batch.resize(wire::kHeaderBytes);
+    open_batches_.push_back(&to);
+  }
+  wire::append_to_batch(to.batch, head);
+}
+
+/// The peer stays in the list of those with open batches, where an empty one is passed over.
+void Engine::flush_batch(PeerState& to) {
+  if (to.batched == 0) return;
+  if (to.batched == 1) {
+    control_out_.send(to.number, std::span(to.batch).subspan(wire::kHeaderBytes + wire::kBatchedBytes));
+  } else {
+    const wire::Header header{.kind = wire::Kind::batch, .message_id = to.batched};
+    wire::store(header, std::span(to.batch).first<wire::kHeaderBytes>());
+    control_out_.send(to.number, to.batch);
+    to.counts.batches_sent.add();
+    to.counts.batched_sent.add(to.batched);
+  }
+  to.batched = 0;
+  to.batch.clear();
+}
+
+bool Engine::flush_batches() {
+  heads_ = 0;
+  if (open_batches_.empty()) return false;
+  for (PeerState* const to : open_batches_) flush_batch(*to);
+  open_batches_.clear();
+  return true;
+}
+
+/// What was dealt with of a peer's messages, in all and for each actor where that changed.
+void Engine::send_credit(PeerState& to) {
+  if (to.dead || ended_) return;
+  constexpr std::size_t kMost = (Transport::kMaxHeadBytes - wire::kHeaderBytes) / sizeof(wire::EdgeCredit);
+  const Amount all = to.intake->begin_report();
+  std::vector<wire::EdgeCredit> edges;
+  const auto send = [&] {
+    std::vector<std::byte> head(wire::kHeaderBytes + edges.size() * sizeof(wire::EdgeCredit));
+    const wire::Header header{.kind = wire::Kind::credit, .message_id = all.messages, .source = all.charge};
+    wire::store(header, std::span(head).first<wire::kHeaderBytes>());
+    if (!edges.empty())
+      std::memcpy(head.data() + wire::kHeaderBytes, edges.data(), edges.size() * sizeof(wire::EdgeCredit));
+    edges.clear();
+    send_head(to, head);
+  };
+  for (const auto& edge : to.edges) {
+    if (!edge->has_news()) continue;
+    const Amount amount = edge->tell();
+    edges.push_back({edge->actor, amount.messages, amount.charge});
+    if (edges.size() == kMost) send();
+  }
+  send();
+  // Of actors that have ended, once nothing of theirs lies in a mailbox.
+  std::erase_if(to.edges, [](const auto& edge) { return edge.use_count() == 1 && !edge->has_news(); });
 }
 
 void Engine::send_down(PeerState& to, caf::actor_id actor, const caf::error& reason) {
@@ -241,7 +420,7 @@ void Engine::send_down(PeerState& to, caf::actor_id actor, const caf::error& rea
   }
   const wire::Header header{.kind = wire::Kind::down, .order = to.next_order++, .source = actor};
   wire::store(header, std::as_writable_bytes(std::span(head)).first<wire::kHeaderBytes>());
-  control_out_.send(to.number, bytes_of(head));
+  send_head(to, bytes_of(head));
 }
 
 }  // namespace troupe::remote

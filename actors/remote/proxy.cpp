@@ -8,8 +8,15 @@
 
 namespace troupe::remote {
 
-Proxy::Proxy(caf::actor_config& config, Engine& engine, PeerState& peer, std::shared_ptr<Gate> gate)
-    : actor_proxy(config), engine_(engine), peer_(peer), gate_(std::move(gate)) {}
+Proxy::Proxy(caf::actor_config& config, Engine& engine, PeerState& peer)
+    : actor_proxy(config),
+      engine_(engine),
+      peer_(peer),
+      gate_(engine.gate()),
+      room_(peer.room),
+      when_full_(engine.options().when_full) {
+  allowance.limit(limit_of_edge(peer.window));
+}
 
 Proxy::~Proxy() = default;
 
@@ -19,15 +26,32 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   }
   // An inline actor is on the lane's thread already. What others have sent before goes first: it may be its own.
   if (running_inline() == gate_.get() && !posted_.load(std::memory_order_acquire)) {
+    if (room_->full() && !admit(*what)) return;
     engine_.attend(*this);
-    return engine_.transmit(*this, *what);
+    if (!engine_.transmit(*this, std::move(what))) room_->enter();
+    return;
   }
+  if (room_->full() && !admit(*what)) return;
+  room_->enter();
   caf::mailbox_element* const element = what.release();
   caf::mailbox_element* before = newest_.load(std::memory_order_relaxed);
   do {
     element->next = before;
   } while (!newest_.compare_exchange_weak(before, element, std::memory_order_acq_rel, std::memory_order_relaxed));
   if (!wake()) answer_all_with_the_end();
+}
+
+/// Whether a message may join those that wait already.
+bool Proxy::admit(const caf::mailbox_element& message) {
+  if (is_free(message)) return true;
+  const WhenFull choice = when_full_.load(std::memory_order_relaxed);
+  if (choice == WhenFull::wait && running_inline() == nullptr && room_->wait()) return true;
+  answer(message.sender, message.mid,
+         Status{Code::out_of_memory,
+                text(room_->count(), " messages to another process wait already, and it takes none")});
+  const bool tell = room_->turn_away() && choice != WhenFull::drop && !message.mid.is_request();
+  if (tell) gate_->run([engine = &engine_, peer = &peer_] { engine->note_turned_away(*peer); });
+  return false;
 }
 
 /// The lane holds a reference from the post to the end of run(), so a proxy with messages cannot die.
@@ -44,12 +68,14 @@ void Proxy::run() noexcept {
   const caf::strong_actor_ptr self(ctrl(), false);
   posted_.exchange(false, std::memory_order_acq_rel);  // first, so that a message that comes now posts again
   engine_.attend(*this);
+  std::uint32_t done = 0;
   caf::mailbox_element* next = take_all();
   while (next != nullptr) {
-    const caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
+    caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
     message->next = nullptr;
-    engine_.transmit(*this, *message);
+    if (engine_.transmit(*this, std::move(message))) ++done;
   }
+  if (done > 0) room_->leave(done);
 }
 
 /// In the order of sending.
@@ -70,6 +96,7 @@ void Proxy::answer_all_with_the_end() noexcept {
   while (next != nullptr) {
     const caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
     message->next = nullptr;
+    room_->leave();
     answer(message->sender, message->mid,
            Status{Code::aborted, "this process has ended its connection to other processes"});
   }

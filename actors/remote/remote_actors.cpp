@@ -4,6 +4,7 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
+#include <cstring>
 #include <utility>
 
 #include "actors/caf_error.hpp"
@@ -20,6 +21,16 @@ void configure_remote(caf::actor_system_config& config) {
   add_error_names(config);
 }
 
+namespace {
+
+/// The end of an identity.
+struct PlainWindow {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+};
+
+}  // namespace
+
 struct RemoteActors::State {
   remote::Engine engine;
 };
@@ -33,11 +44,27 @@ RemoteActors::RemoteActors(caf::actor_system& system, AddressSpace& space, LaneL
 
 RemoteActors::~RemoteActors() = default;
 
-std::vector<std::byte> RemoteActors::identity() const { return node_id_bytes(state_->engine.system().node()); }
+std::vector<std::byte> RemoteActors::identity() const {
+  const Window& window = state_->engine.options().window;
+  const PlainWindow plain{window.messages, window.bytes};
+  std::vector<std::byte> bytes = node_id_bytes(state_->engine.system().node());
+  const auto* const tail = reinterpret_cast<const std::byte*>(&plain);
+  bytes.insert(bytes.end(), tail, tail + sizeof plain);
+  return bytes;
+}
 
-void RemoteActors::add_peer(Peer peer, std::span<const std::byte> identity) { add_peer(peer, node_id_from(identity)); }
+caf::node_id RemoteActors::node_in(std::span<const std::byte> identity) {
+  TROUPE_CHECK(identity.size() > sizeof(PlainWindow), Code::corrupt, "an identity of ", identity.size(),
+               " bytes is too short");
+  return node_id_from(identity.first(identity.size() - sizeof(PlainWindow)));
+}
 
-void RemoteActors::add_peer(Peer peer, const caf::node_id& node) { state_->engine.add_peer(peer, node); }
+void RemoteActors::add_peer(Peer peer, std::span<const std::byte> identity) {
+  const caf::node_id node = node_in(identity);
+  PlainWindow plain;
+  std::memcpy(&plain, identity.last(sizeof plain).data(), sizeof plain);
+  state_->engine.add_peer(peer, node, {static_cast<std::uint32_t>(plain.messages), plain.bytes});
+}
 
 caf::actor_system& RemoteActors::system() const noexcept { return state_->engine.system(); }
 
@@ -75,5 +102,15 @@ void RemoteActors::lost(Peer peer, const Status& why) { state_->engine.lost_any_
 bool RemoteActors::stop(Blocking&, Deadline deadline) { return state_->engine.stop(deadline); }
 
 RemoteCounters RemoteActors::counters() const noexcept { return state_->engine.counters(); }
+
+PeerCounters RemoteActors::counters(Peer peer) const { return state_->engine.counters(peer); }
+
+std::string RemoteActors::describe(Blocking&, Deadline deadline) const { return state_->engine.describe(deadline); }
+
+void RemoteActors::when_full(const caf::actor& remote, WhenFull choice) {
+  auto* const proxy = dynamic_cast<remote::Proxy*>(caf::actor_cast<caf::abstract_actor*>(remote));
+  TROUPE_CHECK(proxy != nullptr, Code::invalid, "an actor of this process has no window; give one of another process");
+  proxy->when_full(choice);
+}
 
 }  // namespace troupe

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <array>
 #include <caf/actor.hpp>
 #include <caf/actor_cast.hpp>
 #include <caf/atom.hpp>
 #include <caf/fwd.hpp>
 #include <caf/node_id.hpp>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +21,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/blocking.hpp"
 #include "runtime/clock.hpp"
+#include "runtime/failure_detector.hpp"
 #include "runtime/lane_loop.hpp"
 
 namespace troupe {
@@ -26,7 +30,36 @@ namespace troupe {
 /// Before the system is made, in every process.
 void configure_remote(caf::actor_system_config& config);
 
+/// How much of one process's messages another one holds at most: in mailboxes, on their way, waiting for their turn.
+/// One actor takes half of it at most. Answers to requests are not counted, since those who ask bound them.
+struct Window {
+  std::uint32_t messages = 1024;
+  std::uint64_t bytes = std::uint64_t{64} << 20;  // of larger messages than 1 KiB; one may exceed what is left
+};
+
+/// What becomes of a message to a process that takes no more for now, when already RemoteOptions::max_waiting wait
+/// here.
+enum class WhenFull : std::uint8_t {
+  wait,   // the sending thread waits, as long as RemoteOptions::wait_within; then, and for an inline actor, as `error`
+  error,  // a request is answered out_of_memory; another message is dropped, and RemoteOptions::dropped told
+  drop,   // a request is answered so too; other messages are dropped without a word, only counted
+};
+
 struct RemoteOptions {
+  /// What this process holds of each peer's messages.
+  Window window;
+  /// Messages that wait here for the window of one peer.
+  std::uint32_t max_waiting = 16384;
+  WhenFull when_full = WhenFull::wait;  // see RemoteActors::when_full()
+  std::chrono::milliseconds wait_within{10000};
+  /// Heartbeats: peers that fall silent are lost. Absent: only others' words count (RemoteActors::lost).
+  std::optional<FailureDetectorOptions> heartbeats;
+  /// Told when a peer falls silent, and when it speaks again, before heartbeats give it up. On the control lane's
+  /// thread; must not block.
+  std::function<void(Peer peer, bool suspected)> suspected;
+  /// Told of a peer that heartbeats or the transport found dead, when its actors' monitors have been told. On the
+  /// control lane's thread; must not block.
+  std::function<void(Peer peer, const Status& why)> lost;
   /// Whether `peer` has mapped `arena`, so that a tensor in it can go there by reference. Asked on the control lane's
   /// thread, for arenas of this process's address space; must not block. Empty: never.
   std::function<bool(Peer peer, ArenaId arena)> shares;
@@ -53,7 +86,19 @@ struct RemoteCounters {
   std::uint64_t sent = 0;       // messages to other processes
   std::uint64_t delivered = 0;  // messages from other processes, to actors of this one
   std::uint64_t reordered = 0;  // of those, such as arrived before their turn
-  std::uint64_t dropped = 0;    // messages refused here: unregistered types, unreadable bytes, no memory
+  std::uint64_t dropped = 0;    // messages refused here: unregistered types, unreadable bytes, no memory, no room
+};
+
+/// Of one peer. Numbers are counted since the start, except where it says now.
+struct PeerCounters {
+  std::uint64_t messages_sent = 0, bytes_sent = 0;          // bytes: heads and what lies behind them
+  std::uint64_t messages_received = 0, bytes_received = 0;  // the same
+  std::uint64_t batches_sent = 0, batched_sent = 0;         // frames of several small messages, and these
+  std::uint64_t in_window = 0;                              // now: sent, and not yet dealt with there
+  std::uint64_t waiting = 0;                                // now: not sent yet
+  std::uint64_t turned_away = 0;                            // by WhenFull
+  /// Every 16th request's time until its answer: how many took 2^i to 2^(i+1) ns.
+  std::array<std::uint64_t, 40> answer_ns_log2{};
 };
 
 /// Actors of other processes as ordinary CAF handles: requests and their answers, monitors, down messages, tensors.
@@ -77,7 +122,8 @@ class RemoteActors {
   /// Makes a peer's actors reachable; before the lanes are started. Throws Error{corrupt} when the identity is none,
   /// Error{invalid} when it is this process's own or that of another peer.
   void add_peer(Peer peer, std::span<const std::byte> identity);
-  void add_peer(Peer peer, const caf::node_id& node);
+  /// The node that an identity names; throws as add_peer.
+  static caf::node_id node_in(std::span<const std::byte> identity);
 
   /// Makes an actor of this process findable under a name, as long as it lives. A name is given once; the first stays.
   template <class Handle>
@@ -109,6 +155,10 @@ class RemoteActors {
     return troupe::spawn_inline<Class>(system(), inline_home(), std::forward<Arguments>(arguments)...);
   }
 
+  /// What becomes of messages to one actor of another process when there is no room, instead of the options' choice.
+  /// Throws Error{invalid} for an actor that is none. Any thread.
+  void when_full(const caf::actor& remote, WhenFull choice);
+
   /// Tells that `peer` is gone, by whoever found out; any thread, any number of times. Its lanes are fenced,
   /// outstanding requests to it are answered with `why`, and so are later ones; monitors of its actors fire with `why`.
   void lost(Peer peer, const Status& why);
@@ -116,6 +166,11 @@ class RemoteActors {
   /// deadline passed before everything was sent. The lanes must be running.
   bool stop(Blocking& blocking, Deadline deadline);
   RemoteCounters counters() const noexcept;
+  /// Throws Error{invalid} for a peer that was not added. Any thread.
+  PeerCounters counters(Peer peer) const;
+  /// For people, some lines: each peer's counters; the actors that peers know, with their mailboxes; requests that wait
+  /// for an answer. Throws Error{timeout} when the control lane does not answer, Error{aborted} when it has ended.
+  std::string describe(Blocking& blocking, Deadline deadline) const;
 
  private:
   caf::actor_system& system() const noexcept;

@@ -23,9 +23,26 @@ std::optional<Header> load(std::span<const std::byte> head) noexcept {
   if (head.size() < kHeaderBytes || std::memcmp(head.data(), &kRoot, sizeof kRoot) != 0) return {};
   Header header;
   std::memcpy(&header, head.data() + sizeof kRoot, sizeof header);
-  const bool known = header.kind >= Kind::message && header.kind <= Kind::release;
+  const bool known = header.kind >= Kind::message && header.kind <= Kind::batch;
   if (header.version != kVersion || !known) return {};
   return header;
+}
+
+void append_to_batch(std::vector<std::byte>& frame, std::span<const std::byte> head) {
+  const auto size = static_cast<std::uint32_t>(head.size());
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&size);
+  frame.insert(frame.end(), bytes, bytes + sizeof size);
+  frame.insert(frame.end(), head.begin(), head.end());
+}
+
+std::span<const std::byte> next_in_batch(std::span<const std::byte>& rest) noexcept {
+  std::uint32_t size = 0;
+  if (rest.size() < sizeof size) return {};
+  std::memcpy(&size, rest.data(), sizeof size);
+  if (size == 0 || size > rest.size() - sizeof size) return {};
+  const auto head = rest.subspan(sizeof size, size);
+  rest = rest.subspan(sizeof size + size);
+  return head;
 }
 
 std::vector<TensorRecord> load_records(std::span<const std::byte> head, std::size_t count) {

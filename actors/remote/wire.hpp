@@ -14,20 +14,22 @@ namespace troupe::wire {
 // The frames of runtime/wire/header.capnp as plain structs. A hot path stores and loads them with one copy each; the
 // bytes are those of Cap'n Proto's builder, and its reader reads them.
 
-enum class Kind : std::uint8_t { message = 1, monitor = 2, down = 3, release = 4 };
+enum class Kind : std::uint8_t { message = 1, monitor, down, release, credit, heartbeat, batch };
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::uint8_t kHasStages = 1;
 inline constexpr std::uint8_t kBodyInPayload = 2;
 inline constexpr std::uint8_t kVoid = 4;
 inline constexpr std::uint8_t kPlain = 8;
+inline constexpr std::uint8_t kFree = 16;
 
 struct Header {
   std::uint8_t version = kVersion;
   Kind kind = Kind::message;
   std::uint8_t flags = 0;
   std::uint8_t tensors = 0;
-  std::uint32_t source_peer = 0;
+  std::uint16_t source_peer = 0;
+  std::uint16_t charge = 0;
   std::uint32_t sequence = 0;
   std::uint32_t order = 0;
   std::uint64_t message_id = 0;
@@ -37,11 +39,32 @@ struct Header {
 static_assert(sizeof(Header) == 40 && std::is_trivially_copyable_v<Header>);
 
 inline constexpr std::size_t kHeaderBytes = 48;
+/// A unit of charge; small messages have none, and what does not fit 16 bits counts as the largest that does.
+inline constexpr std::uint64_t kChargeBytes = 4096;
+inline constexpr std::uint64_t kUnchargedBytes = 1024;
+constexpr std::uint16_t charge_of(std::uint64_t bytes) noexcept {
+  const std::uint64_t units = bytes <= kUnchargedBytes ? 0 : (bytes + kChargeBytes - 1) / kChargeBytes;
+  return units < 0xffff ? static_cast<std::uint16_t>(units) : std::uint16_t{0xffff};
+}
 
 /// Writes the root pointer and the header.
 void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept;
 /// Reads them; nothing when `head` is too short, of another version or layout, or not of a known kind.
 std::optional<Header> load(std::span<const std::byte> head) noexcept;
+
+/// A credit frame's body is a list of these: what of the messages to one actor has been dealt with since the start.
+struct EdgeCredit {
+  std::uint64_t actor = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t charge = 0;
+};
+static_assert(sizeof(EdgeCredit) == 24 && std::is_trivially_copyable_v<EdgeCredit>);
+
+/// Appends one head to a batch frame's body, behind its length.
+void append_to_batch(std::vector<std::byte>& frame, std::span<const std::byte> head);
+inline constexpr std::size_t kBatchedBytes = sizeof(std::uint32_t);  // more than the head itself
+/// Takes the next head off a batch frame's body; empty at its end, and where it is damaged, which `rest` then tells.
+std::span<const std::byte> next_in_batch(std::span<const std::byte>& rest) noexcept;
 
 /// Where one tensor of a message is. By reference: `memory` in an arena that both processes have mapped, kept by the
 /// sender until it gets `token` back. Otherwise: `memory.offset` in the payload.

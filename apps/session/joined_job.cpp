@@ -53,6 +53,7 @@ PlanInputs plan_inputs(const std::vector<Hello>& hellos, const DataSet& data) {
   }
   inputs.train_samples = data.train->count_samples();
   inputs.test_samples = data.test->count_samples();
+  inputs.data_bytes = data.train->size_bytes() + data.test->size_bytes();
   return inputs;
 }
 

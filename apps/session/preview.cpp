@@ -17,6 +17,7 @@ Plan preview(const Configuration& configuration, const DataPlace& place) {
   inputs.topologies = {topology};
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;
+  inputs.data_bytes = data.size_bytes;
   return make_plan(settings, graph, inputs);
 }
 

@@ -41,7 +41,7 @@ struct DataFacts {
 };
 
 /// Finds the MNIST files: --set, then TROUPE_DATA, then the configured path, then the cache; otherwise generates digits
-/// once into the cache (60,000 and 10,000 as IDX files, written to temporary names and renamed). A place that is set
+/// once into the cache (60,000 and 10,000 as IDX files, each of which appears whole). A place that is set
 /// but holds no data, or a file that is cut, of the wrong magic or count, is Error{invalid} with file, place, cause and
 /// cure.
 DataPlace find_data(const DataRequest& request);

@@ -50,9 +50,8 @@ IdxFile parse_idx(std::span<const std::uint8_t> bytes, const std::string& name, 
 /// length in its trailer is not the announced one (several members, or damage). Errors as read_idx.
 IdxHeader check_idx(const std::string& file, IdxKind kind);
 
-/// Writes a plain IDX file that appears under its name complete and synced, or not at all, replacing what was there; a
-/// killed writer leaves nothing on file systems that have O_TMPFILE, and otherwise a hidden file ending in .tmp.
-/// `content` has header.content_bytes() bytes. Throws Error{environment} when the system refuses.
+/// Writes a plain IDX file that appears under its name complete and synced, or not at all, as NewFile says. `content`
+/// has header.content_bytes() bytes. Throws Error{environment} when the system refuses.
 void write_idx(const std::string& file, const IdxHeader& header, std::span<const std::uint8_t> content);
 
 /// How many classes training labels speak of: 10 or, for larger sets such as EMNIST's, the largest label + 1. A label

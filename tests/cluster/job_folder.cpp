@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <set>
+#include <sstream>
 
 #include "runtime/data/idx.hpp"
 #include "runtime/data/random.hpp"
@@ -75,9 +75,46 @@ std::vector<std::string> shared_memory() {
   return found;
 }
 
+/// Whether a process without `mark` has the socket: other programs of this host come and go.
+bool is_a_strangers(const std::string& inode, const std::string& mark) {
+  const std::vector<pid_t> holders = processes_with_socket(inode);
+  const std::vector<pid_t> marked = processes_with(mark);
+  return std::any_of(holders.begin(), holders.end(),
+                     [&](pid_t pid) { return std::find(marked.begin(), marked.end(), pid) == marked.end(); });
+}
+
+/// Sockets of this network namespace that somebody could connect to: "tcp 0100007F:1F90 INODE", "unix PATH INODE".
+std::vector<std::string> listening_sockets() {
+  constexpr unsigned kAccepts = 0x10000;  // __SO_ACCEPTCON, in the flags of /proc/net/unix
+  std::vector<std::string> found;
+  std::string line;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file{table};
+    std::getline(file, line);  // the header
+    while (std::getline(file, line)) {
+      std::istringstream fields{line};
+      std::string slot, local, remote, state, skipped, inode;
+      fields >> slot >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) fields >> skipped;
+      if (fields >> inode && state == "0A") found.push_back("tcp " + local + " " + inode);
+    }
+  }
+  std::ifstream file{"/proc/net/unix"};
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    std::istringstream fields{line};
+    std::string number, count, protocol, type, state, inode, path;
+    unsigned flags = 0;
+    fields >> number >> count >> protocol >> std::hex >> flags >> type >> state >> inode >> path;
+    if ((flags & kAccepts) != 0) found.push_back("unix " + path + " " + inode);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 }  // namespace
 
-JobFolder::JobFolder() : shared_memory_(shared_memory()) {
+JobFolder::JobFolder() : shared_memory_(shared_memory()), sockets_(listening_sockets()) {
   std::string pattern = ::testing::TempDir() + "/troupe-job-XXXXXX";
   path_ = ::mkdtemp(pattern.data());
   fs::create_directories(path_ / "data");
@@ -116,6 +153,10 @@ std::vector<std::string> JobFolder::endless() {
   return {"--set", "train.epochs=100000", "--set", "data.batch=2", "--set", "evaluate.every_epochs=0"};
 }
 
+std::vector<std::string> JobFolder::short_run() {
+  return {"--set", "train.steps=1000", "--set", "data.batch=2", "--set", "evaluate.every_epochs=0"};
+}
+
 std::string JobFolder::write_secret(const std::string& name, const std::string& secret) const {
   const fs::path file = path_ / "data" / name;
   std::ofstream{file} << secret;
@@ -126,6 +167,11 @@ std::string JobFolder::write_secret(const std::string& name, const std::string& 
 std::string JobFolder::leftovers() const {
   std::string found;
   for (const pid_t pid : processes_with(mark())) found += "process " + std::to_string(pid) + "\n";
+  for (const std::string& socket : listening_sockets()) {
+    if (std::binary_search(sockets_.begin(), sockets_.end(), socket)) continue;
+    const std::string inode = socket.substr(socket.rfind(' ') + 1);
+    if (!is_a_strangers(inode, mark())) found += "socket " + socket + "\n";
+  }
   for (const std::string& name : shared_memory()) {
     const bool known = std::binary_search(shared_memory_.begin(), shared_memory_.end(), name);
     if (!known && (looks_at_system_v_ || !name.starts_with(kSegment))) found += "shared memory " + name + "\n";

@@ -29,11 +29,13 @@ class JobFolder {
   ProgramStart rank(std::uint32_t rank, std::uint32_t world, const std::string& address, std::uint16_t port) const;
   /// Arguments that make it train until it is ended.
   static std::vector<std::string> endless();
+  /// Arguments that make it train for some ten milliseconds.
+  static std::vector<std::string> short_run();
   /// Writes a secret only this user can read, returns its path.
   std::string write_secret(const std::string& name, const std::string& secret) const;
 
-  /// What runs of this folder have left behind: processes, entries of /dev/shm, System V segments, files; empty:
-  /// nothing.
+  /// What runs of this folder have left behind: processes, listening sockets, entries of /dev/shm, System V segments,
+  /// files; empty: nothing.
   std::string leftovers() const;
   /// From now on leftovers() does not look at System V segments.
   void ignore_system_v() noexcept { looks_at_system_v_ = false; }
@@ -42,6 +44,7 @@ class JobFolder {
   std::string mark() const { return "TROUPE_TEST_FOLDER=" + path_.string(); }
   std::filesystem::path path_;
   std::vector<std::string> shared_memory_;  // what was there before
+  std::vector<std::string> sockets_;
   bool looks_at_system_v_ = true;
 };
 

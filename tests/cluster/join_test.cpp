@@ -2,6 +2,9 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "tests/cluster/job_folder.hpp"
 
 namespace troupe::testing {
@@ -29,16 +32,49 @@ TEST_F(Join, TrainsWithRanksFoundByTheirEnvironment) {
   EXPECT_EQ(second.out(), "");
 }
 
+const std::vector<std::string> kExample{"--set", "model.units=[1000,1000]", "--set", "data.batch=100"};
+
 TEST_F(Join, TrainsTheExamplesNetworkInLessThan250MegabytesARank) {
-  const std::vector<std::string> example{"--set", "model.units=[1000,1000]", "--set", "data.batch=100"};
   const std::uint16_t port = free_port();
-  Program second{with_arguments(folder_.rank(1, 2, "127.0.0.1", port), example)};
-  Program first{with_arguments(folder_.rank(0, 2, "127.0.0.1", port), example)};
+  Program second{with_arguments(folder_.rank(1, 2, "127.0.0.1", port), kExample)};
+  Program first{with_arguments(folder_.rank(0, 2, "127.0.0.1", port), kExample)};
   for (Program* rank : {&first, &second}) {
     EXPECT_EQ(rank->wait(60s), 0) << rank->err();
     EXPECT_LT(rank->peak_bytes(), 250'000'000u);
     EXPECT_GT(rank->peak_bytes(), 20'000'000u);  // parameters, gradients and state are in there
   }
+}
+
+/// The memory of rank 0 as `rtrun plan` prints it, in the last column of its row.
+double planned_megabytes(const JobFolder& folder, const std::vector<std::string>& arguments) {
+  ProgramStart start = folder.rtrun(arguments);
+  start.arguments.insert(start.arguments.begin() + 1, "plan");
+  Program plan{start};
+  EXPECT_EQ(plan.wait(20s), 0) << plan.err();
+  const auto header = plan.out().find(" memory\n");
+  const auto row = plan.out().substr(plan.out().find('\n', header) + 1);
+  const auto unit = row.find(" MB\n");
+  const auto number = row.rfind(' ', unit - 1);
+  if (header == std::string::npos || unit == std::string::npos) ADD_FAILURE() << plan.out();
+  return std::strtod(row.c_str() + number, nullptr);
+}
+
+TEST_F(Join, TakesTheMemoryThatThePlanSaysOnTopOfTheLibraries) {
+  // The same with narrow layers tells what the libraries take.
+  const std::vector<std::string> small{"--set", "model.units=[16,16]", "--set", "data.batch=100"};
+  std::vector<double> taken;
+  for (const auto& arguments : {small, kExample}) {
+    const std::uint16_t port = free_port();
+    Program second{with_arguments(folder_.rank(1, 2, "127.0.0.1", port), arguments)};
+    Program first{with_arguments(folder_.rank(0, 2, "127.0.0.1", port), arguments)};
+    EXPECT_EQ(first.wait(60s), 0) << first.err();
+    EXPECT_EQ(second.wait(60s), 0) << second.err();
+    taken.push_back(static_cast<double>(std::max(first.peak_bytes(), second.peak_bytes())) / 1e6);
+  }
+  const double planned = planned_megabytes(folder_, kExample);
+  const double libraries = taken[0] - planned_megabytes(folder_, small);
+  EXPECT_GT(libraries, 0);
+  EXPECT_NEAR(taken[1] - libraries, planned, 0.1 * planned);
 }
 
 TEST_F(Join, StopsEveryRankWhenOneIsAskedTo) {

@@ -2,6 +2,14 @@
 
 #include <signal.h>
 
+#include <cstdlib>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <sstream>
+
+#include "runtime/data/random.hpp"
 #include "tests/cluster/job_folder.hpp"
 
 namespace troupe::testing {
@@ -41,34 +49,94 @@ TEST_F(Launcher, TakesItsRanksAlongWhenItIsKilled) {
   EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 10s)) << folder_.leftovers();
 }
 
-/// Kills rtrun, or in odd rounds one of its ranks, and waits for the rest to be gone.
-void kill_one(Program& rtrun, std::size_t round) {
-  const auto ranks = children_of(rtrun.pid());
-  const bool rank = round % 2 == 1 && !ranks.empty();
-  ::kill(rank ? ranks[round / 2 % ranks.size()] : rtrun.pid(), SIGKILL);
-  EXPECT_EQ(rtrun.wait(10s), rank ? 4 : 128 + SIGKILL) << rtrun.err();
-}
+/// Kills without warning, at moments and of victims that a seed draws; it is printed, and TROUPE_TEST_SEED sets it.
+class RandomKills : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    std::cout << "seed " << seed_ << " (TROUPE_TEST_SEED sets it)\n";
+  }
+  std::uint64_t below(std::uint64_t bound) { return random_below(seed_, draws_++, bound); }
 
-TEST_F(Launcher, LeavesNothingWheneverItOrARankIsKilledInTraining) {
-  for (std::size_t round = 0; round < 8; ++round) {
-    SCOPED_TRACE(round);
+  /// Kills rtrun or one of its ranks and waits until all is gone; it may have come to its end before.
+  void kill_one(Program& rtrun) {
+    const auto ranks = children_of(rtrun.pid());
+    const std::uint64_t victim = below(ranks.size() + 1);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed_ << ", round " << round_++ << ", victim " << victim << " of "
+                                      << ranks.size());
+    ::kill(victim == 0 ? rtrun.pid() : ranks[victim - 1], SIGKILL);
+    const int code = rtrun.wait(10s);
+    if (code != 0) {
+      EXPECT_EQ(code, victim == 0 ? 128 + SIGKILL : 4) << rtrun.err();
+      ++killed_;
+    }
+    EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 10s)) << folder_.leftovers();
+  }
+
+  static constexpr int kRounds = 50;  // of each test
+  int killed_ = 0;                    // before the end
+
+ private:
+  static std::uint64_t chosen_seed() {
+    const char* chosen = std::getenv("TROUPE_TEST_SEED");
+    return chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : std::random_device{}();
+  }
+  const std::uint64_t seed_ = chosen_seed();
+  std::uint64_t draws_ = 0;
+  int round_ = 0;
+};
+
+TEST_F(RandomKills, InTrainingLeaveNothing) {
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
     Program rtrun{folder_.rtrun(JobFolder::endless())};
     ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
-    rtrun.wait(std::chrono::milliseconds{7 * round});
-    kill_one(rtrun, round);
-    EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 10s)) << folder_.leftovers();
+    rtrun.wait(std::chrono::milliseconds{below(60)});
+    kill_one(rtrun);
   }
+  EXPECT_EQ(killed_, kRounds);
 }
 
-TEST_F(Launcher, LeavesNothingWheneverItOrARankIsKilledOnTheWay) {
+TEST_F(RandomKills, BetweenStartAndEndLeaveNothing) {
   folder_.ignore_system_v();  // UCX tries a segment for some microseconds when it is loaded; a death then leaves it
-  for (std::size_t round = 0; round < 12; ++round) {
-    SCOPED_TRACE(round);
-    Program rtrun{folder_.rtrun(JobFolder::endless())};
-    rtrun.wait(std::chrono::milliseconds{10 * round});
-    kill_one(rtrun, round);
-    EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 10s)) << folder_.leftovers();
+  const auto begun = Clock::now();
+  ASSERT_EQ(Program{folder_.rtrun(JobFolder::short_run())}.wait(60s), 0);
+  const auto whole_run = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+    Program rtrun{folder_.rtrun(JobFolder::short_run())};
+    rtrun.wait(std::chrono::milliseconds{below(static_cast<std::uint64_t>(whole_run.count()) + 1)});
+    kill_one(rtrun);
   }
+  EXPECT_GT(killed_, kRounds / 2) << "too late to tell anything";
+}
+
+class Joined : public ClusterTest, public ::testing::WithParamInterface<std::uint32_t> {};
+
+TEST_P(Joined, RanksWithoutALauncherEndWith4AndNameTheOneThatWasKilled) {
+  const std::uint16_t port = free_port();
+  std::vector<std::unique_ptr<Program>> ranks;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ProgramStart start = folder_.rank(rank, 2, "127.0.0.1", port);
+    const auto endless = JobFolder::endless();
+    start.arguments.insert(start.arguments.end(), endless.begin(), endless.end());
+    ranks.push_back(std::make_unique<Program>(start));
+  }
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 30s)) << ranks[0]->out() << ranks[0]->err() << ranks[1]->err();
+  ranks[GetParam()]->signal(SIGKILL);
+  Program& survivor = *ranks[1 - GetParam()];
+  EXPECT_EQ(survivor.wait(10s), 4) << survivor.err();
+  for (const std::string& word : {"rank " + std::to_string(GetParam()), std::string{"node"}, std::string{"step"}})
+    EXPECT_NE(survivor.err().find(word), std::string::npos) << survivor.err() << " does not tell the " << word;
+}
+
+INSTANTIATE_TEST_SUITE_P(EitherRank, Joined, ::testing::Values(0u, 1u));
+
+TEST_F(Launcher, WouldBeSeenToLeaveASocketThatListens) {
+  const std::uint16_t port = free_port();
+  Program rank{folder_.rank(0, 2, "127.0.0.1", port)};  // waits for the other
+  std::ostringstream socket;
+  socket << "socket tcp 0100007F:" << std::uppercase << std::hex << std::setw(4) << std::setfill('0') << port;
+  EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().find(socket.str()) != std::string::npos; }, 10s))
+      << folder_.leftovers() << "has no " << socket.str();
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // One rank of a job through the session library, for tests that compare runs: rank 0 writes each step's mean loss and
 // the final parameters to a file. Arguments: the file, then settings as in --set. The place in the job is in the
-// environment.
+// environment, and so are the data (TROUPE_DATA, or XDG_CACHE_HOME with data.source=generated).
 
 #include <cstdint>
 #include <cstdio>
@@ -26,10 +26,8 @@ int run(const std::string& file, const std::vector<std::string>& overrides) {
   SessionOptions options{.configuration = parse_configuration("", "probe", overrides)};
   options.place = launch_place_from_environment();
   const char* data = std::getenv("TROUPE_DATA");
-  options.data = find_data({.path = options.configuration.settings.data.path,
-                            .path_is_set = data == nullptr,
-                            .folder = ".",
-                            .environment = data != nullptr ? data : ""});
+  options.data =
+      find_data({.source = options.configuration.settings.data.source, .environment = data != nullptr ? data : ""});
   options.listener = &log;
   options.every_step = true;
   const bool writes = !options.place || options.place->rank == 0;

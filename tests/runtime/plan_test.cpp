@@ -39,6 +39,7 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.prefetch = 9; },
       [](Plan& p) { p.train_samples = 5; },
       [](Plan& p) { p.test_samples = 5; },
+      [](Plan& p) { p.data_bytes = 5; },
       [](Plan& p) { p.steps = 5; },
       [](Plan& p) { p.seed = 5; },
       [](Plan& p) { p.deterministic = true; },

@@ -58,6 +58,7 @@ PlanInputs inputs_of(const std::vector<Topology>& nodes, const std::vector<std::
   }
   inputs.train_samples = 60000;
   inputs.test_samples = 10000;
+  inputs.data_bytes = 54'950'000;
   return inputs;
 }
 
@@ -228,8 +229,22 @@ TEST(Planner, MemoryCountsWhatARankHolds) {
   EXPECT_EQ(first.pool, 3 * (BatchLayout{100, 784, DType::f32}.size_bytes()));
   EXPECT_EQ(first.staging, 0u);
   EXPECT_EQ(plan.ranks[0].arena_bytes, first.arena_bytes());
+  EXPECT_EQ(first.data, inputs_of({}, {}).data_bytes);
   EXPECT_EQ(plan.ranks[0].memory_bytes, first.memory_bytes());
-  EXPECT_LT(plan.ranks[0].memory_bytes, 40'000'000u);
+  EXPECT_EQ(first.memory_bytes(), first.arena_bytes() + first.data + first.activations + first.peers);
+  EXPECT_LT(plan.ranks[0].memory_bytes, 40'000'000u + first.data);
+}
+
+TEST(Planner, MemoryCountsWhatARankWorksOnInItsPeersArenas) {
+  const std::uint64_t n = Layout{mlp()}.count_elements();
+  const Plan plan = plan_of({node("a", 3)}, {3});
+  const auto peers = [&](const Plan& of, std::uint32_t r) {
+    return memory_needs(of, mlp(), RuleKind::adam, {r}).peers;
+  };
+  EXPECT_EQ(peers(plan, 0), 2 * 4 * plan.stripes[0].count);          // the others' gradients of its stripe
+  EXPECT_EQ(peers(plan, 1), 4 * n + 2 * 4 * plan.stripes[1].count);  // and the parameters
+  EXPECT_EQ(peers(plan_of({node("a", 1)}, {1}), 0), 0u);
+  EXPECT_EQ(peers(plan_of({node("a", 1), node("b", 1)}, {1, 1}), 0), 0u);
 }
 
 TEST(Planner, DirectRouteHasOwnParametersAndStaging) {
@@ -250,8 +265,9 @@ TEST(Planner, DirectRouteHasOwnParametersAndStaging) {
 
 TEST(Planner, TheDescriptionTellsWhoRunsWhere) {
   const std::string text = describe(plan_of({node("alpha", 4, 2), node("beta", 2)}, {2, 1}));
-  for (const char* part : {"alpha", "beta", "0-1,4-5", "1,796,010 parameters", "direct", "60,000 training",
-                           "batch 100 x 3 ranks = 300", "200 an epoch", "4,000 in all", "poll", "MB"}) {
+  for (const char* part :
+       {"alpha", "beta", "0-1,4-5", "1,796,010 parameters", "direct", "60,000 training", "batch 100 x 3 ranks = 300",
+        "200 an epoch", "4,000 in all", "poll", "the data set (55.0 MB)", "libraries come on top"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

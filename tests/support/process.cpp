@@ -183,6 +183,20 @@ std::vector<pid_t> processes_with(const std::string& entry) {
   return found;
 }
 
+std::vector<pid_t> processes_with_socket(const std::string& inode) {
+  std::vector<pid_t> found;
+  const std::string target = "socket:[" + inode + "]";
+  for_each_process([&](const std::string& name) {
+    std::error_code gone;
+    for (std::filesystem::directory_iterator fd{"/proc/" + name + "/fd", gone}, end; !gone && fd != end;
+         fd.increment(gone)) {
+      std::error_code closed;
+      if (std::filesystem::read_symlink(fd->path(), closed) == target) return found.push_back(std::stoi(name));
+    }
+  });
+  return found;
+}
+
 bool becomes_true(const std::function<bool()>& condition, std::chrono::milliseconds span) {
   const Deadline deadline = Deadline::after(span);
   while (!condition()) {

@@ -107,8 +107,7 @@ TEST_F(ConsoleTest, CompletesTheLogAfterEveryEpoch) {
   EXPECT_EQ(log().size(), 1u);
   console.epoch(first_epoch());
   EXPECT_EQ(log().size(), 2u);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{settings_.report.dir}, {}), 1)
-      << "a temporary file stayed";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{settings_.report.dir}, {}), 1) << "another file stayed";
 }
 
 TEST_F(ConsoleTest, GoesOnWhenTheLogCannotBeWritten) {

@@ -5,7 +5,6 @@
 #include <fstream>
 
 #include "runtime/error.hpp"
-#include "tools/rtrun/log_file.hpp"
 #include "tools/rtrun/prepare.hpp"
 
 namespace troupe::rtrun {
@@ -40,16 +39,6 @@ TEST_F(FolderTest, ThatCannotBeMadeIsAnErrorOfTheEnvironmentWithPlaceAndCure) {
     EXPECT_NE(std::string{error.what()}.find((folder_ / "file" / "run").string()), std::string::npos) << error.what();
     EXPECT_NE(std::string{error.what()}.find("report.dir"), std::string::npos) << error.what();
   }
-}
-
-TEST_F(FolderTest, KeepsTheOldFileWhenANewOneCannotBeWritten) {
-  const std::string path = folder_ / "log";
-  replace_file(path, "old");
-  fs::create_directory(path + ".new");  // stands where the temporary file would
-  EXPECT_THROW(replace_file(path, "new"), Error);
-  std::string text;
-  std::getline(std::ifstream{path}, text);
-  EXPECT_EQ(text, "old");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "apps/session/session.hpp"
 #include "runtime/clock.hpp"
+#include "runtime/error.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::size_t kWarmSteps = 25;
 constexpr std::size_t kWindows = 5;
+constexpr std::size_t kLeastOfWindow = 5;  // steps: fewer tell nothing
 
 /// Notes when each step was committed.
 class StepClock final : public SessionListener {
@@ -25,10 +27,13 @@ class StepClock final : public SessionListener {
     at_.push_back(Clock::now());
     samples_ = total.samples;
   }
-  /// Samples/s of equal windows over the steps after the warm-up.
+  /// Samples/s of equal windows over the steps after the warm-up. Throws Error{invalid} when there are too few.
   std::vector<double> windows() const {
+    constexpr std::size_t kLeast = kWarmSteps + kWindows * kLeastOfWindow + 1;
+    TROUPE_CHECK(at_.size() >= kLeast, Code::invalid, "measured too short: ", at_.size(), " steps, but ", kWarmSteps,
+                 " to warm up and ", kWindows, " windows of ", kLeastOfWindow, " need ", kLeast,
+                 "; give --seconds more, or --batch less");
     std::vector<double> values;
-    if (at_.size() < kWarmSteps + kWindows + 1) return values;
     const std::size_t steps = (at_.size() - kWarmSteps - 1) / kWindows;
     for (std::size_t w = 0; w < kWindows; ++w) {
       const std::size_t first = kWarmSteps + w * steps;

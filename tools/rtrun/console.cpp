@@ -91,14 +91,13 @@ void Console::progress(const RunProgress& progress) {
 }
 
 void Console::epoch(const EpochReport& report) {
+  if (!options_.quiet) print(json() ? epoch_json(report) + "\n" : table_row(report));
   log_.push_back(report);
-  try {
+  try {  // after the row: a busy disk may hold this up
     replace_file(settings_.report.dir + "/log", log_json(log_));
   } catch (const Error& error) {  // training is worth more than its log: say it once and go on
     if (!std::exchange(log_failed_, true)) note(fmt::format("warning: {}; training goes on without it", error.what()));
   }
-  if (options_.quiet) return;
-  print(json() ? epoch_json(report) + "\n" : table_row(report));
 }
 
 void Console::finish(const RunResult& result) {

@@ -37,7 +37,7 @@ class Codec {
   Status decode(std::span<const std::byte> bytes, bool has_stages, Decoded& to);
   /// What encode_plain wrote, as a whole element from `sender`.
   Status decode_plain(std::span<const std::byte> bytes, caf::strong_actor_ptr sender, caf::message_id id,
-                      caf::mailbox_element_ptr& to);
+                      troupe::detail::Receipt receipt, caf::mailbox_element_ptr& to);
   Status decode(std::span<const std::byte> bytes, caf::error& to);
 
  private:

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <caf/actor.hpp>
 #include <caf/proxy_registry.hpp>
 #include <caf/scoped_execution_unit.hpp>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -15,7 +18,9 @@
 #include "actors/remote/detail/inline_unit.hpp"
 #include "actors/remote/detail/outbox.hpp"
 #include "actors/remote/detail/proxy.hpp"
+#include "actors/remote/detail/room.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
+#include "actors/remote/detail/window.hpp"
 #include "actors/remote/remote_actors.hpp"
 #include "actors/remote/wire.hpp"
 
@@ -28,6 +33,21 @@ inline constexpr caf::actor_id kDirectory = caf::actor_id{1} << 62;
 void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const caf::error& error);
 void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Status& status);
 
+/// Answers to requests, and orders to end, are never held up: whoever waits for them may be the one who would make
+/// room.
+bool is_free(const caf::mailbox_element& message);
+
+/// A counter that one thread writes and any may read.
+class Tally {
+ public:
+  void add(std::uint64_t n = 1) noexcept { value_.store(get() + n, std::memory_order_relaxed); }
+  void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
+  std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
 /// Told that an actor of the peer ended, and why.
 struct Ended {
   caf::actor_id actor = 0;
@@ -37,6 +57,14 @@ struct Ended {
 struct PeerState {
   Peer number;
   caf::node_id node;
+  Window window;                       // what it takes of this process's messages
+  std::shared_ptr<Room> room;          // any thread's
+  std::shared_ptr<PeerIntake> intake;  // of its messages here
+  struct {
+    Tally messages_sent, bytes_sent, messages_received, bytes_received, batches_sent, batched_sent, in_window,
+        turned_away;
+    std::array<Tally, std::tuple_size_v<decltype(PeerCounters::answer_ns_log2)>> answer_ns_log2;
+  } counts;  // the control lane's to write
   // The control lane's:
   bool dead = false;
   Status why;
@@ -44,6 +72,16 @@ struct PeerState {
   std::uint32_t settled = 0;                       // every message and down from it below this one is dealt with
   std::unordered_set<std::uint32_t> early;         // and these above it
   std::unordered_map<std::uint32_t, Ended> ended;  // wait for all that was sent before them
+  Allowance allowance;
+  std::deque<caf::strong_actor_ptr> blocked;  // proxies of it that have messages blocked
+  std::deque<std::pair<std::uint64_t, Ended>>
+      blocked_ends;  // news of ends, which wait for what was blocked before them
+  std::uint64_t next_ticket = 0;
+  std::vector<std::shared_ptr<EdgeIntake>> edges;  // of its messages here
+  std::vector<std::byte> batch;                    // a frame that is being filled
+  std::uint64_t batched = 0;                       // heads in it
+  bool heard = false;                              // since the last look at heartbeats
+  bool spoken_to = false;
 };
 
 /// What arrived, whole: the bytes live during the call only.
@@ -62,11 +100,15 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
          RemoteOptions options);
   ~Engine() override;
 
-  void add_peer(Peer peer, const caf::node_id& node);
+  void add_peer(Peer peer, const caf::node_id& node, const Window& window);
   caf::actor handle(Peer peer, caf::actor_id actor);
-  void lost_any_thread(Peer peer, const Status& why);
+  void lost_any_thread(Peer peer, const Status& why, bool found_here = false);
   bool stop(Deadline deadline);
   RemoteCounters counters() const noexcept;
+  PeerCounters counters(Peer peer) const;
+  std::string describe(Deadline deadline);
+  const std::shared_ptr<Gate>& gate() const noexcept { return gate_; }
+  const RemoteOptions& options() const noexcept { return options_; }
   const std::shared_ptr<InlineUnit>& inline_unit() const noexcept { return inline_; }
   const caf::actor& own_directory() const noexcept { return directory_; }
   caf::actor_system& system() const noexcept { return system_; }
@@ -74,7 +116,9 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
 
   // For proxies, on the control lane.
   void attend(Proxy& proxy);
-  void transmit(Proxy& proxy, caf::mailbox_element& message);
+  /// False: it waits for a window; else it is sent, or answered with an error.
+  bool transmit(Proxy& proxy, caf::mailbox_element_ptr message);
+  void note_turned_away(PeerState& peer);
 
   // proxy_registry::backend, any thread
   caf::strong_actor_ptr make_proxy(caf::node_id node, caf::actor_id actor) override;
@@ -96,6 +140,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   struct Stream {  // the messages of one process to one actor
     std::uint32_t next = 0;
     std::unordered_map<std::uint32_t, Held> held;
+    std::shared_ptr<EdgeIntake> edge;
   };
   struct Local {  // an actor of this process that others know
     caf::strong_actor_ptr actor;
@@ -116,6 +161,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
     caf::message_id id;
     Peer peer;
     caf::actor_id target = 0;
+    Clock::time_point sent;  // of those that are timed
   };
   struct Lent {
     Peer peer;
@@ -135,6 +181,17 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   PeerState* peer(const caf::node_id& node) noexcept;
 
   // outbound.cpp
+  void send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t flags);
+  void block(Proxy& proxy, caf::mailbox_element_ptr message);
+  void send_blocked(PeerState& to);
+  void send_blocked_ends(PeerState& to);
+  void drop_blocked(Proxy& proxy, const caf::error& why);
+  void drop_blocked(PeerState& to, const caf::error& why);
+  void tell_end(PeerState& to, caf::actor_id actor, const caf::error& reason);
+  void send_credit(PeerState& to);
+  void send_head(PeerState& to, std::span<const std::byte> head);
+  void flush_batch(PeerState& to);
+  bool flush_batches();
   void refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why);
   Status plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPlan& plan);
   bool reached(Point point) const;
@@ -148,10 +205,14 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
 
   // inbound.cpp
   void take_in(Peer from, const Arrival& arrival);
+  void take_in_batch(PeerState& from, std::span<const std::byte> heads);
+  void take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body);
+  void take_in_frame(PeerState& from, const wire::Header& header, const Arrival& arrival);
   void take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival);
-  void deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, Local& to);
+  void deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, const Stream& stream, Local& to);
   Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                const caf::strong_actor_ptr& sender, caf::mailbox_element_ptr& message);
+                const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                caf::mailbox_element_ptr& message);
   Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
               detail::TensorSlots::Landed& tensor);
   void give_back(PeerState& from, std::uint64_t token);
@@ -164,10 +225,13 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void drop(const std::string& what);
 
   // engine.cpp
+  void answered(PeerState& by, const Outstanding& request);
+  Clock::time_point look_for_silence();
+  std::string report();
   Local& expose(const caf::strong_actor_ptr& actor);
   Local* local(caf::actor_id actor);
   void ended_here(caf::actor_id actor, const caf::error& reason);
-  void lose(PeerState& peer, const Status& why);
+  void lose(PeerState& peer, const Status& why, bool found_here);
   void answer_outstanding(PeerState& peer, caf::actor_id target, const caf::error& error);
   void finish();
   void forget_locals();
@@ -199,6 +263,10 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   std::unordered_map<std::uint64_t, Lent> lent_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Frame>> parked_;  // until their tensors are valid
   std::uint64_t next_token_ = 1;
+  unsigned requests_ = 0;
+  unsigned heads_ = 0;                       // sent in this round
+  std::vector<PeerState*> open_batches_;     // to them
+  std::optional<FailureDetector> detector_;  // made with the first look
   std::vector<char> scratch_;
   bool ended_ = false;
   bool stopped_ = false;  // the caller's of stop()

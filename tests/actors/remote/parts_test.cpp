@@ -27,7 +27,8 @@ using ::testing::HasSubstr;
 constexpr wire::Header kHeader{.kind = wire::Kind::down,
                                .flags = 5,
                                .tensors = 7,
-                               .source_peer = 0x01020304,
+                               .source_peer = 0x0102,
+                               .charge = 0x0304,
                                .sequence = 0xfffffffe,
                                .order = 17,
                                .message_id = 0x8000000000000123,
@@ -48,6 +49,7 @@ TEST(WireHeader, HasTheBytesOfTheGeneratedBuilder) {
   header.setFlags(kHeader.flags);
   header.setTensors(kHeader.tensors);
   header.setSourcePeer(kHeader.source_peer);
+  header.setCharge(kHeader.charge);
   header.setSequence(kHeader.sequence);
   header.setOrder(kHeader.order);
   header.setMessageId(kHeader.message_id);

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "runtime/transport.hpp"
+
+namespace troupe::group {
+
+/// The transport of a process that has no peers.
+std::unique_ptr<Transport> make_alone_transport();
+
+}  // namespace troupe::group

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <caf/node_id.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace troupe::group {
+
+/// What a process tells the others when it joins (runtime/wire/member.capnp).
+struct Member {
+  std::vector<std::byte> transport;
+  std::vector<std::byte> actor_node;
+  std::uint64_t courier = 0;
+  std::uint64_t steward = 0;
+  std::vector<std::byte> introduction;
+  std::vector<std::byte> arena;
+};
+
+std::vector<std::byte> encode(const Member& member);
+/// Throws Error{corrupt} when the bytes are none of encode().
+Member decode_member(std::span<const std::byte> bytes);
+
+}  // namespace troupe::group

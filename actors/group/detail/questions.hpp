@@ -1,0 +1,44 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/fwd.hpp>
+#include <caf/message.hpp>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "actors/dialect.hpp"
+#include "runtime/blocking.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe::group {
+
+/// What one of those asked said; the status is ok exactly when it answered, and not with an error.
+struct Reply {
+  caf::message what;
+  Status status{Code::timeout, "has not answered"};
+};
+
+/// What all of them said, as a message to the actor on whose behalf they were asked.
+struct Replied {
+  std::shared_ptr<std::vector<Reply>> replies;
+};
+
+/// One question to many.
+struct Questions {
+  std::vector<caf::actor> whom;
+  caf::message question;
+  Clock::duration within;
+  bool first_answer_ends = false;
+};
+
+/// Asks, and calls `done` once, on a thread of CAF's, with one reply for each, in the order of `whom`: when all have
+/// replied, at the latest after `within`. Never blocks.
+void ask_all(caf::actor_system& system, Questions questions, std::function<void(std::vector<Reply>)> done);
+/// The same, waiting for it.
+std::vector<Reply> ask_all(Blocking& blocking, caf::actor_system& system, Questions questions);
+
+}  // namespace troupe::group
+
+TROUPE_LOCAL_MESSAGE(troupe::group::Replied)

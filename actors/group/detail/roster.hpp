@@ -1,0 +1,60 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/node_id.hpp>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/remote/remote_actors.hpp"
+#include "runtime/ids.hpp"
+
+namespace troupe::group {
+
+/// Who is in the group and how to reach those who serve there; shared by the group and its actors, which may run on
+/// for a moment after the group has ended. Handles are made only when somebody asks for them, since each costs a
+/// message to its process. Threads: any, once enrolled.
+class Roster {
+ public:
+  struct Entry {
+    caf::node_id node;
+    caf::actor_id courier = 0;
+    caf::actor_id steward = 0;
+    std::string host;
+  };
+
+  Roster(Peer self, std::function<void(std::string_view)> dropped) : self_(self), dropped_(std::move(dropped)) {}
+  /// Before anybody else asks. Entries by peer.
+  void enroll(RemoteActors& remote, std::vector<Entry> entries);
+  /// The end of the group: from now on nobody is reachable.
+  void close();
+
+  Peer self() const noexcept { return self_; }
+  std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(entries_.size()); }
+  std::optional<Peer> peer_of(const caf::node_id& node) const;
+  /// "peer 1 (host a)"
+  std::string describe(Peer peer) const;
+  /// Of another process; empty when the group has ended.
+  caf::actor courier(Peer peer) const;
+  caf::actor steward(Peer peer) const;
+  /// Everything that a peer had to say has arrived, and no more will: whoever still waits for it gets an error.
+  void has_left(Peer peer) const;
+  /// Tells whoever wants to know of a message that nobody will get.
+  void drop(const std::string& what) const;
+
+ private:
+  caf::actor handle(Peer peer, caf::actor_id actor) const;
+
+  const Peer self_;
+  std::vector<Entry> entries_;  // fixed once enrolled, like the next
+  std::unordered_map<caf::node_id, Peer> peers_;
+  mutable std::mutex mutex_;  // guards remote_, and dropped_ from being called by two at once
+  RemoteActors* remote_ = nullptr;
+  const std::function<void(std::string_view)> dropped_;
+};
+
+}  // namespace troupe::group

@@ -1,0 +1,164 @@
+#include "actors/group/detail/steward.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/deep_to_string.hpp>
+#include <caf/sec.hpp>
+#include <chrono>
+#include <utility>
+
+#include "actors/caf_error.hpp"
+#include "actors/group/group.hpp"
+
+namespace troupe::group {
+namespace {
+
+std::string known_types(const caf::actor_system_config& config) {
+  std::set<std::string> sorted;
+  for (const auto& [type, factory] : config.actor_factories) sorted.insert(type);
+  std::string names;
+  for (const std::string& name : sorted) names += (names.empty() ? "" : ", ") + name;
+  return names.empty() ? "none" : names;
+}
+
+}  // namespace
+
+Steward::Steward(caf::actor_config& config, std::shared_ptr<const Roster> roster)
+    : event_based_actor(config), roster_(std::move(roster)) {
+  set_down_handler([this](const caf::down_msg& down) {
+    const auto peer = roster_->peer_of(down.source.node());
+    if (peer && *peer != roster_->self()) return ended_elsewhere(*peer);
+    ended(down.source);
+  });
+}
+
+void Steward::on_exit() {  // promises hold this actor
+  const caf::error why = to_caf(Status{Code::aborted, "its process has left the group"});
+  for (auto& [peer, request] : waiting_) request.deliver(why);
+  waiting_.clear();
+  if (retiring_) retiring_->deliver(why);
+  retiring_.reset();
+}
+
+caf::behavior Steward::make_behavior() {
+  return {
+      [this](Group::Spawn, const std::string& type, const caf::message& args) { return spawn_here(type, args); },
+      [this](Finish, std::uint32_t peer, std::uint64_t within_ms) { return finish(peer, within_ms); },
+      [this](Leaving, std::uint32_t peer) { leaving(peer); },
+      [this](Lost, std::uint32_t peer) { lost(peer); },
+      [this](Overdue, std::uint32_t peer) {
+        auto entry = waiting_.extract(peer);
+        if (!entry.empty()) entry.mapped().deliver(unfinished());
+      },
+      [this](Retire, std::uint64_t within_ms) { return retire(within_ms); },
+      [this](Overdue) {
+        if (retiring_) retiring_->deliver(still_running());
+        retiring_.reset();
+      },
+  };
+}
+
+caf::result<caf::actor> Steward::spawn_here(const std::string& type, const caf::message& args) {
+  const std::string here = roster_->describe(roster_->self());
+  if (retiring_) return to_caf(Status{Code::aborted, text(here, " is leaving the group")});
+  try {
+    auto made = system().spawn<caf::actor>(type, args, nullptr, false);
+    if (made) {
+      spawned_.emplace(made->address(), type);
+      monitor(*made);
+      return *made;
+    }
+    if (made.error() == caf::sec::cannot_spawn_actor_from_arguments) {
+      return to_caf(Status{
+          Code::invalid, text("the actor type \"", type, "\" at ", here, " is not spawned from ", caf::to_string(args),
+                              ": number or types differ from what it is registered with")});
+    }
+    if (made.error() != caf::sec::unknown_type) return made.error();
+    return to_caf(Status{Code::unsupported, text("no actor type \"", type, "\" is registered at ", here,
+                                                 " (there are: ", known_types(system().config()),
+                                                 "); call register_actor in every process before it joins")});
+  } catch (const Error& error) {
+    return to_caf(Status{error.code(), text("spawning a \"", type, "\" at ", here, ": ", error.what())});
+  } catch (const std::exception& error) {
+    return to_caf(Status{Code::invalid, text("spawning a \"", type, "\" at ", here, " threw: ", error.what())});
+  }
+}
+
+caf::result<Unfinished> Steward::finish(std::uint32_t peer, std::uint64_t within_ms) {
+  if (peer >= roster_->size()) return to_caf(Status{Code::corrupt, text("there is no peer ", peer)});
+  waiting_[peer] = make_response_promise();
+  if (within_ms > 0) delayed_send(this, std::chrono::milliseconds(within_ms), Overdue::value, peer);
+  watch_others();
+  gone(peer);
+  return caf::delegated<Unfinished>{};
+}
+
+/// Whoever finds a peer dead, its monitors fire.
+void Steward::watch_others() {
+  if (std::exchange(watches_, true)) return;
+  for (std::uint32_t peer = 0; peer < roster_->size(); ++peer) {
+    if (Peer{peer} == roster_->self()) continue;
+    if (const caf::actor other = roster_->steward(Peer{peer})) monitor(other);
+  }
+}
+
+void Steward::leaving(std::uint32_t peer) {
+  if (peer >= roster_->size() || Peer{peer} == roster_->self()) return;
+  if (!leaving_.insert(peer).second) return;
+  if (const caf::actor its = roster_->steward(Peer{peer})) monitor(its);
+  gone(peer);
+}
+
+void Steward::ended_elsewhere(Peer peer) {
+  if (leaving_.count(peer.value) == 0) return lost(peer.value);
+  roster_->has_left(peer);
+}
+
+void Steward::lost(std::uint32_t peer) {
+  if (peer < roster_->size() && done_.count(peer) == 0) lost_.insert(peer);
+  gone(peer);
+}
+
+void Steward::gone(std::uint32_t peer) {
+  if (peer < roster_->size()) done_.insert(peer);
+  if (done_.size() == roster_->size()) answer_waiting();
+}
+
+void Steward::answer_waiting() {
+  for (auto& [number, request] : waiting_) request.deliver(unfinished());
+  waiting_.clear();
+}
+
+Unfinished Steward::unfinished() const {
+  Unfinished rest{.running = {}, .lost = {lost_.begin(), lost_.end()}};
+  for (std::uint32_t peer = 0; peer < roster_->size(); ++peer) {
+    if (done_.count(peer) == 0) rest.running.push_back(peer);
+  }
+  return rest;
+}
+
+caf::result<std::vector<std::string>> Steward::retire(std::uint64_t within_ms) {
+  answer_waiting();  // nobody else keeps the list
+  if (spawned_.empty()) return std::vector<std::string>{};
+  for (const auto& [address, type] : spawned_) {
+    if (const auto actor = caf::actor_cast<caf::actor>(address)) send_exit(actor, caf::exit_reason::user_shutdown);
+  }
+  retiring_ = make_response_promise();
+  delayed_send(this, std::chrono::milliseconds(within_ms), Overdue::value);
+  return caf::delegated<std::vector<std::string>>{};
+}
+
+std::vector<std::string> Steward::still_running() const {
+  std::vector<std::string> names;
+  for (const auto& [address, type] : spawned_) names.push_back(text(type, " (actor ", address.id(), ")"));
+  return names;
+}
+
+void Steward::ended(const caf::actor_addr& actor) {
+  spawned_.erase(actor);
+  if (!retiring_ || !spawned_.empty()) return;
+  retiring_->deliver(std::vector<std::string>{});
+  retiring_.reset();
+}
+
+}  // namespace troupe::group

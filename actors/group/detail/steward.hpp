@@ -1,0 +1,51 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/actor_addr.hpp>
+#include <caf/event_based_actor.hpp>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/group/detail/messages.hpp"
+#include "actors/group/detail/roster.hpp"
+
+namespace troupe::group {
+
+/// Spawns actors for other processes and ends them with the group. Peer 0's also knows who is still at work.
+class Steward final : public caf::event_based_actor {
+ public:
+  Steward(caf::actor_config& config, std::shared_ptr<const Roster> roster);
+  const char* name() const override { return "steward"; }
+  void on_exit() override;
+
+ private:
+  caf::behavior make_behavior() override;
+  caf::result<caf::actor> spawn_here(const std::string& type, const caf::message& args);
+  caf::result<Unfinished> finish(std::uint32_t peer, std::uint64_t within_ms);
+  void watch_others();
+  void leaving(std::uint32_t peer);
+  void ended_elsewhere(Peer peer);
+  void lost(std::uint32_t peer);
+  void gone(std::uint32_t peer);
+  void answer_waiting();
+  Unfinished unfinished() const;
+  caf::result<std::vector<std::string>> retire(std::uint64_t within_ms);
+  std::vector<std::string> still_running() const;
+  void ended(const caf::actor_addr& actor);
+
+  const std::shared_ptr<const Roster> roster_;
+  std::unordered_map<caf::actor_addr, std::string> spawned_;  // its type, as long as it lives
+  std::optional<caf::response_promise> retiring_;
+  std::set<std::uint32_t> done_;                            // finished, left or lost
+  std::set<std::uint32_t> leaving_;                         // those of them that said so
+  std::set<std::uint32_t> lost_;                            // those of them that died before
+  bool watches_ = false;                                    // the other stewards
+  std::map<std::uint32_t, caf::response_promise> waiting_;  // finished, and not told yet that all have
+};
+
+}  // namespace troupe::group

@@ -1,0 +1,429 @@
+#include "actors/group/group.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <caf/actor_registry.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/config.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <fstream>
+#include <future>
+#include <iostream>
+#include <mutex>
+#include <utility>
+
+#include "actors/caf_error.hpp"
+#include "actors/group/detail/alone_transport.hpp"
+#include "actors/group/detail/courier.hpp"
+#include "actors/group/detail/member.hpp"
+#include "actors/group/detail/questions.hpp"
+#include "actors/group/detail/roster.hpp"
+#include "actors/group/detail/shared_arenas.hpp"
+#include "actors/group/detail/steward.hpp"
+#include "actors/remote/network_module.hpp"
+
+namespace troupe {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// What the end of a membership may take when its deadline has passed.
+constexpr milliseconds kParting{500};
+constexpr Peer kFirst{0};
+
+std::uint64_t namespace_inode(const char* path) {
+  struct stat facts {};
+  TROUPE_CHECK_ERRNO(::stat(path, &facts) == 0, Code::environment, "cannot look at ", path, "; is /proc mounted?");
+  return facts.st_ino;
+}
+
+/// Fills in what the program left open.
+Hello own_hello(Hello hello, const LaunchPlace& place, const caf::actor_system& system) {
+  hello.rank = place.rank;
+  hello.troupe_version = TROUPE_VERSION;
+  hello.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
+  hello.type_table_hash = message_table_hash(system.config());
+  hello.pid = ::getpid();
+  hello.pid_namespace = namespace_inode("/proc/self/ns/pid");
+  NodeIdentity& node = hello.topology.identity;
+  if (node.boot_id.empty()) {
+    std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, node.boot_id);
+    node.network_namespace = namespace_inode("/proc/thread-self/ns/net");
+  }
+  if (hello.topology.host.empty()) {
+    std::array<char, 256> name{};
+    if (::gethostname(name.data(), name.size() - 1) == 0) hello.topology.host = name.data();
+  }
+  return hello;
+}
+
+/// CAF takes a time of 0 for none at all.
+milliseconds request_time(Deadline deadline) {
+  return std::max(std::chrono::ceil<milliseconds>(deadline.left()), milliseconds(1));
+}
+
+std::string list(const std::vector<std::string>& parts) {
+  std::string all;
+  for (const std::string& part : parts) all += (all.empty() ? "" : ", ") + part;
+  return all;
+}
+
+std::vector<std::string> names_of(const std::vector<Peer>& peers) {
+  std::vector<std::string> names;
+  for (const Peer peer : peers) names.push_back(text("peer ", peer.value));
+  return names;
+}
+
+GroupOptions with_defaults(GroupOptions options) {
+  if (!options.remote.dropped) {
+    options.remote.dropped = [](std::string_view what) { std::cerr << text("troupe: ", what, "\n"); };
+  }
+  return options;
+}
+
+}  // namespace
+
+std::string StopReport::text() const {
+  std::string parts;
+  const auto add = [&](const std::string& what, const std::vector<std::string>& whom) {
+    parts += troupe::text(parts.empty() ? "" : "; ", what, whom.empty() ? "" : ": ", list(whom));
+  };
+  if (!running.empty()) add("not stopped in time", names_of(running));
+  if (!lost.empty()) add("lost before", names_of(lost));
+  if (!actors.empty()) add("actors that run on", actors);
+  if (!drained) add("not everything was sent", {});
+  return parts.empty() ? "everything finished" : parts;
+}
+
+struct Group::State {
+  State(caf::actor_system& home, GroupOptions given)
+      : options(with_defaults(std::move(given))),
+        place(options.place.value_or(LaunchPlace{})),
+        self{place.rank},
+        system(home),
+        space(options.space != nullptr ? *options.space : own_space),
+        hellos{own_hello(options.hello, place, system)} {}
+  ~State();
+
+  void find_others(Blocking& blocking);
+  void connect();
+  void spawn_servants();
+  void meet(Blocking& blocking);
+  void share_arenas(Blocking& blocking, const std::vector<group::Member>& members);
+  void go(Group& group, Blocking& blocking);
+  void await_others(Deadline deadline, StopReport& report);
+  std::vector<std::string> retire(Deadline deadline);
+  void say_goodbye(Deadline deadline);
+  void end(Blocking& blocking, Deadline deadline, StopReport report, bool others_go_on);
+  StopReport depart();
+  void check(Peer peer) const;
+  std::vector<Peer> everyone() const;
+  std::vector<caf::actor> find(Blocking& blocking, const std::string& name, const std::vector<Peer>& at,
+                               Deadline deadline, bool one_will_do);
+  caf::actor steward_of(Peer peer) const { return peer == self ? steward : roster->steward(peer); }
+
+  GroupOptions options;
+  const LaunchPlace place;
+  const Peer self;
+  caf::actor_system& system;
+  AddressSpace own_space;
+  AddressSpace& space;
+  std::vector<Hello> hellos;
+  std::vector<std::vector<std::byte>> introductions;
+  std::shared_ptr<group::SharedArenas> arenas = std::make_shared<group::SharedArenas>();
+  std::shared_ptr<group::Roster> roster;
+  caf::actor courier;
+  caf::actor steward;
+  const std::shared_ptr<std::promise<void>> steward_ended = std::make_shared<std::promise<void>>();
+  std::unique_ptr<RemoteActors> remote;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<LaneLoop> control;
+  std::unique_ptr<LaneLoop> bulk;
+  std::unique_ptr<Bootstrap> bootstrap;  // its thread tells `remote` of losses, so it ends first
+  bool running = false;                  // the lanes
+  std::optional<StopReport> ended;
+};
+
+Group::State::~State() {
+  auto blocking = Blocking::on_thread("the end of a group");
+  if (!ended) end(blocking, Deadline::after(Clock::duration::zero()), {}, false);
+}
+
+void Group::State::find_others(Blocking& blocking) {
+  if (place.world_size > 1) {
+    TROUPE_CHECK(options.make_transport, Code::invalid, "a group of ", place.world_size,
+                 " processes needs GroupOptions::make_transport");
+    bootstrap = Bootstrap::join(blocking, place, hellos.front(), options.deadline, options.waiting);
+    hellos = bootstrap->hellos();
+  }
+  introductions.resize(hellos.size());
+  if (options.introduce) introductions[self.value] = options.introduce(hellos);
+}
+
+void Group::State::connect() {
+  transport = place.world_size > 1 ? options.make_transport({space, self, hellos}) : group::make_alone_transport();
+  TROUPE_CHECK(transport != nullptr, Code::invalid, "GroupOptions::make_transport made none");
+  control = std::make_unique<LaneLoop>(*transport, Lane::control, options.control, "lane-control");
+  bulk = std::make_unique<LaneLoop>(*transport, Lane::bulk, options.bulk, "lane-bulk");
+  if (options.arena_bytes > 0) arenas->create(space, self, options.arena_bytes);
+  RemoteOptions given = options.remote;
+  given.shares = [arenas = arenas, others = options.remote.shares](Peer peer, ArenaId arena) {
+    return arenas->shares(peer, arena) || (others && others(peer, arena));
+  };
+  remote = std::make_unique<RemoteActors>(system, space, *control, *bulk, self, std::move(given));
+}
+
+void Group::State::spawn_servants() {
+  TROUPE_CHECK(!system.registry().get<caf::strong_actor_ptr>(group::kCourier), Code::invalid,
+               "this actor system is in a group already; give every group a system of its own");
+  roster = std::make_shared<group::Roster>(self, options.remote.dropped);
+  courier = system.spawn<group::Courier, caf::hidden>(roster);
+  steward = system.spawn<group::Steward, caf::hidden>(roster);
+  system.registry().put(group::kCourier, courier);
+  // The first that is attached runs last: after those that tell the other processes.
+  steward->attach_functor([end = steward_ended] { end->set_value(); });
+  for (const caf::actor& servant : {courier, steward}) system.registry().put(servant.id(), servant);
+}
+
+/// Everyone tells everyone where it is.
+void Group::State::meet(Blocking& blocking) {
+  std::vector<group::Member> members(hellos.size());
+  members[self.value] = {.transport = transport->address(),
+                         .actor_node = remote->identity(),
+                         .courier = courier.id(),
+                         .steward = steward.id(),
+                         .introduction = introductions[self.value],
+                         .arena = arenas->ticket()};
+  if (bootstrap) {
+    const auto blobs = bootstrap->all_gather(blocking, "members", encode(members[self.value]), options.deadline);
+    for (std::uint32_t peer = 0; peer < blobs.size(); ++peer) {
+      if (peer == self.value) continue;
+      members[peer] = group::decode_member(blobs[peer]);
+      transport->connect({peer}, members[peer].transport);
+      remote->add_peer({peer}, members[peer].actor_node);
+    }
+  }
+  share_arenas(blocking, members);
+  std::vector<group::Roster::Entry> entries;
+  for (std::uint32_t peer = 0; peer < members.size(); ++peer) {
+    group::Member& member = members[peer];
+    entries.push_back(
+        {RemoteActors::node_in(member.actor_node), member.courier, member.steward, hellos[peer].topology.host});
+    introductions[peer] = std::move(member.introduction);
+  }
+  roster->enroll(*remote, std::move(entries));
+}
+
+/// Everyone maps what it can reach, and tells.
+void Group::State::share_arenas(Blocking& blocking, const std::vector<group::Member>& members) {
+  std::vector<std::vector<std::byte>> tickets;
+  for (const group::Member& member : members) tickets.push_back(member.arena);
+  const bool any = std::any_of(tickets.begin(), tickets.end(), [](const auto& ticket) { return !ticket.empty(); });
+  if (!bootstrap || !any) return;
+  arenas->learn(bootstrap->all_gather(blocking, "arenas", arenas->map(space, tickets), options.deadline));
+}
+
+void Group::State::go(Group& group, Blocking& blocking) {
+  if (options.prepared) options.prepared(group);
+  control->start();
+  bulk->start();
+  running = true;
+  if (!bootstrap) return;
+  bootstrap->all_gather(blocking, "ready", {}, options.deadline);
+  bootstrap->watch([this](Peer peer, const Status& why) {
+    remote->lost(peer, why);
+    caf::anon_send(steward, group::Lost::value, peer.value);
+    if (options.lost) options.lost(peer, why);
+  });
+}
+
+/// Notes who had not come to their end by the deadline.
+void Group::State::await_others(Deadline deadline, StopReport& report) {
+  if (hellos.size() == 1) return;
+  caf::scoped_actor asking(system);
+  // Peer 0 answers somewhat earlier, so that its answer comes in time.
+  const auto within = static_cast<std::uint64_t>(request_time(deadline).count()) * 9 / 10;
+  asking->request(steward_of(kFirst), request_time(deadline), group::Finish::value, self.value, within)
+      .receive(
+          [&](const group::Unfinished& unfinished) {
+            for (const std::uint32_t peer : unfinished.running) report.running.push_back(Peer{peer});
+            for (const std::uint32_t peer : unfinished.lost) report.lost.push_back(Peer{peer});
+          },
+          [&](const caf::error& error) {
+            const bool died = from_caf(error).code() == Code::peer_lost;
+            (died ? report.lost : report.running).push_back(kFirst);
+          });
+}
+
+std::vector<std::string> Group::State::retire(Deadline deadline) {
+  std::vector<std::string> running;
+  caf::scoped_actor asking(system);
+  const auto within = static_cast<std::uint64_t>(request_time(deadline).count());
+  asking->request(steward, request_time(deadline) + kParting, group::Retire::value, within)
+      .receive([&](std::vector<std::string>& names) { running = std::move(names); },
+               [&](const caf::error&) { running.push_back("the group's steward: no thread of CAF's is free"); });
+  return running;
+}
+
+/// Tells the others that nothing more will come from here, once everything has come. Needs no thread of CAF's, which
+/// may all be busy.
+void Group::State::say_goodbye(Deadline deadline) {
+  caf::scoped_actor asking(system);
+  using Asked = decltype(asking->request(steward, milliseconds(1), group::Leaving::value, self.value));
+  std::vector<Asked> asked;
+  const milliseconds within = request_time(Deadline::after(deadline.left() / 2));
+  for (const Peer peer : everyone()) {
+    if (peer != self)
+      asked.push_back(asking->request(roster->steward(peer), within, group::Leaving::value, self.value));
+  }
+  for (Asked& each : asked) each.receive([] {}, [](const caf::error&) {});  // who does not answer finds out otherwise
+  caf::anon_send_exit(steward, caf::exit_reason::user_shutdown);
+  steward_ended->get_future().wait_until(deadline.at());
+}
+
+/// From the outside in: the actors that serve others, then what is under way, then the lanes.
+void Group::State::end(Blocking& blocking, Deadline deadline, StopReport report, bool others_go_on) {
+  const Deadline last = Deadline::after(std::max<Clock::duration>(deadline.left(), kParting));
+  if (steward) report.actors = retire(last);
+  if (courier) system.registry().erase(group::kCourier);
+  if (running && others_go_on) say_goodbye(last);
+  if (running) report.drained = remote->stop(blocking, last);
+  if (control) control->stop(last);
+  if (bulk) bulk->stop(last);
+  if (roster) roster->close();
+  for (caf::actor* servant : {&courier, &steward}) {
+    if (*servant) caf::anon_send_exit(*servant, caf::exit_reason::user_shutdown);
+  }
+  ended = std::move(report);
+}
+
+StopReport Group::State::depart() {
+  if (bootstrap) bootstrap->leave();
+  return *ended;
+}
+
+void Group::State::check(Peer peer) const {
+  TROUPE_CHECK(peer.value < hellos.size(), Code::invalid, "there is no peer ", peer.value, "; the group has ",
+               hellos.size(), ", numbered from 0");
+}
+
+std::vector<Peer> Group::State::everyone() const {
+  std::vector<Peer> all;
+  for (std::uint32_t peer = 0; peer < hellos.size(); ++peer) all.push_back(Peer{peer});
+  return all;
+}
+
+/// The actors of that name at those peers, or one of them. Throws naming those that have none.
+std::vector<caf::actor> Group::State::find(Blocking& blocking, const std::string& name, const std::vector<Peer>& at,
+                                           Deadline deadline, bool one_will_do) {
+  std::vector<caf::actor> directories;
+  for (const Peer peer : at) directories.push_back(remote->directory(peer));
+  const auto replies = group::ask_all(blocking, system,
+                                      {.whom = std::move(directories),
+                                       .question = caf::make_message(RemoteActors::Find::value, name),
+                                       .within = deadline.left(),
+                                       .first_answer_ends = one_will_do});
+  std::vector<caf::actor> found;
+  std::vector<std::string> lacking;
+  Code code = Code::ok;  // the worst for who wants all, the best for who wants one
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    const Status& status = replies[i].status;
+    if (status.ok()) {
+      found.push_back(replies[i].what.get_as<caf::actor>(0));
+      continue;
+    }
+    const bool late = status.code() == Code::timeout;
+    if (code == Code::ok || late == one_will_do) code = status.code();
+    lacking.push_back(roster->describe(at[i]) + (late ? "" : text(" (", status.text(), ")")));
+  }
+  const bool enough = one_will_do ? !found.empty() : lacking.empty();
+  TROUPE_CHECK(enough, code, "no actor named \"", name, "\" was published in time at ", list(lacking));
+  return found;
+}
+
+Group::Group(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Group::~Group() = default;
+
+std::unique_ptr<Group> Group::join(Blocking& blocking, caf::actor_system& system, GroupOptions options) {
+  TROUPE_CHECK(system.node(), Code::invalid,
+               "this actor system has no node id: call configure_group(config) before it is made");
+  auto state = std::make_unique<State>(system, std::move(options));
+  state->find_others(blocking);
+  state->connect();
+  state->spawn_servants();
+  state->meet(blocking);
+  std::unique_ptr<Group> group(new Group(std::move(state)));
+  group->state_->go(*group, blocking);
+  return group;
+}
+
+caf::actor Group::lookup(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline) {
+  state_->check(peer);
+  return state_->find(blocking, name, {peer}, deadline, false).front();
+}
+
+caf::actor Group::lookup(Blocking& blocking, const std::string& name, Deadline deadline) {
+  return state_->find(blocking, name, state_->everyone(), deadline, true).front();
+}
+
+Mesh Group::lookup_all(Blocking& blocking, const std::string& name, Deadline deadline) {
+  return {{{"peer", size()}}, state_->find(blocking, name, state_->everyone(), deadline, false)};
+}
+
+caf::actor Group::spawn_at(Blocking&, Peer peer, const std::string& type, const caf::message& args, Deadline deadline) {
+  state_->check(peer);
+  group::check_travels(system(), args);
+  caf::scoped_actor asking(system());
+  caf::actor made;
+  Status status;
+  asking->request(state_->steward_of(peer), request_time(deadline), Spawn::value, type, args)
+      .receive([&](caf::actor& actor) { made = std::move(actor); },
+               [&](const caf::error& error) { status = from_caf(error); });
+  TROUPE_CHECK(status.code() != Code::timeout, Code::timeout, state_->roster->describe(peer),
+               " did not spawn an actor of type \"", type, "\" in time");
+  TROUPE_CHECK(status.ok(), status.code(), "no actor of type \"", type, "\" at ", state_->roster->describe(peer), ": ",
+               status.text());
+  return made;
+}
+
+caf::actor Group::spawner(Peer peer) const {
+  state_->check(peer);
+  return state_->steward_of(peer);
+}
+
+StopReport Group::stop(Blocking& blocking, Deadline deadline) {
+  if (state_->ended) return *state_->ended;
+  StopReport report;
+  state_->await_others(deadline, report);
+  const bool others_go_on = !report.running.empty();
+  state_->end(blocking, deadline, std::move(report), others_go_on);
+  return state_->depart();
+}
+
+StopReport Group::leave(Blocking& blocking, Deadline deadline) {
+  if (state_->ended) return *state_->ended;
+  state_->end(blocking, deadline, {}, true);
+  return state_->depart();
+}
+
+Peer Group::self() const noexcept { return state_->self; }
+std::uint32_t Group::size() const noexcept { return static_cast<std::uint32_t>(state_->hellos.size()); }
+caf::actor_system& Group::system() const noexcept { return state_->system; }
+AddressSpace& Group::space() const noexcept { return state_->space; }
+Arena& Group::arena() const {
+  TROUPE_CHECK(state_->arenas->own(), Code::invalid, "this group has no arena; set GroupOptions::arena_bytes");
+  return *state_->arenas->own();
+}
+RemoteActors& Group::remote() const noexcept { return *state_->remote; }
+Transport& Group::transport() const noexcept { return *state_->transport; }
+LaneLoop& Group::control() const noexcept { return *state_->control; }
+LaneLoop& Group::bulk() const noexcept { return *state_->bulk; }
+Bootstrap* Group::bootstrap() const noexcept { return state_->bootstrap.get(); }
+const std::vector<Hello>& Group::hellos() const noexcept { return state_->hellos; }
+const std::vector<std::vector<std::byte>>& Group::introductions() const noexcept { return state_->introductions; }
+
+}  // namespace troupe

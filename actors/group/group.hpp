@@ -1,0 +1,163 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/actor_cast.hpp>
+#include <caf/atom.hpp>
+#include <caf/fwd.hpp>
+#include <caf/message.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/group/mesh.hpp"
+#include "actors/group/registration.hpp"
+#include "actors/remote/remote_actors.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/blocking.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/lane_loop.hpp"
+#include "runtime/transport.hpp"
+#include "transports/bootstrap/bootstrap.hpp"
+
+namespace troupe {
+
+class Group;
+
+/// Where a group's transport is to stand.
+struct TransportSite {
+  AddressSpace& space;
+  Peer self;
+  const std::vector<Hello>& hellos;  // of all processes, by peer
+};
+
+struct GroupOptions {
+  /// From launch_place_from_environment(), or by hand; absent: a group of this process alone, without any transport.
+  std::optional<LaunchPlace> place;
+  /// Of joining.
+  Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  /// Makes the transport, which every process must make alike; called once, when all have found each other.
+  std::function<std::unique_ptr<Transport>(const TransportSite&)> make_transport;
+  /// What this process says of itself; rank, versions but UCX's, message types, pid and node are filled in.
+  Hello hello;
+  LaneOptions control;
+  LaneOptions bulk;
+  /// Where it does not say what to do with messages that cannot be delivered and have nobody to answer to, they are
+  /// reported on stderr.
+  RemoteOptions remote;
+  /// Outlives the group; absent: it has one of its own.
+  AddressSpace* space = nullptr;
+  /// Size of an arena for this process's tensors (Group::arena); 0: none. Processes of the same host, pid namespace and
+  /// user map it, so that those tensors go there by reference; to others their bytes are sent. All of it is taken from
+  /// the machine's memory at once.
+  std::uint64_t arena_bytes = 0;
+  /// Told every 5 s which processes are missing, while joining.
+  std::function<void(const std::string&)> waiting;
+  /// Told of each process that died, after its actors' monitors were. On a thread of the group; must not block.
+  Bootstrap::Lost lost;
+
+  // For programs with more to agree on:
+  /// Bytes that everyone shall have (Group::introductions), made when all hellos are known.
+  std::function<std::vector<std::byte>(const std::vector<Hello>&)> introduce;
+  /// Called when all peers are reachable and before the lanes run: the moment to publish, to take other channels of the
+  /// transport, to gather more by bootstrap().
+  std::function<void(Group&)> prepared;
+};
+
+/// How a group ended for this process.
+struct StopReport {
+  bool drained = true;              // everything that was sent from here has left
+  std::vector<Peer> running;        // processes that had not come to their stop() by the deadline
+  std::vector<Peer> lost;           // processes that died before they came to it
+  std::vector<std::string> actors;  // spawned here by spawn_at, asked to end, and still running: type and id
+  bool clean() const noexcept { return drained && running.empty() && lost.empty() && actors.empty(); }
+  /// For people: "not stopped in time: peer 1, peer 2; ..."; "everything finished".
+  std::string text() const;
+};
+
+/// This process's membership in a group of processes whose actors reach each other: found by the bootstrap, connected
+/// by a transport. It owns two threads for the lanes and one that watches the other processes, but no actor system.
+/// Threads: any, except where a member of this class says otherwise; destroyed before the actor system.
+class Group {
+ public:
+  /// Waits for all processes of the job. `system` was made from a configuration given to configure_group(), outlives
+  /// the group, and is in no other. Throws Error as Bootstrap::join, as make_transport, and Error{invalid} when the
+  /// options or the system are not fit.
+  static std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, GroupOptions options);
+  /// Without stop() or leave() before it, the others count this process as lost: it met an error.
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  Peer self() const noexcept;
+  /// Processes, this one included; peers are numbered from 0.
+  std::uint32_t size() const noexcept;
+
+  /// Makes an actor of this process findable under a name, as long as it lives. A name is given once; the first stays.
+  template <class Handle>
+  void publish(const std::string& name, const Handle& handle) {
+    remote().publish(name, handle);
+  }
+  /// The actor with that name at `peer`, waiting until it is published. Throws Error{timeout} and Error{peer_lost}
+  /// with the name and who was asked, Error{invalid} for a peer that is none.
+  caf::actor lookup(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline);
+  /// The same at whichever process has it first.
+  caf::actor lookup(Blocking& blocking, const std::string& name, Deadline deadline);
+  /// The same as a handle of another kind, a caf::typed_actor. What its actor takes is not compared: a message that it
+  /// does not take is answered with an error.
+  template <class Handle>
+  Handle lookup(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline) {
+    return caf::actor_cast<Handle>(lookup(blocking, peer, name, deadline));
+  }
+  /// The actors that every process published under this name, asked for at once, as a mesh {peer: size()}. Throws as
+  /// the first does, naming every process that lacks it.
+  Mesh lookup_all(Blocking& blocking, const std::string& name, Deadline deadline);
+
+  /// Spawns an actor at `peer` (this process too) of a type that was registered there by register_actor(). It lives
+  /// until it quits, is told to, or that process stops, whoever holds handles. Throws Error{unsupported} when the type
+  /// is not registered there, or an argument's type is not registered here; Error{invalid} when the type takes other
+  /// arguments, or its constructor threw; Error{timeout} (the actor may come to be nevertheless); Error{peer_lost}.
+  caf::actor spawn_at(Blocking& blocking, Peer peer, const std::string& type, const caf::message& args,
+                      Deadline deadline);
+  template <class... Args>
+  caf::actor spawn_at(Blocking& blocking, Peer peer, const std::string& type, Deadline deadline, Args&&... args) {
+    return spawn_at(blocking, peer, type, caf::make_message(std::forward<Args>(args)...), deadline);
+  }
+  /// For actors, which may not block: the actor that spawns at `peer`. It answers (Spawn{}, type, arguments as one
+  /// caf::message) with a caf::actor, or an error as above. RemoteActors::directory() is the same for names. Throws
+  /// Error{invalid} for a peer that is none; empty when the group has ended.
+  caf::actor spawner(Peer peer) const;
+  using Spawn = caf::atom_constant<caf::atom("spawn")>;
+
+  /// Ends the membership together with the others: waits until every process has come to its stop(), has left or is
+  /// lost, or the deadline passed, then does as leave(). Never takes longer than the deadline and two seconds. The
+  /// second call returns what the first did. One caller at a time.
+  StopReport stop(Blocking& blocking, Deadline deadline);
+  /// Ends the membership of this process alone: actors spawned here for others are asked to end, what was sent is
+  /// sent, handles of other processes' actors end, and nobody counts this process as lost; for who still holds handles
+  /// of its actors they end with peer_lost, "has left". Peer 0 should be the last: others hear of deaths through it.
+  StopReport leave(Blocking& blocking, Deadline deadline);
+
+  caf::actor_system& system() const noexcept;
+  AddressSpace& space() const noexcept;
+  /// That of GroupOptions::arena_bytes; it lives as long as the address space. Throws Error{invalid} without one.
+  Arena& arena() const;
+  RemoteActors& remote() const noexcept;
+  Transport& transport() const noexcept;
+  LaneLoop& control() const noexcept;
+  LaneLoop& bulk() const noexcept;
+  /// Null in a group of one.
+  Bootstrap* bootstrap() const noexcept;
+  /// By peer, this one's included; so are the introductions.
+  const std::vector<Hello>& hellos() const noexcept;
+  const std::vector<std::vector<std::byte>>& introductions() const noexcept;
+
+ private:
+  struct State;
+  explicit Group(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe

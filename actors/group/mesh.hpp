@@ -1,0 +1,88 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/atom.hpp>
+#include <caf/message.hpp>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "runtime/blocking.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe {
+
+/// Actors, here and in other processes, in a grid with named dimensions: a value, cheap enough to copy, without any
+/// tie to a group. Its handles are ordinary ones.
+class Mesh {
+ public:
+  struct Dimension {
+    std::string name;
+    std::size_t size = 1;
+    friend bool operator==(const Dimension&, const Dimension&) = default;
+  };
+  /// A place on one dimension.
+  struct Coordinate {
+    std::string dimension;
+    std::size_t index = 0;
+  };
+  static constexpr std::uint32_t kFanOut = 8;
+
+  /// `members` in row-major order: the last dimension runs fastest. Throws Error{invalid} when their number is not the
+  /// product of the sizes, a handle is empty, or a dimension has no name, another's, or no size.
+  Mesh(std::vector<Dimension> dimensions, std::vector<caf::actor> members);
+
+  const std::vector<Dimension>& dimensions() const noexcept { return dimensions_; }
+  std::size_t size() const noexcept { return members_.size(); }
+  /// In row-major order.
+  const std::vector<caf::actor>& members() const noexcept { return members_; }
+
+  /// The member at a place, which names every dimension once. Throws Error{invalid} with the dimensions there are.
+  const caf::actor& at(const std::vector<Coordinate>& place) const;
+  /// The members for which the named dimensions have these indices, as a mesh of the other dimensions. Throws
+  /// Error{invalid} with the dimensions there are.
+  Mesh slice(const std::vector<Coordinate>& place) const;
+
+  /// Sends `what` to every member, one by one and without a sender: order as that of other messages from here.
+  void tell(const caf::message& what) const;
+  /// The same over a tree of processes: this one sends to at most `fan_out` others, which pass it on. Delivered once to
+  /// each member; a process that dies on the way is bypassed. Two broadcasts to the same mesh from one process arrive
+  /// in their order as long as nobody dies; a broadcast and a tell do not know of each other. Outside of a group it is
+  /// a tell. Throws Error{unsupported} when a type in `what` is not registered, Error{invalid} without fan-out.
+  void broadcast(const caf::message& what, std::uint32_t fan_out = kFanOut) const;
+
+  /// Asks every member and waits: what each answered, in row-major order. Throws when a member did not answer by the
+  /// deadline, or with an error, naming those; Error{peer_lost} when one of them is gone, else Error{timeout} when one
+  /// was late, else the first error's code.
+  std::vector<caf::message> gather(Blocking& blocking, const caf::message& question, Deadline deadline) const;
+  /// The same for members that answer with one T. Throws also Error{unsupported} naming one that answered otherwise.
+  template <class T>
+  std::vector<T> gather(Blocking& blocking, const caf::message& question, Deadline deadline) const {
+    std::vector<T> values;
+    values.reserve(size());
+    for (const caf::message& answer : gather(blocking, question, deadline)) {
+      if (!answer.match_elements<T>()) refuse_answer(values.size(), answer);
+      values.push_back(answer.get_as<T>(0));
+    }
+    return values;
+  }
+  using Gather = caf::atom_constant<caf::atom("gather")>;
+  /// For actors, which may not block: an actor that, asked (Gather{}) once, asks all members and answers with a
+  /// std::vector<caf::message>, or within `within` with an error that names who did not answer. Give the request itself
+  /// somewhat longer.
+  caf::actor gathering(caf::message question, Clock::duration within) const;
+
+ private:
+  std::size_t dimension(const std::string& name) const;
+  std::vector<std::size_t> indices(const std::vector<Coordinate>& place) const;
+  std::string names() const;
+  std::string place_of(std::size_t member) const;
+  [[noreturn]] void refuse_answer(std::size_t member, const caf::message& answer) const;
+  Status outcome(const std::vector<Status>& statuses, Clock::duration within) const;
+
+  std::vector<Dimension> dimensions_;
+  std::vector<caf::actor> members_;
+};
+
+}  // namespace troupe

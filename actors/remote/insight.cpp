@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <future>
+#include <sstream>
+
+#include <caf/local_actor.hpp>
+#include <caf/scheduled_actor.hpp>
+
+#include "actors/remote/detail/engine.hpp"
+
+// What can be seen of the remote actors from outside.
+namespace troupe::remote {
+namespace {
+
+constexpr std::size_t kMostActors = 100;
+
+/// "server 17"
+std::string name_of(const caf::strong_actor_ptr& actor) {
+  const auto* const local = dynamic_cast<const caf::local_actor*>(actor->get());
+  return text(local != nullptr ? local->name() : "actor", ' ', actor->id());
+}
+
+/// Messages it has not taken; absent: it does not say.
+std::optional<std::size_t> mailbox_of(const caf::strong_actor_ptr& actor) {
+  auto* const scheduled = dynamic_cast<caf::scheduled_actor*>(actor->get());
+  if (scheduled == nullptr) return std::nullopt;
+  return scheduled->mailbox().size();
+}
+
+}  // namespace
+
+RemoteCounters Engine::counters() const noexcept {
+  return {counts_.sent.load(), counts_.delivered.load(), counts_.reordered.load(), counts_.dropped.load()};
+}
+
+PeerCounters Engine::counters(Peer number) const {
+  const auto found = peers_.find(number);
+  TROUPE_CHECK(found != peers_.end(), Code::invalid, "peer ", number.value, " is not known here");
+  const auto& from = found->second->counts;
+  PeerCounters counters{.messages_sent = from.messages_sent.get(),
+                        .bytes_sent = from.bytes_sent.get(),
+                        .messages_received = from.messages_received.get(),
+                        .bytes_received = from.bytes_received.get(),
+                        .batches_sent = from.batches_sent.get(),
+                        .batched_sent = from.batched_sent.get(),
+                        .in_window = from.in_window.get(),
+                        .waiting = found->second->room->count(),
+                        .turned_away = from.turned_away.get()};
+  std::ranges::transform(from.answer_ns_log2, counters.answer_ns_log2.begin(), &Tally::get);
+  return counters;
+}
+
+std::string Engine::describe(Deadline deadline) {
+  const auto told = std::make_shared<std::promise<std::string>>();
+  TROUPE_CHECK(gate_->run([this, told] { told->set_value(report()); }), Code::aborted,
+               "this process has ended its connection to other processes");
+  auto report = told->get_future();
+  TROUPE_CHECK(report.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
+               "the control lane did not answer in time: an inline actor may hold it up");
+  return report.get();
+}
+
+/// On the control lane.
+std::string Engine::report() {
+  std::ostringstream out;
+  for (const auto& [number, of] : peers_) {
+    const PeerCounters c = counters(number);
+    out << "peer " << number.value << (of->dead ? " (lost)" : "") << ": sent " << c.messages_sent << " messages, "
+        << c.bytes_sent << " bytes, " << c.batches_sent << " batches; received " << c.messages_received << ", "
+        << c.bytes_received << " bytes; in its window " << c.in_window << " of " << of->window.messages << ", waiting "
+        << c.waiting << ", turned away " << c.turned_away << '\n';
+  }
+  std::size_t listed = 0;
+  for (const auto& [id, local] : locals_) {
+    if (id == kDirectory) continue;
+    if (++listed > kMostActors) {
+      out << "and " << locals_.size() - kMostActors << " more actors\n";
+      break;
+    }
+    out << name_of(local.actor);
+    if (const auto mailbox = mailbox_of(local.actor)) out << ": " << *mailbox << " messages in its mailbox";
+    std::size_t early = 0;
+    for (const auto& [from, stream] : local.streams) early += stream.held.size();
+    if (early > 0) out << ", " << early << " before their turn";
+    out << '\n';
+  }
+  for (const auto& [key, request] : outstanding_) {
+    out << "actor " << key.requester << " waits for an answer of actor " << request.target << " at peer "
+        << request.peer.value << '\n';
+  }
+  return out.str();
+}
+
+}  // namespace troupe::remote

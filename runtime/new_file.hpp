@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace troupe {
+
+/// A file in the making: it appears under its name complete or not at all, replacing what was there, and a reader sees
+/// the old file or the new one. Until then it has no name, so a writer that is killed, at any instruction, leaves
+/// nothing; only where the file system knows no nameless files (NFS) a hidden one ending in .tmp. Threads: one.
+class NewFile {
+ public:
+  /// `target`: the name it is to have; its folder must be there. Throws Error{environment} naming the target.
+  explicit NewFile(const std::string& target);
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  /// Forgets what was not published.
+  ~NewFile();
+
+  /// Appends. Throws Error{environment}.
+  void write(std::span<const std::byte> bytes);
+  /// Waits until the disk has what was written: for files that must outlive a power cut. Throws Error{environment}.
+  void sync();
+  /// Gives the file its name; once, as the last call. Throws Error{environment}: the old file stays.
+  void publish();
+
+ private:
+  std::string hidden_name() const;
+  std::string target_;
+  std::string name_;  // empty: it has none
+  int fd_ = -1;
+};
+
+}  // namespace troupe

@@ -1,0 +1,14 @@
+@0xb1a6c47d20f3958e;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::wire");
+
+# What the processes of a group tell each other when they join: where to reach each, and its actors that serve the others.
+struct Member {
+  transport @0 :Data;     # Transport::address()
+  actorNode @1 :Data;     # identity of the actor system
+  courier @2 :UInt64;     # actor id: passes broadcasts on
+  steward @3 :UInt64;     # actor id: spawns actors, keeps the list of who is still at work
+  introduction @4 :Data;  # the application's own
+  arena @5 :Data;         # ArenaTicket, for processes of the same host; may be empty
+}

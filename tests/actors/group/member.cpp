@@ -1,0 +1,42 @@
+#include "tests/actors/group/member.hpp"
+
+#include <caf/scoped_actor.hpp>
+#include <cstring>
+#include <iostream>
+
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe::test {
+
+std::unique_ptr<GroupEnd> join_over_ucx(Blocking& blocking, LaunchPlace place, const std::string& means,
+                                        Bootstrap::Lost lost) {
+  auto end = std::make_unique<GroupEnd>();
+  GroupOptions options;
+  options.place = place;
+  options.deadline = long_enough();
+  options.hello.ucx_version = ucx_version();
+  options.lost = std::move(lost);
+  options.make_transport = [&](const TransportSite& site) {
+    UcxOptions ucx{.self = site.self, .means = means == "tcp" ? UcxMeans::tcp : UcxMeans::shm};
+    if (means == "tcp") ucx.network_device = "lo";
+    return make_ucx_transport(site.space, ucx);
+  };
+  end->group = Group::join(blocking, end->system, std::move(options));
+  end->counter = end->system.spawn(counter, std::uint64_t{place.rank});
+  end->group->publish("counter", end->counter);
+  return end;
+}
+
+std::optional<int> run_as_member(int argc, char** argv) {
+  if (argc != 3 || std::strcmp(argv[1], "--member") != 0) return {};
+  auto blocking = Blocking::on_thread("member");
+  const auto end = join_over_ucx(blocking, launch_place_from_environment().value(), argv[2]);
+  caf::scoped_actor self(end->system);
+  self->wait_for(end->counter);
+  end->counter = {};
+  const StopReport report = end->group->stop(blocking, long_enough());
+  std::cout << report.text() << std::endl;
+  return report.running.empty() ? 0 : 1;
+}
+
+}  // namespace troupe::test

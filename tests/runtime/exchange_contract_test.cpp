@@ -1,0 +1,46 @@
+// The collective exchange over each communicator there is, on a device that a seed drives and on one with a thread.
+
+#include "tests/contracts/exchange_contract.hpp"
+
+#include "tests/transports/communicator_worlds.hpp"
+#include "transports/loopback/loopback_transport.hpp"
+
+namespace troupe::contracts {
+namespace {
+
+class LoopbackEnds final : public DirectNetwork {
+ public:
+  std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) override {
+    return network_.endpoint(self, space);
+  }
+
+ private:
+  LoopbackNetwork network_;
+};
+
+using Devices = std::function<MakeDevice(const GroupSpec&)>;
+const Devices kFakes = [](const GroupSpec& spec) { return fake_devices(spec.seed); };
+const Devices kThreads = [](const GroupSpec&) { return reference_devices(); };
+
+std::unique_ptr<Exchange> collective(const GroupSpec& spec, const RankView& view) {
+  return collective_exchange(*view.communicator, spec.rule, view.gradients, view.mine);
+}
+ExchangeCase arena_case(std::string name, const Devices& devices) {
+  return {{std::move(name), [=](const GroupSpec& spec) { return std::make_unique<ArenaWorld>(spec, devices(spec)); }},
+          collective};
+}
+ExchangeCase direct_case(std::string name, const Devices& devices) {
+  return {{std::move(name),
+           [=](const GroupSpec& spec) {
+             return std::make_unique<DirectWorld>(spec, devices(spec), std::make_unique<LoopbackEnds>());
+           }},
+          collective};
+}
+
+INSTANTIATE_TEST_SUITE_P(Collective, ExchangeContract,
+                         ::testing::Values(arena_case("ArenaFake", kFakes), arena_case("ArenaThreads", kThreads),
+                                           direct_case("DirectFake", kFakes), direct_case("DirectThreads", kThreads)),
+                         exchange_name);
+
+}  // namespace
+}  // namespace troupe::contracts
