@@ -1,14 +1,14 @@
 // rtbench: measurements of Troupe, one JSON line a result, in the form that the peers' harness reads.
 
 #include <cstdint>
-#include <iostream>
 
 #include <CLI/CLI.hpp>
 
 #include "runtime/error.hpp"
+#include "tools/bench/messages/command.hpp"
+#include "tools/bench/messages/say.hpp"
 #include "tools/bench/products.hpp"
 #include "tools/bench/train.hpp"
-#include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace {
@@ -44,15 +44,22 @@ int main(int argc, char** argv) {
   auto* step = app.add_subcommand("step", "A step against its matrix products, by turns");
   add_case(*step, what);
   step->add_option("--rounds", rounds, "Turns")->capture_default_str()->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  bench::MessagesCommand messages{app};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // CLI11 has codes of its own
+  }
+  if (messages.is_end()) return messages.run_as_end();
   try {
     if (step->parsed()) return bench::run_step(what, rounds);
     const rtrun::Signals signals;
     Blocking blocking = Blocking::on_thread("main");
+    if (messages.parsed()) return messages.run(blocking, signals);
     const auto run = train->parsed() ? bench::run_train : bench::run_products;
     return run(blocking, signals, what, {argv, argv + argc});
   } catch (const Error& error) {
-    rtrun::say_error(error.what());
+    bench::say_error(error.what());
     return exit_code(error.code());
   }
 }

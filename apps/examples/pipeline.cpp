@@ -1,0 +1,218 @@
+// Three processes: a reader, a worker, a writer. Tensors flow from one to the next, at most kWindow of them at a time
+// on each way, since a stage sends only what the next one gave it credit for: the writer is slow, so all are. Start it
+// with RANK=0, 1 and 2, one terminal for each:
+//   RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./example_pipeline
+#include <algorithm>
+#include <array>
+#include <caf/actor_system.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <caf/stateful_actor.hpp>
+#include <deque>
+#include <iostream>
+
+#include "actors/caf_error.hpp"
+#include "actors/group/group.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+using namespace troupe;
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kPieces = 100;
+constexpr std::uint64_t kNumbers = 256 << 10;  // of a piece: 1 MiB
+constexpr std::uint64_t kWindow = 4;
+constexpr auto kWriting = 2ms;  // of a piece
+
+struct Piece {
+  std::uint64_t number = 0;
+  Tensor numbers;
+};
+template <class Inspector>
+auto inspect(Inspector& f, Piece& piece) {
+  return f(caf::meta::type_name("pipeline.Piece"), piece.number, piece.numbers);
+}
+
+using Connect = caf::atom_constant<caf::atom("connect")>;  // to the next stage, which answers with its first credit
+using Credit = caf::atom_constant<caf::atom("credit")>;    // (Credit, count): to the stage before
+using Free = caf::atom_constant<caf::atom("free")>;        // (Free, buffer): to itself, nobody holds that any more
+using Written = caf::atom_constant<caf::atom("written")>;  // to itself
+
+/// The way to the next stage: a buffer for each piece that may be on it. A buffer is free again when the last handle of
+/// its tensor has ended, in whichever process.
+class Outlet {
+ public:
+  void connect(caf::event_based_actor* self, Group& group, const caf::actor& next) {
+    self_ = self, group_ = &group, next_ = next;
+    for (std::uint64_t i = 0; i < kWindow; ++i) {
+      buffers_.push_back(group.arena().allocate(kNumbers * sizeof(float)));
+      free_.push_back(i);
+    }
+    self->link_to(next);  // a stage does not outlive the next, should that fail
+    self->send(next, Connect::value);
+  }
+  void credit(std::uint64_t count) { credit_ += count; }
+  void freed(std::uint64_t buffer) { free_.push_back(buffer); }
+  bool open() const { return credit_ > 0 && !free_.empty(); }
+  bool empty() const { return free_.size() == kWindow; }
+  std::uint64_t most_under_way() const { return most_; }
+
+  /// Sends a piece whose numbers `fill` writes. While open.
+  template <class Fill>
+  void send(std::uint64_t number, Fill fill) {
+    const std::uint64_t buffer = free_.back();
+    free_.pop_back();
+    --credit_;
+    most_ = std::max<std::uint64_t>(most_, kWindow - free_.size());
+    fill(group_->space().address_of<float>(buffers_[buffer]));
+    const std::shared_ptr<void> owner(
+        nullptr, [self = caf::actor(self_), buffer](void*) { caf::anon_send(self, Free::value, buffer); });
+    self_->send(next_, Piece{number, Tensor(buffers_[buffer], {kNumbers}, DType::f32, {}, owner)});
+  }
+
+ private:
+  caf::event_based_actor* self_ = nullptr;
+  Group* group_ = nullptr;
+  caf::actor next_;
+  std::vector<Memory> buffers_;
+  std::vector<std::uint64_t> free_;
+  std::uint64_t credit_ = 0;
+  std::uint64_t most_ = 0;
+};
+
+void say(const std::string& stage, const Outlet* out, Clock::time_point begin) {
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+  std::cout << stage << ": " << kPieces << " tensors of 1 MiB in " << took.count() << " ms";
+  if (out != nullptr) std::cout << ", at most " << out->most_under_way() << " under way to the next stage";
+  std::cout << std::endl;
+}
+
+struct StageState {
+  Outlet out;
+  caf::actor before;
+  std::deque<Piece> waiting;  // as many as this stage gave credit for
+  std::uint64_t done = 0;
+  Clock::time_point begin = Clock::now();
+};
+using Self = caf::stateful_actor<StageState>*;
+
+void read_on(Self self) {
+  auto& s = self->state;
+  while (s.done < kPieces && s.out.open()) {
+    s.out.send(s.done, [&](float* numbers) { std::fill_n(numbers, kNumbers, static_cast<float>(s.done)); });
+    ++s.done;
+  }
+  if (s.done < kPieces || !s.out.empty()) return;
+  say("reader", &s.out, s.begin);
+  self->quit();
+}
+
+caf::behavior reader(Self self, Group* group, const caf::actor& worker) {
+  self->state.out.connect(self, *group, worker);
+  return {[=](Credit, std::uint64_t count) { self->state.out.credit(count), read_on(self); },
+          [=](Free, std::uint64_t buffer) { self->state.out.freed(buffer), read_on(self); }};
+}
+
+void work_on(Self self, Group& group) {
+  auto& s = self->state;
+  for (; !s.waiting.empty() && s.out.open(); s.waiting.pop_front(), ++s.done) {
+    const Piece& piece = s.waiting.front();
+    const float* in = group.space().address_of<float>(piece.numbers.memory());
+    s.out.send(piece.number,
+               [&](float* out) { std::transform(in, in + kNumbers, out, [](float x) { return 2 * x; }); });
+    self->send(s.before, Credit::value, std::uint64_t{1});
+  }
+  if (s.done < kPieces || !s.out.empty()) return;
+  say("worker", &s.out, s.begin);
+  self->quit();
+}
+
+caf::behavior worker(Self self, Group* group, const caf::actor& writer) {
+  self->state.out.connect(self, *group, writer);
+  return {[=](Connect) {
+            self->state.before = caf::actor_cast<caf::actor>(self->current_sender());
+            self->send(self->state.before, Credit::value, kWindow);
+          },
+          [=](Piece& piece) { self->state.waiting.push_back(std::move(piece)), work_on(self, *group); },
+          [=](Credit, std::uint64_t count) { self->state.out.credit(count), work_on(self, *group); },
+          [=](Free, std::uint64_t buffer) { self->state.out.freed(buffer), work_on(self, *group); }};
+}
+
+/// Takes its time, without blocking anybody.
+caf::behavior writer(Self self, Group* group) {
+  return {[=](Connect) {
+            self->state.before = caf::actor_cast<caf::actor>(self->current_sender());
+            self->send(self->state.before, Credit::value, kWindow);
+          },
+          [=](Piece& piece) {
+            self->state.waiting.push_back(std::move(piece));
+            if (self->state.waiting.size() == 1) self->delayed_send(self, kWriting, Written::value);
+          },
+          [=](Written) {
+            auto& s = self->state;
+            const Piece& piece = s.waiting.front();
+            const float last = group->space().address_of<float>(piece.numbers.memory())[kNumbers - 1];
+            if (piece.number != s.done || last != 2.0f * static_cast<float>(s.done)) {
+              return self->quit(to_caf(Status{Code::corrupt, text("piece ", s.done, " is not as it should be")}));
+            }
+            s.waiting.pop_front();
+            self->send(s.before, Credit::value, std::uint64_t{1});
+            if (++s.done < kPieces) {
+              if (!s.waiting.empty()) self->delayed_send(self, kWriting, Written::value);
+              return;
+            }
+            say("writer", nullptr, s.begin);
+            self->quit();
+          }};
+}
+
+caf::actor spawn_stage(Blocking& blocking, caf::actor_system& system, Group& group) {
+  const Deadline soon = Deadline::after(30s);
+  switch (group.self().value) {
+    case 0: return system.spawn(reader, &group, group.lookup(blocking, Peer{1}, "worker", soon));
+    case 1: return system.spawn(worker, &group, group.lookup(blocking, Peer{2}, "writer", soon));
+    default: return system.spawn(writer, &group);
+  }
+}
+
+/// Waits for the end of this process's stage. Throws what it ended with.
+void await_end(caf::actor_system& system, const caf::actor& stage) {
+  caf::scoped_actor self(system);
+  self->monitor(stage);
+  Status why{Code::timeout, "the pipeline stands still"};
+  self->receive([&](const caf::down_msg& down) { why = from_caf(down.reason); },
+                caf::after(60s) >> [&] { self->send_exit(stage, caf::exit_reason::kill); });
+  if (!why.ok()) fail(why.code(), std::string(why.text()));
+}
+
+int main(int argc, char**) try {
+  TROUPE_CHECK(argc == 1, Code::invalid,
+               "usage: example_pipeline (no arguments; RANK, WORLD_SIZE=3, ... in the environment)");
+  caf::actor_system_config config;
+  configure_group(config);
+  add_messages(config, MessageName<Piece>{"pipeline.Piece"});
+  caf::actor_system system(config);
+  auto blocking = Blocking::on_thread("main");
+
+  GroupOptions options{.place = launch_place_from_environment()};
+  TROUPE_CHECK(options.place && options.place->world_size == 3, Code::invalid,
+               "three processes make this pipeline: set RANK, WORLD_SIZE=3, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
+  options.hello.ucx_version = ucx_version();
+  options.arena_bytes = kWindow * kNumbers * sizeof(float);
+  options.make_transport = [](const TransportSite& site) {
+    return make_ucx_transport(site.space, {.self = site.self});
+  };
+  const auto group = Group::join(blocking, system, std::move(options));
+
+  const std::string name = std::array{"reader", "worker", "writer"}[group->self().value];
+  caf::actor stage = spawn_stage(blocking, system, *group);
+  group->publish(name, stage);
+  std::cout << name << ": ready" << std::endl;
+  await_end(system, stage);
+  stage = {};
+  const StopReport report = group->stop(blocking, Deadline::after(60s));
+  return report.clean() ? 0 : exit_code(Code::peer_lost);
+} catch (const Error& error) {
+  std::cerr << "example_pipeline: " << error.what() << std::endl;
+  return exit_code(error.code());
+}

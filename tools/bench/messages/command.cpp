@@ -1,0 +1,182 @@
+#include "tools/bench/messages/command.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <iostream>
+
+#include "runtime/error.hpp"
+#include "tools/bench/messages/pair.hpp"
+#include "tools/bench/messages/results.hpp"
+#include "tools/bench/messages/say.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe::bench {
+namespace {
+
+/// The implementations that have such a measurement.
+std::vector<std::string> impls_for(const std::string& what) {
+  if (what == "rate") return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local"};
+  if (what == "mixed") return {"raw", "inline", "scheduled"};  // raw_best polls in two threads on one core
+  if (what == "idle") return {"inline", "scheduled", "caf_io"};
+  return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local", "arena"};
+}
+
+/// Several fit into the memory that remote actors have for payloads.
+constexpr std::uint64_t kMostBytes = 64u << 20;
+
+/// How long one implementation is measured in a round, unless it is said.
+std::uint32_t usual_span_ms(const std::string& what) {
+  if (what == "mixed") return 1000;
+  if (what == "idle") return 3000;
+  return 150;
+}
+
+/// The control lane polls where speed is asked for; what a program does beside other work is measured as it comes.
+std::uint32_t usual_spin_us(const std::string& what) { return what == "latency" || what == "rate" ? 200 : 0; }
+
+std::vector<std::uint64_t> usual_sizes(const std::string& what) {
+  if (what != "latency") return {8};
+  return {8, 1024, 64u << 10, 1u << 20, 16u << 20};
+}
+
+void add_common(CLI::App& command, EndCase& what) {
+  command
+      .add_option("--what", what.what,
+                  "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
+                  "two connected processes")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle"}));
+  command.add_option("--transport", what.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"shm", "tcp"}));
+}
+
+void add_end_options(CLI::App& command, EndCase& what) {
+  add_common(command, what);
+  command.add_option("--impl", what.impl)->required();
+  command.add_option("--bytes", what.bytes)->required();
+  command.add_option("--ms", what.span_ms)->required();
+  command.add_option("--spin-us", what.spin_us)->required();
+  command.add_option("--cpu", what.cpu)->required();
+  command.add_option("--line", what.line)->required();
+  command.add_flag("--client", what.client);
+}
+
+void check(const MessagesCase& what) {
+  TROUPE_CHECK(ucx_available(), Code::environment,
+               "this build has no UCX, whose messages are measured: install libucx-dev and configure with "
+               "TROUPE_WITH_UCX=ON");
+  for (const std::uint64_t bytes : what.sizes) {
+    TROUPE_CHECK(bytes >= 8 && bytes % 8 == 0 && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes,
+                 "; give multiples of 8, up to ", kMostBytes);
+    TROUPE_CHECK(bytes == 8 || what.each.what == "latency", Code::invalid, "--what ", what.each.what,
+                 " is measured with 8 bytes; leave --sizes out");
+  }
+}
+
+std::vector<std::string> chosen_impls(const MessagesCase& what) {
+  const std::vector<std::string> possible = impls_for(what.each.what);
+  std::vector<std::string> chosen;
+  for (const std::string& impl : what.impls.empty() ? possible : what.impls) {
+    TROUPE_CHECK(std::find(possible.begin(), possible.end(), impl) != possible.end(), Code::invalid, "--impl has ",
+                 impl, ", which has no measurement of ", what.each.what);
+    if (impl == "caf_io" && !io_available()) {
+      say("this build has no libcaf_io beside its libcaf_core: caf_io is left out");
+    } else {
+      chosen.push_back(impl);
+    }
+  }
+  return chosen;
+}
+
+/// Without these the figures say little.
+void say_where(PairCpus cpus) {
+  std::array<double, 1> load{};
+  const bool known = ::getloadavg(load.data(), 1) == 1;
+  say(text("messages: on CPUs ", cpus.client, " and ", cpus.server, known ? text(", load average ", load[0]) : ""));
+  if (cpus.client == cpus.server) say("both processes share one CPU: polling then only keeps the other from running");
+}
+
+}  // namespace
+
+MessagesCommand::MessagesCommand(CLI::App& app)
+    : messages_(app.add_subcommand("messages",
+                                   "Messages between two processes, each on a core of its own, one way "
+                                   "beside another by turns")),
+      end_(app.add_subcommand("messages-end")) {
+  add_common(*messages_, case_.each);
+  messages_
+      ->add_option(
+          "--sizes", case_.sizes,
+          "Bytes of a message, such as 8,1024: 8 a number, 1024 a trivially copyable struct, others up to that "
+          "a byte vector, larger ones a tensor; default 8, 1 KB, 64 KB, 1 MB and 16 MB for latency, 8 else")
+      ->delimiter(',');
+  messages_
+      ->add_option(
+          "--impl", case_.impls,
+          "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
+          "(one process), arena (a tensor by reference); default all that have such a measurement")
+      ->delimiter(',');
+  messages_->add_option("--rounds", case_.rounds, "Turns")->capture_default_str()->check(CLI::Range(1, 10000));
+  messages_
+      ->add_option("--ms", case_.each.span_ms, "Measured time of each turn; default 150, 1000 for mixed, 3000 for idle")
+      ->check(CLI::Range(1, 600000));
+  messages_
+      ->add_option("--spin-us", case_.each.spin_us,
+                   "How long the control lane polls; default 200 for latency and rate, else the lane's own")
+      ->check(CLI::Range(0, 1000000));
+  messages_->add_option("--cpus", case_.cpus, "CPUs of the two processes, such as 0,1; default the first two")
+      ->delimiter(',')
+      ->expected(2);
+  messages_->add_flag("--table", case_.table, "Also a table of medians and ratios to raw, on stderr");
+  end_->group("");  // for this program's own use
+  add_end_options(*end_, end_case_);
+}
+
+int MessagesCommand::run(Blocking& blocking, const rtrun::Signals& signals) const {
+  MessagesCase what = case_;
+  EndCase& each = what.each;
+  check(what);
+  if (messages_->count("--ms") == 0) each.span_ms = usual_span_ms(each.what);
+  if (messages_->count("--spin-us") == 0) each.spin_us = usual_spin_us(each.what);
+  if (what.sizes.empty()) what.sizes = usual_sizes(each.what);
+  const PairCpus cpus = choose_cpus(what.cpus);
+  const std::vector<std::string> impls = chosen_impls(what);
+  say_where(cpus);
+
+  std::vector<Result> results;
+  for (const std::uint64_t bytes : what.sizes)
+    for (const std::string& impl : impls) results.push_back({impl, bytes, {}});
+  for (std::uint32_t round = 1; round <= what.rounds; ++round) {
+    for (Result& result : results) {
+      each.impl = result.impl;
+      each.bytes = result.bytes;
+      for (const auto& [figure, value] : run_pair(blocking, signals, each, cpus))
+        result.rounds[figure].push_back(value);
+    }
+    say(text("messages: round ", round, " of ", what.rounds));
+  }
+  for (const Result& result : results) std::cout << json_line(each, result) << '\n';
+  std::cout << std::flush;
+  if (what.table) std::cerr << table_of(results) << std::flush;
+  return 0;
+}
+
+std::vector<std::string> arguments_of(const EndCase& what) {
+  std::vector<std::string> arguments{
+      "rtbench",     "messages-end",
+      "--what",      what.what,
+      "--impl",      what.impl,
+      "--transport", what.transport,
+      "--bytes",     std::to_string(what.bytes),
+      "--ms",        std::to_string(what.span_ms),
+      "--spin-us",   std::to_string(what.spin_us),
+      "--cpu",       std::to_string(what.cpu),
+      "--line",      std::to_string(what.line),
+  };
+  if (what.client) arguments.push_back("--client");
+  return arguments;
+}
+
+}  // namespace troupe::bench
