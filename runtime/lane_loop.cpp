@@ -1,6 +1,7 @@
 #include "runtime/lane_loop.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -30,6 +31,11 @@ constexpr milliseconds kLongestSleep{500};
 constexpr milliseconds kStuck{1};
 constexpr int kPausesPerLook = 16;
 constexpr unsigned kRoundsPerAlarm = 256;
+/// A lane that is driven along gets one of so many idle rounds: looking at it makes what comes on the own lane wait.
+constexpr unsigned kRoundsPerOther = 4;
+/// A round of the other lane that takes longer is work for its own thread, where that has a core.
+constexpr std::chrono::microseconds kLongOther{20};
+constexpr std::chrono::milliseconds kLeaveOther{1};
 
 class Fd {
  public:
@@ -66,6 +72,13 @@ void pause_cpu() noexcept {
 
 thread_local const void* this_threads_lane = nullptr;
 
+/// Whether the calling thread has more cores than one.
+bool has_cores() noexcept {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  return sched_getaffinity(0, sizeof usable, &usable) != 0 || CPU_COUNT(&usable) > 1;
+}
+
 }  // namespace
 
 struct LaneLoop::State {
@@ -96,6 +109,11 @@ struct LaneLoop::State {
   bool round();
   void run();
   bool finish();
+  bool borrow();
+  void give_back();
+  bool drive_other();
+  void leave_other();
+  bool rest_other();
   void rest(Clock::time_point idle_since);
   bool ring(Clock::time_point now);
   milliseconds until_alarm() const;
@@ -109,6 +127,10 @@ struct LaneLoop::State {
   const Fd sleep;
   std::function<bool()> hook;
   std::function<Clock::time_point()> alarm;
+  State* other = nullptr;
+
+  // Who drives the lane: its thread, but while that naps another may. Guards what is the lane's thread's.
+  std::mutex driving;
 
   // Newest first; any thread pushes, the lane's thread takes all. Sequentially consistent together with `sleeping`: a
   // poster that misses the sleeper was itself seen by the sleeper's second look.
@@ -121,8 +143,11 @@ struct LaneLoop::State {
   std::function<bool()> drained;
   bool ended_drained = false;  // written by the lane's thread, read after the join
 
-  // Only the lane's thread.
+  // Only who drives the lane.
   bool busy_hook = false;
+  bool has_other = false;               // `other` is driven by this one now
+  bool cores = true;                    // this lane's thread may use more than one
+  Clock::time_point leave_other_until;  // its own thread has it
   Clock::time_point alarm_at = Clock::time_point::max();
   bool fd_lies = false;  // the transport's fd woke the last nap and nothing was there
 
@@ -176,8 +201,65 @@ bool LaneLoop::State::round() {
   return did;
 }
 
-void LaneLoop::State::run() {
+/// Another lane's thread drives this one from now on; false when its own thread is awake.
+bool LaneLoop::State::borrow() {
+  if (!sleeping.load() || stopping.load() || !driving.try_lock()) return false;
+  if (!sleeping.load() || stopping.load()) {
+    driving.unlock();
+    return false;
+  }
+  sleeping.store(false);                                               // who posts need not wake its thread
+  epoll_ctl(sleep.get(), EPOLL_CTL_DEL, transport.fd(lane), nullptr);  // nor what arrives
+  return true;
+}
+
+/// Its own thread drives it again, once it wakes up.
+void LaneLoop::State::give_back() {
+  watch(transport.fd(lane));
+  driving.unlock();
+}
+
+/// A round for the other lane, if its thread sleeps; whether that did something.
+bool LaneLoop::State::drive_other() {
+  const auto begun = cores ? Clock::now() : Clock::time_point{};
+  if (!has_other) {
+    if (cores && begun < leave_other_until) return false;
+    has_other = other->borrow();
+    if (!has_other) return false;
+  }
+  this_threads_lane = other;
+  const bool did = other->round();
   this_threads_lane = this;
+  const bool much = did && cores && Clock::now() - begun > kLongOther;
+  if (much) leave_other_until = begun + kLeaveOther;
+  if (much || other->stopping.load(std::memory_order_relaxed)) leave_other();
+  return did;
+}
+
+/// Leaves the other lane to its thread, whatever there is to do.
+void LaneLoop::State::leave_other() {
+  if (!std::exchange(has_other, false)) return;
+  other->give_back();
+  other->wake_up();
+}
+
+/// Before this thread sleeps: lets the other lane sleep too; false when that has something to do.
+bool LaneLoop::State::rest_other() {
+  if (!has_other) return true;
+  other->sleeping.store(true);
+  if (other->posted.load() != nullptr || other->busy_hook || !other->transport.arm(other->lane)) {
+    other->sleeping.store(false);
+    return false;
+  }
+  has_other = false;
+  other->give_back();
+  return true;
+}
+
+void LaneLoop::State::run() {
+  const std::unique_lock drives(driving);
+  this_threads_lane = this;
+  cores = has_cores();
   auto idle_since = Clock::now();
   bool idle = false;
   unsigned rounds = 0;
@@ -187,14 +269,21 @@ void LaneLoop::State::run() {
     if (round()) {
       idle = false;
       fd_lies = false;
-      if (alarm && ++busy_rounds % kRoundsPerAlarm == 0) ring(Clock::now());
+      ++busy_rounds;
+      if (has_other && busy_rounds % kRoundsPerOther == 0) drive_other();
+      if (alarm && busy_rounds % kRoundsPerAlarm == 0) ring(Clock::now());
       continue;
     }
     if (!std::exchange(idle, true)) {
       idle_since = Clock::now();
       rounds = 0;
     }
-    if (options.spin.count() > 0 && ++rounds % kPausesPerLook != 0) {
+    ++rounds;
+    if (other != nullptr && options.spin.count() > 0 && rounds % kRoundsPerOther == 0 && drive_other()) {
+      idle = false;
+      continue;
+    }
+    if (options.spin.count() > 0 && rounds % kPausesPerLook != 0) {
       pause_cpu();
       continue;
     }
@@ -204,8 +293,15 @@ void LaneLoop::State::run() {
       pause_cpu();
       continue;
     }
-    rest(idle_since);
+    if (rest_other()) {
+      rest(idle_since);
+    } else if (drive_other()) {
+      idle = false;
+    } else if (now - idle_since >= kStuck) {  // it waits for a peer, maybe for long: its own thread knows how
+      leave_other();
+    }
   }
+  leave_other();
   ended_drained = finish();
   this_threads_lane = nullptr;
 }
@@ -243,6 +339,7 @@ milliseconds LaneLoop::State::until_alarm() const {
 
 void LaneLoop::State::nap(milliseconds at_most, bool transport_too) {
   std::array<epoll_event, 2> events{};
+  driving.unlock();
   if (!transport_too) {  // its fd is readable for nothing: look at it after the nap
     pollfd own{wake.get(), POLLIN, 0};
     poll(&own, 1, static_cast<int>(at_most.count()));
@@ -250,6 +347,7 @@ void LaneLoop::State::nap(milliseconds at_most, bool transport_too) {
     const int count = epoll_wait(sleep.get(), events.data(), events.size(), static_cast<int>(at_most.count()));
     for (int i = 0; i < count; ++i) fd_lies |= events[static_cast<std::size_t>(i)].data.fd != wake.get();
   }
+  driving.lock();
   std::uint64_t posts = 0;
   [[maybe_unused]] const auto taken = read(wake.get(), &posts, sizeof posts);
 }
@@ -302,6 +400,13 @@ void LaneLoop::after_round(std::function<bool()> hook) {
   const std::scoped_lock hold(state_->life);
   TROUPE_CHECK(!state_->started, Code::invalid, "lane ", state_->name, " already runs; set its hook before start()");
   state_->hook = std::move(hook);
+}
+
+void LaneLoop::also_drives(LaneLoop& other) {
+  const std::scoped_lock hold(state_->life);
+  TROUPE_CHECK(!state_->started && &state_->transport == &other.state_->transport, Code::invalid, "lane ", state_->name,
+               " cannot drive ", other.state_->name, ": it runs already, or is of another transport");
+  state_->other = other.state_.get();
 }
 
 void LaneLoop::on_time(std::function<Clock::time_point()> alarm) {

@@ -47,6 +47,10 @@ class LaneLoop {
   /// Called on the lane's thread after each round that did something, e.g. to run actors that became runnable; returns
   /// whether it did something. Before start().
   void after_round(std::function<bool()> hook);
+  /// While this lane's thread polls and `other`'s sleeps, it drives that one too: what comes there need not wait for a
+  /// thread to wake up, which takes microseconds, and much longer when both have one core. Before start(); `other` is
+  /// stopped before it is destroyed, and this lane before `other`.
+  void also_drives(LaneLoop& other);
   /// Called on the lane's thread soon after start() and then at the time it returned last, give or take what a round
   /// takes; max(): never again. Before start().
   void on_time(std::function<Clock::time_point()> alarm);

@@ -72,6 +72,7 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
     did |= flush_batches();
     return control_out_.pump() || did;
   });
+  control.also_drives(bulk);
   if (options_.heartbeats) control.on_time([this] { return look_for_silence(); });
   bulk.after_round([this] { return bulk_out_.pump(); });
 }
@@ -144,6 +145,7 @@ Engine::Local& Engine::expose(const caf::strong_actor_ptr& actor) {
   const auto [entry, fresh] = locals_.try_emplace(actor->id());
   if (fresh) {
     entry->second.actor = actor;
+    entry->second.inline_guest = dynamic_cast<troupe::detail::InlineGuest*>(actor->get());
     system_.registry().put(actor->id(), actor);
     actor->get()->attach_functor([this, gate = gate_, id = actor->id()](const caf::error& reason) {
       gate->run([this, id, reason] { ended_here(id, reason); });
@@ -159,6 +161,7 @@ Engine::Local* Engine::local(caf::actor_id actor) {
 }
 
 void Engine::ended_here(caf::actor_id actor, const caf::error& reason) {
+  if (last_source_ == actor) last_source_ = 0;
   auto entry = locals_.extract(actor);
   if (entry.empty() || ended_) return;
   for (const Peer watcher : entry.mapped().watchers) {
@@ -234,6 +237,7 @@ void Engine::lose(PeerState& of, const Status& why, bool found_here) {
   if (bulk_.post(*cut)) cut.release();
   answer_outstanding(of, 0, to_caf(why));
   drop_blocked(of, to_caf(why));
+  of.last_sender = nullptr;
   for (const auto& proxy : proxies_.get_all(of.node)) {
     if (proxy) proxies_.erase(of.node, proxy->id(), to_caf(why));
   }
@@ -278,6 +282,7 @@ void Engine::finish() {
   for (auto& [number, of] : peers_) {
     answer_outstanding(*of, 0, error);
     drop_blocked(*of, error);
+    of->last_sender = nullptr;
     for (const auto& proxy : proxies_.get_all(of->node)) {
       if (proxy) proxies_.erase(of->node, proxy->id(), error);
     }
@@ -294,6 +299,7 @@ void Engine::forget_locals() {
     if (id != kDirectory) system_.registry().erase(id);
   }
   locals_.clear();
+  last_source_ = 0;
 }
 
 void Engine::drop(const std::string& what) {

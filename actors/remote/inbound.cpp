@@ -166,9 +166,10 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
                      Local& to) {
   const caf::message_id id{header.message_id};
   // Ends with the message, or here.
-  troupe::detail::Receipt receipt = (header.flags & wire::kFree) != 0
-                                        ? troupe::detail::Receipt{}
-                                        : troupe::detail::Receipt{stream.edge, header.charge};
+  const bool counted = (header.flags & wire::kFree) == 0;
+  if (counted) stream.edge->delivered();
+  troupe::detail::Receipt receipt =
+      counted ? troupe::detail::Receipt{stream.edge, header.charge} : troupe::detail::Receipt{};
   if ((header.flags & wire::kVoid) == 0) {
     auto sender = sender_of(from, header);
     caf::mailbox_element_ptr message;
@@ -185,7 +186,11 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
     }
     if (status.ok()) {
       ++counts_.delivered;
-      to.actor->enqueue(std::move(message), nullptr);
+      if (to.inline_guest != nullptr) {
+        inline_->hand(*to.inline_guest, to.actor, std::move(message));
+      } else {
+        to.actor->enqueue(std::move(message), nullptr);
+      }
     } else {
       drop(text("message from peer ", from.number.value, " not delivered: ", status.text()));
       answer(sender, id, status);
@@ -304,6 +309,7 @@ void Engine::end_remote(PeerState& from, const Ended& ended) {
   const caf::error down = caf::make_error(caf::sec::request_receiver_down);
   answer_outstanding(from, ended.actor, down);
   if (const auto proxy = proxies_.get(from.node, ended.actor)) drop_blocked(static_cast<Proxy&>(*proxy->get()), down);
+  if (from.last_sender && from.last_sender->id() == ended.actor) from.last_sender = nullptr;
   proxies_.erase(from.node, ended.actor, ended.reason);
 }
 
@@ -314,7 +320,10 @@ caf::strong_actor_ptr Engine::sender_of(PeerState& from, const wire::Header& hea
     return known ? known->actor : nullptr;
   }
   PeerState* const of = header.source_peer == from.number.value ? &from : peer(Peer{header.source_peer});
-  return of ? proxies_.get_or_put(of->node, header.source) : nullptr;
+  if (of == nullptr) return nullptr;
+  if (!of->last_sender || of->last_sender->id() != header.source)
+    of->last_sender = proxies_.get_or_put(of->node, header.source);
+  return of->last_sender;
 }
 
 }  // namespace troupe::remote

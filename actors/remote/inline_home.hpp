@@ -5,6 +5,7 @@
 #include <caf/execution_unit.hpp>
 #include <caf/mailbox_element.hpp>
 #include <caf/resumable.hpp>
+#include <caf/scheduled_actor.hpp>
 #include <chrono>
 #include <memory>
 #include <tuple>
@@ -29,6 +30,11 @@ namespace detail {
 /// The home's side of an inline actor.
 class InlineGuest {
  public:
+  virtual ~InlineGuest() = default;
+  /// On the home's thread: handles a message at once instead of by way of the mailbox, and takes it. False: something
+  /// is in the mailbox that comes first, or the actor is not ready.
+  virtual bool handle(caf::mailbox_element_ptr& message) = 0;
+  caf::execution_unit* home_unit() const noexcept { return home_->unit(); }
   /// Counts that a handler held the lane up; true once it did so too often, and from now on the scheduler runs it.
   bool hold_up() noexcept {
     if (++hold_ups_ < kMostHoldUps) return false;
@@ -39,7 +45,6 @@ class InlineGuest {
 
  protected:
   explicit InlineGuest(std::shared_ptr<InlineHome> home) noexcept : home_(std::move(home)) {}
-  virtual ~InlineGuest() = default;
   caf::execution_unit* unit() const noexcept { return is_moved() ? nullptr : home_->unit(); }
 
  private:
@@ -60,6 +65,24 @@ class InlineActor final : public Base, public InlineGuest {
   using Base::enqueue;
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
     Base::enqueue(std::move(what), this->unit());
+  }
+  bool handle(caf::mailbox_element_ptr& message) override {
+    using Scheduled = caf::scheduled_actor;
+    auto& mailbox = this->mailbox();
+    // Blocked: it has begun, and nobody has scheduled it since.
+    if (is_moved() || !mailbox.blocked()) return false;
+    auto& queues = mailbox.queue().queues();
+    if (!std::get<Scheduled::normal_queue_index>(queues).cache().empty() ||
+        !std::get<Scheduled::urgent_queue_index>(queues).cache().empty()) {
+      return false;  // skipped messages, which its next resume looks at again
+    }
+    const auto result = this->activate(home_unit(), *message);
+    if (result == Scheduled::activation_result::skipped) {
+      Base::enqueue(std::move(message), home_unit());
+    } else {
+      message.reset();
+    }
+    return true;
   }
 };
 

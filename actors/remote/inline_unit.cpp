@@ -86,22 +86,30 @@ bool InlineUnit::run() {
   return true;
 }
 
-/// One turn in so many is timed. A long one may be the fault of whoever took this core meanwhile, so it only makes the
-/// next turns be looked at more closely, and these count.
-void InlineUnit::run_one(caf::resumable* job) {
-  const bool timed = ++turns_ % kTimedEvery == 0;
-  std::optional<Stopwatch> stopwatch;
-  if (suspicious_) stopwatch.emplace();
-  const auto begun = timed ? Clock::now() : Clock::time_point{};
-  const auto result = job->resume(this, kThroughput);
-  bool moved = false;
-  if (stopwatch) {
-    const auto took = stopwatch->read();
+/// Takes a turn; one in so many is timed. A long one may be the fault of whoever took this core meanwhile, so it only
+/// makes the next turns be looked at more closely, and these count. Whether the scheduler takes the actor over.
+template <class Turn>
+bool InlineUnit::timed(Turn turn, caf::abstract_actor* actor) {
+  if (suspicious_) {
+    const Stopwatch stopwatch;
+    turn();
+    const auto took = stopwatch.read();
     suspicious_ = took > longest_;
-    if (suspicious_) moved = note_slow(job, took);
-  } else if (timed) {
-    suspicious_ = Clock::now() - begun > longest_;
+    return suspicious_ && note_slow(actor, took);
   }
+  if (++turns_ % kTimedEvery == 0) {
+    const auto begun = Clock::now();
+    turn();
+    suspicious_ = Clock::now() - begun > longest_;
+  } else {
+    turn();
+  }
+  return false;
+}
+
+void InlineUnit::run_one(caf::resumable* job) {
+  auto result = caf::resumable::done;
+  const bool moved = timed([&] { result = job->resume(this, kThroughput); }, dynamic_cast<caf::abstract_actor*>(job));
   if (result == caf::resumable::resume_later) {
     if (moved) return to_scheduler(job);
     return ready_.push_back(job);
@@ -109,13 +117,29 @@ void InlineUnit::run_one(caf::resumable* job) {
   caf::intrusive_ptr_release(job);
 }
 
+void InlineUnit::hand(troupe::detail::InlineGuest& actor, const caf::strong_actor_ptr& handle,
+                      caf::mailbox_element_ptr message) {
+  if (running_ || closed_ || !ready_.empty() || actor.home_unit() != this) {
+    handle->enqueue(std::move(message), nullptr);
+    return;
+  }
+  this_threads_unit = this;
+  running_ = true;
+  running_gate = gate_.get();
+  bool handled = false;
+  timed([&] { handled = actor.handle(message); }, handle->get());
+  running_gate = nullptr;
+  running_ = false;
+  if (!handled) handle->enqueue(std::move(message), nullptr);
+}
+
 /// Whether the scheduler takes the actor over.
-bool InlineUnit::note_slow(caf::resumable* job, Clock::duration took) {
-  auto* const guest = dynamic_cast<detail::InlineGuest*>(job);
+bool InlineUnit::note_slow(caf::abstract_actor* actor, Clock::duration took) {
+  auto* const guest = dynamic_cast<troupe::detail::InlineGuest*>(actor);
   if (guest == nullptr) return false;
   if (guest->is_moved()) return true;  // while this unit still had it
   const bool moved = guest->hold_up();
-  if (slow_) slow_(dynamic_cast<caf::abstract_actor*>(job)->id(), took, moved);
+  if (slow_) slow_(actor->id(), took, moved);
   return moved;
 }
 

@@ -3,7 +3,6 @@
 #include <sstream>
 
 #include <caf/local_actor.hpp>
-#include <caf/scheduled_actor.hpp>
 
 #include "actors/remote/detail/engine.hpp"
 
@@ -17,13 +16,6 @@ constexpr std::size_t kMostActors = 100;
 std::string name_of(const caf::strong_actor_ptr& actor) {
   const auto* const local = dynamic_cast<const caf::local_actor*>(actor->get());
   return text(local != nullptr ? local->name() : "actor", ' ', actor->id());
-}
-
-/// Messages it has not taken; absent: it does not say.
-std::optional<std::size_t> mailbox_of(const caf::strong_actor_ptr& actor) {
-  auto* const scheduled = dynamic_cast<caf::scheduled_actor*>(actor->get());
-  if (scheduled == nullptr) return std::nullopt;
-  return scheduled->mailbox().size();
 }
 
 }  // namespace
@@ -77,9 +69,13 @@ std::string Engine::report() {
       break;
     }
     out << name_of(local.actor);
-    if (const auto mailbox = mailbox_of(local.actor)) out << ": " << *mailbox << " messages in its mailbox";
+    std::uint64_t waiting = 0;
     std::size_t early = 0;
-    for (const auto& [from, stream] : local.streams) early += stream.held.size();
+    for (const auto& [from, stream] : local.streams) {
+      if (stream.edge) waiting += stream.edge->in_mailbox();
+      early += stream.held.size();
+    }
+    out << ": " << waiting << " messages of peers in its mailbox";
     if (early > 0) out << ", " << early << " before their turn";
     out << '\n';
   }

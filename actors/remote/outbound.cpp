@@ -241,7 +241,10 @@ Status Engine::plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPla
 std::uint64_t Engine::source_of(const caf::strong_actor_ptr& sender, wire::Header& header) {
   if (!sender) return 0;
   if (sender->node() == system_.node()) {
-    expose(sender);
+    if (sender->id() != last_source_) {
+      expose(sender);
+      last_source_ = sender->id();
+    }
     header.source_peer = static_cast<std::uint16_t>(self_.value);
     return sender->id();
   }

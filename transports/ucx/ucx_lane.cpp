@@ -156,12 +156,15 @@ void UcxLane::fence(Peer peer, const Status& why) noexcept {
 
 /// Does what the callbacks left; returns whether that was anything.
 bool UcxLane::settle() {
-  bool did = !news_.pumps.empty() || !news_.cuts.empty();
-  for (PeerLink* link : std::exchange(news_.pumps, {})) {
-    link->pump_queued = false;
-    sends_.pump(*link);
+  bool did = false;
+  if (!news_.pumps.empty() || !news_.cuts.empty()) {
+    did = true;
+    for (PeerLink* link : std::exchange(news_.pumps, {})) {
+      link->pump_queued = false;
+      sends_.pump(*link);
+    }
+    for (PeerLink* link : std::exchange(news_.cuts, {})) settle_cut(*link);
   }
-  for (PeerLink* link : std::exchange(news_.cuts, {})) settle_cut(*link);
   if (!closing_.empty()) did |= settle_closing();
   return tell() || did;
 }
@@ -206,9 +209,9 @@ void UcxLane::tell_lost(PeerLink& link) {
 }
 
 bool UcxLane::tell() {
-  const auto told = std::exchange(news_.told, {});  // who is told may send again
-  for (const LaneNews::Told& each : told) each.done->sent(each.status);
-  return !told.empty();
+  if (news_.told.empty()) return false;
+  for (LaneNews::Told& each : news_.take_told()) each.done->sent(std::move(each.status));  // who may send again
+  return true;
 }
 
 void UcxLane::begin_flush() {

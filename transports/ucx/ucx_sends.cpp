@@ -64,8 +64,10 @@ bool UcxSends::start(PeerLink& link, Class priority, Channel channel, std::span<
   op.done = &done;
   op.priority = priority;
   op.bytes = size;
-  append(op.header, Frame{options_.self.value, Frame::kWhole});
-  op.header.insert(op.header.end(), head.begin(), head.end());
+  const Frame frame{options_.self.value, Frame::kWhole};
+  op.header.resize(sizeof frame + head.size());
+  std::memcpy(op.header.data(), &frame, sizeof frame);
+  std::memcpy(op.header.data() + sizeof frame, head.data(), head.size());
   op.pieces.swap(pieces_);
   hand_over(op, channel);
   return true;
@@ -115,6 +117,14 @@ void UcxSends::ended(SendOp& op, ucs_status_t status) {
   PeerLink& link = *op.link;
   if (!op.abandoned) {
     link_out(op);
+    if (status == UCS_OK && op.large == nullptr) {  // nearly always
+      PeerLink::Load& load = link.load[place(op.priority)];
+      --load.messages;
+      load.bytes -= op.bytes;
+      news_.tell(*op.done, {});
+      free_.push_back(&op);
+      return;
+    }
     const Status outcome = peer_status(link, status);
     if (outcome.code() == Code::peer_lost) news_.cut(link, outcome, true);
     if (op.large != nullptr) {

@@ -70,6 +70,7 @@ struct PeerState {
   Status why;
   std::uint32_t next_order = 0;                    // of the next message or down to it
   std::uint32_t settled = 0;                       // every message and down from it below this one is dealt with
+  caf::strong_actor_ptr last_sender;               // a proxy
   std::unordered_set<std::uint32_t> early;         // and these above it
   std::unordered_map<std::uint32_t, Ended> ended;  // wait for all that was sent before them
   Allowance allowance;
@@ -144,6 +145,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   };
   struct Local {  // an actor of this process that others know
     caf::strong_actor_ptr actor;
+    troupe::detail::InlineGuest* inline_guest = nullptr;  // the actor, when it is one
     std::vector<Peer> watchers;
     std::map<Peer, Stream> streams;
   };
@@ -264,6 +266,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   std::unordered_map<std::uint64_t, std::unique_ptr<Frame>> parked_;  // until their tensors are valid
   std::uint64_t next_token_ = 1;
   unsigned requests_ = 0;
+  caf::actor_id last_source_ = 0;            // is exposed
   unsigned heads_ = 0;                       // sent in this round
   std::vector<PeerState*> open_batches_;     // to them
   std::optional<FailureDetector> detector_;  // made with the first look

@@ -25,6 +25,8 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   // The lane's thread:
   /// Runs what is ready, and what becomes ready by that, up to a bound; whether there was anything.
   bool run();
+  /// Hands a message to an actor of this unit, at once if it can.
+  void hand(troupe::detail::InlineGuest& actor, const caf::strong_actor_ptr& handle, caf::mailbox_element_ptr message);
   /// No job is run here any more: the scheduler takes what is ready and what comes. Also by another thread when the
   /// lane has ended.
   void close();
@@ -32,7 +34,9 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
  private:
   void to_scheduler(caf::resumable* job);
   void run_one(caf::resumable* job);
-  bool note_slow(caf::resumable* job, Clock::duration took);
+  template <class Turn>
+  bool timed(Turn turn, caf::abstract_actor* actor);
+  bool note_slow(caf::abstract_actor* actor, Clock::duration took);
 
   const std::shared_ptr<Gate> gate_;
   const Clock::duration longest_;

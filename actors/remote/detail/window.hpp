@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <caf/fwd.hpp>
 #include <cstdint>
@@ -55,6 +56,7 @@ class Counter {
   /// What to tell now.
   Amount tell() noexcept;
   bool has_news() const noexcept;
+  std::uint64_t messages() const noexcept { return messages_.load(std::memory_order_relaxed); }
 
  private:
   const Amount limit_;
@@ -87,12 +89,16 @@ class EdgeIntake final : public troupe::detail::Intake {
   void dealt_with(std::uint32_t charge) noexcept override { peer_->dealt_with(charge, counter_.count(charge)); }
   Amount tell() noexcept { return counter_.tell(); }
   bool has_news() const noexcept { return counter_.has_news(); }
+  /// On the control lane: one more lies in the mailbox, or is about to.
+  void delivered() noexcept { ++delivered_; }
+  std::uint64_t in_mailbox() const noexcept { return delivered_ - std::min(delivered_, counter_.messages()); }
 
   const caf::actor_id actor;
 
  private:
   const std::shared_ptr<PeerIntake> peer_;
   Counter counter_;
+  std::uint64_t delivered_ = 0;
 };
 
 }  // namespace troupe::remote

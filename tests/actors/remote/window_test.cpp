@@ -269,7 +269,7 @@ TEST(RemoteInsight, TellsWhoIsKnownToPeersAndWhatWaits) {
   const std::string here = world.here->remote->describe(blocking, Deadline::after(kLong));
   EXPECT_THAT(here, HasSubstr("of 16, waiting 92"));
   const std::string there = world.there->remote->describe(blocking, Deadline::after(kLong));
-  EXPECT_THAT(there, HasSubstr("messages in its mailbox"));
+  EXPECT_THAT(there, HasSubstr(": 8 messages of peers in its mailbox"));
   const auto answers = world.here->remote->counters(world.there->self).answer_ns_log2;
   EXPECT_GT(std::accumulate(answers.begin(), answers.end(), std::uint64_t{0}), 0u);
 }

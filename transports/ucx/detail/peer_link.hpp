@@ -109,6 +109,12 @@ class LaneNews {
     Status status;
   };
   void tell(SendDone& done, Status status) { told.push_back({&done, std::move(status)}); }
+  /// Takes what was told so far; valid until the next call. The two lists keep their memory, since every send comes by.
+  std::vector<Told>& take_told() {
+    telling_.clear();
+    telling_.swap(told);
+    return telling_;
+  }
   /// Cuts the peer off, the first time it is called for it.
   void cut(PeerLink& link, Status why, bool tell_lost) {
     if (link.cut) return;
@@ -125,6 +131,9 @@ class LaneNews {
   std::vector<Told> told;
   std::vector<PeerLink*> cuts;
   std::vector<PeerLink*> pumps;
+
+ private:
+  std::vector<Told> telling_;
 };
 
 /// What UCX says of a peer, in our words.
