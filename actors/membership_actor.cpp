@@ -68,6 +68,22 @@ void act(Self self, const MembershipActions& actions) {
   }
 }
 
+/// Ends the view. The coordinator tells the others whom it lost, before its own end looks like a loss to them.
+void lose(Self self, Rank rank, const Status& why) {
+  MembershipState& s = self->state;
+  const MembershipActions actions = s.machine->lost(rank, why);
+  if (actions.abort)
+    for (const auto& [number, member] : s.members)
+      if (number != rank.value) self->send(member, MemberLost{rank.value, std::string(why.text())});
+  act(self, actions);
+}
+
+/// A whole process that is lost says why; an actor that ended alone does not say whose it was.
+Status loss_of_member(const Status& why) {
+  if (why.code() == Code::peer_lost) return why;
+  return {Code::peer_lost, text("its membership actor ended: ", why.text())};
+}
+
 /// This process's part is done when the device is, and on rank 0 the report is out.
 void finish_when_done(Self self) {
   MembershipState& s = self->state;
@@ -82,11 +98,9 @@ void on_down(Self self, const caf::down_msg& down, std::chrono::milliseconds los
   MembershipState& s = self->state;
   if (!s.machine || s.over) return;
   const Status why = from_caf(down.reason);
-  if (s.parts.coordinator && down.source == s.parts.coordinator.address())
-    return act(self, s.machine->lost({0}, {Code::peer_lost, text("its membership actor ended: ", why.text())}));
+  if (s.parts.coordinator && down.source == s.parts.coordinator.address()) return lose(self, {0}, loss_of_member(why));
   for (const auto& [rank, member] : s.members)
-    if (down.source == member.address())
-      return act(self, s.machine->lost({rank}, {Code::peer_lost, text("its membership actor ended: ", why.text())}));
+    if (down.source == member.address()) return lose(self, {rank}, loss_of_member(why));
   if (why.ok()) return;
   // The exchange may notice a death before whoever can name it: those get a moment.
   if (why.code() == Code::peer_lost) return self->delayed_send(self, loss_grace, LocalFailure{why});
@@ -144,7 +158,7 @@ void start(Self self, MembershipParts& given) {
     self->monitor(s.parts.coordinator);
     self->send(s.parts.coordinator, JoinView{s.parts.self.value});
   }
-  for (const PeerLost& lost : s.early) act(self, s.machine->lost({lost.peer.value}, lost.why));
+  for (const PeerLost& lost : s.early) lose(self, {lost.peer.value}, lost.why);
 }
 
 void on_join(Self self, const JoinView& join) {
@@ -159,11 +173,12 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
   return {[=](MembershipParts& parts) { start(self, parts); },
           [=](const PeerLost& lost) {
             if (!self->state.machine) return self->state.early.push_back(lost);
-            act(self, self->state.machine->lost({lost.peer.value}, lost.why));
+            lose(self, {lost.peer.value}, lost.why);
           },
           [=](const Committed& c) {
             self->state.steps = c.step.value + 1;
             self->state.machine->committed(c.step);
+            if (self->state.parts.committed) self->state.parts.committed(c.step);
           },
           [=](const DeviceFinished& end) {
             self->state.device_finished = true;
@@ -181,6 +196,9 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
           [=](const LeaveView&) {
             self->state.machine->left();
             end_run(self, {});
+          },
+          [=](const MemberLost& lost) {
+            if (self->state.machine) lose(self, {lost.rank}, {Code::peer_lost, lost.why});
           },
           [=](StartOverdue) { on_overdue(self); },
           [=](EndOverdue) { on_end_overdue(self); },

@@ -13,14 +13,17 @@
 namespace troupe {
 
 /// Owns the view: every process has one, rank 0's is the coordinator. It waits for all members, begins the view, hears
-/// of deaths (of processes from the bootstrap's watch, of this process's actors from CAF, of the coordinator from
-/// both), ends the view when there is one, and ends the run when all members have finished.
+/// of deaths (of processes from the bootstrap's watch, heartbeats and the transport, of this process's actors from CAF,
+/// of the coordinator from all of them, of other members from the coordinator too), ends the view when there is one,
+/// and ends the run when all members have finished.
 struct MembershipParts;
-using MembershipActor = ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>,
-                                Takes<Reported>, Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>,
-                                Takes<LeaveView>, Takes<StartOverdue>, Takes<EndOverdue>, Takes<LocalFailure>>;
+using MembershipActor =
+    ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>, Takes<Reported>,
+            Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<MemberLost>,
+            Takes<StartOverdue>, Takes<EndOverdue>, Takes<LocalFailure>>;
 /// What one Membership tells another's.
-using MembershipPeer = ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>>;
+using MembershipPeer =
+    ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<MemberLost>>;
 using BeginReceiver = ActorOf<Takes<Begin>>;
 
 /// How a run ended at this process.
@@ -44,6 +47,7 @@ struct MembershipParts {
   bool waits_for_report = false;                // rank 0: the last line comes before the end
   std::function<void(const Status&)> abort_view;  // ends every wait of the view's exchange
   std::function<void(const RunEnd&)> ended;       // exactly once
+  std::function<void(Step)> committed;            // told of every step, in order; empty: nobody wants to know
 };
 
 /// A membership actor; it joins the view when it gets its MembershipParts (the other actors are made with its handle,

@@ -68,7 +68,7 @@ struct DeviceFinished {
   bool stopped = false;  // before the plan's last step
 };
 
-/// Bootstrap's watch to Membership: a process is gone.
+/// Bootstrap's watch, heartbeats or the transport to Membership: a process is gone.
 struct PeerLost {
   Peer peer;
   Status why;
@@ -111,6 +111,11 @@ struct MemberFinished {
 struct LeaveView {
   std::uint32_t view = 0;
 };
+/// Coordinator to member: another member is lost. Members that never spoke to each other do not watch each other.
+struct MemberLost {
+  std::uint32_t rank = 0;
+  std::string why;
+};
 /// Evaluator to rank 0's Evaluator: one rank's part of the test set.
 struct TestPart {
   std::uint32_t rank = 0;
@@ -135,6 +140,10 @@ auto inspect(Inspector& f, MemberFinished& x) {
 template <class Inspector>
 auto inspect(Inspector& f, LeaveView& x) {
   return f(caf::meta::type_name("troupe.LeaveView"), x.view);
+}
+template <class Inspector>
+auto inspect(Inspector& f, MemberLost& x) {
+  return f(caf::meta::type_name("troupe.MemberLost"), x.rank, x.why);
 }
 template <class Inspector>
 auto inspect(Inspector& f, TestPart& x) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <caf/actor_registry.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/config.hpp>
@@ -34,6 +35,8 @@ using std::chrono::milliseconds;
 /// What the end of a membership may take when its deadline has passed.
 constexpr milliseconds kParting{500};
 constexpr Peer kFirst{0};
+/// Longer than a busy machine keeps a process from its core, shorter than people wait.
+constexpr milliseconds kSilence{3000};
 
 std::uint64_t namespace_inode(const char* path) {
   struct stat facts {};
@@ -82,6 +85,10 @@ GroupOptions with_defaults(GroupOptions options) {
   if (!options.remote.dropped) {
     options.remote.dropped = [](std::string_view what) { std::cerr << text("troupe: ", what, "\n"); };
   }
+  if (!options.heartbeats)
+    options.remote.heartbeats.reset();
+  else if (!options.remote.heartbeats)
+    options.remote.heartbeats = FailureDetectorOptions::with_dead(kSilence);
   return options;
 }
 
@@ -139,6 +146,7 @@ struct Group::State {
   caf::actor courier;
   caf::actor steward;
   const std::shared_ptr<std::promise<void>> steward_ended = std::make_shared<std::promise<void>>();
+  std::atomic<bool> parting{false};  // by stop() or leave()
   std::unique_ptr<RemoteActors> remote;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<LaneLoop> control;
@@ -174,13 +182,18 @@ void Group::State::connect() {
   given.shares = [arenas = arenas, others = options.remote.shares](Peer peer, ArenaId arena) {
     return arenas->shares(peer, arena) || (others && others(peer, arena));
   };
+  given.lost = [this, others = options.remote.lost](Peer peer, const Status& why) {
+    if (others) others(peer, why);
+    if (!parting) roster->is_lost(peer, why);  // those who have stopped close what this process still looks at
+    caf::anon_send(steward, group::Silent::value, peer.value, std::string(why.text()));
+  };
   remote = std::make_unique<RemoteActors>(system, space, *control, *bulk, self, std::move(given));
 }
 
 void Group::State::spawn_servants() {
   TROUPE_CHECK(!system.registry().get<caf::strong_actor_ptr>(group::kCourier), Code::invalid,
                "this actor system is in a group already; give every group a system of its own");
-  roster = std::make_shared<group::Roster>(self, options.remote.dropped);
+  roster = std::make_shared<group::Roster>(self, options.remote.dropped, options.lost);
   courier = system.spawn<group::Courier, caf::hidden>(roster);
   steward = system.spawn<group::Steward, caf::hidden>(roster);
   system.registry().put(group::kCourier, courier);
@@ -234,10 +247,12 @@ void Group::State::go(Group& group, Blocking& blocking) {
   running = true;
   if (!bootstrap) return;
   bootstrap->all_gather(blocking, "ready", {}, options.deadline);
+  // Heartbeats begin with a first word: peer 0 and everyone else watch each other, and those who talk to each other.
+  if (self != kFirst) roster->steward(kFirst);
   bootstrap->watch([this](Peer peer, const Status& why) {
     remote->lost(peer, why);
     caf::anon_send(steward, group::Lost::value, peer.value);
-    if (options.lost) options.lost(peer, why);
+    roster->is_lost(peer, why);
   });
 }
 
@@ -288,6 +303,7 @@ void Group::State::say_goodbye(Deadline deadline) {
 /// From the outside in: the actors that serve others, then what is under way, then the lanes.
 void Group::State::end(Blocking& blocking, Deadline deadline, StopReport report, bool others_go_on) {
   const Deadline last = Deadline::after(std::max<Clock::duration>(deadline.left(), kParting));
+  parting = true;
   if (steward) report.actors = retire(last);
   if (courier) system.registry().erase(group::kCourier);
   if (running && others_go_on) say_goodbye(last);
@@ -398,6 +414,7 @@ caf::actor Group::spawner(Peer peer) const {
 StopReport Group::stop(Blocking& blocking, Deadline deadline) {
   if (state_->ended) return *state_->ended;
   StopReport report;
+  state_->parting = true;
   state_->await_others(deadline, report);
   const bool others_go_on = !report.running.empty();
   state_->end(blocking, deadline, std::move(report), others_go_on);

@@ -45,8 +45,10 @@ struct GroupOptions {
   LaneOptions control;
   LaneOptions bulk;
   /// Where it does not say what to do with messages that cannot be delivered and have nobody to answer to, they are
-  /// reported on stderr.
+  /// reported on stderr. Who falls silent for 3 s is lost, unless it says otherwise in `heartbeats`.
   RemoteOptions remote;
+  /// False: no heartbeats; a process that is stopped, or cut off without a word, is never lost.
+  bool heartbeats = true;
   /// Outlives the group; absent: it has one of its own.
   AddressSpace* space = nullptr;
   /// Size of an arena for this process's tensors (Group::arena); 0: none. Processes of the same host, pid namespace and
@@ -55,7 +57,9 @@ struct GroupOptions {
   std::uint64_t arena_bytes = 0;
   /// Told every 5 s which processes are missing, while joining.
   std::function<void(const std::string&)> waiting;
-  /// Told of each process that died, after its actors' monitors were. On a thread of the group; must not block.
+  /// Told once of each process that died or fell silent, whoever found out, after its actors' monitors were; not of
+  /// those that left. While this process is in its stop(), heartbeats and the transport only tell the report. On a
+  /// thread of the group; must not block.
   Bootstrap::Lost lost;
 
   // For programs with more to agree on:
@@ -70,7 +74,7 @@ struct GroupOptions {
 struct StopReport {
   bool drained = true;              // everything that was sent from here has left
   std::vector<Peer> running;        // processes that had not come to their stop() by the deadline
-  std::vector<Peer> lost;           // processes that died before they came to it
+  std::vector<Peer> lost;           // processes that died, or fell silent, before they came to it
   std::vector<std::string> actors;  // spawned here by spawn_at, asked to end, and still running: type and id
   bool clean() const noexcept { return drained && running.empty() && lost.empty() && actors.empty(); }
   /// For people: "not stopped in time: peer 1, peer 2; ..."; "everything finished".

@@ -1,17 +1,20 @@
 #include <caf/actor_system.hpp>
-#include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
 #include <caf/uniform_type_info_map.hpp>
 #include <cstring>
 #include <exception>
 
 #include "actors/caf_error.hpp"
+#include "actors/remote/detail/bounded_reader.hpp"
 #include "actors/remote/detail/codec.hpp"
 
 #include <cxxabi.h>
 
 namespace troupe::remote {
 namespace {
+
+/// The head has room for more, but a tensor that has more is no case for speed.
+constexpr std::size_t kMostLoneExtents = 64;
 
 std::string readable(const std::type_info& type) {
   int failed = 0;
@@ -34,10 +37,6 @@ Status guarded(const char* what, Work work) {
   } catch (...) {
     return {Code::invalid, text(what, " a message failed with an exception of unknown type")};
   }
-}
-
-caf::span<const caf::byte> as_caf(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const caf::byte*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -64,9 +63,13 @@ bool Codec::encode_plain(const caf::mailbox_element& message, std::vector<char>&
   if (content.size() != 1 || !message.stages.empty()) return false;
   const caf::rtti_pair type = content.type(0);
   const auto key = type.first != 0 ? type.first : reinterpret_cast<std::uintptr_t>(type.second);
-  const auto [entry, fresh] = plain_types_.try_emplace(key, nullptr);
-  if (fresh) entry->second = find_plain(type);
-  const PlainMessage* const plain = entry->second;
+  if (key != last_type_) {
+    const auto [entry, fresh] = plain_types_.try_emplace(key, nullptr);
+    if (fresh) entry->second = find_plain(type);
+    last_type_ = key;
+    last_sent_ = entry->second;
+  }
+  const PlainMessage* const plain = last_sent_;
   if (plain == nullptr) return false;
   const std::size_t begin = bytes.size();
   bytes.resize(begin + sizeof plain->id + plain->size_bytes);
@@ -80,11 +83,13 @@ Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_p
   std::uint32_t name = 0;
   if (bytes.size() < sizeof name) return {Code::corrupt, "a plain message without a type"};
   std::memcpy(&name, bytes.data(), sizeof name);
-  const auto [entry, fresh] = plain_ids_.try_emplace(name, nullptr);
-  if (fresh) entry->second = find_plain(name);
-  const PlainMessage* const plain = entry->second;
+  if (last_arrived_ == nullptr || last_arrived_->id != name) {
+    const auto found = plain_ids_.find(name);
+    last_arrived_ = found != plain_ids_.end() ? found->second : find_plain(name);
+    if (last_arrived_ != nullptr) plain_ids_.emplace(name, last_arrived_);
+  }
+  const PlainMessage* const plain = last_arrived_;
   if (plain == nullptr) {
-    plain_ids_.erase(entry);  // it may be registered later; and what strangers send must not pile up
     return {Code::unsupported,
             "a plain message of a type that is not registered here; give add_plain_messages the same list in every "
             "process"};
@@ -95,6 +100,36 @@ Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_p
   }
   to = plain->make(std::move(sender), id, bytes.data() + sizeof name, std::move(receipt));
   return {};
+}
+
+const Tensor* Codec::encode_lone(const caf::mailbox_element& message, std::vector<char>& bytes) {
+  const caf::type_erased_tuple& content = message.content();
+  if (content.size() != 1 || !message.stages.empty()) return nullptr;
+  const caf::rtti_pair type = content.type(0);
+  if (type.first != 0 || *type.second != typeid(Tensor)) return nullptr;
+  const auto* const tensor = static_cast<const Tensor*>(content.get(0));
+  const Tensor::Extents& extents = tensor->extents();
+  if (!*tensor || extents.size() > kMostLoneExtents) return nullptr;
+  const auto dtype = static_cast<std::uint64_t>(tensor->dtype());
+  const std::size_t begin = bytes.size();
+  bytes.resize(begin + sizeof dtype * (1 + extents.size()));
+  std::memcpy(bytes.data() + begin, &dtype, sizeof dtype);
+  if (!extents.empty()) std::memcpy(bytes.data() + begin + sizeof dtype, extents.data(), sizeof dtype * extents.size());
+  return tensor;
+}
+
+Status Codec::decode_lone(std::span<const std::byte> bytes, detail::TensorSlots::Landed&& landed, Tensor& to) {
+  std::uint64_t dtype = 0;
+  const bool whole = bytes.size() >= sizeof dtype && bytes.size() % sizeof dtype == 0;
+  if (whole) std::memcpy(&dtype, bytes.data(), sizeof dtype);
+  if (!whole || dtype > static_cast<std::uint64_t>(DType::bf16)) return {Code::corrupt, "a tensor without a data type"};
+  Tensor::Extents extents(bytes.size() / sizeof dtype - 1);
+  if (!extents.empty()) std::memcpy(extents.data(), bytes.data() + sizeof dtype, bytes.size() - sizeof dtype);
+  return guarded("reading", [&]() -> caf::error {
+    to = Tensor{landed.memory, std::move(extents), static_cast<DType>(dtype), landed.valid_from,
+                std::move(landed.owner)};
+    return {};
+  });
 }
 
 Status Codec::encode(caf::mailbox_element& message, std::vector<char>& bytes) {
@@ -122,18 +157,20 @@ void Codec::encode(const caf::error& error, std::vector<char>& bytes) {
 
 Status Codec::decode(std::span<const std::byte> bytes, bool has_stages, Decoded& to) {
   return guarded("reading", [&]() -> caf::error {
-    caf::binary_deserializer source(&unit_, as_caf(bytes));
+    BoundedReader source(&unit_, bytes);
     if (has_stages) {
       if (auto error = source(to.stages)) return error;
     }
-    return source(to.content);
+    if (auto error = source(to.content)) return error;
+    return source.refusal();
   });
 }
 
 Status Codec::decode(std::span<const std::byte> bytes, caf::error& to) {
   return guarded("reading", [&]() -> caf::error {
-    caf::binary_deserializer source(&unit_, as_caf(bytes));
-    return source(to);
+    BoundedReader source(&unit_, bytes);
+    if (auto error = source(to)) return error;
+    return source.refusal();
   });
 }
 

@@ -15,6 +15,7 @@ namespace {
 class Directory final : public caf::event_based_actor {
  public:
   explicit Directory(caf::actor_config& config) : event_based_actor(config) {
+    set_default_handler(caf::drop);  // peers may send anything: an error for them, and no word here
     set_down_handler([this](const caf::down_msg& down) {
       std::erase_if(actors_, [&](const auto& entry) { return entry.second.address() == down.source; });
     });

@@ -69,6 +69,7 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
   control.transport().receive(Channel::actors, *this);
   control.after_round([this] {
     bool did = inline_->run();
+    did |= flush_given_back();
     did |= flush_batches();
     return control_out_.pump() || did;
   });
@@ -96,6 +97,7 @@ void Engine::add_peer(Peer number, const caf::node_id& node, const Window& windo
   state->node = node;
   state->window = window;
   state->allowance.limit(limit_of_peer(window));
+  state->window_here = limit_of_peer(options_.window).messages;
   state->room = std::make_shared<Room>(options_.max_waiting, options_.wait_within);
   state->intake = std::make_shared<PeerIntake>(gate_, options_.window, [this, to = state.get()] { send_credit(*to); });
   peers_by_node_[node] = state.get();
@@ -125,6 +127,13 @@ caf::strong_actor_ptr Engine::make_proxy(caf::node_id node, caf::actor_id actor)
   caf::actor_config config;
   auto made = caf::make_actor<Proxy, caf::strong_actor_ptr>(actor, node, &system_, config, *this, *of);
   static_cast<Proxy*>(made->get())->wake();
+  const std::uint32_t every = std::max(options_.max_actors / 8, 1u);
+  if (of->proxies_made.fetch_add(1, std::memory_order_relaxed) % every == every - 1) {
+    gate_->run([this, of] {
+      if (!of->dead && proxies_.count_proxies(of->node) > options_.max_actors)
+        condemn(*of, "too many of its actors are known here (RemoteOptions::max_actors)");
+    });
+  }
   return made;
 }
 
@@ -169,6 +178,7 @@ void Engine::ended_here(caf::actor_id actor, const caf::error& reason) {
   }
   for (auto& [from, stream] : entry.mapped().streams) {
     PeerState* const of = peer(from);
+    of->held -= stream.held.size();
     for (auto& [sequence, held] : stream.held) {  // never to be delivered, but dealt with
       const wire::Header header = *wire::load(held.head);
       abandon(*of, header, held.head);
@@ -225,12 +235,20 @@ Clock::time_point Engine::look_for_silence() {
   return std::min(findings.next, now + options_.heartbeats->heartbeat);
 }
 
+/// What it sends is against the protocol, so it is given up; soon, since its state may be in use up the stack.
+void Engine::condemn(PeerState& of, const std::string& why) {
+  if (std::exchange(of.condemned, true)) return;
+  lost_any_thread(of.number, Status{Code::corrupt, text("peer ", of.number.value, " breaks the protocol: ", why)},
+                  true);
+}
+
 void Engine::lose(PeerState& of, const Status& why, bool found_here) {
   of.dead = true;
   of.why = why;
   if (detector_) detector_->forget(of.number);
   of.batched = 0;
   of.batch.clear();
+  of.given_back.clear();
   control_out_.cut(of.number);
   control_.transport().fence(of.number, Lane::control, why);
   auto cut = std::make_unique<BulkCut>(bulk_out_, bulk_.transport(), of.number, why);
@@ -247,7 +265,7 @@ void Engine::lose(PeerState& of, const Status& why, bool found_here) {
   }
   std::erase_if(lent_, [&](const auto& entry) { return entry.second.peer == of.number; });
   std::erase_if(parked_, [&](const auto& entry) { return entry.second->to == of.number; });
-  of.early.clear();
+  of.held = 0;
   of.ended.clear();
   of.edges.clear();
   if (found_here && options_.lost) options_.lost(of.number, why);
@@ -303,7 +321,7 @@ void Engine::forget_locals() {
 }
 
 void Engine::drop(const std::string& what) {
-  ++counts_.dropped;
+  counts_.dropped.add();
   if (options_.dropped) options_.dropped(what);
 }
 

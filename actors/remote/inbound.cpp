@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <bit>
 #include <caf/actor_system.hpp>
+#include <caf/downstream_msg.hpp>
 #include <caf/sec.hpp>
+#include <caf/upstream_msg.hpp>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +12,22 @@
 
 namespace troupe::remote {
 namespace {
+
+/// More tensors than this do not wait to be given back.
+constexpr std::size_t kGivenBackAtOnce = 32;
+
+/// Exit messages and answers that nobody waits for any more may come before their turn too, beside what a window and
+/// outstanding requests allow.
+constexpr std::size_t kMostStrays = 1024;
+/// Gaps in the order of what a peer sent, beside those that its window allows: answers on their way.
+constexpr std::size_t kMostGaps = 65536;
+
+/// CAF looks at what the number of a message says, and takes the content to be that without looking.
+bool fits_its_queue(const caf::mailbox_element& message) {
+  if (message.mid.is_upstream_message()) return message.content().match_elements<caf::upstream_msg>();
+  if (message.mid.is_downstream_message()) return message.content().match_elements<caf::downstream_msg>();
+  return true;
+}
 
 /// What arrived, kept until the control lane looks at it, or until its turn comes.
 std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
@@ -49,7 +67,11 @@ class Engine::Borrowed {
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() {
-    gate_->run([engine = &engine_, from = &from_, token = token_] { engine->give_back(*from, token); });
+    if (running_inline() == gate_.get()) {
+      engine_.give_back(from_, token_);
+    } else {
+      gate_->run([engine = &engine_, from = &from_, token = token_] { engine->give_back(*from, token); });
+    }
   }
 
  private:
@@ -84,7 +106,7 @@ void Engine::lost(Peer number, const Status& why) noexcept { lost_any_thread(num
 
 void Engine::take_in(Peer number, const Arrival& arrival) {
   PeerState* const from = peer(number);
-  if (ended_ || (from != nullptr && from->dead)) return;
+  if (ended_ || (from != nullptr && (from->dead || from->condemned))) return;
   const auto header = wire::load(arrival.head);
   if (from == nullptr || !header) {
     return drop(text("a frame from peer ", number.value, " that is unknown, or speaks another protocol"));
@@ -101,7 +123,7 @@ void Engine::take_in_frame(PeerState& from, const wire::Header& header, const Ar
     case wire::Kind::message: return take_in_message(from, header, arrival);
     case wire::Kind::monitor: return take_in_monitor(from, header.target);
     case wire::Kind::down: return take_in_down(from, header, arrival);
-    case wire::Kind::release: lent_.erase(header.message_id); return;
+    case wire::Kind::release: return take_in_release(from, header, arrival.head.subspan(wire::kHeaderBytes));
     case wire::Kind::credit: return take_in_credit(from, header, arrival.head.subspan(wire::kHeaderBytes));
     case wire::Kind::heartbeat: return;  // it was heard
     case wire::Kind::batch: return drop(text("a batch inside of a batch from peer ", from.number.value));
@@ -113,9 +135,21 @@ void Engine::take_in_batch(PeerState& from, std::span<const std::byte> heads) {
     const auto header = wire::load(head);
     if (!header) break;
     take_in_frame(from, *header, {.head = head});
-    if (from.dead || ended_) return;
+    if (from.dead || from.condemned || ended_) return;
   }
   if (!heads.empty()) drop(text("a batch of messages from peer ", from.number.value, " that is damaged"));
+}
+
+void Engine::take_in_release(PeerState& from, const wire::Header& header, std::span<const std::byte> more) {
+  const auto release = [&](std::uint64_t token) {
+    const auto lent = lent_.find(token);
+    if (lent != lent_.end() && lent->second.peer == from.number) lent_.erase(lent);
+  };
+  release(header.message_id);
+  for (std::uint64_t token = 0; more.size() >= sizeof token; more = more.subspan(sizeof token)) {
+    std::memcpy(&token, more.data(), sizeof token);
+    release(token);
+  }
 }
 
 void Engine::take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
@@ -131,33 +165,43 @@ void Engine::take_in_credit(PeerState& from, const wire::Header& header, std::sp
 }
 
 void Engine::take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival) {
+  const bool counted = (header.flags & wire::kFree) == 0;
+  if (counted && !from.intake->take()) return condemn(from, "it sent more messages than its window allows");
   Local* const to = local(header.target);
   if (to == nullptr) {  // it has ended; ids are not given twice, so there is no order to keep
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
     abandon(from, header, arrival.head);
-    if ((header.flags & wire::kFree) == 0) from.intake->dealt_with(header.charge);
+    if (counted) from.intake->dealt_with(header.charge);
     return settle(from, header.order);
   }
   Stream& stream = to->streams[from.number];
-  if (!stream.edge) {
+  if (!stream.edge && counted) {
     stream.edge = std::make_shared<EdgeIntake>(header.target, from.intake, options_.window);
     from.edges.push_back(stream.edge);
   }
-  if (header.sequence != stream.next) {
-    ++counts_.reordered;
-    stream.held.emplace(header.sequence,
-                        Held{copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused});
-    return;
-  }
+  if (header.sequence != stream.next) return hold(from, header, arrival, stream);
   deliver(from, header, arrival, stream, *to);
   ++stream.next;
   while (!stream.held.empty()) {
     auto next = stream.held.extract(stream.next);
     if (next.empty()) break;
+    --from.held;
     const Held& held = next.mapped();
     deliver(from, *wire::load(held.head), {held.head, held.payload, held.payload_owner, held.refused}, stream, *to);
     ++stream.next;
+  }
+}
+
+/// A message before its turn.
+void Engine::hold(PeerState& from, const wire::Header& header, const Arrival& arrival, Stream& stream) {
+  const bool ahead = static_cast<std::int32_t>(header.sequence - stream.next) > 0;
+  const auto [place, fresh] = stream.held.try_emplace(header.sequence);
+  if (!ahead || !fresh) return condemn(from, "it sent two messages with one number");
+  place->second = {copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused};
+  counts_.reordered.add();
+  if (++from.held > from.window_here + outstanding_.size() + kMostStrays) {
+    condemn(from, "it sent too many messages before their turn");
   }
 }
 
@@ -180,12 +224,21 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
     } else {
       status = decode(from, header, arrival, sender, std::move(receipt), message);
     }
+    if (status.ok() && !fits_its_queue(*message)) {
+      status = {Code::corrupt, "a message that is marked as one of a stream, and is none"};
+    }
+    bool stray = false;  // an answer, but not to anything that was asked, or a second one
     if (id.is_response()) {
       const auto request = outstanding_.extract({header.target, id.request_id().integer_value()});
-      if (!request.empty()) answered(from, request.mapped());
+      stray = request.empty();
+      if (!stray) answered(from, request.mapped());
     }
-    if (status.ok()) {
-      ++counts_.delivered;
+    if (stray) {
+      counts_.dropped.add();
+    } else if (status.ok() && !counted && !id.is_response() && !is_exit(*message)) {
+      condemn(from, "it sent a message as free that is none");
+    } else if (status.ok()) {
+      counts_.delivered.add();
       if (to.inline_guest != nullptr) {
         inline_->hand(*to.inline_guest, to.actor, std::move(message));
       } else {
@@ -208,6 +261,7 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
   if ((header.flags & wire::kPlain) != 0 && (header.tensors | (header.flags & wire::kBodyInPayload)) == 0) {
     return codec_.decode_plain(arrival.head.subspan(wire::kHeaderBytes), sender, id, std::move(receipt), message);
   }
+  if ((header.flags & wire::kLone) != 0) return decode_lone(from, header, arrival, sender, std::move(receipt), message);
   const auto records = wire::load_records(arrival.head, header.tensors);
   detail::TensorSlots slots;
   std::uint64_t end = 0;  // of the tensors in the payload: there a body in the payload begins
@@ -222,7 +276,7 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
   std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
   body = body.first(body.size() - records.size() * sizeof(wire::TensorRecord));
   if ((header.flags & wire::kBodyInPayload) != 0) {
-    if (end > arrival.payload.size_bytes) return {Code::corrupt, "a message's body lies outside its payload"};
+    if (end >= arrival.payload.size_bytes) return {Code::corrupt, "a message's body lies outside its payload"};
     body = {space_.address(arrival.payload) + end, arrival.payload.size_bytes - end};
   }
   Codec::Decoded decoded;
@@ -233,12 +287,35 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
   return status;
 }
 
+/// A message that is one tensor.
+Status Engine::decode_lone(PeerState& from, const wire::Header& header, const Arrival& arrival,
+                           const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                           caf::mailbox_element_ptr& message) {
+  const auto record = wire::load_record(arrival.head);
+  const bool whole = record && header.tensors == 1 && (header.flags & (wire::kBodyInPayload | wire::kHasStages)) == 0;
+  if (!whole) return {Code::corrupt, "a message of one tensor that does not tell where it is"};
+  troupe::detail::TensorSlots::Landed landed;
+  Status status = land(from, *record, arrival, landed);
+  if (!status.ok()) return status;
+  const std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
+  Tensor tensor;
+  status = Codec::decode_lone(body.first(body.size() - sizeof *record), std::move(landed), tensor);
+  if (status.ok()) {
+    message.reset(new troupe::detail::PlainElement<Tensor>(sender, caf::message_id{header.message_id}, tensor,
+                                                           std::move(receipt)));
+  }
+  return status;
+}
+
 Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
                     detail::TensorSlots::Landed& tensor) {
   if (record.by_reference == 0) {
     const std::uint64_t have = arrival.payload.size_bytes;
     if (record.offset > have || record.size_bytes > have - record.offset) {
       return {Code::corrupt, "a tensor lies outside of its message's payload"};
+    }
+    if (record.size_bytes > 0 && record.offset % wire::kTensorAlignment != 0) {
+      return {Code::corrupt, "a tensor does not begin where tensors begin in a payload"};
     }
     tensor = {slice(arrival.payload, record.offset, record.size_bytes), {}, arrival.payload_owner};
     return {};
@@ -264,22 +341,32 @@ void Engine::abandon(PeerState& from, const wire::Header& header, std::span<cons
 }
 
 void Engine::give_back(PeerState& from, std::uint64_t token) {
-  if (!from.dead && !ended_) send_control(from, {.kind = wire::Kind::release, .message_id = token});
+  if (from.dead || ended_) return;
+  if (from.given_back.empty()) creditors_.push_back(&from);
+  from.given_back.push_back(token);
+  if (from.given_back.size() >= kGivenBackAtOnce) send_given_back(from);
 }
 
 void Engine::take_in_monitor(PeerState& from, caf::actor_id actor) {
   if (Local* const watched = local(actor)) {
-    watched->watchers.push_back(from.number);
+    if (std::ranges::find(watched->watchers, from.number) == watched->watchers.end())
+      watched->watchers.push_back(from.number);
   } else {
-    send_down(from, actor, caf::exit_reason::unknown);
+    // Behind what it sent before it ended, which may still be on its way to this thread.
+    gate_->run([this, of = &from, actor] {
+      if (!of->dead && !ended_) tell_end(*of, actor, caf::exit_reason::unknown);
+    });
   }
 }
 
 void Engine::take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival) {
+  const auto place = from.settled.whole(header.order);
+  if (!place || !proxies_.get(from.node, header.source)) return settle(from, header.order);  // nobody waits for it
   Ended ended{header.source, caf::exit_reason::unknown};
   const Status status = codec_.decode(arrival.head.subspan(wire::kHeaderBytes), ended.reason);
   if (!status.ok()) ended.reason = to_caf(status);
-  from.ended.emplace(header.order, std::move(ended));
+  if (!from.ended.try_emplace(*place, std::move(ended)).second || from.ended.size() > proxies_.count_proxies(from.node))
+    return condemn(from, "it told of an actor's end twice");
   settle(from, header.order);
 }
 
@@ -294,14 +381,14 @@ void Engine::answered(PeerState& by, const Outstanding& request) {
 /// must not be overtaken by the news of its end, which would answer requests that are answered already. So a down waits
 /// until all that its process sent before it is dealt with.
 void Engine::settle(PeerState& from, std::uint32_t order) {
-  if (order == from.settled && from.early.empty() && from.ended.empty()) {  // nearly always
-    ++from.settled;
-    return;
+  const auto place = from.settled.whole(order);
+  if (!place || !from.settled.add(*place)) return condemn(from, "it sent two messages with one place in the order");
+  if (from.settled.runs() > kMostGaps + from.window_here) {
+    return condemn(from, "too much of what it sent is missing between what came");
   }
-  from.early.insert(order);
-  while (from.early.erase(from.settled) > 0) {
-    auto ended = from.ended.extract(from.settled++);
-    if (!ended.empty()) end_remote(from, ended.mapped());
+  while (!from.ended.empty() && from.ended.begin()->first < from.settled.next()) {
+    const auto ended = from.ended.extract(from.ended.begin());
+    end_remote(from, ended.mapped());
   }
 }
 

@@ -21,7 +21,7 @@ std::string name_of(const caf::strong_actor_ptr& actor) {
 }  // namespace
 
 RemoteCounters Engine::counters() const noexcept {
-  return {counts_.sent.load(), counts_.delivered.load(), counts_.reordered.load(), counts_.dropped.load()};
+  return {counts_.sent.get(), counts_.delivered.get(), counts_.reordered.get(), counts_.dropped.get()};
 }
 
 PeerCounters Engine::counters(Peer number) const {

@@ -56,9 +56,12 @@ class Engine::PointsReached final : public Waker, public LaneTask {
   Status status_;
 };
 
-bool is_free(const caf::mailbox_element& message) {
-  return message.mid.is_response() || message.content().match_elements<caf::exit_msg>();
+bool is_exit(const caf::mailbox_element& message) {
+  const caf::type_erased_tuple& content = message.content();
+  return content.size() == 1 && content.type(0).first == caf::type_nr<caf::exit_msg>::value;
 }
+
+bool is_free(const caf::mailbox_element& message) { return message.mid.is_response() || is_exit(message); }
 
 bool Engine::transmit(Proxy& proxy, caf::mailbox_element_ptr message) {
   PeerState& to = proxy.peer();
@@ -150,7 +153,7 @@ void Engine::drop_blocked(PeerState& to, const caf::error& why) {
 void Engine::note_turned_away(PeerState& to) {
   const std::uint64_t count = to.room->take_turned_away();
   to.counts.turned_away.add(count);
-  counts_.dropped += count;
+  counts_.dropped.add(count);
   if (options_.dropped)
     options_.dropped(text(count, " messages to peer ", to.number.value, " not sent: it takes no more for now"));
 }
@@ -159,18 +162,24 @@ void Engine::send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t 
   PeerState& to = proxy.peer();
   wire::Header header{.flags = flags, .message_id = message.mid.integer_value(), .target = proxy.id()};
   if (!message.stages.empty()) header.flags |= wire::kHasStages;
-  detail::TensorSlots slots;
-  TensorPlan tensors;
   scratch_.assign(wire::kHeaderBytes, 0);
+  tensors_.clear();
   if (codec_.encode_plain(message, scratch_)) {
     header.flags |= wire::kPlain;
   } else {
-    Status status = codec_.encode(message, scratch_);
-    if (status.ok()) status = plan(to, slots.sent, tensors);
+    Status status;
+    if (const Tensor* const tensor = codec_.encode_lone(message, scratch_)) {
+      header.flags |= wire::kLone;
+      status = plan(to, {tensor, 1}, tensors_);
+    } else {
+      detail::TensorSlots slots;
+      status = codec_.encode(message, scratch_);
+      if (status.ok()) status = plan(to, slots.sent, tensors_);
+    }
     if (!status.ok()) return refuse(proxy, message, status);
   }
 
-  header.tensors = static_cast<std::uint8_t>(tensors.records.size());
+  header.tensors = static_cast<std::uint8_t>(tensors_.records.size());
   header.source = source_of(message.sender, header);
   if (message.mid.is_request() && header.source != 0 && header.source_peer == self_.value) {
     const RequestKey key{header.source, message.mid.request_id().integer_value()};
@@ -178,8 +187,8 @@ void Engine::send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t 
     outstanding_.insert_or_assign(
         key, Outstanding{message.mid, to.number, proxy.id(), timed ? Clock::now() : Clock::time_point{}});
   }
-  ++counts_.sent;
-  send_message(proxy, header, tensors);
+  counts_.sent.add();
+  send_message(proxy, header, tensors_);
 }
 
 /// Whoever waits for something must hear of it: the requester, or, when this was the answer, the one who asked over
@@ -196,7 +205,7 @@ bool Engine::reached(Point point) const {
 }
 
 /// Decides for each tensor whether it goes by reference; lends out those that do. On failure nothing is lent.
-Status Engine::plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPlan& plan) {
+Status Engine::plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& plan) {
   if (tensors.size() > wire::kMaxTensors) {
     return {Code::unsupported,
             text("a message with ", tensors.size(), " tensors; at most ", wire::kMaxTensors, " fit into one")};
@@ -330,7 +339,7 @@ void Engine::unpark(std::uint64_t ticket, const Status& status) {
   // In its place goes the reason, where it was an answer that somebody waits for, else nothing.
   const caf::message_id id{header.message_id};
   std::vector<char> head(wire::kHeaderBytes);
-  header.flags = id.is_response() ? 0 : wire::kVoid;
+  header.flags = (header.flags & wire::kFree) | (id.is_response() ? 0 : wire::kVoid);
   header.tensors = 0;
   if (id.is_response()) {
     const auto reason = caf::make_mailbox_element(nullptr, id, {}, to_caf(status));
@@ -386,6 +395,27 @@ bool Engine::flush_batches() {
   for (PeerState* const to : open_batches_) flush_batch(*to);
   open_batches_.clear();
   return true;
+}
+
+/// Tells in one frame which of its tensors are not needed here any more.
+void Engine::send_given_back(PeerState& to) {
+  if (to.given_back.empty()) return;
+  const std::span<const std::uint64_t> more = std::span(to.given_back).subspan(1);
+  std::vector<std::byte> head(wire::kHeaderBytes + more.size_bytes());
+  const wire::Header header{.kind = wire::Kind::release, .message_id = to.given_back.front()};
+  wire::store(header, std::span(head).first<wire::kHeaderBytes>());
+  if (!more.empty()) std::memcpy(head.data() + wire::kHeaderBytes, more.data(), more.size_bytes());
+  to.given_back.clear();
+  send_head(to, head);
+}
+
+/// They can wait for a round in which nothing more urgent is sent, so that messages to and fro are not slowed down.
+/// Whether any wait.
+bool Engine::flush_given_back() {
+  if (creditors_.empty()) return false;
+  if (heads_ > 0) return true;
+  for (PeerState* const to : std::exchange(creditors_, {})) send_given_back(*to);
+  return false;
 }
 
 /// What was dealt with of a peer's messages, in all and for each actor where that changed.

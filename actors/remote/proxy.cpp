@@ -21,7 +21,7 @@ Proxy::Proxy(caf::actor_config& config, Engine& engine, PeerState& peer)
 Proxy::~Proxy() = default;
 
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
-  if (what->content().match_elements<caf::exit_msg>()) {
+  if (is_exit(*what)) {
     unlink_from(what->content().get_as<caf::exit_msg>(0).source);  // else the link would fire back when this proxy ends
   }
   // An inline actor is on the lane's thread already. What others have sent before goes first: it may be its own.

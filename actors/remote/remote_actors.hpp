@@ -48,6 +48,8 @@ enum class WhenFull : std::uint8_t {
 struct RemoteOptions {
   /// What this process holds of each peer's messages.
   Window window;
+  /// Actors of one peer that are known here at once, a few hundred bytes each; a peer that makes more known is lost.
+  std::uint32_t max_actors = 1 << 20;
   /// Messages that wait here for the window of one peer.
   std::uint32_t max_waiting = 16384;
   WhenFull when_full = WhenFull::wait;  // see RemoteActors::when_full()

@@ -71,7 +71,8 @@ void SlabPool::give_back(Memory memory) noexcept {
   const std::scoped_lock hold(mutex_);
   const auto slab = in_use_.find({memory.arena.value, memory.offset});
   if (slab == in_use_.end()) return;
-  free_.emplace(slab->second, slab->first);
+  // Before others of its size: what was used last is in a cache, so it is used next.
+  free_.emplace_hint(free_.lower_bound(slab->second), slab->second, slab->first);
   in_use_.erase(slab);
 }
 

@@ -50,6 +50,12 @@ void PeerIntake::dealt_with(std::uint32_t charge, bool edge_is_due) noexcept {
   if (due && !telling_.exchange(true, std::memory_order_acq_rel)) gate_->run([tell = &tell_] { (*tell)(); });
 }
 
+bool PeerIntake::take() noexcept {
+  if (++taken_ - dealt_with_ <= limit_) return true;
+  dealt_with_ = counter_.messages();
+  return taken_ - dealt_with_ <= limit_;
+}
+
 Amount PeerIntake::begin_report() noexcept {
   telling_.exchange(false, std::memory_order_acq_rel);
   return counter_.tell();

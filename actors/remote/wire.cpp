@@ -53,4 +53,11 @@ std::vector<TensorRecord> load_records(std::span<const std::byte> head, std::siz
   return records;
 }
 
+std::optional<TensorRecord> load_record(std::span<const std::byte> head) {
+  TensorRecord record;
+  if (head.size() < kHeaderBytes + sizeof record) return {};
+  std::memcpy(&record, head.last(sizeof record).data(), sizeof record);
+  return record;
+}
+
 }  // namespace troupe::wire

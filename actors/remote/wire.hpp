@@ -22,6 +22,7 @@ inline constexpr std::uint8_t kBodyInPayload = 2;
 inline constexpr std::uint8_t kVoid = 4;
 inline constexpr std::uint8_t kPlain = 8;
 inline constexpr std::uint8_t kFree = 16;
+inline constexpr std::uint8_t kLone = 32;
 
 struct Header {
   std::uint8_t version = kVersion;
@@ -81,6 +82,8 @@ static_assert(sizeof(TensorRecord) == 48 && std::is_trivially_copyable_v<TensorR
 
 /// The `count` records at the end of a head; fewer when the head is too short to hold them.
 std::vector<TensorRecord> load_records(std::span<const std::byte> head, std::size_t count);
+/// The last one.
+std::optional<TensorRecord> load_record(std::span<const std::byte> head);
 
 /// More in one message are refused at the sender: the records share the head with the body.
 inline constexpr std::size_t kMaxTensors = 64;

@@ -1,5 +1,6 @@
 #include "apps/session/session.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
+#include "apps/session/silence_notes.hpp"
 #include "apps/session/system_config.hpp"
 #include "apps/session/training.hpp"
 #include "devices/cpu/cpu_device.hpp"
@@ -74,15 +76,17 @@ class RankSession final : public Session {
         affinity_(job_.mine().cpus),
         listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
         config_(std::max<std::size_t>(1, job_.mine().cpus.size() / 2)),
-        system_(config_) {
+        system_(config_),
+        silences_(job_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()) {
     space_.may_spin(job_.mine().may_spin);
     make_memory();
     if (job_.bootstrap) make_transport();
     meet(blocking);
     make_device();
     make_actors();
+    membership_ = actors_->membership();
     if (job_.bootstrap) {
-      remote_->publish("membership", actors_->membership());
+      remote_->publish("membership", membership_);
       if (job_.self().value == 0) remote_->publish("evaluator", actors_->evaluator());
       control_->start();
       bulk_->start();
@@ -99,6 +103,7 @@ class RankSession final : public Session {
   const Plan& plan() const override { return job_.plan; }
   RunResult run(Blocking& blocking) override;
   void request_stop() noexcept override { actors_->request_stop(); }
+  std::string describe(Blocking& blocking, Deadline deadline) override;
   std::vector<float> parameters() const override {
     const auto* first = space_.address_of<const float>(memory_.parameters);
     return {first, first + job_.layout.count_elements()};
@@ -135,9 +140,13 @@ class RankSession final : public Session {
     transport_ = make_ucx_transport(space_, {.self = self, .means = means(settings(), job_.plan)});
     control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, LaneOptions{}, "lane-control");
     bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, LaneOptions{}, "lane-bulk");
-    remote_ =
-        std::make_unique<RemoteActors>(system_, space_, *control_, *bulk_, self,
-                                       RemoteOptions{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes});
+    RemoteOptions options{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes};
+    options.heartbeats = FailureDetectorOptions::with_dead(settings().faults.dead);
+    options.suspected = [this](Peer peer, bool suspected) {
+      if (!over_) silences_.tell(peer, suspected, Clock::now());
+    };
+    options.lost = [this](Peer peer, const Status& why) { caf::anon_send(membership_, PeerLost{peer, why}); };
+    remote_ = std::make_unique<RemoteActors>(system_, space_, *control_, *bulk_, self, std::move(options));
   }
 
   /// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
@@ -170,7 +179,7 @@ class RankSession final : public Session {
   void watch_peers() {
     job_.bootstrap->watch([this](Peer peer, const Status& why) {
       remote_->lost(peer, why);
-      caf::anon_send(actors_->membership(), PeerLost{peer, why});
+      caf::anon_send(membership_, PeerLost{peer, why});
     });
   }
 
@@ -188,6 +197,8 @@ class RankSession final : public Session {
   std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
   SystemConfig config_;
   caf::actor_system system_;
+  MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
+  SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
   std::unique_ptr<Communicator> communicator_;  // hears from the transport until that is gone
   std::unique_ptr<Transport> transport_;
@@ -203,6 +214,8 @@ class RankSession final : public Session {
   std::unique_ptr<TrainingActors> actors_;
   RunEndBox end_;
   RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
+  std::atomic<std::uint64_t> committed_{0};  // steps
+  std::atomic<bool> over_{false};            // the run: from now on silence means nothing
   bool taken_down_ = false;
 };
 
@@ -266,7 +279,8 @@ void RankSession::make_actors() {
       .end_within = settings().faults.exchange,
       .report = report_targets(),
       .abort_view = [this](const Status& why) { communicator_->abort(why); },
-      .ended = [this](const RunEnd& end) { end_.put(end); }};
+      .ended = [this](const RunEnd& end) { end_.put(end); },
+      .committed = [this](Step step) { committed_ = step.value + 1; }};
   actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
 }
 
@@ -304,6 +318,7 @@ RunResult RankSession::run(Blocking& blocking) {
     end_.put({error.status(), false, 0});
   }
   RunEnd end = end_.take(blocking);
+  over_ = true;
   take_down(blocking);
   if (listener_) listener_->finish();
   result_.status = std::move(end.status);
@@ -314,10 +329,33 @@ RunResult RankSession::run(Blocking& blocking) {
   return std::move(result_);
 }
 
+std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
+  const std::uint64_t committed = committed_;
+  const Schedule schedule = job_.schedule(settings());
+  std::string all =
+      text("rank ", job_.self().value, " of ", schedule.ranks, " on node ", job_.hosts()[job_.self().value], ": ",
+           committed, " of ", schedule.steps, " steps committed, in epoch ",
+           schedule.epoch_number({std::min(committed, schedule.steps - 1)}), '\n');
+  if (job_.plan.route == Route::arena) {
+    for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
+      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id));
+      all += text("rank ", rank, ": gradients of ", space_.timeline(its.ready).value(),
+                  " exchanges ready, parameters of ", space_.timeline(its.published).value(), " published\n");
+    }
+  }
+  if (!remote_) return all + "the job is this one process: no messages to others\n";
+  try {
+    return all + remote_->describe(blocking, deadline);
+  } catch (const Error& error) {
+    return all + error.what() + '\n';
+  }
+}
+
 /// From the outside in: nobody counts on this rank any more, its actors end, then its stream, then its lanes.
 void RankSession::take_down(Blocking& blocking) noexcept {
   if (taken_down_) return;
   taken_down_ = true;
+  over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
   if (actors_) actors_->end(blocking, deadline);
   if (communicator_) communicator_->abort({Code::aborted, "the session is over"});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/blocking.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/config.hpp"
 #include "runtime/data/find.hpp"
 #include "runtime/error.hpp"
@@ -19,11 +20,11 @@
 namespace troupe {
 
 /// What a session tells its app. Called on threads of the session, one call at a time; must not block for long. Rank 0
-/// hears all; the others only `started`.
+/// hears all; the others only `note` and `started`.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
-  /// Something a person should know (which data, who is missing).
+  /// Something a person should know (which data, who is missing, who has fallen silent). On every rank.
   virtual void note(const std::string&) {}
   /// The plan stands; training begins.
   virtual void started(const Plan&, const std::string& /*device*/, const DataPlace&) {}
@@ -64,6 +65,10 @@ class Session {
   /// Asks the whole job to end after the steps now under way; all ranks end at the same step. Any thread, signal
   /// handlers not.
   virtual void request_stop() noexcept = 0;
+  /// What this rank is doing, some lines for people: step and epoch, how far each rank of this node has come, what is
+  /// under way to other ranks. Any thread, also while run() waits. Never throws for what it cannot find out: it says
+  /// so.
+  virtual std::string describe(Blocking& blocking, Deadline deadline) = 0;
   /// The current parameters as bytes of f32 in the layout's order; only when run() is over.
   virtual std::vector<float> parameters() const = 0;
 };

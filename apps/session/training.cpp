@@ -57,6 +57,7 @@ void TrainingActors::start(const CoordinatorHandles& coordinator) {
   membership.end_within = parts_.end_within;
   membership.abort_view = parts_.abort_view;
   membership.ended = parts_.ended;
+  membership.committed = parts_.committed;
   // It watches the others; nobody else would tell that it ended.
   membership_->attach_functor([ended = parts_.ended](const caf::error& reason) {
     const Status why = from_caf(reason);

@@ -34,6 +34,7 @@ struct TrainingParts {
   ReportTargets report;  // rank 0
   std::function<void(const Status&)> abort_view;
   std::function<void(const RunEnd&)> ended;
+  std::function<void(Step)> committed;  // told of every step, in order
 };
 
 /// The training actors of one rank. Membership and, on rank 0, the evaluator exist at once, so that they can be

@@ -95,6 +95,23 @@ TEST_F(MembershipActorTest, AbortsTheViewWhenAProcessIsLostAndNamesIt) {
   EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("rank 1 on node node was lost after step 12"));
 }
 
+TEST_F(MembershipActorTest, OfTheCoordinatorTellsTheOthersWhomItLost) {
+  Process two{world, 2};
+  for (Process* p : {&zero, &one, &two}) {
+    world.send(p->actor, p->parts(p->self.value == 0 ? MembershipPeer{} : MembershipPeer{zero.actor}, 3));
+    world.run();
+  }
+  tell(zero, PeerLost{{1}, {Code::peer_lost, "it has been silent"}});
+  for (const caf::actor& actor : {caf::actor_cast<caf::actor>(two.actor), caf::actor_cast<caf::actor>(two.device)})
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+  world.run();
+  ASSERT_EQ(two.ended.size(), 1u);
+  EXPECT_EQ(two.ended[0].status.code(), Code::peer_lost);
+  EXPECT_THAT(std::string{two.ended[0].status.text()}, HasSubstr("rank 1 on node node was lost"));
+  EXPECT_THAT(std::string{two.ended[0].status.text()}, HasSubstr("it has been silent"));
+  EXPECT_TRUE(one.ended.empty()) << "it may live, and finds out by itself";
+}
+
 TEST_F(MembershipActorTest, RemembersALossThatCameBeforeItsParts) {
   tell(zero, PeerLost{{1}, {Code::peer_lost, "gone early"}});
   start(zero);

@@ -12,6 +12,13 @@ namespace {
 
 using LocalJob = ClusterTest;
 
+/// Trains until it is ended, and takes no rank that falls silent for dead.
+std::vector<std::string> endless_and_patient() {
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "faults.dead_ms=20000"});
+  return arguments;
+}
+
 std::string file_text(const std::filesystem::path& path) {
   std::ifstream file{path};
   return {std::istreambuf_iterator<char>{file}, {}};
@@ -67,7 +74,7 @@ TEST_F(LocalJob, StopsInOneProcessToo) {
 }
 
 TEST_F(LocalJob, EndsAtOnceAfterASecondSignalThoughARankIsStuck) {
-  Program rtrun{folder_.rtrun(JobFolder::endless())};
+  Program rtrun{folder_.rtrun(endless_and_patient())};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
   const auto ranks = children_of(rtrun.pid());
   ASSERT_EQ(ranks.size(), 2u);
@@ -79,7 +86,7 @@ TEST_F(LocalJob, EndsAtOnceAfterASecondSignalThoughARankIsStuck) {
 }
 
 TEST_F(LocalJob, KillsRanksThatDoNotStopInTime) {
-  auto arguments = JobFolder::endless();
+  auto arguments = endless_and_patient();
   arguments.insert(arguments.end(), {"--set", "faults.stop_s=1"});
   Program rtrun{folder_.rtrun(arguments)};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();

@@ -146,7 +146,8 @@ TEST_F(NewFileTest, IsWholeAndAloneWheneverItsWriterIsKilled) {
     child.kill_hard();
     ASSERT_EQ(child.wait(), 128 + SIGKILL);
     EXPECT_TRUE(eventually([&] { return names().size() == 1; })) << "round " << round << ", seed " << seed;
-    EXPECT_TRUE(content() == even || content() == odd) << content().size() << " bytes";
+    const std::string found = content();  // once: what the writer had begun may yet take its place
+    EXPECT_TRUE(found == even || found == odd) << found.size() << " bytes";
   }
 }
 

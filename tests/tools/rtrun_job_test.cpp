@@ -41,6 +41,12 @@ TEST(Verdict, PassesOnTheExitCodeOfTheFirstRankThatFailedByItself) {
   EXPECT_NE(verdict.text.find("rank 2"), std::string::npos) << verdict.text;
 }
 
+TEST(Verdict, NamesTheRankThatTheOthersLostAndThatDidNotEnd) {
+  const Verdict verdict = judge({exited(2, 4), exited(0, 4), killed_by_launcher(1)}, 0);
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_NE(verdict.text.find("rank 1 was lost"), std::string::npos) << verdict.text;
+}
+
 TEST(Verdict, Is4WhenRanksOnlyLostEachOther) { EXPECT_EQ(judge({exited(0, 4), exited(1, 4)}, 0).exit_code, 4); }
 
 TEST(Verdict, Is128PlusTheSignalThatWasPassedOn) {

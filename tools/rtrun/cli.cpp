@@ -12,6 +12,7 @@ constexpr const char* kFooter =
     R"(Started without RANK in the environment, rtrun starts the processes that cluster.nodes = "local:N" asks for.
 Started once per rank with RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TROUPE_SECRET_FILE, it is that rank.
 Ctrl-C or SIGTERM ends the run after the step under way; a second one ends it at once.
+kill -USR1 to it or to a rank prints on stderr what each rank is doing.
 Exit codes: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a rank was lost, 128+n stopped by signal n.)";
 
 void add_common(CLI::App& app, CommandLine& line) {

@@ -43,8 +43,10 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
   if (lost != ends.end()) return {kPeersLost, cause_of(*lost)};
   auto failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0 && e.exit_code != kPeersLost; });
   if (failed == ends.end()) failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0; });
-  if (failed != ends.end()) return {failed->exit_code, cause_of(*failed)};
   const auto stuck = first([](const RankEnd& e) { return e.by_launcher; });
+  if (failed != ends.end() && failed->exit_code == kPeersLost && stuck != ends.end())
+    return {kPeersLost, fmt::format("rank {} was lost by the others, did not end, and was killed", stuck->rank)};
+  if (failed != ends.end()) return {failed->exit_code, cause_of(*failed)};
   if (stuck != ends.end())
     return {1, fmt::format("rank {} did not end after the others had ended well, and was killed", stuck->rank)};
   return {};

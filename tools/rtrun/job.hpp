@@ -25,7 +25,7 @@ struct Verdict {
 
 /// Judges a job from its ranks' ends in the order in which they were seen, and the signal (0: none) that the launcher
 /// passed on. The culprit is the first rank killed by a foreign signal, else the first that failed for another reason
-/// than the loss of a peer (4), else the first that failed.
+/// than the loss of a peer (4), else the first that had to be killed (it was stopped, say), else the first that failed.
 Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal);
 
 /// SIGKILL

@@ -144,15 +144,20 @@ class Job {
   void take_signal() {
     const int signal = signals_.take();
     if (signal == 0) return;
+    if (signal == SIGUSR1) return pass_on(signal);
     if (signal_ != 0) {
       kill_all();
       return kill_within(kAfterKill);
     }
     signal_ = signal;
     say(fmt::format("{}: stopping after the steps under way; once more stops at once", signal_name(signal)));
+    pass_on(signal);
+    kill_within(options_.stop);
+  }
+
+  void pass_on(int signal) {
     for (const RankEntry& entry : ranks_)
       if (entry.alive) ::kill(entry.pid, signal);
-    kill_within(options_.stop);
   }
 
   void reap(RankEntry& entry) {

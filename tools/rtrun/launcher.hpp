@@ -19,10 +19,10 @@ struct LaunchOptions {
 
 /// Starts this program once per rank on this host and waits for all of them: rank 0 has stdout, all else that ranks
 /// print goes to stderr with "[rank 1] " before each line. The first signal is passed on and ranks have `stop` to end;
-/// a second one kills them. When a rank is lost the others have a moment to say what they saw and are then killed.
-/// Nothing is left when it returns. Returns the exit code of the job: 128 + signal when one came; 4 when a rank was
-/// killed by a signal that is not ours; otherwise that of the first rank that failed. Throws Error{environment} when a
-/// rank cannot be started.
+/// a second one kills them. SIGUSR1 is only passed on, every time. When a rank is lost the others have a moment to say
+/// what they saw and are then killed. Nothing is left when it returns. Returns the exit code of the job: 128 + signal
+/// when one came; 4 when a rank was killed by a signal that is not ours; otherwise that of the first rank that failed.
+/// Throws Error{environment} when a rank cannot be started.
 int launch_local(Blocking& blocking, const Signals& signals, const LaunchOptions& options);
 
 }  // namespace troupe::rtrun

@@ -11,6 +11,8 @@
 namespace troupe::rtrun {
 namespace {
 
+constexpr std::string_view kPrefix = "rtrun: ";
+
 void write_line(std::string line) {
   if (draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // a progress bar may stand there
   line += '\n';
@@ -19,12 +21,20 @@ void write_line(std::string line) {
 
 }  // namespace
 
-void say(std::string_view text) { write_line(fmt::format("rtrun: {}", text)); }
+void say(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  std::string lines{kPrefix};
+  for (const char letter : text) {
+    lines += letter;
+    if (letter == '\n') lines += kPrefix;
+  }
+  write_line(std::move(lines));
+}
 
 void say_error(std::string_view text) {
   const char* no_color = std::getenv("NO_COLOR");
   const bool color = draws_bars(STDERR_FILENO) && (no_color == nullptr || *no_color == '\0');
-  write_line(fmt::format("rtrun: {}error:{} {}", color ? "\033[1;31m" : "", color ? "\033[0m" : "", text));
+  write_line(fmt::format("{}{}error:{} {}", kPrefix, color ? "\033[1;31m" : "", color ? "\033[0m" : "", text));
 }
 
 }  // namespace troupe::rtrun

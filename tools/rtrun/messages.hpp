@@ -4,7 +4,7 @@
 
 namespace troupe::rtrun {
 
-/// "rtrun: TEXT" on stderr.
+/// "rtrun: TEXT" on stderr; the same before each line of several, written at once.
 void say(std::string_view text);
 /// "rtrun: error: TEXT" on stderr, in colour on a terminal unless NO_COLOR is set.
 void say_error(std::string_view text);

@@ -13,6 +13,9 @@
 namespace troupe::rtrun {
 namespace {
 
+/// How long a rank may take to say what it is doing.
+constexpr std::chrono::seconds kReport{1};
+
 /// What ranks other than 0 show: what a person should know, nothing else.
 class Notes final : public SessionListener {
  public:
@@ -36,7 +39,12 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
 
   const std::unique_ptr<Session> session = Session::start(blocking, std::move(options));
   signals.on_first([&session] { session->request_stop(); });
+  signals.on_report([&session] {
+    Blocking signals_thread = Blocking::on_thread("signals");
+    say(session->describe(signals_thread, Deadline::after(kReport)));
+  });
   const RunResult result = session->run(blocking);
+  signals.on_report(nullptr);
   signals.on_first(nullptr);
 
   if (shows) console.finish(result);

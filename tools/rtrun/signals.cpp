@@ -10,6 +10,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/thread.hpp"
+#include "tools/rtrun/messages.hpp"
 
 namespace troupe::rtrun {
 
@@ -22,6 +23,7 @@ Signals::Signals() {
   sigemptyset(&taken);
   sigaddset(&taken, SIGINT);
   sigaddset(&taken, SIGTERM);
+  sigaddset(&taken, SIGUSR1);
   struct sigaction hangup {};
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&taken, SIGHUP);
   TROUPE_CHECK_ERRNO(::sigprocmask(SIG_BLOCK, &taken, &former_) == 0, Code::environment, "cannot block signals");
@@ -34,7 +36,11 @@ int Signals::take() const noexcept {
   return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
 }
 
-void Signals::restore_in_child() const noexcept { ::sigprocmask(SIG_SETMASK, &former_, nullptr); }
+void Signals::restore_in_child() const noexcept {
+  sigset_t mask = former_;
+  sigaddset(&mask, SIGUSR1);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+}
 
 SignalThread::SignalThread(const Signals& signals) : signals_(signals), end_(::eventfd(0, EFD_CLOEXEC)) {
   TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; look at `ulimit -n`");
@@ -53,6 +59,11 @@ void SignalThread::on_first(std::function<void()> stop) {
   stop_ = std::move(stop);
 }
 
+void SignalThread::on_report(std::function<void()> report) {
+  const std::lock_guard lock{mutex_};
+  report_ = std::move(report);
+}
+
 int SignalThread::first() const {
   const std::lock_guard lock{mutex_};
   return first_;
@@ -66,6 +77,10 @@ void SignalThread::watch() {
     const int signal = signals_.take();
     if (signal == 0) continue;
     const std::lock_guard lock{mutex_};
+    if (signal == SIGUSR1) {
+      report_ ? report_() : say("no step is under way: it starts or ends");
+      continue;
+    }
     if (first_ != 0 || !stop_) ::_exit(128 + signal);
     first_ = signal;
     stop_();

@@ -41,8 +41,11 @@ using Finish = caf::atom_constant<caf::atom("finish")>;
 /// (Leaving, peer): to all other stewards, nobody need wait for that peer. They watch its steward, then answer; its end
 /// comes after everything that was sent from there.
 using Leaving = caf::atom_constant<caf::atom("leaving")>;
-/// (Lost, peer): to the own steward, that peer has died.
+/// (Lost, peer): to the own steward, the bootstrap says to everyone that this peer has died.
 using Lost = caf::atom_constant<caf::atom("lost")>;
+/// (Silent, peer, why): to the own steward, heartbeats or the transport found this peer dead; from peer 0's steward to
+/// the others, who may never have spoken to that peer.
+using Silent = caf::atom_constant<caf::atom("silent")>;
 /// (Retire, milliseconds): to the own steward, ends what it spawned; answered with the names of those still there.
 using Retire = caf::atom_constant<caf::atom("retire")>;
 /// To itself: the time of a Finish or a Retire is over.

@@ -12,6 +12,7 @@ void Roster::enroll(RemoteActors& remote, std::vector<Entry> entries) {
 }
 
 void Roster::close() {
+  const std::scoped_lock tell(telling_);
   const std::scoped_lock hold(mutex_);
   remote_ = nullptr;
 }
@@ -38,6 +39,28 @@ caf::actor Roster::handle(Peer peer, caf::actor_id actor) const {
 void Roster::has_left(Peer peer) const {
   const std::scoped_lock hold(mutex_);
   if (remote_ != nullptr) remote_->lost(peer, Status{Code::peer_lost, describe(peer) + " has left the group"});
+}
+
+void Roster::is_leaving(Peer peer) const {
+  const std::scoped_lock hold(mutex_);
+  ended_.insert(peer.value);
+}
+
+void Roster::is_lost(Peer peer, const Status& why) const {
+  const std::scoped_lock tell(telling_);
+  {
+    const std::scoped_lock hold(mutex_);
+    if (remote_ == nullptr || !ended_.insert(peer.value).second) return;
+  }
+  if (lost_) lost_(peer, why);
+}
+
+void Roster::is_silent(Peer peer, const Status& why) const {
+  {
+    const std::scoped_lock hold(mutex_);
+    if (remote_ != nullptr) remote_->lost(peer, why);
+  }
+  is_lost(peer, why);
 }
 
 void Roster::drop(const std::string& what) const {

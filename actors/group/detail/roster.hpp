@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,7 +28,10 @@ class Roster {
     std::string host;
   };
 
-  Roster(Peer self, std::function<void(std::string_view)> dropped) : self_(self), dropped_(std::move(dropped)) {}
+  using Lost = std::function<void(Peer peer, const Status& why)>;
+
+  Roster(Peer self, std::function<void(std::string_view)> dropped, Lost lost)
+      : self_(self), dropped_(std::move(dropped)), lost_(std::move(lost)) {}
   /// Before anybody else asks. Entries by peer.
   void enroll(RemoteActors& remote, std::vector<Entry> entries);
   /// The end of the group: from now on nobody is reachable.
@@ -43,6 +47,12 @@ class Roster {
   caf::actor steward(Peer peer) const;
   /// Everything that a peer had to say has arrived, and no more will: whoever still waits for it gets an error.
   void has_left(Peer peer) const;
+  /// From now on its end is no loss.
+  void is_leaving(Peer peer) const;
+  /// Tells whoever wants to know that a peer was lost: once, and not of one that leaves.
+  void is_lost(Peer peer, const Status& why) const;
+  /// The same by somebody else's word: nothing is expected of that peer any more, whatever it says.
+  void is_silent(Peer peer, const Status& why) const;
   /// Tells whoever wants to know of a message that nobody will get.
   void drop(const std::string& what) const;
 
@@ -52,9 +62,12 @@ class Roster {
   const Peer self_;
   std::vector<Entry> entries_;  // fixed once enrolled, like the next
   std::unordered_map<caf::node_id, Peer> peers_;
-  mutable std::mutex mutex_;  // guards remote_, and dropped_ from being called by two at once
+  mutable std::mutex telling_;  // held while lost_ runs, which is never after close(); taken before the other
+  mutable std::mutex mutex_;    // guards remote_ and ended_, and dropped_ from being called by two at once
   RemoteActors* remote_ = nullptr;
+  mutable std::set<std::uint32_t> ended_;  // peers that are lost, which was told, or leave
   const std::function<void(std::string_view)> dropped_;
+  const Lost lost_;
 };
 
 }  // namespace troupe::group

@@ -46,6 +46,7 @@ caf::behavior Steward::make_behavior() {
       [this](Finish, std::uint32_t peer, std::uint64_t within_ms) { return finish(peer, within_ms); },
       [this](Leaving, std::uint32_t peer) { leaving(peer); },
       [this](Lost, std::uint32_t peer) { lost(peer); },
+      [this](Silent, std::uint32_t peer, const std::string& why) { silent(peer, why); },
       [this](Overdue, std::uint32_t peer) {
         auto entry = waiting_.extract(peer);
         if (!entry.empty()) entry.mapped().deliver(unfinished());
@@ -105,6 +106,7 @@ void Steward::watch_others() {
 void Steward::leaving(std::uint32_t peer) {
   if (peer >= roster_->size() || Peer{peer} == roster_->self()) return;
   if (!leaving_.insert(peer).second) return;
+  roster_->is_leaving(Peer{peer});
   if (const caf::actor its = roster_->steward(Peer{peer})) monitor(its);
   gone(peer);
 }
@@ -117,6 +119,19 @@ void Steward::ended_elsewhere(Peer peer) {
 void Steward::lost(std::uint32_t peer) {
   if (peer < roster_->size() && done_.count(peer) == 0) lost_.insert(peer);
   gone(peer);
+}
+
+void Steward::silent(std::uint32_t peer, const std::string& why) {
+  if (peer >= roster_->size() || Peer{peer} == roster_->self() || done_.count(peer) > 0) return;
+  if (roster_->self() == Peer{0}) {
+    for (std::uint32_t other = 1; other < roster_->size(); ++other) {
+      if (other == peer || done_.count(other) > 0) continue;
+      if (const caf::actor its = roster_->steward(Peer{other})) send(its, Silent::value, peer, why);
+    }
+  } else {
+    roster_->is_silent(Peer{peer}, Status{Code::peer_lost, why});
+  }
+  lost(peer);
 }
 
 void Steward::gone(std::uint32_t peer) {

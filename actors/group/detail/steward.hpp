@@ -31,6 +31,7 @@ class Steward final : public caf::event_based_actor {
   void leaving(std::uint32_t peer);
   void ended_elsewhere(Peer peer);
   void lost(std::uint32_t peer);
+  void silent(std::uint32_t peer, const std::string& why);
   void gone(std::uint32_t peer);
   void answer_waiting();
   Unfinished unfinished() const;

@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "actors/remote/detail/codec.hpp"
@@ -19,6 +18,7 @@
 #include "actors/remote/detail/outbox.hpp"
 #include "actors/remote/detail/proxy.hpp"
 #include "actors/remote/detail/room.hpp"
+#include "actors/remote/detail/settled.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/detail/window.hpp"
 #include "actors/remote/remote_actors.hpp"
@@ -36,6 +36,7 @@ void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Statu
 /// Answers to requests, and orders to end, are never held up: whoever waits for them may be the one who would make
 /// room.
 bool is_free(const caf::mailbox_element& message);
+bool is_exit(const caf::mailbox_element& message);
 
 /// A counter that one thread writes and any may read.
 class Tally {
@@ -68,11 +69,14 @@ struct PeerState {
   // The control lane's:
   bool dead = false;
   Status why;
-  std::uint32_t next_order = 0;                    // of the next message or down to it
-  std::uint32_t settled = 0;                       // every message and down from it below this one is dealt with
-  caf::strong_actor_ptr last_sender;               // a proxy
-  std::unordered_set<std::uint32_t> early;         // and these above it
-  std::unordered_map<std::uint32_t, Ended> ended;  // wait for all that was sent before them
+  std::uint32_t next_order = 0;                // of the next message or down to it
+  Settled settled;                             // the messages and downs from it that are dealt with
+  caf::strong_actor_ptr last_sender;           // a proxy
+  std::map<std::uint64_t, Ended> ended;        // by their place; wait for all that was sent before them
+  std::uint64_t window_here = 0;               // how many of its messages may be here
+  std::size_t held = 0;                        // messages from it before their turn
+  bool condemned = false;                      // about to be lost: nothing more is taken in
+  std::atomic<std::uint32_t> proxies_made{0};  // any thread's
   Allowance allowance;
   std::deque<caf::strong_actor_ptr> blocked;  // proxies of it that have messages blocked
   std::deque<std::pair<std::uint64_t, Ended>>
@@ -81,6 +85,7 @@ struct PeerState {
   std::vector<std::shared_ptr<EdgeIntake>> edges;  // of its messages here
   std::vector<std::byte> batch;                    // a frame that is being filled
   std::uint64_t batched = 0;                       // heads in it
+  std::vector<std::uint64_t> given_back;           // tokens, to be sent together
   bool heard = false;                              // since the last look at heartbeats
   bool spoken_to = false;
 };
@@ -175,6 +180,14 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
     std::vector<Tensor> copied;
     std::vector<Point> awaited;  // before the message may go
     std::uint64_t copied_bytes = 0;
+
+    /// Keeps its memory.
+    void clear() noexcept {
+      records.clear();
+      copied.clear();
+      awaited.clear();
+      copied_bytes = 0;
+    }
   };
   class PointsReached;
   class Borrowed;
@@ -194,8 +207,10 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void send_head(PeerState& to, std::span<const std::byte> head);
   void flush_batch(PeerState& to);
   bool flush_batches();
+  void send_given_back(PeerState& to);
+  bool flush_given_back();
   void refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why);
-  Status plan(PeerState& to, const std::vector<Tensor>& tensors, TensorPlan& plan);
+  Status plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& plan);
   bool reached(Point point) const;
   std::uint64_t source_of(const caf::strong_actor_ptr& sender, wire::Header& header);
   void send_message(Proxy& proxy, wire::Header header, TensorPlan& plan);
@@ -209,12 +224,16 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void take_in(Peer from, const Arrival& arrival);
   void take_in_batch(PeerState& from, std::span<const std::byte> heads);
   void take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body);
+  void take_in_release(PeerState& from, const wire::Header& header, std::span<const std::byte> more);
   void take_in_frame(PeerState& from, const wire::Header& header, const Arrival& arrival);
   void take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival);
   void deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, const Stream& stream, Local& to);
   Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
                 const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                 caf::mailbox_element_ptr& message);
+  Status decode_lone(PeerState& from, const wire::Header& header, const Arrival& arrival,
+                     const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                     caf::mailbox_element_ptr& message);
   Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
               detail::TensorSlots::Landed& tensor);
   void give_back(PeerState& from, std::uint64_t token);
@@ -222,6 +241,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void take_in_monitor(PeerState& from, caf::actor_id actor);
   void take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival);
   void settle(PeerState& from, std::uint32_t order);
+  void hold(PeerState& from, const wire::Header& header, const Arrival& arrival, Stream& stream);
   void end_remote(PeerState& from, const Ended& ended);
   caf::strong_actor_ptr sender_of(PeerState& from, const wire::Header& header);
   void drop(const std::string& what);
@@ -234,6 +254,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   Local* local(caf::actor_id actor);
   void ended_here(caf::actor_id actor, const caf::error& reason);
   void lose(PeerState& peer, const Status& why, bool found_here);
+  void condemn(PeerState& peer, const std::string& why);
   void answer_outstanding(PeerState& peer, caf::actor_id target, const caf::error& error);
   void finish();
   void forget_locals();
@@ -269,13 +290,15 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   caf::actor_id last_source_ = 0;            // is exposed
   unsigned heads_ = 0;                       // sent in this round
   std::vector<PeerState*> open_batches_;     // to them
+  std::vector<PeerState*> creditors_;        // have tensors to be given back
   std::optional<FailureDetector> detector_;  // made with the first look
-  std::vector<char> scratch_;
+  std::vector<char> scratch_;                // the message that is being sent
+  TensorPlan tensors_;                       // of it
   bool ended_ = false;
   bool stopped_ = false;  // the caller's of stop()
 
   struct {
-    std::atomic<std::uint64_t> sent{0}, delivered{0}, reordered{0}, dropped{0};
+    Tally sent, delivered, reordered, dropped;  // the control lane's to write
   } counts_;
 };
 

@@ -69,8 +69,13 @@ class PeerIntake {
  public:
   /// `tell` runs on the control lane.
   PeerIntake(std::shared_ptr<Gate> gate, const Window& window, std::function<void()> tell)
-      : gate_(std::move(gate)), tell_(std::move(tell)), counter_(limit_of_peer(window)) {}
+      : gate_(std::move(gate)),
+        tell_(std::move(tell)),
+        counter_(limit_of_peer(window)),
+        limit_(limit_of_peer(window).messages) {}
   void dealt_with(std::uint32_t charge, bool edge_is_due = false) noexcept;
+  /// On the control lane: one more came; false when that is more than the window and what was dealt with allow.
+  bool take() noexcept;
   /// On the control lane: from now on news call for another report.
   Amount begin_report() noexcept;
 
@@ -79,6 +84,9 @@ class PeerIntake {
   const std::function<void()> tell_;
   Counter counter_;
   std::atomic<bool> telling_{false};
+  const std::uint64_t limit_;  // of messages
+  std::uint64_t taken_ = 0;
+  std::uint64_t dealt_with_ = 0;  // at least
 };
 
 /// The messages of one peer to one actor of this process.

@@ -259,12 +259,14 @@ TEST(Group, StopsInTimeThoughAHandlerBlocks) {
   std::promise<void> blocked;
   std::promise<void> open;
   auto gate = open.get_future().share();
-  const caf::actor blocker = world.system(1).spawn([&blocked, gate]() -> caf::behavior {
-    return {[&blocked, gate](Hang) {
-      blocked.set_value();
-      gate.wait();
-    }};
-  });
+  const caf::actor blocker = world.system(1).spawn(
+      [&blocked](std::shared_future<void> wait) -> caf::behavior {
+        return {[&blocked, wait](Hang) {
+          blocked.set_value();
+          wait.wait();
+        }};
+      },
+      gate);
   caf::anon_send(blocker, Hang::value);
   blocked.get_future().wait();
   const auto begin = Clock::now();
@@ -315,6 +317,20 @@ TEST(Group, CountsAsLostWhoseGroupEndsWithoutAStop) {
   world.ends[1]->group.reset();
   const StopReport report = world.group(0).stop(world.blocking, long_enough());
   EXPECT_THAT(report.lost, ElementsAre(Peer{1})) << report.text();
+}
+
+TEST(Group, TellsOnceOfALossAndNotOfThoseWhoLeft) {
+  GroupWorld world(3);
+  EXPECT_TRUE(world.group(2).leave(world.blocking, long_enough()).clean());
+  world.kill(1);
+  const auto lost = [&] {
+    const std::scoped_lock hold(world.ends[0]->mutex);
+    return world.ends[0]->lost;
+  };
+  EXPECT_TRUE(eventually([&] { return !lost().empty(); }));
+  const StopReport report = world.group(0).stop(world.blocking, long_enough());
+  EXPECT_EQ(report.text(), "lost before: peer 1");
+  EXPECT_THAT(lost(), ElementsAre(Peer{1}));
 }
 
 TEST(Group, DoesNotWaitForThoseWhoLeft) {

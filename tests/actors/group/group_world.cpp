@@ -77,6 +77,10 @@ GroupWorld::GroupWorld(std::uint32_t size, std::vector<std::uint64_t> arena_byte
                       .landing_bytes = 4 << 20,
                       .sending_bytes = 4 << 20};
     options.arena_bytes = arena_bytes[i];
+    options.lost = [&end](Peer lost, const Status&) {
+      const std::scoped_lock hold(end.mutex);
+      end.lost.push_back(lost);
+    };
     options.make_transport = [this](const TransportSite& site) { return network.endpoint(site.self, site.space); };
     end.group = Group::join(joining, end.system, std::move(options));
     end.counter = end.system.spawn(counter, std::uint64_t{peer});

@@ -66,8 +66,9 @@ struct GroupEnd {
   caf::actor_system system{config};
   std::unique_ptr<Group> group;
   caf::actor counter;  // with the peer's number, published as "counter"
-  std::mutex mutex;    // guards dropped
+  std::mutex mutex;    // guards what follows
   std::vector<std::string> dropped;
+  std::vector<Peer> lost;  // as GroupOptions::lost told
 };
 
 /// A group whose processes are all in this one.

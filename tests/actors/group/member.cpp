@@ -9,13 +9,14 @@
 namespace troupe::test {
 
 std::unique_ptr<GroupEnd> join_over_ucx(Blocking& blocking, LaunchPlace place, const std::string& means,
-                                        Bootstrap::Lost lost) {
+                                        Bootstrap::Lost lost, std::optional<std::chrono::milliseconds> dead) {
   auto end = std::make_unique<GroupEnd>();
   GroupOptions options;
   options.place = place;
   options.deadline = long_enough();
   options.hello.ucx_version = ucx_version();
   options.lost = std::move(lost);
+  if (dead) options.remote.heartbeats = FailureDetectorOptions::with_dead(*dead);
   options.make_transport = [&](const TransportSite& site) {
     UcxOptions ucx{.self = site.self, .means = means == "tcp" ? UcxMeans::tcp : UcxMeans::shm};
     if (means == "tcp") ucx.network_device = "lo";
@@ -30,7 +31,10 @@ std::unique_ptr<GroupEnd> join_over_ucx(Blocking& blocking, LaunchPlace place, c
 std::optional<int> run_as_member(int argc, char** argv) {
   if (argc != 3 || std::strcmp(argv[1], "--member") != 0) return {};
   auto blocking = Blocking::on_thread("member");
-  const auto end = join_over_ucx(blocking, launch_place_from_environment().value(), argv[2]);
+  const auto say_lost = [](Peer peer, const Status& why) {
+    std::cout << text("lost peer ", peer.value, ": ", why.text(), "\n") << std::flush;
+  };
+  const auto end = join_over_ucx(blocking, launch_place_from_environment().value(), argv[2], say_lost);
   caf::scoped_actor self(end->system);
   self->wait_for(end->counter);
   end->counter = {};

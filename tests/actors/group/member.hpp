@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,9 +10,10 @@
 
 namespace troupe::test {
 
-/// Joins a group over UCX ("shm" or "tcp") as a process of its own and publishes a counter.
+/// Joins a group over UCX ("shm" or "tcp") as a process of its own and publishes a counter. `dead`: the silence that
+/// means a death, if not the usual one.
 std::unique_ptr<GroupEnd> join_over_ucx(Blocking& blocking, LaunchPlace place, const std::string& means,
-                                        Bootstrap::Lost lost = {});
+                                        Bootstrap::Lost lost = {}, std::optional<std::chrono::milliseconds> dead = {});
 
 /// The life of a member that this program was started as by `--member MEANS`, its place in the environment: it serves
 /// until its counter ends, then stops. 0 when nobody had to be waited for in vain.

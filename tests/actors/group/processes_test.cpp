@@ -24,6 +24,7 @@ constexpr const char* kNoUcx = "this build has no UCX, over which processes talk
 class GroupOfProcesses : public ::testing::TestWithParam<std::string> {
  protected:
   static constexpr std::uint32_t kSize = 3;
+  static constexpr std::chrono::milliseconds kDead{1000};
 
   void SetUp() override {
     if (!ucx_available()) GTEST_SKIP() << kNoUcx;
@@ -39,7 +40,13 @@ class GroupOfProcesses : public ::testing::TestWithParam<std::string> {
     }
     LaunchPlace place = testing::rank_options(listener, 0, kSize).place;
     place.secret.clear();
-    end = join_over_ucx(blocking, place, GetParam(), [this](Peer peer, const Status&) { lost.store(peer.value); });
+    end = join_over_ucx(
+        blocking, place, GetParam(),
+        [this](Peer peer, const Status&) {
+          ++times_lost;
+          lost.store(peer.value);
+        },
+        kDead);
   }
   void TearDown() override {
     if (!end) return;
@@ -66,6 +73,7 @@ class GroupOfProcesses : public ::testing::TestWithParam<std::string> {
   std::deque<testing::Program> members;  // peers 1, 2
   std::unique_ptr<GroupEnd> end;
   std::atomic<std::uint32_t> lost{0};
+  std::atomic<int> times_lost{0};
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, GroupOfProcesses, ::testing::Values("shm", "tcp"),
@@ -82,8 +90,10 @@ TEST_P(GroupOfProcesses, FindsSpawnsBroadcastsGathersAndStopsTogether) {
   EXPECT_TRUE(all_become(mesh, 5));
   const StopReport report = stop(mesh);
   EXPECT_TRUE(report.clean()) << report.text();
+  EXPECT_EQ(times_lost.load(), 0);
   for (auto& member : members) {
     EXPECT_EQ(member.wait(kLong), 0) << member.out() << member.err();
+    EXPECT_EQ(member.out(), "everything finished\n");
   }
 }
 
@@ -128,6 +138,22 @@ TEST_P(GroupOfProcesses, SaysWhichStoppedProcessDidNotFinish) {
   EXPECT_THAT(report.running.empty() ? report.lost : report.running, ElementsAre(Peer{2})) << report.text();
   members[1].signal(SIGKILL);
   EXPECT_GE(members[0].wait(kLong), 0);
+}
+
+TEST_P(GroupOfProcesses, LosesAProcessThatIsStoppedAndTellsThoseWhoNeverSpokeToIt) {
+  if (GetParam() == "shm") GTEST_SKIP() << "the same over either transport";
+  const Mesh all = counters();
+  members[1].signal(SIGSTOP);
+  EXPECT_TRUE(testing::becomes_true([&] { return lost.load() == 2; }, 10 * kDead));
+  EXPECT_TRUE(members[0].wait_until(
+      [](const testing::Program& p) { return p.out().find("lost peer 2: ") != std::string::npos; }, 10 * kDead))
+      << members[0].out() << members[0].err();
+  const Mesh living{{{"x", 2}}, {all.members()[0], all.members()[1]}};
+  const StopReport report = stop(living);
+  EXPECT_EQ(report.text(), "lost before: peer 2");
+  EXPECT_EQ(times_lost.load(), 1);
+  EXPECT_EQ(members[0].wait(kLong), 0) << members[0].out() << members[0].err();
+  members[1].signal(SIGKILL);
 }
 
 /// Two actor systems of one process are two processes to each other.

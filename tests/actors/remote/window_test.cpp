@@ -212,9 +212,14 @@ TEST(RemoteWindow, LetsTheNewsOfAnEndWaitForWhatWasSentBefore) {
   caf::anon_send(source, std::uint64_t{60});
   ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 50; }));
   holder.let_go();
-  watch->receive([&](const caf::down_msg&) { ended.set_value(world.there->remote->counters().delivered); },
-                 caf::after(kLong) >> [&] { ended.set_value(0); });
-  EXPECT_GE(ended.get_future().get(), 60u);
+  std::string why;
+  watch->receive(
+      [&](const caf::down_msg& down) {
+        why = from_caf(down.reason).text();
+        ended.set_value(world.there->remote->counters().delivered);
+      },
+      caf::after(kLong) >> [&] { ended.set_value(0); });
+  EXPECT_GE(ended.get_future().get(), 60u) << why;
   EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(60); }));
 }
 

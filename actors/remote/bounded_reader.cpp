@@ -1,0 +1,72 @@
+#include "actors/remote/detail/bounded_reader.hpp"
+
+#include <caf/sec.hpp>
+
+namespace troupe::remote {
+namespace {
+
+/// Objects in objects: messages in messages, errors with messages, ...
+constexpr unsigned kDeepest = 64;
+constexpr const char* kEmptyMessage = "@<>";
+/// A sequence may have eight elements a byte, as those of bool do; and a few without any byte.
+constexpr std::size_t kMostPerByte = 8;
+constexpr std::size_t kMostWithoutBytes = 4096;
+
+caf::span<const caf::byte> as_caf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const caf::byte*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+BoundedReader::BoundedReader(caf::execution_unit* unit, std::span<const std::byte> bytes)
+    : caf::deserializer(unit), inner_(unit, as_caf(bytes)) {}
+
+caf::error BoundedReader::begin_object(std::uint16_t& type, std::string& name) {
+  if (++depth_ > kDeepest) refusal_ = caf::make_error(caf::sec::invalid_argument, "a message nested too deeply");
+  if (refusal_) return refusal_;
+  auto error = inner_.begin_object(type, name);
+  if (name == kEmptyMessage) --depth_;  // for it alone CAF does not say where it ends
+  return error;
+}
+
+caf::error BoundedReader::end_object() {
+  --depth_;
+  return inner_.end_object();
+}
+
+caf::error BoundedReader::begin_sequence(std::size_t& count_elements) {
+  // As CAF writes it: seven bits a byte, the lowest first, at most 32 in all.
+  std::uint32_t count = 0;
+  for (unsigned shift = 0;; shift += 7) {
+    std::uint8_t seven = 0;
+    if (shift > 28) return refusal_ = caf::make_error(caf::sec::end_of_stream);
+    if (auto error = inner_(seven)) return error;
+    count |= static_cast<std::uint32_t>(seven & 0x7f) << shift;
+    if ((seven & 0x80) == 0) break;
+  }
+  if (count > kMostPerByte * inner_.remaining() + kMostWithoutBytes) {
+    return refusal_ = caf::make_error(caf::sec::end_of_stream);
+  }
+  count_elements = count;
+  return caf::none;
+}
+
+caf::error BoundedReader::end_sequence() { return inner_.end_sequence(); }
+caf::error BoundedReader::apply_raw(std::size_t size_bytes, void* to) { return inner_.apply_raw(size_bytes, to); }
+
+caf::error BoundedReader::apply_impl(std::int8_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::uint8_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::int16_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::uint16_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::int32_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::uint32_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::int64_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::uint64_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(float& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(double& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(long double& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::string& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::u16string& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::u32string& x) { return inner_(x); }
+
+}  // namespace troupe::remote

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <caf/binary_deserializer.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace troupe::remote {
+
+/// What caf::binary_deserializer reads, but with bounds on what a few bytes can ask for: that one makes a vector of
+/// 4 GiB from five bytes, and calls itself once for each message within a message.
+class BoundedReader final : public caf::deserializer {
+ public:
+  BoundedReader(caf::execution_unit* unit, std::span<const std::byte> bytes);
+
+  /// What went beyond the bounds: CAF forgets errors of messages within messages.
+  const caf::error& refusal() const noexcept { return refusal_; }
+
+  caf::error begin_object(std::uint16_t& type, std::string& name) override;
+  caf::error end_object() override;
+  caf::error begin_sequence(std::size_t& count_elements) override;
+  caf::error end_sequence() override;
+  caf::error apply_raw(std::size_t size_bytes, void* to) override;
+
+ protected:
+  caf::error apply_impl(std::int8_t& x) override;
+  caf::error apply_impl(std::uint8_t& x) override;
+  caf::error apply_impl(std::int16_t& x) override;
+  caf::error apply_impl(std::uint16_t& x) override;
+  caf::error apply_impl(std::int32_t& x) override;
+  caf::error apply_impl(std::uint32_t& x) override;
+  caf::error apply_impl(std::int64_t& x) override;
+  caf::error apply_impl(std::uint64_t& x) override;
+  caf::error apply_impl(float& x) override;
+  caf::error apply_impl(double& x) override;
+  caf::error apply_impl(long double& x) override;
+  caf::error apply_impl(std::string& x) override;
+  caf::error apply_impl(std::u16string& x) override;
+  caf::error apply_impl(std::u32string& x) override;
+
+ private:
+  caf::binary_deserializer inner_;
+  unsigned depth_ = 0;  // of objects in objects
+  caf::error refusal_;
+};
+
+}  // namespace troupe::remote

@@ -1,0 +1,26 @@
+#include "apps/session/silence_notes.hpp"
+
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::chrono::seconds kBetweenNotes{10};
+
+}  // namespace
+
+SilenceNotes::SilenceNotes(std::vector<std::string> hosts, std::chrono::milliseconds suspect, SessionListener* listener)
+    : hosts_(std::move(hosts)), suspect_(suspect), listener_(listener) {}
+
+void SilenceNotes::tell(Peer peer, bool suspected, Clock::time_point now) {
+  if (!suspected || listener_ == nullptr || peer.value >= hosts_.size()) return;
+  const auto [last, first] = told_.try_emplace(peer, now);
+  if (!first && now - last->second < kBetweenNotes) return;
+  last->second = now;
+  listener_->note(
+      text("rank ", peer.value, " (", hosts_[peer.value], ") has been silent for ", suspect_.count(), " ms"));
+}
+
+}  // namespace troupe

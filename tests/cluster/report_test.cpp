@@ -1,0 +1,72 @@
+// SIGUSR1: what is it doing?
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "tests/cluster/job_folder.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using Report = ClusterTest;
+
+/// Arguments that make it train for some seconds.
+std::vector<std::string> some_seconds() {
+  return {"--set", "train.epochs=60", "--set", "data.batch=2", "--set", "evaluate.every_epochs=0"};
+}
+
+bool said(const Program& program, const std::string& what) { return program.err().find(what) != std::string::npos; }
+
+/// Asks what it is doing; true when all of this was said.
+bool asked_until(Program& program, const std::vector<std::string>& all) {
+  const auto complete = [&](const Program& p) {
+    return std::all_of(all.begin(), all.end(), [&](const std::string& what) { return said(p, what); });
+  };
+  program.signal(SIGUSR1);
+  return program.wait_until(complete, 10s);
+}
+
+TEST_F(Report, OfEveryRankIsPrintedWhenTheLauncherIsAskedAndTrainingGoesOn) {
+  Program rtrun{folder_.rtrun(some_seconds())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  EXPECT_TRUE(asked_until(rtrun, {"[rank 0] rtrun: rank 0 of 2 on node", "[rank 1] rtrun: rank 1 of 2 on node",
+                                  " of 30000 steps committed, in epoch ", "[rank 0] rtrun: peer 1: sent ",
+                                  "[rank 1] rtrun: peer 0: sent ", "[rank 1] rtrun: rank 0: gradients of "}))
+      << rtrun.err();
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_NE(rtrun.out().find("Trained 30,000 steps"), std::string::npos) << rtrun.out();
+}
+
+TEST_F(Report, OfOneRankIsPrintedWhenItIsAsked) {
+  Program rtrun{folder_.rtrun(JobFolder::endless())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  const auto ranks = children_of(rtrun.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[1], SIGUSR1);
+  EXPECT_TRUE(rtrun.wait_until([](const Program& p) { return said(p, "[rank 1] rtrun: peer 0: sent "); }, 10s))
+      << rtrun.err();
+  EXPECT_FALSE(said(rtrun, "rank 0 of 2")) << rtrun.err();
+  rtrun.signal(SIGINT);
+  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+}
+
+TEST_F(Report, OfOneProcessSaysThatThereAreNoOthers) {
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "cluster.nodes=\"local:1\""});
+  Program rtrun{folder_.rtrun(arguments)};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  EXPECT_TRUE(asked_until(rtrun, {"rtrun: rank 0 of 1 on node", "rtrun: the job is this one process"})) << rtrun.err();
+  rtrun.signal(SIGTERM);
+  EXPECT_EQ(rtrun.wait(20s), 143) << rtrun.err();
+}
+
+TEST_F(Report, MayBeAskedForWhileRanksStart) {
+  Program rtrun{folder_.rtrun(JobFolder::short_run())};
+  ASSERT_TRUE(becomes_true([&] { return children_of(rtrun.pid()).size() == 2; }, 20s)) << rtrun.err();
+  for (const pid_t rank : children_of(rtrun.pid())) ::kill(rank, SIGUSR1);
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+}
+
+}  // namespace
+}  // namespace troupe::testing

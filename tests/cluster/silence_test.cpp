@@ -1,0 +1,74 @@
+// A rank falls silent, though its process lives and its sockets are open.
+
+#include <signal.h>
+
+#include <memory>
+
+#include "tests/cluster/job_folder.hpp"
+
+namespace troupe::testing {
+namespace {
+
+void expect_named(const std::string& said, std::size_t rank) {
+  for (const std::string& word :
+       {"rank " + std::to_string(rank) + " on node", std::string{"after step"}, std::string{"faults.dead_ms"}})
+    EXPECT_NE(said.find(word), std::string::npos) << said << " does not tell the " << word;
+}
+
+class Silence : public ClusterTest, public ::testing::WithParamInterface<std::size_t> {};
+
+TEST_P(Silence, OfARankEndsTheJobWith4AndIsNamedByTheOther) {
+  Program rtrun{folder_.rtrun(JobFolder::endless())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  const auto ranks = children_of(rtrun.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[GetParam()], SIGSTOP);
+  EXPECT_EQ(rtrun.wait(30s), 4) << rtrun.err();
+  const std::string last = "rtrun: error: rank " + std::to_string(GetParam()) + " was lost by the others";
+  EXPECT_NE(rtrun.err().find(last), std::string::npos) << rtrun.err();
+  const auto line = rtrun.err().find("[rank " + std::to_string(1 - GetParam()) + "] rtrun: error: ");
+  ASSERT_NE(line, std::string::npos) << rtrun.err();
+  expect_named(rtrun.err().substr(line, rtrun.err().find('\n', line) - line), GetParam());
+}
+
+TEST_P(Silence, OfARankIsNoticedWithoutALauncher) {
+  const std::uint16_t port = free_port();
+  std::vector<std::unique_ptr<Program>> ranks;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ProgramStart start = folder_.rank(rank, 2, "127.0.0.1", port);
+    const auto endless = JobFolder::endless();
+    start.arguments.insert(start.arguments.end(), endless.begin(), endless.end());
+    ranks.push_back(std::make_unique<Program>(start));
+  }
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 30s)) << ranks[0]->out() << ranks[0]->err() << ranks[1]->err();
+  ranks[GetParam()]->signal(SIGSTOP);
+  Program& other = *ranks[1 - GetParam()];
+  EXPECT_EQ(other.wait(30s), 4) << other.err();
+  expect_named(other.err(), GetParam());
+  EXPECT_NE(other.err().find("has been silent for 300 ms"), std::string::npos) << "it was suspected first";
+  ranks[GetParam()]->signal(SIGKILL);
+}
+
+INSTANTIATE_TEST_SUITE_P(EitherRank, Silence, ::testing::Values(0u, 1u));
+
+using Pause = ClusterTest;
+
+TEST_F(Pause, ShorterThanDeadMsEndsNothing) {
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "faults.dead_ms=20000"});
+  Program rtrun{folder_.rtrun(arguments)};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  const auto ranks = children_of(rtrun.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[1], SIGSTOP);
+  EXPECT_TRUE(rtrun.wait_until([](const Program& p) { return p.err().find("rank 1 (") != std::string::npos; }, 10s))
+      << rtrun.out() << rtrun.err();
+  EXPECT_NE(rtrun.err().find(") has been silent for 300 ms"), std::string::npos) << rtrun.err();
+  ::kill(ranks[1], SIGCONT);
+  rtrun.signal(SIGINT);
+  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+  EXPECT_EQ(rtrun.err().find("error"), std::string::npos) << rtrun.err();
+}
+
+}  // namespace
+}  // namespace troupe::testing
