@@ -81,6 +81,9 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
 Engine::~Engine() {
   gate_->close();
   inline_->close();
+  for (Proxy* next = fresh_.exchange(nullptr); next != nullptr;) {
+    const caf::strong_actor_ptr proxy(std::exchange(next, next->next_fresh)->ctrl(), false);
+  }
   proxies_.clear();
   forget_locals();
   caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
@@ -126,7 +129,13 @@ caf::strong_actor_ptr Engine::make_proxy(caf::node_id node, caf::actor_id actor)
   if (of == nullptr || actor == caf::invalid_actor_id) return nullptr;
   caf::actor_config config;
   auto made = caf::make_actor<Proxy, caf::strong_actor_ptr>(actor, node, &system_, config, *this, *of);
-  static_cast<Proxy*>(made->get())->wake();
+  auto* const proxy = static_cast<Proxy*>(made->get());
+  intrusive_ptr_add_ref(proxy->ctrl());
+  proxy->next_fresh = fresh_.load(std::memory_order_relaxed);
+  while (
+      !fresh_.compare_exchange_weak(proxy->next_fresh, proxy, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+  }
+  proxy->wake();
   const std::uint32_t every = std::max(options_.max_actors / 8, 1u);
   if (of->proxies_made.fetch_add(1, std::memory_order_relaxed) % every == every - 1) {
     gate_->run([this, of] {
@@ -135,6 +144,14 @@ caf::strong_actor_ptr Engine::make_proxy(caf::node_id node, caf::actor_id actor)
     });
   }
   return made;
+}
+
+void Engine::attend_all_fresh() {
+  Proxy* next = fresh_.exchange(nullptr, std::memory_order_acq_rel);
+  while (next != nullptr) {
+    const caf::strong_actor_ptr proxy(next->ctrl(), false);
+    attend(*std::exchange(next, next->next_fresh));
+  }
 }
 
 /// A proxy's first turn: asks its process to tell when the actor ends.

@@ -27,6 +27,7 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   // An inline actor is on the lane's thread already. What others have sent before goes first: it may be its own.
   if (running_inline() == gate_.get() && !posted_.load(std::memory_order_acquire)) {
     if (room_->full() && !admit(*what)) return;
+    engine_.attend_fresh();
     engine_.attend(*this);
     if (!engine_.transmit(*this, std::move(what))) room_->enter();
     return;
@@ -67,9 +68,9 @@ bool Proxy::wake() noexcept {
 void Proxy::run() noexcept {
   const caf::strong_actor_ptr self(ctrl(), false);
   posted_.exchange(false, std::memory_order_acq_rel);  // first, so that a message that comes now posts again
-  engine_.attend(*this);
   std::uint32_t done = 0;
   caf::mailbox_element* next = take_all();
+  engine_.attend_fresh();
   while (next != nullptr) {
     caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
     message->next = nullptr;

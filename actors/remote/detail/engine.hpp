@@ -122,6 +122,11 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
 
   // For proxies, on the control lane.
   void attend(Proxy& proxy);
+  /// Attends to all proxies made until now. Whoever monitors an actor and then sends a message elsewhere relies on the
+  /// first being heard first, so a proxy calls this before it transmits what it has collected.
+  void attend_fresh() {
+    if (fresh_.load(std::memory_order_acquire) != nullptr) attend_all_fresh();
+  }
   /// False: it waits for a window; else it is sent, or answered with an error.
   bool transmit(Proxy& proxy, caf::mailbox_element_ptr message);
   void note_turned_away(PeerState& peer);
@@ -247,6 +252,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void drop(const std::string& what);
 
   // engine.cpp
+  void attend_all_fresh();
   void answered(PeerState& by, const Outstanding& request);
   Clock::time_point look_for_silence();
   std::string report();
@@ -286,6 +292,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   std::unordered_map<std::uint64_t, Lent> lent_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Frame>> parked_;  // until their tensors are valid
   std::uint64_t next_token_ = 1;
+  std::atomic<Proxy*> fresh_{nullptr};  // newest first, with a reference each; any thread adds
   unsigned requests_ = 0;
   caf::actor_id last_source_ = 0;            // is exposed
   unsigned heads_ = 0;                       // sent in this round

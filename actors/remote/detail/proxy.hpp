@@ -36,6 +36,7 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   bool alive() const noexcept { return alive_.load(std::memory_order_acquire); }
   PeerState& peer() const noexcept { return peer_; }
 
+  Proxy* next_fresh = nullptr;  // the engine's, until the proxy is attended to
   // The control lane's:
   std::uint32_t next_sequence = 0;  // of the next message to this actor
   bool watched = false;             // its process was asked to tell of its end

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <caf/actor_registry.hpp>
 #include <caf/event_based_actor.hpp>
+#include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
 #include <future>
@@ -167,6 +169,37 @@ TEST(InlineActor, GoesOnInTheSchedulerWhenTheRemoteActorsHaveStopped) {
   EXPECT_TRUE((ask<std::uint64_t>(world.there->system, actor, std::uint64_t{2})).ok());
   EXPECT_EQ(seen.all_threads().count(lane), 1u);
   EXPECT_GT(seen.all_threads().size(), 1u);
+}
+
+/// Keeps a lane busy until it is let go.
+struct Block final : LaneTask {
+  void run() noexcept override { let_go.get_future().wait_for(kLong); }
+  std::promise<void> let_go;
+};
+
+TEST(RemoteMonitor, IsHeardBeforeAMessageThatIsSentLaterToAnotherActor) {
+  LoopbackWorld world;
+  auto& there = *world.there;
+  const caf::actor victim =
+      there.remote->spawn_inline([](caf::event_based_actor*) -> caf::behavior { return {[](std::uint64_t) {}}; });
+  const caf::actor killer = there.remote->spawn_inline([victim](caf::event_based_actor* self) -> caf::behavior {
+    return {[self, victim](std::uint64_t x) {
+      if (x == 1) self->send_exit(victim, caf::exit_reason::user_shutdown);
+    }};
+  });
+  there.system.registry().put(victim.id(), caf::actor_cast<caf::strong_actor_ptr>(victim));
+  const caf::actor far_killer = at_other_end(there, *world.here, killer);
+  Block block;
+  ASSERT_TRUE(world.here->control->post(block));
+  caf::anon_send(far_killer, std::uint64_t{0});  // its turn comes first; then it takes what follows along
+  const caf::actor far_victim = world.here->remote->lookup(there.self, victim.id());
+  caf::scoped_actor self(world.here->system);
+  self->monitor(far_victim);
+  caf::anon_send(far_killer, std::uint64_t{1});
+  block.let_go.set_value();
+  caf::error reason;
+  self->receive([&](const caf::down_msg& down) { reason = down.reason; }, caf::after(kLong) >> [] {});
+  EXPECT_EQ(reason, caf::exit_reason::user_shutdown) << caf::to_string(reason);
 }
 
 TEST(PlainMessage, ArrivesAsItWasSentInBothDirections) {
