@@ -67,7 +67,7 @@ bool UcxSends::start(PeerLink& link, Class priority, Channel channel, std::span<
   const Frame frame{options_.self.value, Frame::kWhole};
   op.header.resize(sizeof frame + head.size());
   std::memcpy(op.header.data(), &frame, sizeof frame);
-  std::memcpy(op.header.data() + sizeof frame, head.data(), head.size());
+  if (!head.empty()) std::memcpy(op.header.data() + sizeof frame, head.data(), head.size());
   op.pieces.swap(pieces_);
   hand_over(op, channel);
   return true;
