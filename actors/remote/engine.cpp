@@ -100,7 +100,6 @@ void Engine::add_peer(Peer number, const caf::node_id& node, const Window& windo
   state->node = node;
   state->window = window;
   state->allowance.limit(limit_of_peer(window));
-  state->window_here = limit_of_peer(options_.window).messages;
   state->room = std::make_shared<Room>(options_.max_waiting, options_.wait_within);
   state->intake = std::make_shared<PeerIntake>(gate_, options_.window, [this, to = state.get()] { send_credit(*to); });
   peers_by_node_[node] = state.get();

@@ -200,7 +200,7 @@ void Engine::hold(PeerState& from, const wire::Header& header, const Arrival& ar
   if (!ahead || !fresh) return condemn(from, "it sent two messages with one number");
   place->second = {copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused};
   counts_.reordered.add();
-  if (++from.held > from.window_here + outstanding_.size() + kMostStrays) {
+  if (++from.held > from.intake->limit() + outstanding_.size() + kMostStrays) {
     condemn(from, "it sent too many messages before their turn");
   }
 }
@@ -383,7 +383,7 @@ void Engine::answered(PeerState& by, const Outstanding& request) {
 void Engine::settle(PeerState& from, std::uint32_t order) {
   const auto place = from.settled.whole(order);
   if (!place || !from.settled.add(*place)) return condemn(from, "it sent two messages with one place in the order");
-  if (from.settled.runs() > kMostGaps + from.window_here) {
+  if (from.settled.runs() > kMostGaps + from.intake->limit()) {
     return condemn(from, "too much of what it sent is missing between what came");
   }
   while (!from.ended.empty() && from.ended.begin()->first < from.settled.next()) {

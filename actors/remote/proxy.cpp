@@ -49,7 +49,9 @@ bool Proxy::admit(const caf::mailbox_element& message) {
   if (choice == WhenFull::wait && running_inline() == nullptr && room_->wait()) return true;
   answer(message.sender, message.mid,
          Status{Code::out_of_memory,
-                text(room_->count(), " messages to another process wait already, and it takes none")});
+                text(room_->count(),
+                     " messages to another process wait already, and it takes none; send less, or raise "
+                     "RemoteOptions::max_waiting")});
   const bool tell = room_->turn_away() && choice != WhenFull::drop && !message.mid.is_request();
   if (tell) gate_->run([engine = &engine_, peer = &peer_] { engine->note_turned_away(*peer); });
   return false;

@@ -51,9 +51,9 @@ void PeerIntake::dealt_with(std::uint32_t charge, bool edge_is_due) noexcept {
 }
 
 bool PeerIntake::take() noexcept {
-  if (++taken_ - dealt_with_ <= limit_) return true;
+  if (++taken_ - dealt_with_ <= limit()) return true;
   dealt_with_ = counter_.messages();
-  return taken_ - dealt_with_ <= limit_;
+  return taken_ - dealt_with_ <= limit();
 }
 
 Amount PeerIntake::begin_report() noexcept {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class ClusterTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
+  /// Two ranks of an endless run, without a launcher.
+  std::vector<std::unique_ptr<Program>> start_two_ranks() const;
   JobFolder folder_;
 };
 

@@ -112,14 +112,7 @@ TEST_F(RandomKills, BetweenStartAndEndLeaveNothing) {
 class Joined : public ClusterTest, public ::testing::WithParamInterface<std::uint32_t> {};
 
 TEST_P(Joined, RanksWithoutALauncherEndWith4AndNameTheOneThatWasKilled) {
-  const std::uint16_t port = free_port();
-  std::vector<std::unique_ptr<Program>> ranks;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    ProgramStart start = folder_.rank(rank, 2, "127.0.0.1", port);
-    const auto endless = JobFolder::endless();
-    start.arguments.insert(start.arguments.end(), endless.begin(), endless.end());
-    ranks.push_back(std::make_unique<Program>(start));
-  }
+  const auto ranks = start_two_ranks();
   ASSERT_TRUE(ranks[0]->wait_until(trains, 30s)) << ranks[0]->out() << ranks[0]->err() << ranks[1]->err();
   ranks[GetParam()]->signal(SIGKILL);
   Program& survivor = *ranks[1 - GetParam()];

@@ -73,7 +73,6 @@ struct PeerState {
   Settled settled;                             // the messages and downs from it that are dealt with
   caf::strong_actor_ptr last_sender;           // a proxy
   std::map<std::uint64_t, Ended> ended;        // by their place; wait for all that was sent before them
-  std::uint64_t window_here = 0;               // how many of its messages may be here
   std::size_t held = 0;                        // messages from it before their turn
   bool condemned = false;                      // about to be lost: nothing more is taken in
   std::atomic<std::uint32_t> proxies_made{0};  // any thread's

@@ -56,6 +56,7 @@ class Counter {
   /// What to tell now.
   Amount tell() noexcept;
   bool has_news() const noexcept;
+  const Amount& limit() const noexcept { return limit_; }
   std::uint64_t messages() const noexcept { return messages_.load(std::memory_order_relaxed); }
 
  private:
@@ -69,13 +70,12 @@ class PeerIntake {
  public:
   /// `tell` runs on the control lane.
   PeerIntake(std::shared_ptr<Gate> gate, const Window& window, std::function<void()> tell)
-      : gate_(std::move(gate)),
-        tell_(std::move(tell)),
-        counter_(limit_of_peer(window)),
-        limit_(limit_of_peer(window).messages) {}
+      : gate_(std::move(gate)), tell_(std::move(tell)), counter_(limit_of_peer(window)) {}
   void dealt_with(std::uint32_t charge, bool edge_is_due = false) noexcept;
   /// On the control lane: one more came; false when that is more than the window and what was dealt with allow.
   bool take() noexcept;
+  /// How many may be here at once.
+  std::uint64_t limit() const noexcept { return counter_.limit().messages; }
   /// On the control lane: from now on news call for another report.
   Amount begin_report() noexcept;
 
@@ -84,7 +84,6 @@ class PeerIntake {
   const std::function<void()> tell_;
   Counter counter_;
   std::atomic<bool> telling_{false};
-  const std::uint64_t limit_;  // of messages
   std::uint64_t taken_ = 0;
   std::uint64_t dealt_with_ = 0;  // at least
 };

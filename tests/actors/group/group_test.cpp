@@ -28,19 +28,6 @@ std::uint64_t who(caf::actor_system& system, const caf::actor& whom) {
   return answer;
 }
 
-/// What `work` throws.
-template <class Work>
-Status error_of(Work work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return {};
-}
-
-std::string text_of(const Status& status) { return std::string(status.text()); }
-
 Deadline soon() { return Deadline::after(std::chrono::milliseconds(100)); }
 
 TEST(Group, OfOneProcessNeedsNoTransport) {

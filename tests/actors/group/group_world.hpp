@@ -29,6 +29,19 @@ using Trace = caf::atom_constant<caf::atom("trace")>;  // all that was added, in
 constexpr auto kLong = std::chrono::seconds(20);
 inline Deadline long_enough() { return Deadline::after(kLong); }
 
+/// What `work` throws.
+template <class Work>
+Status error_of(Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return {};
+}
+
+inline std::string text_of(const Status& status) { return std::string(status.text()); }
+
 /// A handle that says what its actor takes.
 using Calculator =
     caf::typed_actor<caf::replies_to<std::uint64_t, std::uint64_t>::with<std::uint64_t>, caf::reacts_to<Go>>;

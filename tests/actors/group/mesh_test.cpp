@@ -18,18 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using troupe::testing::eventually;
 
-template <class Work>
-Status error_of(Work work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return {};
-}
-
-std::string text_of(const Status& status) { return std::string(status.text()); }
-
 /// Counters 0, 1, ... in one system, in a mesh.
 class LocalMesh : public ::testing::Test {
  protected:
