@@ -1,11 +1,12 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "runtime/arena.hpp"
 #include "runtime/error.hpp"
@@ -17,21 +18,26 @@ namespace {
 
 constexpr std::chrono::microseconds kSpin{200};
 
-/// Arenas by id: read without a lock on every step, only ever added to. Open addressing.
+struct Mapped {
+  Region region;
+  std::shared_ptr<Arena> arena;  // null: bound
+};
+
+/// What is mapped, by id: read without a lock on every step, only ever added to. Open addressing.
 class ArenaTable {
  public:
-  Arena* find(ArenaId id) const noexcept {
+  const Mapped* find(ArenaId id) const noexcept {
     for (std::size_t i = 0; i < kPlaces; ++i) {
-      Arena* arena = place(id, i).load(std::memory_order_acquire);
-      if (arena == nullptr || arena->id() == id) return arena;
+      const Mapped* mapped = place(id, i).load(std::memory_order_acquire);
+      if (mapped == nullptr || mapped->region.id == id) return mapped;
     }
     return nullptr;
   }
   /// One caller at a time. False: full.
-  bool add(Arena& arena) noexcept {
+  bool add(const Mapped& mapped) noexcept {
     for (std::size_t i = 0; i < kPlaces; ++i) {
-      if (place(arena.id(), i).load(std::memory_order_relaxed) != nullptr) continue;
-      place(arena.id(), i).store(&arena, std::memory_order_release);
+      if (place(mapped.region.id, i).load(std::memory_order_relaxed) != nullptr) continue;
+      place(mapped.region.id, i).store(&mapped, std::memory_order_release);
       return true;
     }
     return false;
@@ -43,12 +49,12 @@ class ArenaTable {
   static std::size_t index(ArenaId id, std::size_t attempt) noexcept {
     return ((id.value >> 8) + 37 * (id.value & 0xff) + attempt) % kPlaces;
   }
-  std::atomic<Arena*>& place(ArenaId id, std::size_t attempt) noexcept { return places_[index(id, attempt)]; }
-  const std::atomic<Arena*>& place(ArenaId id, std::size_t attempt) const noexcept {
+  std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) noexcept { return places_[index(id, attempt)]; }
+  const std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) const noexcept {
     return places_[index(id, attempt)];
   }
 
-  std::array<std::atomic<Arena*>, kPlaces> places_{};
+  std::array<std::atomic<const Mapped*>, kPlaces> places_{};
 };
 
 struct Line {
@@ -62,7 +68,7 @@ struct AddressSpace::State {
   ArenaTable arenas;
   std::atomic<std::chrono::nanoseconds> spin{std::chrono::nanoseconds::zero()};
   std::shared_mutex mutex;  // guards what follows
-  std::vector<std::shared_ptr<Arena>> mapped;
+  std::deque<Mapped> mapped;
   std::unordered_map<TimelineId, Timeline*> bound;
   std::uint32_t next_private = 0;
   std::unordered_map<TimelineId, Line> lines;
@@ -74,6 +80,12 @@ struct AddressSpace::State {
     return nullptr;
   }
   Line make(TimelineId id);
+  void enter(Mapped entry);
+  const Region& region(ArenaId id) const {
+    const Mapped* const found = arenas.find(id);
+    TROUPE_CHECK(found != nullptr, Code::invalid, "arena ", id.value, " is not mapped in this process");
+    return found->region;
+  }
 };
 
 /// The caller holds the mutex.
@@ -85,9 +97,10 @@ Line AddressSpace::State::make(TimelineId id) {
     auto line = std::make_unique<FutexTimeline>(id, *word, nullptr, spin);
     return {std::move(word), std::move(line)};
   }
-  Arena* arena = arenas.find(id.arena);
-  TROUPE_CHECK(arena != nullptr, Code::invalid, "timeline ", id.index, " lies in arena ", id.arena.value,
-               ", which is not mapped in this process");
+  const Mapped* const mapped_there = arenas.find(id.arena);
+  TROUPE_CHECK(mapped_there != nullptr && mapped_there->arena != nullptr, Code::invalid, "timeline ", id.index,
+               " lies in arena ", id.arena.value, ", which is not mapped in this process");
+  const Arena* const arena = mapped_there->arena.get();
   const std::uint64_t offset = std::uint64_t{id.index} * sizeof(TimelineWord);
   TROUPE_CHECK(offset >= Arena::kPageBytes && offset < arena->size_bytes(), Code::invalid, "timeline ", id.index,
                " lies outside arena ", id.arena.value, ", which has ", arena->size_bytes(), " bytes");
@@ -98,13 +111,26 @@ Line AddressSpace::State::make(TimelineId id) {
 AddressSpace::AddressSpace() : state_(std::make_unique<State>()) {}
 AddressSpace::~AddressSpace() = default;
 
+void AddressSpace::State::enter(Mapped entry) {
+  const ArenaId id = entry.region.id;
+  const std::lock_guard lock{mutex};
+  TROUPE_CHECK(arenas.find(id) == nullptr, Code::invalid, "arena ", id.value, " is mapped already");
+  TROUPE_CHECK(mapped.size() < ArenaTable::kPlaces, Code::invalid, "a process maps at most ", ArenaTable::kPlaces,
+               " arenas");
+  arenas.add(mapped.emplace_back(std::move(entry)));
+}
+
 void AddressSpace::map(std::shared_ptr<Arena> arena) {
   TROUPE_CHECK(arena != nullptr, Code::invalid, "there is no arena to map");
-  const std::lock_guard lock{state_->mutex};
-  TROUPE_CHECK(state_->arenas.find(arena->id()) == nullptr, Code::invalid, "arena ", arena->id().value,
-               " is mapped already");
-  state_->mapped.push_back(arena);
-  TROUPE_CHECK(state_->arenas.add(*arena), Code::invalid, "a process maps at most ", ArenaTable::kPlaces, " arenas");
+  const Region region{arena->id(), arena->base(), arena->size_bytes(), MemoryKind::host};
+  state_->enter({region, std::move(arena)});
+}
+
+void AddressSpace::bind(const Region& region) {
+  TROUPE_CHECK(region.id.value != 0 && region.base != nullptr, Code::invalid,
+               "memory to bind needs an id and a place; ", "arena ", region.id.value, " at ",
+               static_cast<const void*>(region.base), " has not both");
+  state_->enter({region, nullptr});
 }
 
 void AddressSpace::bind(Timeline& line) {
@@ -126,17 +152,20 @@ TimelineId AddressSpace::make_private_timeline() {
 }
 
 Arena& AddressSpace::arena(ArenaId id) const {
-  Arena* arena = state_->arenas.find(id);
-  TROUPE_CHECK(arena != nullptr, Code::invalid, "arena ", id.value, " is not mapped in this process");
-  return *arena;
+  const Mapped* const mapped = state_->arenas.find(id);
+  TROUPE_CHECK(mapped != nullptr && mapped->arena != nullptr, Code::invalid, "arena ", id.value,
+               " is not mapped in this process");
+  return *mapped->arena;
 }
 
+MemoryKind AddressSpace::kind(ArenaId id) const { return state_->region(id).kind; }
+
 std::byte* AddressSpace::address(const Memory& memory) const {
-  const Arena& arena = this->arena(memory.arena);
-  TROUPE_CHECK(memory.offset <= arena.size_bytes() && memory.size_bytes <= arena.size_bytes() - memory.offset,
+  const Region& region = state_->region(memory.arena);
+  TROUPE_CHECK(memory.offset <= region.size_bytes && memory.size_bytes <= region.size_bytes - memory.offset,
                Code::invalid, memory.size_bytes, " bytes at ", memory.offset, " leave arena ", memory.arena.value,
-               ", which has ", arena.size_bytes());
-  return arena.base() + memory.offset;
+               ", which has ", region.size_bytes);
+  return region.base + memory.offset;
 }
 
 void AddressSpace::may_spin(bool yes) noexcept {

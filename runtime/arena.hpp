@@ -75,6 +75,14 @@ class Arena {
   bool creator_;
 };
 
+/// Memory that is no Arena: an application's own buffers, a device's.
+struct Region {
+  ArenaId id;  // unique in the group, as an arena's
+  std::byte* base = nullptr;
+  std::uint64_t size_bytes = 0;
+  MemoryKind kind = MemoryKind::host;
+};
+
 /// What this process has mapped: resolves plain Memory and TimelineId to addresses and lines. Threads: any.
 class AddressSpace {
  public:
@@ -85,6 +93,9 @@ class AddressSpace {
 
   /// Adds an arena; its memory stays mapped as long as the address space lives.
   void map(std::shared_ptr<Arena> arena);
+  /// Makes memory addressable that is no arena; it is the caller's, and outlives every use of its id. Throws
+  /// Error{invalid} for an id that is taken, or memory that is none.
+  void bind(const Region& region);
   /// Makes `line` the one that its id names (a fake device's logical clock, a process's own line). The line outlives
   /// its entry.
   void bind(Timeline& line);
@@ -92,8 +103,10 @@ class AddressSpace {
   /// A timeline of this process alone: no arena, the same words.
   TimelineId make_private_timeline();
 
-  /// The arena, or Error{invalid} when it is not mapped.
+  /// The arena, or Error{invalid} when it is not mapped, or no Arena.
   Arena& arena(ArenaId id) const;
+  /// Throws Error{invalid} when nothing of that id is mapped or bound.
+  MemoryKind kind(ArenaId id) const;
   /// Where `memory` lies here. Throws Error{invalid} when the arena is not mapped or the range leaves it.
   std::byte* address(const Memory& memory) const;
   template <class T>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 namespace troupe {
 
@@ -37,6 +38,9 @@ constexpr ArenaId arena_id(Peer creator, std::uint32_t running) noexcept {
 /// Who made an arena; not for arena 0.
 constexpr Peer creator_of(ArenaId arena) noexcept { return {(arena.value >> 8) - 1}; }
 
+/// A buffer laid out for what others send (RemoteActors::post_sink); the receiver chooses the numbers; 0 is none.
+using SinkKey = Id<struct SinkTag, std::uint64_t>;
+
 /// A timeline, by the arena it lies in and its place there (arena 0: lines that one process made for itself).
 struct TimelineId {
   ArenaId arena;
@@ -59,6 +63,22 @@ struct Memory {
   std::uint64_t size_bytes = 0;
   friend constexpr bool operator==(const Memory&, const Memory&) = default;
 };
+
+/// Who can reach memory. What a device writes there is ordered by points, as always.
+enum class MemoryKind : std::uint8_t {
+  host,    // pages of the kernel's
+  pinned,  // host memory that devices read and write by themselves
+  device,  // only devices; an address that a processor must not follow
+};
+
+constexpr std::string_view name_of(MemoryKind kind) noexcept {
+  switch (kind) {
+    case MemoryKind::host: return "host";
+    case MemoryKind::pinned: return "pinned";
+    case MemoryKind::device: return "device";
+  }
+  return "unknown";
+}
 
 /// The part of `whole` that starts `offset` bytes in. The caller keeps it inside.
 constexpr Memory slice(Memory whole, std::uint64_t offset, std::uint64_t size_bytes) noexcept {

@@ -56,6 +56,8 @@ class Transport {
   virtual ~Transport() = default;
   /// For people: the name and the lanes' means (tcp, posix, ...).
   virtual std::string description() const = 0;
+  /// Whether payloads may be sent from, and land in, memory of that kind. Any thread.
+  virtual bool carries(MemoryKind kind) const noexcept = 0;
   /// What a peer needs to reach this process, both lanes. Any thread.
   virtual std::vector<std::byte> address() const = 0;
   /// Makes `peer` reachable; nothing is sent yet. Before the lanes are driven, or by the control lane's owner. Throws

@@ -126,8 +126,8 @@ Status Codec::decode_lone(std::span<const std::byte> bytes, detail::TensorSlots:
   Tensor::Extents extents(bytes.size() / sizeof dtype - 1);
   if (!extents.empty()) std::memcpy(extents.data(), bytes.data() + sizeof dtype, bytes.size() - sizeof dtype);
   return guarded("reading", [&]() -> caf::error {
-    to = Tensor{landed.memory, std::move(extents), static_cast<DType>(dtype), landed.valid_from,
-                std::move(landed.owner)};
+    to = Tensor{landed.memory,     std::move(extents),      static_cast<DType>(dtype),
+                landed.valid_from, std::move(landed.owner), landed.kind};
     return {};
   });
 }

@@ -106,6 +106,16 @@ void Engine::add_peer(Peer number, const caf::node_id& node, const Window& windo
   peers_[number] = std::move(state);
 }
 
+void Engine::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner) {
+  TROUPE_CHECK(key.value != 0 && memory.size_bytes > 0, Code::invalid,
+               "a sink needs a key other than 0 and memory; key ", key.value, " has ", memory.size_bytes, " bytes");
+  space_.address(memory);
+  const MemoryKind kind = space_.kind(memory.arena);
+  TROUPE_CHECK(control_.transport().carries(kind), Code::unsupported, "nothing lands in ", name_of(kind), " memory by ",
+               control_.transport().description(), ": post host memory");
+  sinks_.post(key, memory, std::move(owner));
+}
+
 PeerState* Engine::peer(Peer number) noexcept {
   const auto found = peers_.find(number);
   return found == peers_.end() ? nullptr : found->second.get();

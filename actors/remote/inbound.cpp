@@ -82,6 +82,7 @@ class Engine::Borrowed {
 };
 
 Memory Engine::landing(Peer from, Lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
+  if (const auto sink = sink_for(head, size_bytes)) return *sink;
   if (const auto memory = landing_pool_->take(size_bytes)) return *memory;
   // Refused: no memory tells the transport to drop the payload. The head still takes its place in the order.
   gate_->run([this, from, kept = copy(head)] { take_in(from, {.head = kept, .refused = true}); });
@@ -89,7 +90,8 @@ Memory Engine::landing(Peer from, Lane, std::span<const std::byte> head, std::ui
 }
 
 void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept {
-  auto owner = payload.size_bytes > 0 ? landing_pool_->owner(payload) : nullptr;
+  std::shared_ptr<const void> owner;
+  if (payload.size_bytes > 0 && !sinks_.landed(payload, owner)) owner = landing_pool_->owner(payload);
   if (lane == Lane::control) {
     take_in(from, {.head = head, .payload = payload, .payload_owner = std::move(owner)});
     inline_->run();
@@ -100,7 +102,21 @@ void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memo
   });
 }
 
-void Engine::dropped(Peer, Lane, Memory payload, const Status&) noexcept { landing_pool_->give_back(payload); }
+void Engine::dropped(Peer, Lane, Memory payload, const Status&) noexcept {
+  if (!sinks_.give_back(payload)) landing_pool_->give_back(payload);
+}
+
+/// The buffer that was laid out for the tensor that is the whole payload of a message.
+std::optional<Memory> Engine::sink_for(std::span<const std::byte> head, std::uint64_t size_bytes) {
+  if (sinks_.empty()) return {};
+  const auto header = wire::load(head);
+  if (!header || header->kind != wire::Kind::message || (header->flags & wire::kBodyInPayload) != 0) return {};
+  SinkKey key;
+  for (const wire::TensorRecord& record : wire::load_records(head, header->tensors)) {
+    if (record.by_reference == 0 && record.offset == 0 && record.size_bytes == size_bytes) key = {record.token};
+  }
+  return sinks_.take(key, size_bytes);
+}
 
 void Engine::lost(Peer number, const Status& why) noexcept { lost_any_thread(number, why, true); }
 
@@ -318,13 +334,17 @@ Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arr
       return {Code::corrupt, "a tensor does not begin where tensors begin in a payload"};
     }
     tensor = {slice(arrival.payload, record.offset, record.size_bytes), {}, arrival.payload_owner};
+    if (record.token != 0 && record.size_bytes > 0) tensor.kind = space_.kind(arrival.payload.arena);
     return {};
   }
   tensor = {{record.arena, record.offset, record.size_bytes},
             {record.line, record.point},
             std::make_shared<Borrowed>(*this, from, record.token)};
   try {
-    if (tensor.memory.size_bytes > 0) space_.address(tensor.memory);
+    if (tensor.memory.size_bytes > 0) {
+      space_.address(tensor.memory);
+      tensor.kind = space_.kind(record.arena);
+    }
     if (record.point != 0) space_.timeline(record.line);
   } catch (const Error& error) {
     return {Code::corrupt,

@@ -16,6 +16,9 @@ namespace {
 
 /// Larger bodies go with the tensors.
 constexpr std::size_t kLargestControlBody = 64 << 10;
+/// A payload of at most so many bytes goes by the control lane, which saves it the way to the other one, while no more
+/// than as many are under way there: several would make small messages wait.
+constexpr std::uint64_t kControlPayload = 64 << 10;
 /// So many heads of a round go at once; what follows is batched, since then the transport is the bottleneck.
 constexpr unsigned kUnbatchedHeads = 4;
 /// Larger heads gain nothing.
@@ -204,6 +207,22 @@ bool Engine::reached(Point point) const {
   return point.value == 0 || space_.timeline(point.line).value() >= point.value;
 }
 
+/// Memory that a processor cannot follow must not get to where one would.
+Status Engine::check_kind(const Tensor& tensor, bool by_reference) const {
+  const Memory memory = tensor.memory();
+  if (memory.size_bytes == 0) return {};
+  const MemoryKind kind = space_.kind(memory.arena);
+  if (kind != tensor.kind()) {
+    return {Code::invalid, text("a tensor is said to lie in ", name_of(tensor.kind()), " memory, but arena ",
+                                memory.arena.value, " is ", name_of(kind), " memory: name that when it is made")};
+  }
+  if (!by_reference && !control_.transport().carries(kind)) {
+    return {Code::unsupported, text("a tensor in ", name_of(kind), " memory cannot be sent by ",
+                                    control_.transport().description(), ": copy it to host memory first")};
+  }
+  return {};
+}
+
 /// Decides for each tensor whether it goes by reference; lends out those that do. On failure nothing is lent.
 Status Engine::plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& plan) {
   if (tensors.size() > wire::kMaxTensors) {
@@ -217,6 +236,7 @@ Status Engine::plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& 
       const Point from = tensor.valid_from();
       const bool valid = reached(from);
       const bool by_reference = options_.shares && options_.shares(to.number, memory.arena);
+      if (Status wrong = check_kind(tensor, by_reference); !wrong.ok()) return wrong;
       const bool point_travels = by_reference && !valid && options_.shares(to.number, from.line.arena);
       if (!valid && !point_travels) plan.awaited.push_back(from);
       wire::TensorRecord record{.by_reference = by_reference,
@@ -231,6 +251,7 @@ Status Engine::plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& 
         record.arena = {};
         record.offset = memory.size_bytes == 0 ? plan.copied_bytes : wire::align_up(plan.copied_bytes);
         plan.copied_bytes = record.offset + memory.size_bytes;
+        record.token = tensor.sink().value;
         plan.copied.push_back(tensor);
       }
       plan.records.push_back(record);
@@ -291,7 +312,9 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   wire::store(header, std::as_writable_bytes(std::span(scratch_)).first<wire::kHeaderBytes>());
   if (body_in_head && plan.copied_bytes == 0 && plan.awaited.empty()) return send_head(to, bytes_of(scratch_));
 
-  const bool large = plan.copied_bytes > 0 || body_bytes > kLargestControlBody;
+  const bool large = plan.copied_bytes > kControlPayload ||
+                     (plan.copied_bytes > 0 && control_out_.payload_under_way() > kControlPayload) ||
+                     body_bytes > kLargestControlBody;
   const auto head = bytes_of(scratch_);
   auto frame = std::make_unique<Frame>(large ? bulk_out_ : control_out_, to.number,
                                        std::vector<std::byte>(head.begin(), head.end()));

@@ -36,6 +36,7 @@ void Frame::run() noexcept { outbox->send(std::unique_ptr<Frame>(this)); }
 void Frame::sent(Status) noexcept {
   const std::unique_ptr<Frame> self(this);
   --outbox->in_flight_;
+  outbox->payload_under_way_ -= payload_bytes_;
 }
 
 Outbox::Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
@@ -112,6 +113,7 @@ bool Outbox::prepare(Frame& frame) noexcept {
     end = wire::align_up(end) + memory.size_bytes;
   }
   if (frame.slab_.size_bytes > 0) frame.parts_.push_back(frame.slab_);
+  for (const Memory& part : frame.parts_) frame.payload_bytes_ += part.size_bytes;
   return true;
 }
 
@@ -121,9 +123,11 @@ bool Outbox::try_send(std::unique_ptr<Frame>& frame) noexcept {
   if (has_payload && frame->parts_.empty() && !prepare(*frame)) return false;
   Frame* const held = frame.release();  // sent() may come before the call returns
   ++in_flight_;
+  payload_under_way_ += held->payload_bytes_;
   const Class priority = lane_ == Lane::control ? Class::control : Class::bulk;
   if (transport_.send(held->to, lane_, priority, Channel::actors, held->head, held->parts_, *held)) return true;
   --in_flight_;
+  payload_under_way_ -= held->payload_bytes_;
   frame.reset(held);
   return false;
 }

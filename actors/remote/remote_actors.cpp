@@ -107,6 +107,12 @@ PeerCounters RemoteActors::counters(Peer peer) const { return state_->engine.cou
 
 std::string RemoteActors::describe(Blocking&, Deadline deadline) const { return state_->engine.describe(deadline); }
 
+void RemoteActors::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner) {
+  state_->engine.post_sink(key, memory, std::move(owner));
+}
+
+std::size_t RemoteActors::withdraw_sinks(SinkKey key) { return state_->engine.withdraw_sinks(key); }
+
 void RemoteActors::when_full(const caf::actor& remote, WhenFull choice) {
   auto* const proxy = dynamic_cast<remote::Proxy*>(caf::actor_cast<caf::abstract_actor*>(remote));
   TROUPE_CHECK(proxy != nullptr, Code::invalid, "an actor of this process has no window; give one of another process");

@@ -157,6 +157,17 @@ class RemoteActors {
     return troupe::spawn_inline<Class>(system(), inline_home(), std::forward<Arguments>(arguments)...);
   }
 
+  /// Lays out `memory`, of this address space, for the next tensor that a message from another process brings and whose
+  /// sender named `key` (Tensor::into). The buffers of one key are used in the order of posting, once each: what lands
+  /// in one starts where it starts, and `owner` is dropped when the last copy of that tensor ends, or the buffer is
+  /// withdrawn. A tensor lands in the pool instead, where Tensor::memory() tells it, when no buffer is posted, when it
+  /// is larger than the next one, or when it shares its message with others whose bytes are sent; by reference it does
+  /// not land at all. Throws Error{invalid} for key 0 and memory that is not mapped, Error{unsupported} for memory that
+  /// the transport does not carry. Any thread.
+  void post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner = nullptr);
+  /// Takes back the buffers of a key that nothing is landing in; how many. Any thread.
+  std::size_t withdraw_sinks(SinkKey key);
+
   /// What becomes of messages to one actor of another process when there is no room, instead of the options' choice.
   /// Throws Error{invalid} for an actor that is none. Any thread.
   void when_full(const caf::actor& remote, WhenFull choice);

@@ -29,19 +29,28 @@ struct Tensor::State {
   DType dtype;
   Point valid_from;
   std::shared_ptr<const void> owner;
+  MemoryKind kind;
 };
 
-Tensor::Tensor(Memory memory, Extents extents, DType dtype, Point valid_from, std::shared_ptr<const void> owner) {
+Tensor::Tensor(Memory memory, Extents extents, DType dtype, Point valid_from, std::shared_ptr<const void> owner,
+               MemoryKind kind) {
   std::uint64_t bytes = 0;
   TROUPE_CHECK(bytes_of(extents, dtype, bytes) && bytes == memory.size_bytes, Code::invalid, "a tensor of ", bytes,
                " bytes cannot lie in memory of ", memory.size_bytes, "; the sizes must be equal");
-  state_ = std::make_shared<State>(State{memory, std::move(extents), dtype, valid_from, std::move(owner)});
+  state_ = std::make_shared<State>(State{memory, std::move(extents), dtype, valid_from, std::move(owner), kind});
 }
 
 Memory Tensor::memory() const noexcept { return state_ ? state_->memory : Memory{}; }
 const Tensor::Extents& Tensor::extents() const noexcept { return state_ ? state_->extents : kNoExtents; }
 DType Tensor::dtype() const noexcept { return state_ ? state_->dtype : DType::f32; }
 Point Tensor::valid_from() const noexcept { return state_ ? state_->valid_from : Point{}; }
+MemoryKind Tensor::kind() const noexcept { return state_ ? state_->kind : MemoryKind::host; }
+
+Tensor Tensor::into(SinkKey key) const {
+  Tensor same = *this;
+  same.sink_ = key;
+  return same;
+}
 
 namespace detail {
 
@@ -73,8 +82,8 @@ caf::error load_tensor(Tensor& tensor, std::uint32_t slot, Tensor::Extents exten
     return to_caf(Status{Code::corrupt, text("tensor ", slot, " of a message does not fit what arrived with it")});
   }
   TensorSlots::Landed& landed = slots->arrived[slot];
-  tensor =
-      Tensor{landed.memory, std::move(extents), static_cast<DType>(dtype), landed.valid_from, std::move(landed.owner)};
+  tensor = Tensor{landed.memory,     std::move(extents),      static_cast<DType>(dtype),
+                  landed.valid_from, std::move(landed.owner), landed.kind};
   return {};
 }
 

@@ -25,8 +25,9 @@ class Tensor {
   Tensor() noexcept = default;
   /// `memory` holds the row-major elements, starts at a multiple of 64 bytes for best speed, and may be read from
   /// `valid_from` on. `owner` keeps it as it is: it is dropped, on any thread, when the last copy ends everywhere.
-  /// Throws Error{invalid} when the size of `memory` is not that of the extents.
-  Tensor(Memory memory, Extents extents, DType dtype, Point valid_from, std::shared_ptr<const void> owner);
+  /// `kind` is that of its arena. Throws Error{invalid} when the size of `memory` is not that of the extents.
+  Tensor(Memory memory, Extents extents, DType dtype, Point valid_from, std::shared_ptr<const void> owner,
+         MemoryKind kind = MemoryKind::host);
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
   /// Empty for an empty handle.
@@ -34,10 +35,17 @@ class Tensor {
   const Extents& extents() const noexcept;
   DType dtype() const noexcept;
   Point valid_from() const noexcept;
+  MemoryKind kind() const noexcept;
+
+  /// The same tensor, to be sent into a buffer that the receiving process posted under `key`
+  /// (RemoteActors::post_sink), instead of memory of its pool.
+  Tensor into(SinkKey key) const;
+  SinkKey sink() const noexcept { return sink_; }
 
  private:
   struct State;
   std::shared_ptr<const State> state_;
+  SinkKey sink_;
 };
 
 namespace detail {
@@ -50,6 +58,7 @@ class TensorSlots {
     Memory memory;
     Point valid_from;
     std::shared_ptr<const void> owner;
+    MemoryKind kind = MemoryKind::host;
   };
   static constexpr std::uint32_t kEmpty = 0xffffffff;
 

@@ -68,7 +68,8 @@ inline constexpr std::size_t kBatchedBytes = sizeof(std::uint32_t);  // more tha
 std::span<const std::byte> next_in_batch(std::span<const std::byte>& rest) noexcept;
 
 /// Where one tensor of a message is. By reference: `memory` in an arena that both processes have mapped, kept by the
-/// sender until it gets `token` back. Otherwise: `memory.offset` in the payload.
+/// sender until it gets `token` back. Otherwise: `memory.offset` in the payload, and `token` is the key of the sink
+/// that it shall land in, or 0.
 struct TensorRecord {
   std::uint32_t by_reference = 0;
   ArenaId arena;

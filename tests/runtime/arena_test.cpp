@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -283,6 +284,20 @@ TEST(AddressSpace, MapsManyArenasOnceEach) {
   }
   for (const auto& arena : arenas) EXPECT_EQ(&space.arena(arena->id()), arena.get());
   EXPECT_EQ(error_of([&] { space.map(arenas.front()); }).code(), Code::invalid);
+}
+
+TEST(AddressSpace, ResolvesMemoryThatWasBoundToAnIdAndKnowsItsKind) {
+  AddressSpace space;
+  std::array<std::byte, 256> bytes{};
+  space.bind({ArenaId{9}, bytes.data(), bytes.size(), MemoryKind::pinned});
+  EXPECT_EQ(space.address({ArenaId{9}, 64, 192}), bytes.data() + 64);
+  EXPECT_EQ(space.kind(ArenaId{9}), MemoryKind::pinned);
+  EXPECT_THROW(space.address({ArenaId{9}, 64, 193}), Error);
+  EXPECT_THROW(space.arena(ArenaId{9}), Error) << "it has no directory";
+  EXPECT_THROW(space.timeline({ArenaId{9}, 1}), Error) << "nor lines";
+  EXPECT_THROW(space.bind({ArenaId{9}, bytes.data(), bytes.size()}), Error) << "the id is taken";
+  EXPECT_THROW(space.bind({ArenaId{10}, nullptr, 64}), Error);
+  EXPECT_THROW(space.kind(ArenaId{11}), Error);
 }
 
 TEST(AddressSpace, GivesTheSameLineForOneIdAlways) {

@@ -275,6 +275,7 @@ class StuckTransport final : public Transport {
   explicit StuckTransport(Transport& inner) : inner_(inner), fd_(dup(inner.fd(Lane::control))) {}
   ~StuckTransport() override { close(fd_); }
   std::string description() const override { return "stuck"; }
+  bool carries(MemoryKind) const noexcept override { return false; }
   std::vector<std::byte> address() const override { return {}; }
   void connect(Peer, std::span<const std::byte>) override {}
   void receive(Channel, Receiver&) override {}

@@ -258,6 +258,7 @@ class LoopbackTransport final : public Transport {
   }
 
   std::string description() const override { return "loopback (memory of this process)"; }
+  bool carries(MemoryKind kind) const noexcept override { return kind != MemoryKind::device; }
 
   std::vector<std::byte> address() const override {
     const Address mine{reinterpret_cast<std::uintptr_t>(hub_.get()), self_.value, 0};

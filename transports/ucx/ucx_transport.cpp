@@ -52,6 +52,8 @@ class UcxTransport final : public Transport {
     return text("ucx ", ucx_version(), " (", means, device, ")");
   }
 
+  bool carries(MemoryKind kind) const noexcept override { return kind != MemoryKind::device; }
+
   std::vector<std::byte> address() const override { return directory_.describe({control_.address(), bulk_.address()}); }
 
   void connect(Peer peer, std::span<const std::byte> address) override { directory_.add(peer, address); }

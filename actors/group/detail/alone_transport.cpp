@@ -14,6 +14,7 @@ class AloneTransport final : public Transport {
   ~AloneTransport() override { close(never_); }
 
   std::string description() const override { return "alone"; }
+  bool carries(MemoryKind) const noexcept override { return false; }
   std::vector<std::byte> address() const override { return {}; }
   void connect(Peer peer, std::span<const std::byte>) override {
     fail(Code::environment, text("a group of one process has no peer ", peer.value));

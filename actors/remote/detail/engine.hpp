@@ -19,6 +19,7 @@
 #include "actors/remote/detail/proxy.hpp"
 #include "actors/remote/detail/room.hpp"
 #include "actors/remote/detail/settled.hpp"
+#include "actors/remote/detail/sinks.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/detail/window.hpp"
 #include "actors/remote/remote_actors.hpp"
@@ -113,6 +114,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   PeerCounters counters(Peer peer) const;
   std::string describe(Deadline deadline);
   const std::shared_ptr<Gate>& gate() const noexcept { return gate_; }
+  void post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner);
+  std::size_t withdraw_sinks(SinkKey key) { return sinks_.withdraw(key); }
   const RemoteOptions& options() const noexcept { return options_; }
   const std::shared_ptr<InlineUnit>& inline_unit() const noexcept { return inline_; }
   const caf::actor& own_directory() const noexcept { return directory_; }
@@ -215,6 +218,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   bool flush_given_back();
   void refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why);
   Status plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& plan);
+  Status check_kind(const Tensor& tensor, bool by_reference) const;
   bool reached(Point point) const;
   std::uint64_t source_of(const caf::strong_actor_ptr& sender, wire::Header& header);
   void send_message(Proxy& proxy, wire::Header header, TensorPlan& plan);
@@ -238,6 +242,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   Status decode_lone(PeerState& from, const wire::Header& header, const Arrival& arrival,
                      const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                      caf::mailbox_element_ptr& message);
+  std::optional<Memory> sink_for(std::span<const std::byte> head, std::uint64_t size_bytes);
   Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
               detail::TensorSlots::Landed& tensor);
   void give_back(PeerState& from, std::uint64_t token);
@@ -272,6 +277,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   const RemoteOptions options_;
   const std::shared_ptr<Gate> gate_;
   const std::shared_ptr<SlabPool> landing_pool_;  // any thread
+  Sinks sinks_;                                   // any thread
   const std::shared_ptr<SlabPool> sending_pool_;  // any thread
   Unfinished unfinished_;                         // any thread
   Outbox control_out_;

@@ -35,6 +35,7 @@ class Injector final : public Transport {
   Injector(std::unique_ptr<Transport> inner, AddressSpace& space) : inner_(std::move(inner)), space_(space) {}
 
   std::string description() const override { return inner_->description(); }
+  bool carries(MemoryKind kind) const noexcept override { return inner_->carries(kind); }
   std::vector<std::byte> address() const override { return inner_->address(); }
   void connect(Peer peer, std::span<const std::byte> address) override { inner_->connect(peer, address); }
   void receive(Channel channel, Receiver& receiver) override {

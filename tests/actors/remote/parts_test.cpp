@@ -12,6 +12,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/dialect.hpp"
+#include "actors/remote/detail/sinks.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/network_module.hpp"
 #include "actors/remote/tensor.hpp"
@@ -21,6 +22,7 @@
 namespace troupe {
 namespace {
 
+using remote::Sinks;
 using remote::SlabPool;
 using ::testing::HasSubstr;
 
@@ -202,6 +204,33 @@ TEST_F(SlabPools, TakeASlabBackWhenItsLastOwnerEnds) {
   EXPECT_FALSE(pool->take(4 * kMiB));
   another.reset();
   EXPECT_TRUE(pool->take(4 * kMiB));
+}
+
+TEST(Sinks, AreNextAgainWhenWhatShouldLandDoesNotCome) {
+  Sinks sinks;
+  const Memory first{{1}, 0, 64};
+  sinks.post({5}, first, nullptr);
+  sinks.post({5}, {{1}, 64, 64}, nullptr);
+  const auto landing = sinks.take({5}, 32);
+  ASSERT_TRUE(landing);
+  EXPECT_EQ(*landing, slice(first, 0, 32));
+  EXPECT_TRUE(sinks.give_back(*landing));
+  EXPECT_FALSE(sinks.give_back(*landing)) << "it was given back before";
+  EXPECT_EQ(sinks.take({5}, 64), first);
+}
+
+TEST(Sinks, CannotBeWithdrawnWhileSomethingLandsInThem) {
+  Sinks sinks;
+  const auto owner = std::make_shared<const int>(1);
+  sinks.post({5}, {{1}, 0, 64}, owner);
+  const auto landing = sinks.take({5}, 64);
+  ASSERT_TRUE(landing);
+  EXPECT_EQ(sinks.withdraw({5}), 0u);
+  EXPECT_FALSE(sinks.empty());
+  std::shared_ptr<const void> told;
+  EXPECT_TRUE(sinks.landed(*landing, told));
+  EXPECT_EQ(told, owner);
+  EXPECT_TRUE(sinks.empty());
 }
 
 }  // namespace
