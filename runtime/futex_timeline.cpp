@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/detail/futex.hpp"
+#include "runtime/detail/overdue.hpp"
 
 namespace troupe {
 namespace {
@@ -41,6 +42,14 @@ std::string seconds(Clock::duration span) {
 }
 
 }  // namespace
+
+Status detail::overdue(const Blocking& blocking, const Timeline& line, std::uint64_t at, Clock::time_point begun,
+                       std::string_view what) {
+  const TimelineId id = line.id();
+  return {Code::timeout,
+          text("waited ", seconds(Clock::now() - begun), " for ", what, " (thread ", blocking.thread(), "; line ",
+               id.arena.value, ":", id.index, " stands at ", line.value(), ", wanted ", at, ")")};
+}
 
 FutexTimeline::~FutexTimeline() {
   for (;;) {
@@ -158,11 +167,7 @@ void FutexTimeline::run_due() noexcept {
 Status FutexTimeline::wait(Blocking& blocking, std::uint64_t at, Deadline deadline, std::string_view what) {
   if (value() >= at) return {};
   const auto begin = Clock::now();
-  if (!poll(at) && !sleep(at, deadline)) {
-    return {Code::timeout,
-            text("waited ", seconds(Clock::now() - begin), " for ", what, " (thread ", blocking.thread(), "; line ",
-                 id_.arena.value, ":", id_.index, " stands at ", value(), ", wanted ", at, ")")};
-  }
+  if (!poll(at) && !sleep(at, deadline)) return detail::overdue(blocking, *this, at, begin, what);
   return value() >= at ? Status{} : status();
 }
 

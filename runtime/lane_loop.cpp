@@ -1,7 +1,6 @@
 #include "runtime/lane_loop.hpp"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,42 +13,29 @@
 #include <utility>
 
 #include "runtime/clock.hpp"
+#include "runtime/detail/lane_state.hpp"
 #include "runtime/error.hpp"
 #include "runtime/thread.hpp"
 
 namespace troupe {
 namespace {
 
+using detail::kLongestSleep;
+using detail::kRoundsPerAlarm;
+using detail::kStuck;
+using detail::pause_cpu;
+using detail::Sleeper;
+using detail::SpinTime;
 using std::chrono::milliseconds;
 
 /// Progress calls in one round: enough to drain a burst, few enough that tasks and actors get their turn.
 constexpr int kProgressCalls = 8;
-/// The longest sleep. Nothing depends on it; it bounds the damage should a transport ever miss a wake-up.
-constexpr milliseconds kLongestSleep{500};
-/// While sends to a stuck or dead peer are pending, a transport may never let itself be armed: after this long without
-/// progress the loop naps instead of spinning, and looks again after as long.
-constexpr milliseconds kStuck{1};
 constexpr int kPausesPerLook = 16;
-constexpr unsigned kRoundsPerAlarm = 256;
 /// A lane that is driven along gets one of so many idle rounds: looking at it makes what comes on the own lane wait.
 constexpr unsigned kRoundsPerOther = 4;
 /// A round of the other lane that takes longer is work for its own thread, where that has a core.
 constexpr std::chrono::microseconds kLongOther{20};
 constexpr std::chrono::milliseconds kLeaveOther{1};
-
-class Fd {
- public:
-  explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 class NoTask final : public LaneTask {
  public:
@@ -62,100 +48,62 @@ LaneTask* closed_mark() noexcept {
   return &mark;
 }
 
-void pause_cpu() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
-
 thread_local const void* this_threads_lane = nullptr;
 
-/// Whether the calling thread has more cores than one.
-bool has_cores() noexcept {
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  return sched_getaffinity(0, sizeof usable, &usable) != 0 || CPU_COUNT(&usable) > 1;
-}
+/// Makes the calling thread count as a lane's while it lives.
+class OnLane {
+ public:
+  explicit OnLane(const void* lane) noexcept : before_(std::exchange(this_threads_lane, lane)) {}
+  ~OnLane() { this_threads_lane = before_; }
+  OnLane(const OnLane&) = delete;
+  OnLane& operator=(const OnLane&) = delete;
+
+ private:
+  const void* const before_;
+};
 
 }  // namespace
 
-struct LaneLoop::State {
-  State(Transport& lanes_transport, Lane which, LaneOptions how, std::string thread_name)
-      : transport(lanes_transport),
-        lane(which),
-        options(how),
-        name(std::move(thread_name)),
-        wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-        sleep(epoll_create1(EPOLL_CLOEXEC)) {
-    TROUPE_CHECK_ERRNO(wake.get() >= 0 && sleep.get() >= 0, Code::environment, "lane ", name,
-                       ": no file descriptors left for its event queue; raise the limit (ulimit -n)");
-    watch(wake.get());
-    watch(transport.fd(lane));
-  }
+namespace detail {
 
-  void watch(int fd) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    TROUPE_CHECK_ERRNO(epoll_ctl(sleep.get(), EPOLL_CTL_ADD, fd, &event) == 0, Code::environment, "lane ", name,
-                       ": cannot wait for file descriptor ", fd);
-  }
+Bell::Bell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  TROUPE_CHECK_ERRNO(fd_.get() >= 0, Code::environment,
+                     "no file descriptors left for a lane's wake-ups; raise the limit (ulimit -n)");
+}
 
-  bool push(LaneTask& task) noexcept;
-  void wake_up() noexcept;
-  bool run_tasks(LaneTask* replacement) noexcept;
-  bool round();
-  void run();
-  bool finish();
-  bool borrow();
-  void give_back();
-  bool drive_other();
-  void leave_other();
-  bool rest_other();
-  void rest(Clock::time_point idle_since);
-  bool ring(Clock::time_point now);
-  milliseconds until_alarm() const;
-  void nap(milliseconds at_most, bool transport_too);
+void Bell::ring() noexcept {
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full, and then the fd is readable anyway.
+  [[maybe_unused]] const auto written = write(fd_.get(), &one, sizeof one);
+}
 
-  Transport& transport;
-  const Lane lane;
-  const LaneOptions options;
-  const std::string name;
-  const Fd wake;
-  const Fd sleep;
-  std::function<bool()> hook;
-  std::function<Clock::time_point()> alarm;
-  State* other = nullptr;
+void Bell::clear() noexcept {
+  std::uint64_t rings = 0;
+  [[maybe_unused]] const auto taken = read(fd_.get(), &rings, sizeof rings);
+}
 
-  // Who drives the lane: its thread, but while that naps another may. Guards what is the lane's thread's.
-  std::mutex driving;
+}  // namespace detail
 
-  // Newest first; any thread pushes, the lane's thread takes all. Sequentially consistent together with `sleeping`: a
-  // poster that misses the sleeper was itself seen by the sleeper's second look.
-  std::atomic<LaneTask*> posted{nullptr};
-  std::atomic<bool> sleeping{false};
-  std::atomic<bool> stopping{false};
+LaneLoop::State::State(Transport& lanes_transport, Lane which, LaneOptions how, std::string thread_name)
+    : transport(lanes_transport),
+      lane(which),
+      options(std::move(how)),
+      name(std::move(thread_name)),
+      guest_bell(std::make_shared<detail::Bell>()),
+      sleep(epoll_create1(EPOLL_CLOEXEC)) {
+  TROUPE_CHECK_ERRNO(sleep.get() >= 0, Code::environment, "lane ", name,
+                     ": no file descriptors left for its event queue; raise the limit (ulimit -n)");
+  watch(wake.fd());
+  watch(transport.fd(lane));
+}
 
-  // Written before `stopping` is raised, read by the lane's thread after it saw it.
-  std::optional<Deadline> stop_by;
-  std::function<bool()> drained;
-  bool ended_drained = false;  // written by the lane's thread, read after the join
-
-  // Only who drives the lane.
-  bool busy_hook = false;
-  bool has_other = false;               // `other` is driven by this one now
-  bool cores = true;                    // this lane's thread may use more than one
-  Clock::time_point leave_other_until;  // its own thread has it
-  Clock::time_point alarm_at = Clock::time_point::max();
-  bool fd_lies = false;  // the transport's fd woke the last nap and nothing was there
-
-  std::mutex life;  // guards thread, started and stopped
-  std::thread thread;
-  bool started = false;
-  bool stopped = false;
-};
+void LaneLoop::State::watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  TROUPE_CHECK_ERRNO(epoll_ctl(sleep.get(), EPOLL_CTL_ADD, fd, &event) == 0, Code::environment, "lane ", name,
+                     ": cannot wait for file descriptor ", fd);
+}
 
 bool LaneLoop::State::push(LaneTask& task) noexcept {
   LaneTask* head = posted.load(std::memory_order_relaxed);
@@ -163,14 +111,16 @@ bool LaneLoop::State::push(LaneTask& task) noexcept {
     if (head == closed_mark()) return false;
     task.next_ = head;
   } while (!posted.compare_exchange_weak(head, &task));
-  if (sleeping.load() && sleeping.exchange(false)) wake_up();
+  if (sleeping.load() != Sleeper::nobody) wake_sleeper();
   return true;
 }
 
-void LaneLoop::State::wake_up() noexcept {
-  const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the fd is readable anyway.
-  [[maybe_unused]] const auto written = write(wake.get(), &one, sizeof one);
+void LaneLoop::State::wake_sleeper() noexcept {
+  switch (sleeping.exchange(Sleeper::nobody)) {
+    case Sleeper::own: return wake.ring();
+    case Sleeper::guest: return guest_bell->ring();
+    case Sleeper::nobody: return;
+  }
 }
 
 /// Runs what was posted, oldest first, and leaves `replacement` as the list.
@@ -201,14 +151,18 @@ bool LaneLoop::State::round() {
   return did;
 }
 
-/// Another lane's thread drives this one from now on; false when its own thread is awake.
-bool LaneLoop::State::borrow() {
-  if (!sleeping.load() || stopping.load() || !driving.try_lock()) return false;
-  if (!sleeping.load() || stopping.load()) {
+/// The calling thread drives this lane from now on, instead of its own one; false when that is awake. With
+/// `unless_woken` also when it is about to wake up.
+bool LaneLoop::State::take(bool unless_woken) {
+  const auto may = [&] {
+    return running.load() && !stopping.load() && (!unless_woken || sleeping.load() == Sleeper::own);
+  };
+  if (!may() || !driving.try_lock()) return false;
+  if (!may()) {
     driving.unlock();
     return false;
   }
-  sleeping.store(false);                                               // who posts need not wake its thread
+  sleeping.store(Sleeper::nobody);                                     // who posts need not wake its thread
   epoll_ctl(sleep.get(), EPOLL_CTL_DEL, transport.fd(lane), nullptr);  // nor what arrives
   return true;
 }
@@ -219,17 +173,41 @@ void LaneLoop::State::give_back() {
   driving.unlock();
 }
 
+/// Gives it back as a guest: its own thread sleeps on unless there is something to do.
+void LaneLoop::State::leave() noexcept {
+  sleeping.store(Sleeper::own);
+  const bool rests = posted.load() == nullptr && !busy_hook && !stopping.load() && transport.arm(lane);
+  if (!rests) sleeping.store(Sleeper::nobody);
+  give_back();
+  if (!rests) wake.ring();
+}
+
+bool LaneLoop::State::guest_round() {
+  const OnLane here(this);
+  return round();
+}
+
+bool LaneLoop::State::guest_ring(Clock::time_point now) {
+  const OnLane here(this);
+  return ring(now);
+}
+
+void LaneLoop::State::guest_nap(milliseconds at_most, bool transport_too) {
+  std::array<pollfd, 2> fds{{{guest_bell->fd(), POLLIN, 0}, {transport.fd(lane), POLLIN, 0}}};
+  poll(fds.data(), transport_too ? 2 : 1, static_cast<int>(at_most.count()));
+  fd_lies |= transport_too && fds[1].revents != 0;
+  if (fds[0].revents != 0) guest_bell->clear();
+}
+
 /// A round for the other lane, if its thread sleeps; whether that did something.
 bool LaneLoop::State::drive_other() {
   const auto begun = cores ? Clock::now() : Clock::time_point{};
   if (!has_other) {
     if (cores && begun < leave_other_until) return false;
-    has_other = other->borrow();
+    has_other = other->take(/*unless_woken=*/true);
     if (!has_other) return false;
   }
-  this_threads_lane = other;
-  const bool did = other->round();
-  this_threads_lane = this;
+  const bool did = other->guest_round();
   const bool much = did && cores && Clock::now() - begun > kLongOther;
   if (much) leave_other_until = begun + kLeaveOther;
   if (much || other->stopping.load(std::memory_order_relaxed)) leave_other();
@@ -240,15 +218,15 @@ bool LaneLoop::State::drive_other() {
 void LaneLoop::State::leave_other() {
   if (!std::exchange(has_other, false)) return;
   other->give_back();
-  other->wake_up();
+  other->wake.ring();
 }
 
 /// Before this thread sleeps: lets the other lane sleep too; false when that has something to do.
 bool LaneLoop::State::rest_other() {
   if (!has_other) return true;
-  other->sleeping.store(true);
+  other->sleeping.store(Sleeper::own);
   if (other->posted.load() != nullptr || other->busy_hook || !other->transport.arm(other->lane)) {
-    other->sleeping.store(false);
+    other->sleeping.store(Sleeper::nobody);
     return false;
   }
   has_other = false;
@@ -258,8 +236,10 @@ bool LaneLoop::State::rest_other() {
 
 void LaneLoop::State::run() {
   const std::unique_lock drives(driving);
-  this_threads_lane = this;
-  cores = has_cores();
+  const OnLane here(this);
+  running.store(true);
+  cores = !options.cpus.empty() || usable_cpus().size() > 1;
+  SpinTime spin(options.spin, options.spin_most);
   auto idle_since = Clock::now();
   bool idle = false;
   unsigned rounds = 0;
@@ -267,7 +247,7 @@ void LaneLoop::State::run() {
   if (alarm) alarm_at = Clock::now();
   while (!stopping.load(std::memory_order_acquire)) {
     if (round()) {
-      idle = false;
+      if (std::exchange(idle, false) && spin.adapts()) spin.came_after(Clock::now() - idle_since);
       fd_lies = false;
       ++busy_rounds;
       if (has_other && busy_rounds % kRoundsPerOther == 0) drive_other();
@@ -279,17 +259,18 @@ void LaneLoop::State::run() {
       rounds = 0;
     }
     ++rounds;
-    if (other != nullptr && options.spin.count() > 0 && rounds % kRoundsPerOther == 0 && drive_other()) {
+    if (other != nullptr && spin.any() && rounds % kRoundsPerOther == 0 && drive_other()) {
       idle = false;
+      if (spin.adapts()) spin.came_after(Clock::now() - idle_since);
       continue;
     }
-    if (options.spin.count() > 0 && rounds % kPausesPerLook != 0) {
+    if (spin.any() && rounds % kPausesPerLook != 0) {
       pause_cpu();
       continue;
     }
     const auto now = Clock::now();
     if (ring(now)) continue;
-    if (options.spin.count() > 0 && now - idle_since < options.spin) {
+    if (now - idle_since < spin.span()) {
       pause_cpu();
       continue;
     }
@@ -303,7 +284,6 @@ void LaneLoop::State::run() {
   }
   leave_other();
   ended_drained = finish();
-  this_threads_lane = nullptr;
 }
 
 /// Calls the alarm when it is time; whether it was.
@@ -316,9 +296,9 @@ bool LaneLoop::State::ring(Clock::time_point now) {
 
 /// Sleeps until something is posted or arrives, as well as the transport allows.
 void LaneLoop::State::rest(Clock::time_point idle_since) {
-  sleeping.store(true);
+  sleeping.store(Sleeper::own);
   if (posted.load() != nullptr || stopping.load()) {
-    sleeping.store(false);
+    sleeping.store(Sleeper::nobody);
     return;
   }
   if (transport.arm(lane)) {
@@ -328,7 +308,7 @@ void LaneLoop::State::rest(Clock::time_point idle_since) {
   } else {
     pause_cpu();
   }
-  sleeping.store(false);
+  sleeping.store(Sleeper::nobody);
 }
 
 milliseconds LaneLoop::State::until_alarm() const {
@@ -339,17 +319,18 @@ milliseconds LaneLoop::State::until_alarm() const {
 
 void LaneLoop::State::nap(milliseconds at_most, bool transport_too) {
   std::array<epoll_event, 2> events{};
+  bool arrived = false;
   driving.unlock();
   if (!transport_too) {  // its fd is readable for nothing: look at it after the nap
-    pollfd own{wake.get(), POLLIN, 0};
+    pollfd own{wake.fd(), POLLIN, 0};
     poll(&own, 1, static_cast<int>(at_most.count()));
   } else {
     const int count = epoll_wait(sleep.get(), events.data(), events.size(), static_cast<int>(at_most.count()));
-    for (int i = 0; i < count; ++i) fd_lies |= events[static_cast<std::size_t>(i)].data.fd != wake.get();
+    for (int i = 0; i < count; ++i) arrived |= events[static_cast<std::size_t>(i)].data.fd != wake.fd();
   }
   driving.lock();
-  std::uint64_t posts = 0;
-  [[maybe_unused]] const auto taken = read(wake.get(), &posts, sizeof posts);
+  fd_lies |= arrived;
+  wake.clear();
 }
 
 /// The last rounds: until nothing is left to send or the time is over; then the list is closed, and what was posted
@@ -376,7 +357,7 @@ bool LaneLoop::State::finish() {
 }
 
 LaneLoop::LaneLoop(Transport& transport, Lane lane, LaneOptions options, std::string thread_name)
-    : state_(std::make_unique<State>(transport, lane, options, std::move(thread_name))) {}
+    : state_(std::make_unique<State>(transport, lane, std::move(options), std::move(thread_name))) {}
 
 LaneLoop::~LaneLoop() { stop(Deadline::after(Clock::duration::zero())); }
 
@@ -386,6 +367,7 @@ void LaneLoop::start() {
   TROUPE_CHECK(!s.started && !s.stopped, Code::invalid, "lane ", s.name, " is started a second time");
   s.thread = start_thread(s.name, [&s] { s.run(); });
   s.started = true;
+  if (!s.options.cpus.empty()) keep_on(s.thread, s.options.cpus, s.name);
 }
 
 bool LaneLoop::post(LaneTask& task) noexcept { return state_->push(task); }
@@ -424,7 +406,8 @@ bool LaneLoop::stop(Deadline deadline, const std::function<bool()>& drained) {
     s.drained = drained;
     s.stopping.store(true);
     if (s.started) {
-      s.wake_up();
+      s.wake_sleeper();  // who may be a guest
+      s.wake.ring();
       s.thread.join();
     } else {
       s.run();  // nobody drove the lane yet, so the caller does: what was posted still runs

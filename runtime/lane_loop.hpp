@@ -1,11 +1,11 @@
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "runtime/clock.hpp"
+#include "runtime/lane_options.hpp"
 #include "runtime/transport.hpp"
 
 namespace troupe {
@@ -24,23 +24,19 @@ class LaneTask {
   LaneTask* next_ = nullptr;
 };
 
-struct LaneOptions {
-  /// How long to poll before sleeping when nothing happens; 0: sleep at once (fewer cores than threads).
-  std::chrono::nanoseconds spin{0};
-};
-
-/// The thread that owns one lane: runs posted tasks, drives the transport, sleeps in epoll when both are idle.
+/// The thread that owns one lane: runs posted tasks, drives the transport, sleeps in epoll when both are idle. While it
+/// sleeps another thread may drive the lane in its place (also_drives, LaneWait); "the lane's thread" is then that one.
 class LaneLoop {
  public:
   LaneLoop(Transport& transport, Lane lane, LaneOptions options, std::string thread_name);
   /// Stops and joins.
   ~LaneLoop();
-  /// Starts the thread.
+  /// Starts the thread. Throws Error{environment} when it cannot be had, or not on the CPUs of the options.
   void start();
   /// Runs `task` on the lane's thread, soon, in the order of posting. Any thread. After stop() tasks are not run:
   /// posting returns false.
   bool post(LaneTask& task) noexcept;
-  /// Whether the caller is the lane's thread.
+  /// Whether the caller is the lane's thread, in the lane's work.
   bool on_thread() const noexcept;
   Lane lane() const noexcept;
   Transport& transport() const noexcept;
@@ -58,6 +54,7 @@ class LaneLoop {
   bool stop(Deadline deadline, const std::function<bool()>& drained = {});
 
  private:
+  friend class LaneWait;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -11,6 +11,8 @@
 namespace troupe::detail {
 namespace {
 
+constexpr std::size_t kLanes = 2;
+
 /// Cores in the order in which they are shared out: neighbours share a NUMA node.
 std::vector<Core> ordered_cores(const Topology& node) {
   std::vector<Core> cores = node.cores;
@@ -21,11 +23,27 @@ std::vector<Core> ordered_cores(const Topology& node) {
   return cores;
 }
 
-void take(RankPlan& rank, std::span<const Core> cores) {
-  rank.cpus.clear();
-  for (const Core& core : cores) rank.cpus.insert(rank.cpus.end(), core.cpus.begin(), core.cpus.end());
-  std::sort(rank.cpus.begin(), rank.cpus.end());
-  rank.device_threads = static_cast<std::uint32_t>(cores.size());
+std::vector<std::uint32_t> cpus_of(std::span<const Core> cores) {
+  std::vector<std::uint32_t> cpus;
+  for (const Core& core : cores) cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+/// The first `share` of `cores` for the device and everything else, the rest for lanes.
+void take(RankPlan& rank, std::span<const Core> cores, std::size_t share) {
+  rank.cpus = cpus_of(cores.first(share));
+  rank.device_threads = static_cast<std::uint32_t>(share);
+  if (cores.size() > share) rank.control_cpus = cpus_of(cores.subspan(share, 1));
+  if (cores.size() > share + 1) rank.bulk_cpus = cpus_of(cores.subspan(share + 1, 1));
+}
+
+/// A lane that polls takes a core's time: it needs to be granted.
+void respect_quota_of_lanes(double share, RankPlan& rank) {
+  const double lanes = (rank.control_cpus.empty() ? 0 : 1) + (rank.bulk_cpus.empty() ? 0 : 1);
+  if (share >= rank.device_threads + lanes) return;
+  rank.control_cpus.clear();
+  rank.bulk_cpus.clear();
 }
 
 const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
@@ -36,6 +54,7 @@ void respect_quota(double quota, const std::string& host, const std::vector<Rank
   const double share = quota / static_cast<double>(ranks.size());
   bool short_of_time = false;
   for (RankPlan* rank : ranks) {
+    if (quota > 0) respect_quota_of_lanes(share, *rank);
     if (quota <= 0 || share >= rank->device_threads) continue;
     rank->device_threads = std::max(1u, static_cast<std::uint32_t>(std::floor(share)));
     rank->may_spin = false;
@@ -50,7 +69,7 @@ void respect_quota(double quota, const std::string& host, const std::vector<Rank
 }  // namespace
 
 void place_on_cores(const Settings::Placement& placement, const Topology& node, const std::string& host,
-                    const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
+                    const std::vector<RankPlan*>& ranks, bool with_lanes, std::vector<std::string>& reasons) {
   const std::vector<Core> cores = ordered_cores(node);
   TROUPE_CHECK(!cores.empty(), Code::environment, "node ", host,
                " has no core that this job may use; look at the CPU affinity "
@@ -62,12 +81,15 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
                ", or for 0 to share out what there is");
   const bool shared = cores.size() < ranks.size();
   const std::size_t share = shared ? 1 : wanted != 0 ? wanted : cores.size() / ranks.size();
+  const std::size_t spare = shared || !with_lanes ? 0 : cores.size() / ranks.size() - share;
+  const std::size_t lanes = std::min(spare, kLanes);
   std::size_t across = 0;  // ranks with cores of several NUMA nodes
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const auto own = std::span{cores}.subspan(shared ? i % cores.size() : i * share, share);
-    take(*ranks[i], own);
+    const std::size_t first = shared ? i % cores.size() : i * (share + lanes);
+    const auto own = std::span{cores}.subspan(first, share + lanes);
+    take(*ranks[i], own, share);
     ranks[i]->may_spin = !shared;
-    across += own.front().numa != own.back().numa;
+    across += own.front().numa != own[share - 1].numa;
   }
   if (shared) {
     reasons.push_back(text("Node ", host, ": ", ranks.size(), " ranks share ", cores.size(), " core",
@@ -82,6 +104,11 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
                            " cores of several NUMA nodes; a number of ranks that the NUMA nodes divide avoids it."));
   }
   respect_quota(node.cpu_quota, host, ranks, reasons);
+  if (!ranks.front()->control_cpus.empty()) {
+    reasons.push_back(text("Node ", host, ": placement.cores leaves cores free: each rank's control lane has one",
+                           ranks.front()->bulk_cpus.empty() ? "" : ", its bulk lane another",
+                           ", where the control lane polls."));
+  }
 }
 
 }  // namespace troupe::detail

@@ -6,6 +6,14 @@
 #include <sstream>
 
 namespace troupe {
+namespace {
+
+void write(std::ostream& out, const char* name, const std::vector<std::uint32_t>& cpus) {
+  out << name;
+  for (const std::uint32_t cpu : cpus) out << ' ' << cpu;
+}
+
+}  // namespace
 
 std::string_view name_of(Route route) noexcept { return route == Route::arena ? "arena" : "direct"; }
 
@@ -33,8 +41,10 @@ std::string Plan::to_string() const {
   for (const RankPlan& rank : ranks) {
     out << rank.rank.value << " node " << rank.node << " local " << rank.local_rank << ' ' << std::quoted(rank.device)
         << " threads " << rank.device_threads << " spin " << rank.may_spin << " arena " << rank.arena_bytes
-        << " memory " << rank.memory_bytes << " cpus";
-    for (const std::uint32_t cpu : rank.cpus) out << ' ' << cpu;
+        << " memory " << rank.memory_bytes;
+    write(out, " cpus", rank.cpus);
+    write(out, " control", rank.control_cpus);
+    write(out, " bulk", rank.bulk_cpus);
     out << '\n';
   }
   out << "route " << name_of(route) << '\n' << "stripes " << stripes.size() << '\n';

@@ -25,11 +25,13 @@ struct RankPlan {
   std::uint32_t node = 0;            // index into Plan::nodes
   std::uint32_t local_rank = 0;      // on its node, from 0
   std::string device;                // cpu
-  std::vector<std::uint32_t> cpus;   // the process's threads stay on these
+  std::vector<std::uint32_t> cpus;   // the process's threads stay on these, but for the lanes' where they have CPUs
   std::uint32_t device_threads = 1;  // of a CPU device
-  bool may_spin = false;             // waits may poll: there is a core for it
-  std::uint64_t arena_bytes = 0;     // what it shares with its node: gradients, stripe state, pool
-  std::uint64_t memory_bytes = 0;    // all that it will have in use, data set included; libraries not
+  std::vector<std::uint32_t> control_cpus;  // the control lane's own, on which it polls; empty: `cpus`, and it sleeps
+  std::vector<std::uint32_t> bulk_cpus;     // the bulk lane's own; empty: `cpus`
+  bool may_spin = false;                    // waits may poll: there is a core for it
+  std::uint64_t arena_bytes = 0;            // what it shares with its node: gradients, stripe state, pool
+  std::uint64_t memory_bytes = 0;           // all that it will have in use, data set included; libraries not
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 

@@ -38,6 +38,12 @@ std::string ranges(const std::vector<std::uint32_t>& numbers) {
   return out;
 }
 
+/// Where the lanes' threads are: the control lane's CPUs, then the bulk lane's.
+std::string lanes(const RankPlan& rank) {
+  if (rank.control_cpus.empty()) return "anywhere";
+  return ranges(rank.control_cpus) + (rank.bulk_cpus.empty() ? "" : " + " + ranges(rank.bulk_cpus));
+}
+
 using Row = std::vector<std::string>;
 
 /// Columns as wide as their widest cell.
@@ -79,7 +85,7 @@ std::string nodes_table(const Plan& plan) {
 }
 
 std::string ranks_table(const Plan& plan) {
-  const Row header{"rank", "node", "device", "cpus", "threads", "waits", "stripe", "arena", "memory"};
+  const Row header{"rank", "node", "device", "cpus", "threads", "lanes", "waits", "stripe", "arena", "memory"};
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
     const std::uint64_t own = i < plan.stripes.size() ? plan.stripes[i].count : 0;
     return Row{std::to_string(rank.rank.value),
@@ -87,6 +93,7 @@ std::string ranks_table(const Plan& plan) {
                rank.device,
                ranges(rank.cpus),
                std::to_string(rank.device_threads),
+               lanes(rank),
                rank.may_spin ? "poll" : "sleep",
                thousands(own),
                scaled(static_cast<double>(rank.arena_bytes), "B"),

@@ -63,7 +63,8 @@ void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inpu
     for (const std::size_t n : nodes)
       for (const std::uint32_t r : members[n]) ranks.push_back(&plan.ranks[r]);
     const NodePlan& first = plan.nodes[nodes.front()];
-    detail::place_on_cores(settings.placement, *topologies.at(first.identity), first.host, ranks, plan.reasons);
+    detail::place_on_cores(settings.placement, *topologies.at(first.identity), first.host, ranks,
+                           /*with_lanes=*/plan.ranks.size() > 1, plan.reasons);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "apps/session/training.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/lane_loop.hpp"
+#include "runtime/lane_wait.hpp"
 #include "runtime/planner.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
@@ -29,6 +30,9 @@ namespace {
 
 constexpr ViewId kFirstView{1};
 constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
+
+/// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
+constexpr std::chrono::microseconds kPollLane{200};
 
 /// The end of a run, handed from Membership's thread to the one that waits.
 class RunEndBox {
@@ -138,8 +142,9 @@ class RankSession final : public Session {
                  "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
     const Peer self{job_.self().value};
     transport_ = make_ucx_transport(space_, {.self = self, .means = means(settings(), job_.plan)});
-    control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, LaneOptions{}, "lane-control");
-    bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, LaneOptions{}, "lane-bulk");
+    const LanePair lanes = lanes_on(job_.mine().control_cpus, job_.mine().bulk_cpus);
+    control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, lanes.control, "lane-control");
+    bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, lanes.bulk, "lane-bulk");
     RemoteOptions options{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes};
     options.heartbeats = FailureDetectorOptions::with_dead(settings().faults.dead);
     options.suspected = [this](Peer peer, bool suspected) {
@@ -204,6 +209,7 @@ class RankSession final : public Session {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> control_;
   std::unique_ptr<LaneLoop> bulk_;
+  std::unique_ptr<LaneWait> waits_;  // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<StepExchange> steps_;
@@ -251,10 +257,14 @@ void RankSession::make_device() {
     join_node_memory(memory_, space_.arena(places_[leader].arena.id));
   }
   communicator_ = make_communicator();
+  // Between nodes the stream waits for what the bulk lane brings.
+  if (bulk_ && job_.plan.route == Route::direct)
+    waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = make_cpu_device(space_, {.cpus = mine.cpus,
                                      .threads = mine.device_threads,
                                      .may_spin = mine.may_spin,
-                                     .wait_deadline = settings().faults.exchange});
+                                     .wait_deadline = settings().faults.exchange,
+                                     .waits = waits_.get()});
   replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
                               {memory_.parameters, memory_.half, memory_.gradients});
   stream_ = device_->stream();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/active_wait.hpp"
 #include "runtime/device.hpp"
 
 namespace troupe {
@@ -15,6 +16,7 @@ struct CpuDeviceOptions {
   std::uint32_t threads = 1;        // that one kernel may use
   bool may_spin = false;            // a stream without work polls a little before it sleeps
   std::chrono::milliseconds wait_deadline{30000};  // a wait that takes longer fails the stream with Code::timeout
+  ActiveWait* waits = nullptr;  // how streams wait for lines of this process, outlives them; null: they sleep
 };
 
 /// Cores as a device: matrix products by oneDNN, everything else by own kernels for the instruction set found at run

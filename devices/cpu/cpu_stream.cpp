@@ -1,16 +1,14 @@
 #include "devices/cpu/cpu_stream.hpp"
 
 #include <omp.h>
-#include <pthread.h>
-#include <sched.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "devices/cpu/step_program.hpp"
 #include "devices/cpu/update.hpp"
@@ -37,6 +35,24 @@ void flush_denormals() noexcept {
 #endif
 }
 
+/// Numbers as others expect them, while a stream's thread does other work than a stream's.
+class UsualNumbers {
+ public:
+#if defined(__x86_64__)
+  UsualNumbers() noexcept : before_(_mm_getcsr()) { _mm_setcsr(before_ & ~0x8040U); }
+  ~UsualNumbers() { _mm_setcsr(before_); }
+#else
+  UsualNumbers() noexcept = default;
+#endif
+  UsualNumbers(const UsualNumbers&) = delete;
+  UsualNumbers& operator=(const UsualNumbers&) = delete;
+
+ private:
+#if defined(__x86_64__)
+  const unsigned before_;
+#endif
+};
+
 template <class T>
 T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_bytes, const char* what) {
   TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, what, " has ", memory.size_bytes, " bytes instead of ",
@@ -51,6 +67,7 @@ CpuStream::CpuStream(AddressSpace& space, const CpuDeviceOptions& options)
       threads_(options.threads),
       wait_deadline_(options.wait_deadline),
       may_spin_(options.may_spin),
+      waits_(options.waits),
       kernels_(best_kernels()),
       line_(space.timeline(space.make_private_timeline())) {
   thread_ = start_thread("cpu-stream", [this] { work(); });
@@ -63,19 +80,7 @@ CpuStream::~CpuStream() {
   thread_.join();
 }
 
-void CpuStream::pin(const std::vector<std::uint32_t>& cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::string names;
-  for (const std::uint32_t cpu : cpus) {
-    TROUPE_CHECK(cpu < CPU_SETSIZE, Code::invalid, "cpu ", cpu, " is beyond the ", CPU_SETSIZE, " that can be named");
-    CPU_SET(cpu, &set);
-    names += text(' ', cpu);
-  }
-  errno = pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set);
-  TROUPE_CHECK_ERRNO(errno == 0, Code::environment, "cannot keep a stream's thread on cpus", names,
-                     " (are they among those this process may use?)");
-}
+void CpuStream::pin(const std::vector<std::uint32_t>& cpus) { keep_on(thread_, cpus, "a stream's thread"); }
 
 // ---- The enqueuing side ----
 
@@ -197,7 +202,7 @@ Status CpuStream::execute(const Operation& operation) {
 }
 
 Status CpuStream::execute(const AwaitPoint& operation) {
-  if (operation.line->value() >= operation.value) return {};
+  if (!std::exchange(announced_, false) && operation.line->value() >= operation.value) return {};
   // Who is waited for comes first: what a poisoned line can carry of this text is short.
   const TimelineId line = operation.line->id();
   std::array<char, 32> whom{"this process"};
@@ -206,10 +211,24 @@ Status CpuStream::execute(const AwaitPoint& operation) {
   std::snprintf(what.data(), what.size(), "%s (faults.exchange_s) to reach %llu on line %u of arena %u", whom.data(),
                 static_cast<unsigned long long>(operation.value), line.index, line.arena.value);
   Blocking blocking = Blocking::on_thread("cpu-stream");
-  return operation.line->wait(blocking, operation.value, Deadline::after(wait_deadline_), what.data());
+  const Deadline deadline = Deadline::after(wait_deadline_);
+  if (waits_ == nullptr) return operation.line->wait(blocking, operation.value, deadline, what.data());
+  const UsualNumbers meanwhile;
+  return waits_->wait(blocking, *operation.line, operation.value, deadline, what.data());
+}
+
+/// Whether the operation after this one is a wait that ActiveWait may shorten and that is not over yet.
+bool CpuStream::waits_next() const noexcept {
+  const Operation* const next = ring_.second();
+  const auto* const wait = next == nullptr ? nullptr : std::get_if<AwaitPoint>(next);
+  return wait != nullptr && wait->line->id().arena.value == 0 && wait->line->value() < wait->value;
 }
 
 Status CpuStream::execute(const SignalPoint& operation) {
+  if (waits_ != nullptr && waits_next()) {
+    waits_->about_to_wait();
+    announced_ = true;
+  }
   operation.line->signal(operation.value);
   return {};
 }

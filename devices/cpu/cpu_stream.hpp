@@ -41,6 +41,7 @@ class CpuStream final : public Stream {
   void push(const Operation& operation);
   void work();
   bool wait_for_work();
+  bool waits_next() const noexcept;
   void end(const Status& why) noexcept;
   Status execute(const Operation& operation);
   Status execute(const AwaitPoint& operation);
@@ -55,10 +56,12 @@ class CpuStream final : public Stream {
   const std::uint32_t threads_;
   const std::chrono::milliseconds wait_deadline_;
   const bool may_spin_;
+  ActiveWait* const waits_;
   const Kernels& kernels_;
   Timeline& line_;
   std::uint64_t marks_ = 0;                         // the enqueuing side's
   bool ended_ = false;                              // the thread's: a failure was met
+  bool announced_ = false;                          // the thread's: waits_ knows that a wait comes next
   alignas(64) std::atomic<std::uint32_t> news_{0};  // counts pushes and the stop: what the thread sleeps on
   std::atomic<bool> stop_{false};
   OperationRing ring_;

@@ -98,6 +98,11 @@ class OperationRing {
   const Operation& front() const noexcept {
     return slots_[read_.load(std::memory_order_relaxed) % kOperations].operation;
   }
+  /// The one after it; null: not there yet.
+  const Operation* second() const noexcept {
+    const std::uint32_t next = read_.load(std::memory_order_relaxed) + 1;
+    return published_.load(std::memory_order_acquire) == next ? nullptr : &slots_[next % kOperations].operation;
+  }
   template <class T>
   std::span<const T* const> operands(Operands range) const noexcept {
     return {reinterpret_cast<const T* const*>(operands_.data() + range.first % kOperands), range.count};

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/onednn.hpp"
@@ -202,6 +204,85 @@ TEST_F(CpuStream, FlushesDenormalsToZero) {
   stream->reduce(to, std::array{a, b});
   EXPECT_TRUE(reach(stream->mark()).ok());
   EXPECT_EQ(*space_.address_of<float>(to), 0);
+}
+
+/// Waits as lines do, and notes what it is asked. The stream's thread writes, the test reads when that is done.
+struct NotedWait final : ActiveWait {
+  void about_to_wait() noexcept override { calls.emplace_back("about"); }
+  Status wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline deadline, std::string_view what) override {
+    calls.emplace_back("wait");
+    volatile float tiny = 6e-39F;  // denormal
+    tiny = tiny / 2;
+    keeps_denormals = tiny > 0;
+    ++waits;
+    return line.wait(blocking, at, deadline, what);
+  }
+  std::vector<std::string> calls;
+  bool keeps_denormals = false;
+  std::atomic<int> waits{0};
+};
+
+class CpuStreamThatHasAWait : public CpuStream {
+ protected:
+  Timeline& private_line() { return space_.timeline(space_.make_private_timeline()); }
+  /// Opens the gate that the stream waits at, once it does.
+  void open(Timeline& gate) {
+    const auto deadline = Deadline::after(std::chrono::seconds{20});
+    while (waits_.waits == 0 && !deadline.passed()) sched_yield();
+    gate.signal(1);
+  }
+
+  NotedWait waits_;
+  std::unique_ptr<Device> device_ = make_cpu_device(space_, {.waits = &waits_});
+  std::unique_ptr<Stream> stream_ = device_->stream();
+};
+
+TEST_F(CpuStreamThatHasAWait, AnnouncesWaitsThatFollowASignal) {
+  Timeline& gate = private_line();
+  Timeline& answer = private_line();
+  stream_->wait({gate.id(), 1});
+  const Point question = stream_->mark();
+  stream_->wait({answer.id(), 1});
+  const Point end = stream_->mark();
+  open(gate);
+  EXPECT_TRUE(reach(question).ok());
+  answer.signal(1);
+  EXPECT_TRUE(reach(end).ok());
+  EXPECT_THAT(waits_.calls, ::testing::ElementsAre("wait", "about", "wait"));
+}
+
+TEST_F(CpuStreamThatHasAWait, WaitsAlsoWhenAnAnnouncedOneIsOverAlready) {
+  Timeline& gate = private_line();
+  stream_->wait({gate.id(), 1});
+  const Point own = stream_->mark();
+  stream_->wait(own);
+  const Point end = stream_->mark();
+  open(gate);
+  EXPECT_TRUE(reach(end).ok());
+  EXPECT_THAT(waits_.calls, ::testing::ElementsAre("wait", "about", "wait"));
+}
+
+TEST_F(CpuStreamThatHasAWait, AnnouncesNoWaitForALineThatOtherProcessesMove) {
+  Timeline& gate = private_line();
+  Timeline& shared = space_.timeline(arena_->make_timeline());
+  stream_->wait({gate.id(), 1});
+  const Point question = stream_->mark();
+  stream_->wait({shared.id(), 1});
+  const Point end = stream_->mark();
+  open(gate);
+  EXPECT_TRUE(reach(question).ok());
+  shared.signal(1);
+  EXPECT_TRUE(reach(end).ok());
+  EXPECT_THAT(waits_.calls, ::testing::Not(::testing::Contains("about")));
+}
+
+TEST_F(CpuStreamThatHasAWait, LetsDenormalsBeInWhatItDoesMeanwhile) {
+  Timeline& gate = private_line();
+  stream_->wait({gate.id(), 1});
+  const Point end = stream_->mark();
+  open(gate);
+  EXPECT_TRUE(reach(end).ok());
+  EXPECT_TRUE(waits_.keeps_denormals);
 }
 
 TEST_F(CpuStream, IsRefusedToADeviceWithoutThreadsOrDeadline) {

@@ -1,5 +1,6 @@
 #include "runtime/lane_loop.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -11,33 +12,13 @@
 #include <vector>
 
 #include "runtime/error.hpp"
+#include "runtime/thread.hpp"
 #include "tests/contracts/transport_node.hpp"
+#include "tests/runtime/lane_calls.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
 namespace troupe::testing {
 namespace {
-
-constexpr std::chrono::seconds kSoon{10};
-
-template <class Condition>
-bool wait_until(Condition condition) {
-  const Deadline deadline = Deadline::after(kSoon);
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
-/// Runs a function once a posting.
-class Call final : public LaneTask {
- public:
-  explicit Call(std::function<void()> body) : body_(std::move(body)) {}
-  void run() noexcept override { body_(); }
-
- private:
-  const std::function<void()> body_;
-};
 
 class LaneLoopTest : public ::testing::Test {
  protected:
@@ -125,6 +106,12 @@ TEST_F(LaneLoopTest, WakesFromSleepForEveryPost) {
 
 TEST_F(LaneLoopTest, TakesPostsWhileItSpins) {
   LaneLoop lane = loop({.spin = std::chrono::microseconds{20}});
+  lane.start();
+  post_one_by_one(lane);
+}
+
+TEST_F(LaneLoopTest, TakesPostsWhileItLearnsHowLongToSpin) {
+  LaneLoop lane = loop({.spin_most = std::chrono::microseconds{50}});
   lane.start();
   post_one_by_one(lane);
 }
@@ -267,6 +254,34 @@ TEST_F(LaneLoopTest, CannotBeStoppedFromItsOwnThread) {
   lane.start();
   ASSERT_TRUE(lane.post(task));
   EXPECT_TRUE(wait_until([&] { return refused.load(); }));
+}
+
+TEST_F(LaneLoopTest, KeepsItsThreadOnItsCpus) {
+  const std::vector<std::uint32_t> cpus = usable_cpus();
+  if (cpus.size() < 2) GTEST_SKIP() << "this process may use one CPU only";
+  LaneLoop lane = loop({.cpus = {cpus.back()}});
+  std::vector<std::uint32_t> kept;
+  std::atomic<bool> done{false};
+  lane.start();
+  Call task{[&] {
+    kept = usable_cpus();
+    done = true;
+  }};
+  ASSERT_TRUE(lane.post(task));
+  ASSERT_TRUE(wait_until([&] { return done.load(); }));
+  EXPECT_THAT(kept, ::testing::ElementsAre(cpus.back()));
+  EXPECT_EQ(usable_cpus(), cpus) << "the starting thread is no concern of the lane's";
+}
+
+TEST_F(LaneLoopTest, CpusThatTheProcessMayNotUseAreAnErrorThatNamesThem) {
+  LaneLoop lane = loop({.cpus = {1023}});
+  try {
+    lane.start();
+    FAIL() << "this machine has 1024 CPUs?";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::environment);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("control lane 0 on cpus 1023"));
+  }
 }
 
 /// A transport whose lane can never be armed, and whose fd is always readable: sends to a dead peer are pending.

@@ -57,6 +57,8 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       },
       [](Plan& p) { p.ranks[0].cpus = {0}; },
       [](Plan& p) { p.ranks[0].device_threads = 4; },
+      [](Plan& p) { p.ranks[0].control_cpus = {4}; },
+      [](Plan& p) { p.ranks[0].bulk_cpus = {4}; },
       [](Plan& p) { p.ranks[0].may_spin = true; },
       [](Plan& p) { p.ranks[0].arena_bytes = 4; },
       [](Plan& p) { p.ranks[0].memory_bytes = 4; },

@@ -21,6 +21,8 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
 
 Graph mlp(DType dtype = DType::f32) {
   return {"mlp",
@@ -111,9 +113,47 @@ TEST(Planner, MoreRanksThanCoresShareThemAndSleep) {
 TEST(Planner, CoresOfARankCanBeSet) {
   Settings settings;
   settings.placement.cores = 3;
-  const Plan plan = plan_of({node("a", 8)}, {2}, settings);
+  const Plan plan = plan_of({node("a", 7)}, {2}, settings);
   EXPECT_THAT(plan.ranks[0].cpus, ElementsAre(0, 1, 2));
   EXPECT_THAT(plan.ranks[1].cpus, ElementsAre(3, 4, 5));
+  EXPECT_THAT(plan.ranks, Each(Field(&RankPlan::control_cpus, IsEmpty())));
+}
+
+TEST(Planner, LanesGetCoresOfTheirOwnOfThoseThatRanksLeave) {
+  Settings settings;
+  settings.placement.cores = 2;
+  const Plan one = plan_of({node("a", 6, 2)}, {2}, settings);
+  EXPECT_THAT(one.ranks[0].cpus, ElementsAre(0, 1, 6, 7));
+  EXPECT_THAT(one.ranks[0].control_cpus, ElementsAre(2, 8));
+  EXPECT_THAT(one.ranks[1].cpus, ElementsAre(3, 4, 9, 10));
+  EXPECT_THAT(one.ranks[1].control_cpus, ElementsAre(5, 11));
+  EXPECT_THAT(one.ranks, Each(Field(&RankPlan::bulk_cpus, IsEmpty())));
+  EXPECT_THAT(one.ranks, Each(Field(&RankPlan::device_threads, 2u)));
+  EXPECT_THAT(describe(one), HasSubstr("each rank's control lane has one, where the control lane polls"));
+  const Plan both = plan_of({node("a", 12)}, {2}, settings);
+  EXPECT_THAT(both.ranks[1].cpus, ElementsAre(4, 5));
+  EXPECT_THAT(both.ranks[1].control_cpus, ElementsAre(6));
+  EXPECT_THAT(both.ranks[1].bulk_cpus, ElementsAre(7));
+  EXPECT_THAT(describe(both), HasSubstr("6 + 7"));
+}
+
+TEST(Planner, ARankAloneHasNoLanes) {
+  Settings settings;
+  settings.placement.cores = 2;
+  EXPECT_THAT(plan_of({node("a", 6)}, {1}, settings).ranks[0].control_cpus, IsEmpty());
+}
+
+TEST(Planner, AQuotaWithoutTimeForLanesLeavesThemWithoutCores) {
+  Settings settings;
+  settings.placement.cores = 2;
+  Topology a = node("a", 8);
+  a.cpu_quota = 8;
+  EXPECT_THAT(plan_of({a}, {2}, settings).ranks, Each(Field(&RankPlan::control_cpus, Not(IsEmpty()))));
+  a.cpu_quota = 7;
+  const Plan plan = plan_of({a}, {2}, settings);
+  EXPECT_THAT(plan.ranks, Each(Field(&RankPlan::control_cpus, IsEmpty())));
+  EXPECT_THAT(plan.ranks, Each(Field(&RankPlan::bulk_cpus, IsEmpty())));
+  EXPECT_THAT(plan.ranks, Each(Field(&RankPlan::may_spin, true)));
 }
 
 TEST(Planner, MoreCoresThanThereAreIsAnErrorThatNamesKeyAndNode) {
@@ -340,6 +380,9 @@ void expect_sound_placement(const Plan& plan, const World& world) {
       }
       EXPECT_EQ(cpus, rank.cpus.size()) << "all threads of a core go to one rank";
       EXPECT_GE(cores.size(), rank.device_threads);
+      for (const auto& lane : {rank.control_cpus, rank.bulk_cpus}) {
+        if (!lane.empty()) ++users[core_of.at(lane.front())];
+      }
       EXPECT_GE(rank.device_threads, 1u);
       threads += rank.device_threads;
       spin |= rank.may_spin;

@@ -9,6 +9,7 @@
 #include "devices/fake/fake_device.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/lane_loop.hpp"
+#include "runtime/lane_wait.hpp"
 #include "tests/contracts/communicator_contract.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
@@ -16,16 +17,26 @@
 // Groups of ranks in one process, each with its own address space and device, as processes have.
 namespace troupe::contracts {
 
-/// The device of one rank. Fake ones do a piece of work when they are driven; threads need no driving.
-using MakeDevice = std::function<std::unique_ptr<Device>(AddressSpace&, std::uint32_t rank)>;
+/// The device of one rank, whose streams wait by `waits`, if they can. Fake ones do a piece of work when they are
+/// driven; threads need no driving.
+using MakeDevice = std::function<std::unique_ptr<Device>(AddressSpace&, std::uint32_t rank, ActiveWait& waits)>;
 inline MakeDevice fake_devices(std::uint64_t seed) {
-  return [seed](AddressSpace& space, std::uint32_t rank) {
+  return [seed](AddressSpace& space, std::uint32_t rank, ActiveWait&) {
     return std::make_unique<FakeDevice>(space, FakeOptions{.seed = sub_key(seed, rank), .delay_one_in = 4});
   };
 }
 inline MakeDevice reference_devices() {
-  return [](AddressSpace& space, std::uint32_t) { return make_reference_device(space); };
+  return [](AddressSpace& space, std::uint32_t, ActiveWait&) { return make_reference_device(space); };
 }
+
+/// Waits as the lines themselves do.
+class PlainWait final : public ActiveWait {
+ public:
+  void about_to_wait() noexcept override {}
+  Status wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline deadline, std::string_view what) override {
+    return line.wait(blocking, at, deadline, what);
+  }
+};
 
 /// What the worlds have in common.
 class DeviceGroup : public CommunicatorWorld {
@@ -50,8 +61,8 @@ class DeviceGroup : public CommunicatorWorld {
   Device& device(std::uint32_t rank) { return *devices_.at(rank); }
 
  protected:
-  void add_stream(std::uint32_t rank) {
-    devices_.push_back(make_device_(*spaces_[rank], rank));
+  void add_stream(std::uint32_t rank, ActiveWait& waits) {
+    devices_.push_back(make_device_(*spaces_[rank], rank, waits));
     streams_.push_back(devices_.back()->stream());
     views_[rank].stream = streams_.back().get();
   }
@@ -90,7 +101,7 @@ class ArenaWorld final : public DeviceGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       communicators_.push_back(std::make_unique<ArenaCommunicator>(*spaces_[r], group(r)));
       views_[r].communicator = communicators_.back().get();
-      add_stream(r);
+      add_stream(r, waits_);
     }
   }
   ~ArenaWorld() override {
@@ -102,6 +113,7 @@ class ArenaWorld final : public DeviceGroup {
   static constexpr std::uint64_t kScratchBytes = 8000;
 
  private:
+  PlainWait waits_;
   std::vector<ArenaMember> members_;
   std::vector<std::unique_ptr<ArenaCommunicator>> communicators_;
 };
@@ -133,7 +145,8 @@ class DirectWorld final : public DeviceGroup {
       group.staging = arena.allocate(std::max<std::uint64_t>(64, direct_staging_bytes(spec.stripes, spec.buckets)));
       communicators_.push_back(std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], group));
       views_[r].communicator = communicators_.back().get();
-      add_stream(r);
+      waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
+      add_stream(r, *waits_[r]);
     }
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       for (std::uint32_t other = 0; other < spec.ranks; ++other) {
@@ -155,6 +168,7 @@ class DirectWorld final : public DeviceGroup {
   std::vector<std::unique_ptr<DirectCommunicator>> communicators_;  // outlive loops and transports
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<LaneLoop>> loops_;
+  std::vector<std::unique_ptr<LaneWait>> waits_;
 };
 
 }  // namespace troupe::contracts

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/transports/communicator_worlds.hpp"
+#include "tests/transports/cpu_ranks.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
@@ -25,12 +26,17 @@ CommunicatorCase loopback_case(std::string name, std::function<MakeDevice(const 
 }
 MakeDevice fakes(const GroupSpec& spec) { return fake_devices(spec.seed); }
 MakeDevice threads(const GroupSpec&) { return reference_devices(); }
+MakeDevice drivers(const GroupSpec&) { return cpu_devices(); }
 
 INSTANTIATE_TEST_SUITE_P(Direct, CommunicatorContract,
                          ::testing::Values(loopback_case("LoopbackFake", fakes, false),
                                            loopback_case("LoopbackThreads", threads, false),
                                            loopback_case("AdverseLoopbackFake", fakes, true),
                                            loopback_case("AdverseLoopbackThreads", threads, true)),
+                         communicator_name);
+INSTANTIATE_TEST_SUITE_P(DirectDrivenByStreams, CommunicatorContract,
+                         ::testing::ValuesIn(if_cpu_device({loopback_case("Loopback", drivers, false),
+                                                            loopback_case("AdverseLoopback", drivers, true)})),
                          communicator_name);
 
 class DirectCommunicatorTest : public ::testing::Test {

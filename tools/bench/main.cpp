@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/error.hpp"
+#include "tools/bench/group/command.hpp"
 #include "tools/bench/messages/command.hpp"
 #include "tools/bench/messages/say.hpp"
 #include "tools/bench/products.hpp"
@@ -45,17 +46,20 @@ int main(int argc, char** argv) {
   add_case(*step, what);
   step->add_option("--rounds", rounds, "Turns")->capture_default_str()->check(CLI::Range(1, 1000));
   bench::MessagesCommand messages{app};
+  bench::GroupCommand group{app};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;  // CLI11 has codes of its own
   }
   if (messages.is_end()) return messages.run_as_end();
+  if (group.is_member()) return group.run_as_member();
   try {
     if (step->parsed()) return bench::run_step(what, rounds);
     const rtrun::Signals signals;
     Blocking blocking = Blocking::on_thread("main");
     if (messages.parsed()) return messages.run(blocking, signals);
+    if (group.parsed()) return group.run(blocking, signals);
     const auto run = train->parsed() ? bench::run_train : bench::run_products;
     return run(blocking, signals, what, {argv, argv + argc});
   } catch (const Error& error) {

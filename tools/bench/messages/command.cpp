@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "runtime/error.hpp"
+#include "tools/bench/messages/endurance_load.hpp"
 #include "tools/bench/messages/pair.hpp"
 #include "tools/bench/messages/results.hpp"
 #include "tools/bench/messages/say.hpp"
@@ -19,8 +20,12 @@ std::vector<std::string> impls_for(const std::string& what) {
   if (what == "rate") return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local"};
   if (what == "mixed") return {"raw", "inline", "scheduled"};  // raw_best polls in two threads on one core
   if (what == "idle") return {"inline", "scheduled", "caf_io"};
+  if (what == "endurance") return {"inline", "scheduled"};
   return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local", "arena"};
 }
+
+constexpr std::uint64_t kEnduranceMessages = 30'000'000;
+constexpr std::uint64_t kEnduranceTensors = 100'000;
 
 /// Several fit into the memory that remote actors have for payloads.
 constexpr std::uint64_t kMostBytes = 64u << 20;
@@ -42,11 +47,13 @@ std::vector<std::uint64_t> usual_sizes(const std::string& what) {
 
 void add_common(CLI::App& command, EndCase& what) {
   command
-      .add_option("--what", what.what,
-                  "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
-                  "two connected processes")
+      .add_option(
+          "--what", what.what,
+          "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
+          "two connected processes; endurance: many messages and tensors both ways, each one checked, and whether "
+          "memory grows")
       ->capture_default_str()
-      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle"}));
+      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle", "endurance"}));
   command.add_option("--transport", what.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)")
       ->capture_default_str()
       ->check(CLI::IsMember({"shm", "tcp"}));
@@ -58,6 +65,8 @@ void add_end_options(CLI::App& command, EndCase& what) {
   command.add_option("--bytes", what.bytes)->required();
   command.add_option("--ms", what.span_ms)->required();
   command.add_option("--spin-us", what.spin_us)->required();
+  command.add_option("--messages", what.messages)->required();
+  command.add_option("--tensors", what.tensors)->required();
   command.add_option("--cpu", what.cpu)->required();
   command.add_option("--line", what.line)->required();
   command.add_flag("--client", what.client);
@@ -98,6 +107,23 @@ void say_where(PairCpus cpus) {
   if (cpus.client == cpus.server) say("both processes share one CPU: polling then only keeps the other from running");
 }
 
+/// False: a signal ended a test of endurance, and what it knew by then is among the results.
+bool measure(Blocking& blocking, const rtrun::Signals& signals, const MessagesCase& what, PairCpus cpus,
+             std::vector<Result>& results) {
+  EndCase each = what.each;
+  for (std::uint32_t round = 1; round <= what.rounds; ++round) {
+    for (Result& result : results) {
+      each.impl = result.impl;
+      each.bytes = result.bytes;
+      const Figures figures = run_pair(blocking, signals, each, cpus);
+      for (const auto& [figure, value] : figures) result.rounds[figure].push_back(value);
+      if (figures.contains("stopped")) return false;
+    }
+    say(text("messages: round ", round, " of ", what.rounds));
+  }
+  return true;
+}
+
 }  // namespace
 
 MessagesCommand::MessagesCommand(CLI::App& app)
@@ -118,7 +144,10 @@ MessagesCommand::MessagesCommand(CLI::App& app)
           "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
           "(one process), arena (a tensor by reference); default all that have such a measurement")
       ->delimiter(',');
-  messages_->add_option("--rounds", case_.rounds, "Turns")->capture_default_str()->check(CLI::Range(1, 10000));
+  messages_->add_option("--rounds", case_.rounds, "Turns; default 9, 1 for endurance")->check(CLI::Range(1, 10000));
+  messages_->add_option("--messages", case_.each.messages, "Of endurance, both ways together; default 30 million")
+      ->check(CLI::Range(std::uint64_t{20}, std::uint64_t{1} << 40));
+  messages_->add_option("--tensors", case_.each.tensors, "In these messages, 4 KB to 1 MB each; default 100,000");
   messages_
       ->add_option("--ms", case_.each.span_ms, "Measured time of each turn; default 150, 1000 for mixed, 3000 for idle")
       ->check(CLI::Range(1, 600000));
@@ -140,6 +169,12 @@ int MessagesCommand::run(Blocking& blocking, const rtrun::Signals& signals) cons
   check(what);
   if (messages_->count("--ms") == 0) each.span_ms = usual_span_ms(each.what);
   if (messages_->count("--spin-us") == 0) each.spin_us = usual_spin_us(each.what);
+  if (each.endures()) {
+    if (messages_->count("--rounds") == 0) what.rounds = 1;
+    if (messages_->count("--messages") == 0) each.messages = kEnduranceMessages;
+    if (messages_->count("--tensors") == 0) each.tensors = kEnduranceTensors;
+    EnduranceSchedule(each.messages, each.tensors);  // says what is wrong with them
+  }
   if (what.sizes.empty()) what.sizes = usual_sizes(each.what);
   const PairCpus cpus = choose_cpus(what.cpus);
   const std::vector<std::string> impls = chosen_impls(what);
@@ -148,19 +183,12 @@ int MessagesCommand::run(Blocking& blocking, const rtrun::Signals& signals) cons
   std::vector<Result> results;
   for (const std::uint64_t bytes : what.sizes)
     for (const std::string& impl : impls) results.push_back({impl, bytes, {}});
-  for (std::uint32_t round = 1; round <= what.rounds; ++round) {
-    for (Result& result : results) {
-      each.impl = result.impl;
-      each.bytes = result.bytes;
-      for (const auto& [figure, value] : run_pair(blocking, signals, each, cpus))
-        result.rounds[figure].push_back(value);
-    }
-    say(text("messages: round ", round, " of ", what.rounds));
-  }
-  for (const Result& result : results) std::cout << json_line(each, result) << '\n';
+  const bool complete = measure(blocking, signals, what, cpus, results);
+  for (const Result& result : results)
+    if (!result.rounds.empty()) std::cout << json_line(each, result) << '\n';
   std::cout << std::flush;
   if (what.table) std::cerr << table_of(results) << std::flush;
-  return 0;
+  return complete ? 0 : exit_code(Code::aborted);
 }
 
 std::vector<std::string> arguments_of(const EndCase& what) {
@@ -172,6 +200,8 @@ std::vector<std::string> arguments_of(const EndCase& what) {
       "--bytes",     std::to_string(what.bytes),
       "--ms",        std::to_string(what.span_ms),
       "--spin-us",   std::to_string(what.spin_us),
+      "--messages",  std::to_string(what.messages),
+      "--tensors",   std::to_string(what.tensors),
       "--cpu",       std::to_string(what.cpu),
       "--line",      std::to_string(what.line),
   };

@@ -30,7 +30,8 @@ class MessagesCommand {
   bool is_end() const { return end_->parsed(); }
   int run_as_end() const { return run_end(end_case_); }
   bool parsed() const { return messages_->parsed(); }
-  /// The exit code. Throws Error{environment} without UCX, and what run_pair throws.
+  /// The exit code: 1 when a signal ended a test of endurance. Throws Error{environment} without UCX, and what run_pair
+  /// throws.
   int run(Blocking& blocking, const rtrun::Signals& signals) const;
 
  private:

@@ -45,6 +45,7 @@ bool readable(int fd, Clock::duration patience) {
 }
 
 Figures run_case(Blocking& blocking, const EndCase& what, Line& line) {
+  if (what.endures()) return run_endurance(blocking, what, line);
   if (what.impl.starts_with("raw")) return run_raw(blocking, what, line);
   if (what.impl == "caf_io") return run_io(blocking, what, line);
   if (what.impl == "local") return run_local(blocking, what, line);
@@ -57,19 +58,22 @@ Line::Line(int fd, Clock::duration patience) : fd_(fd), patience_(patience) {}
 Line::~Line() { ::close(fd_); }
 
 /// A byte goes ahead, as an empty message would look like the other's end.
-std::vector<std::byte> Line::swap(Blocking&, std::span<const std::byte> mine) {
+void Line::tell(std::span<const std::byte> mine) {
   std::vector<std::byte> bytes{std::byte{1}};
   bytes.insert(bytes.end(), mine.begin(), mine.end());
   TROUPE_CHECK_ERRNO(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()),
                      Code::peer_lost, "the other end of the measurement has gone");
+}
+
+std::vector<std::byte> Line::hear(Blocking&) {
   TROUPE_CHECK(readable(fd_, patience_), Code::timeout, "the other end of the measurement does not come this far");
-  bytes.resize(kLargestIntroduction);
+  std::vector<std::byte> bytes(kLargestIntroduction);
   const ssize_t got = ::recv(fd_, bytes.data(), bytes.size(), 0);
   TROUPE_CHECK(got > 0, Code::peer_lost, "the other end of the measurement has gone");
   return {bytes.begin() + 1, bytes.begin() + got};
 }
 
-void Line::rest(Blocking&, Clock::duration span) { readable(fd_, span); }
+bool Line::rest(Blocking&, Clock::duration span) { return readable(fd_, span); }
 
 Figures idle_cores(Blocking& blocking, const EndCase& what, Line& line) {
   line.meet(blocking);

@@ -15,18 +15,21 @@ namespace troupe::bench {
 
 /// What one of two processes does that exchange messages to be measured.
 struct EndCase {
-  std::string what = "latency";  // latency, rate, mixed, idle
+  std::string what = "latency";  // latency, rate, mixed, idle, endurance
   std::string impl = "raw";
   std::string transport = "shm";  // shm, tcp
   std::uint64_t bytes = 8;        // of a message; a multiple of 8
   std::uint32_t span_ms = 150;    // measured time, after warm-up
   std::uint32_t spin_us = 0;      // how long the control lane polls; 0: its default
-  int cpu = 0;                    // it runs there alone
-  bool client = false;            // sends first, and measures
-  int line = -1;                  // a socket to the other end
+  std::uint64_t messages = 0;     // of endurance: both ways together, and how many tensors are in them
+  std::uint64_t tensors = 0;
+  int cpu = 0;          // it runs there alone
+  bool client = false;  // sends first, and measures
+  int line = -1;        // a socket to the other end
 
   static constexpr std::uint64_t kMostInBand = 1024;
 
+  bool endures() const noexcept { return what == "endurance"; }
   bool tcp() const noexcept { return transport == "tcp"; }
   std::chrono::milliseconds span() const noexcept { return std::chrono::milliseconds(span_ms); }
   /// Whether such a payload goes as a tensor; smaller ones are numbers or byte vectors.
@@ -34,7 +37,8 @@ struct EndCase {
 };
 
 /// What a client measured, by name: "us" one way, "us_p99", "kps" thousand messages a second, "gb_s", "core" (and
-/// "core_there", of the other end) the fraction of a core in use. Empty at the other end.
+/// "core_there", of the other end) the fraction of a core in use; those of endurance: see run_endurance(). Empty at the
+/// other end.
 using Figures = std::map<std::string, double>;
 
 /// One end's connection to the other beside what is measured.
@@ -46,11 +50,17 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
-  /// Gives `mine` for the other's; both have come this far. Throws Error{timeout} and Error{peer_lost}.
-  std::vector<std::byte> swap(Blocking& blocking, std::span<const std::byte> mine);
+  /// Says something, and takes what the other end said. Throw Error{timeout} and Error{peer_lost}.
+  void tell(std::span<const std::byte> mine);
+  std::vector<std::byte> hear(Blocking& blocking);
+  /// Gives `mine` for the other's; both have come this far.
+  std::vector<std::byte> swap(Blocking& blocking, std::span<const std::byte> mine) {
+    tell(mine);
+    return hear(blocking);
+  }
   void meet(Blocking& blocking) { swap(blocking, {}); }
-  /// Waits for `span`, or until the other end has gone.
-  void rest(Blocking& blocking, Clock::duration span);
+  /// Waits for `span`; true, at once: the other end has said something, or gone.
+  bool rest(Blocking& blocking, Clock::duration span);
   Clock::duration patience() const noexcept { return patience_; }
 
  private:
@@ -63,6 +73,16 @@ Figures run_raw(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_actors(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_io(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_local(Blocking& blocking, const EndCase& what, Line& line);
+
+/// Remote actors send each other what.messages, checked, as fast as their windows allow. Throws Error{corrupt} when
+/// one was lost, doubled, overtaken or changed, Error{timeout} when nothing moves any more. SIGINT and SIGTERM end it
+/// early, well: then "stopped" is 1.
+///
+/// Once a tenth has been sent, and at the end, both ends rest and look at their memory. Figures, with _there
+/// those of the other end: "messages" and "tensors" both ways, "kps", "rss_mb", "rss_growth_pct" since the warm-up,
+/// "heap_mb" and "heap_growth_pct" (in use, by malloc), and what the remote actors count: "sent", "delivered",
+/// "reordered", "dropped". Without growth: it was stopped before.
+Figures run_endurance(Blocking& blocking, const EndCase& what, Line& line);
 
 /// Whether this build has CAF's own networking to compare with.
 bool io_available() noexcept;

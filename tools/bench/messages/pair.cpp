@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <optional>
@@ -18,6 +19,8 @@
 
 namespace troupe::bench {
 namespace {
+
+constexpr std::chrono::hours kHour{1};  // milliseconds of longer waits do not fit into an int
 
 /// An end that runs; killed when this ends first.
 class EndProcess {
@@ -37,6 +40,10 @@ class EndProcess {
     if (running_) return "still running";
     return WIFSIGNALED(status_) ? text("killed by signal ", WTERMSIG(status_))
                                 : text("exit code ", WEXITSTATUS(status_));
+  }
+  /// Such an end tells what it knows until now; others die of it.
+  void ask_to_stop() const noexcept {
+    if (running()) ::kill(process_.pid, SIGTERM);
   }
   const std::string& out() const noexcept { return out_; }
   /// For poll(): what tells of news.
@@ -79,7 +86,16 @@ std::array<rtrun::Fd, 2> make_line() {
   return {rtrun::Fd{ends[0]}, rtrun::Fd{ends[1]}};
 }
 
-void wait_for_both(const rtrun::Signals& signals, EndProcess& server, EndProcess& client, Deadline deadline) {
+/// Longer than it takes on the slowest machine.
+Clock::duration most_time(const EndCase& what) {
+  return std::chrono::seconds(60) + 40 * what.span() + std::chrono::microseconds(200) * what.messages +
+         std::chrono::milliseconds(20) * what.tensors;
+}
+
+/// Whether they were asked to stop.
+bool wait_for_both(const rtrun::Signals& signals, const EndCase& what, EndProcess& server, EndProcess& client) {
+  const Deadline deadline = Deadline::after(most_time(what));
+  bool stopping = false;
   // An end that fails takes the other with it.
   const auto failed = [](const EndProcess& end) { return !end.running() && !end.well(); };
   while ((server.running() || client.running()) && !failed(server) && !failed(client)) {
@@ -90,14 +106,20 @@ void wait_for_both(const rtrun::Signals& signals, EndProcess& server, EndProcess
       if (!end->running()) news[0].fd = -1;
       polled.insert(polled.end(), news.begin(), news.end());
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::min<Clock::duration>(deadline.left(), kHour));
     ::poll(polled.data(), polled.size(), static_cast<int>(left.count()));
-    TROUPE_CHECK(signals.take() == 0, Code::aborted, "stopped by a signal");
+    if (signals.take() != 0) {
+      TROUPE_CHECK(what.endures() && !stopping, Code::aborted, "stopped by a signal");
+      stopping = true;
+      server.ask_to_stop();
+      client.ask_to_stop();
+    }
     server.look();
     client.look();
   }
   server.look();
   client.look();
+  return stopping;
 }
 
 }  // namespace
@@ -129,7 +151,9 @@ Figures run_pair(Blocking&, const rtrun::Signals& signals, EndCase what, PairCpu
   what.line = line[0].get();
   EndProcess client(signals, what);
   line[0].reset();
-  wait_for_both(signals, server, client, Deadline::after(std::chrono::seconds(60) + 40 * what.span()));
+  const bool stopped = wait_for_both(signals, what, server, client);
+  TROUPE_CHECK(!stopped || (server.well() && client.well()), Code::aborted,
+               "stopped by a signal before anything was known");
   const auto figures = nlohmann::json::parse(client.out(), nullptr, false);
   TROUPE_CHECK(server.well() && client.well() && figures.is_object(), Code::device_fault, "measuring ", what.impl,
                " over ", what.transport, " at ", what.bytes, " bytes failed (client: ", client.fate(),

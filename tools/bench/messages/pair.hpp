@@ -16,8 +16,9 @@ struct PairCpus {
 PairCpus choose_cpus(const std::vector<int>& wanted);
 
 /// Runs both ends of a case in processes of their own, this program executed again, and returns what the client
-/// measured. What they print on stderr goes to this process's. Throws Error{aborted} when a signal came first,
-/// Error{timeout}, and Error{device_fault} when an end failed.
+/// measured. What they print on stderr goes to this process's. Throws Error{aborted} when a signal came first (of a
+/// test of endurance, when a second one came: the first has it tell what it knows), Error{timeout}, and
+/// Error{device_fault} when an end failed.
 Figures run_pair(Blocking& blocking, const rtrun::Signals& signals, EndCase what, PairCpus cpus);
 
 /// How an end is told of its case: the arguments of its command line, and the other way.

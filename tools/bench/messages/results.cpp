@@ -1,6 +1,7 @@
 #include "tools/bench/messages/results.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
 #include <set>
 #include <sstream>
@@ -11,6 +12,7 @@ namespace troupe::bench {
 namespace {
 
 constexpr int kColumn = 20;
+constexpr double kLargestCount = 9e15;  // doubles hold every one up to it
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -18,8 +20,9 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// To four digits.
-double rounded(double value) {
+/// To four digits; counts as they are.
+nlohmann::ordered_json rounded(double value) {
+  if (value == std::floor(value) && std::abs(value) < kLargestCount) return static_cast<std::int64_t>(value);
   std::ostringstream out;
   out << std::setprecision(4) << value;
   return std::stod(out.str());

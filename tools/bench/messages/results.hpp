@@ -15,7 +15,7 @@ struct Result {
   std::map<std::string, std::vector<double>> rounds;  // by figure, one value a round
 };
 
-/// One JSON line; figures to four digits.
+/// One JSON line; figures to four digits, but for whole numbers.
 std::string json_line(const EndCase& common, const Result& result);
 
 /// The medians of the rounds, a table for each figure: sizes down, implementations across, behind each its ratio to
