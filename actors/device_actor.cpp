@@ -1,5 +1,6 @@
 #include "actors/device_actor.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 
@@ -26,6 +27,12 @@ struct DeviceState {
   bool all_committed = false;
   bool last_pass_reached = false;  // the evaluation after the last step
   bool stopped = false;            // the end came before the plan's
+  bool finished = false;           // and everyone was told
+  // Checkpoints.
+  std::uint32_t next_number = 1;
+  std::optional<Step> saved;  // the last step that was, or is being, saved
+  bool copying = false;       // on the stream
+  bool saving = false;        // the copy is not made, or not written yet
 };
 using Self = DeviceActor::stateful_pointer<DeviceState>;
 
@@ -33,13 +40,36 @@ Memory evaluation_slot(const DeviceParts& parts, std::uint64_t pass) {
   return slice(parts.evaluation_sums, pass % kEvaluationsKept * sizeof(StepSums), sizeof(StepSums));
 }
 
+/// Copies this rank's part of the state after `step` on the stream, so that the copy is of one moment.
+void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
+  DeviceState& s = self->state;
+  for (const SnapshotPart& part : parts.saves->parts) parts.stream.copy(part.to, part.from);
+  parts.snapshots.tell_at(parts.stream.mark(), DeviceActor{self}, SnapshotReached{step, s.next_number++, {}});
+  s.saved = step;
+  s.copying = s.saving = true;
+}
+
+/// Whether all ranks save after `step`: it is due, and every one has memory for a copy. Of the ranks' votes, that of
+/// kStepsAhead steps ago is the newest that each of them has counted for sure; a save that was begun since they cast it
+/// is known without.
+bool saves_after(const DeviceState& s, const DeviceParts& parts, Step step) {
+  if (!parts.saves || parts.schedule.is_last(step)) return false;
+  const SavePlan& plan = *parts.saves;
+  const bool due = (plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0) ||
+                   (plan.evaluated && parts.schedule.evaluates(step));
+  if (!due || (s.saved && s.saved->value + kStepsAhead >= step.value)) return false;
+  const std::uint64_t counted = step.value - std::min(step.value, kStepsAhead);
+  return step.value < parts.schedule.first_step + kStepsAhead || parts.exchange.total({counted}).saving == 0;
+}
+
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
-  const Memory sums = parts.exchange.begin(batch.step, s.stop);
+  const Memory sums = parts.exchange.begin(batch.step, {.stop = s.stop, .saving = s.saving});
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), sums, parts.exchange);
   const Point committed = parts.exchange.commit(parts.stream);
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
+  if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
   s.in_flight.push_back(std::move(batch.lease));
   --s.credits;
 }
@@ -79,11 +109,18 @@ void enqueue_ready(Self self, const DeviceParts& parts) {
   }
 }
 
-/// The end: every step is committed, and the last one's evaluation done unless the job was stopped before it.
+/// The end: every step is committed, what they led to is saved, and the last one's evaluation done unless the job was
+/// stopped before it.
 void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
-  const DeviceState& s = self->state;
+  DeviceState& s = self->state;
   if (!s.all_committed) return;
+  if (parts.saves && s.saved != s.last) {
+    if (!s.saving) enqueue_snapshot(self, parts, *s.last);
+    return;
+  }
+  if (s.copying || s.finished) return;
   if (!s.stopped && parts.schedule.evaluates(*s.last) && !s.last_pass_reached) return;
+  s.finished = true;
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
 
@@ -107,6 +144,7 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
 DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudience audience) {
   end_with_own_errors(self);
   self->state.last = Step{parts.schedule.steps - 1};
+  if (parts.saves) self->state.next_number = parts.saves->first_number;
   const auto ends_with = [=](const Status& status) {
     if (!status.ok()) self->quit(to_caf(status));  // Membership hears of it
     return !status.ok();
@@ -129,6 +167,16 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
             self->send(audience.evaluated,
                        Evaluated{reached.step, *parts.space.address_of<StepSums>(evaluation_slot(parts, pass))});
             s.last_pass_reached = reached.step == *s.last;
+            finish_when_done(self, parts, audience);
+          },
+          [=](const SnapshotReached& reached) {
+            if (ends_with(reached.status)) return;
+            self->state.copying = false;
+            self->send(audience.snapshots, SnapshotTaken{reached.step, reached.number});
+            finish_when_done(self, parts, audience);
+          },
+          [=](SnapshotFree) {
+            self->state.saving = false;
             finish_when_done(self, parts, audience);
           },
           [=](const Begin&) {

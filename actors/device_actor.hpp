@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "actors/messages.hpp"
@@ -12,11 +13,12 @@ namespace troupe {
 
 /// Enqueues whole steps on the device's stream, as far ahead of it as its credits allow; no mailbox and no host wait
 /// lies between a gradient and its update. Ends with the code of the first step that fails.
-using DeviceActor =
-    ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<Begin>, Takes<StopRequest>>;
+using DeviceActor = ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<SnapshotReached>,
+                            Takes<SnapshotFree>, Takes<Begin>, Takes<StopRequest>>;
 using CommitReceiver = ActorOf<Takes<Committed>>;
 using EvaluationReceiver = ActorOf<Takes<Evaluated>>;
 using FinishReceiver = ActorOf<Takes<DeviceFinished>>;
+using SnapshotReceiver = ActorOf<Takes<SnapshotTaken>>;
 
 /// How many steps may be enqueued and not yet committed.
 inline constexpr std::uint64_t kStepsAhead = 3;
@@ -24,6 +26,21 @@ static_assert(kStepsAhead < StepExchange::kStepsKept);
 
 /// Evaluations' sums, as many as may be under way when every step ends an epoch.
 inline constexpr std::uint64_t kEvaluationsKept = kStepsAhead + 1;
+
+/// A part of this rank's state, and where a checkpoint's copy of it lies; equal sizes.
+struct SnapshotPart {
+  Memory from;
+  Memory to;
+};
+
+/// When checkpoints are made, and of what. There is memory for one copy: as long as it is being written, saves that are
+/// due are left out, at all ranks alike; the one after the last step is made in any case.
+struct SavePlan {
+  std::uint64_t every_steps = 0;  // 0: never but at the end
+  bool evaluated = false;         // also after steps that are evaluated
+  std::uint32_t first_number = 1;
+  std::vector<SnapshotPart> parts;
+};
 
 /// What a device actor works with; all outlive it.
 struct DeviceParts {
@@ -35,6 +52,8 @@ struct DeviceParts {
   PointMessenger<EvaluationReached, kEvaluationsKept + 1>& evaluations;
   Memory evaluation_sums;  // kEvaluationsKept StepSums
   Schedule schedule;
+  PointMessenger<SnapshotReached, 1>& snapshots;
+  std::optional<SavePlan> saves;  // absent: no checkpoints
 };
 
 /// Who is told, in this order, and never answers.
@@ -42,6 +61,7 @@ struct DeviceAudience {
   std::vector<CommitReceiver> committed;
   EvaluationReceiver evaluated;
   std::vector<FinishReceiver> finished;
+  SnapshotReceiver snapshots;  // none without DeviceParts::saves
 };
 
 DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience);

@@ -22,7 +22,7 @@ TestPart part_of(Rank rank, const Evaluated& x) {
   return {rank.value, x.step.value, x.sums.loss, x.sums.correct, x.sums.samples};
 }
 
-void take(Self self, std::uint32_t ranks, const TestReceiver& reporter, const TestPart& part) {
+void take(Self self, std::uint32_t ranks, const std::vector<TestReceiver>& told, const TestPart& part) {
   auto& parts = self->state.parts[part.step];
   parts[part.rank] = part;
   if (parts.size() < ranks) return;
@@ -33,13 +33,13 @@ void take(Self self, std::uint32_t ranks, const TestReceiver& reporter, const Te
     sums.samples += one.samples;
   }
   self->state.parts.erase(part.step);
-  self->send(reporter, TestResult{{part.step}, sums});
+  for (const TestReceiver& receiver : told) self->send(receiver, TestResult{{part.step}, sums});
 }
 
-EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, TestReceiver reporter) {
+EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, std::vector<TestReceiver> told) {
   end_with_own_errors(self);
-  return {[=](const Evaluated& x) { take(self, ranks, reporter, part_of({0}, x)); },
-          [=](const TestPart& part) { take(self, ranks, reporter, part); }};
+  return {[=](const Evaluated& x) { take(self, ranks, told, part_of({0}, x)); },
+          [=](const TestPart& part) { take(self, ranks, told, part); }};
 }
 
 EvaluatorActor::behavior_type remote_evaluator(Self self, Rank rank, TestPartReceiver coordinator) {
@@ -50,8 +50,8 @@ EvaluatorActor::behavior_type remote_evaluator(Self self, Rank rank, TestPartRec
 
 }  // namespace
 
-EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, TestReceiver reporter) {
-  return system.spawn(evaluator, ranks, std::move(reporter));
+EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told) {
+  return system.spawn(evaluator, ranks, std::move(told));
 }
 EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator) {
   return system.spawn(remote_evaluator, rank, std::move(coordinator));

@@ -1,17 +1,19 @@
 #pragma once
 
+#include <vector>
+
 #include "actors/messages.hpp"
 
 namespace troupe {
 
 /// Adds up what the ranks found on their parts of the test set. Every rank's evaluator hands its part to rank 0's,
-/// which adds the parts in rank order and tells the reporter when all are there. Weighted by samples, not by ranks.
+/// which adds the parts in rank order and tells the result when all are there. Weighted by samples, not by ranks.
 using EvaluatorActor = ActorOf<Takes<Evaluated>, Takes<TestPart>>;
 using TestPartReceiver = ActorOf<Takes<TestPart>>;
 using TestReceiver = ActorOf<Takes<TestResult>>;
 
-/// Rank 0's evaluator for `ranks` ranks.
-EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, TestReceiver reporter);
+/// Rank 0's evaluator for `ranks` ranks; `told` hear of every result.
+EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told);
 /// Another rank's: `coordinator` is rank 0's evaluator.
 EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator);
 

@@ -85,6 +85,7 @@ void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device)
 
 LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {
   end_with_own_errors(self);
+  self->state.step = {parts.schedule.first_step};
   self->state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
   self->state.messenger = std::make_unique<SlotMessenger>(parts.pool, LoaderActor{self});
   self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nobody takes batches any more

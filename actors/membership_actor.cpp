@@ -27,6 +27,8 @@ struct MembershipState {
   bool device_finished = false;
   bool stopped = false;
   bool reported = false;
+  bool saved = false;
+  std::uint64_t saved_steps = 0;
   std::uint64_t steps = 0;
   bool over = false;
 };
@@ -42,7 +44,7 @@ void end_run(Self self, const Status& status) {
   s.over = true;
   for (const auto& shard : s.parts.shards)
     self->send(shard, RetireStripe{status.ok() ? Status{Code::aborted, "the run is over"} : status});
-  s.parts.ended({status, s.stopped, s.steps});
+  s.parts.ended({status, s.stopped, s.steps, s.saved_steps});
 }
 
 void begin_view(Self self) {
@@ -58,7 +60,7 @@ void act(Self self, const MembershipActions& actions) {
     begin_view(self);
   }
   if (actions.leave) {
-    for (const auto& [rank, member] : s.members) self->send(member, LeaveView{s.machine->view().value});
+    for (const auto& [rank, member] : s.members) self->send(member, LeaveView{s.machine->view().value, s.saved_steps});
     s.machine->left();
     end_run(self, {});
   }
@@ -84,10 +86,11 @@ Status loss_of_member(const Status& why) {
   return {Code::peer_lost, text("its membership actor ended: ", why.text())};
 }
 
-/// This process's part is done when the device is, and on rank 0 the report is out.
+/// This process's part is done when the device is, what it saved is on the disk, and on rank 0 the report is out.
 void finish_when_done(Self self) {
   MembershipState& s = self->state;
   if (!s.device_finished || (s.parts.waits_for_report && !s.reported)) return;
+  if (s.parts.waits_for_checkpoints && !s.saved) return;
   if (s.machine->coordinator())
     act(self, s.machine->finished(s.parts.self));
   else
@@ -132,6 +135,7 @@ void on_end_overdue(Self self) {
     for (const Rank rank : s.machine->unfinished())
       if (rank != s.parts.self) who += text(" rank ", rank.value, " on node ", s.parts.hosts[rank.value], ";");
     if (s.parts.waits_for_report && !s.reported) who += " the last line lacks their part of the test set";
+    if (s.parts.waits_for_checkpoints && !s.saved) who += " the last checkpoint is not written";
   }
   act(self, s.machine->failed({Code::timeout, text("all steps are done, but the run did not end within ",
                                                    end_within(s).count(), " ms (faults.exchange_s): ", who)}));
@@ -190,10 +194,16 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
             self->state.reported = true;
             finish_when_done(self);
           },
+          [=](const CheckpointsDone& done) {
+            self->state.saved = true;
+            self->state.saved_steps = done.saved_steps;
+            finish_when_done(self);
+          },
           [=](const JoinView& join) { on_join(self, join); },
           [=](const ViewStands&) { begin_view(self); },
           [=](const MemberFinished& end) { act(self, self->state.machine->finished({end.rank})); },
-          [=](const LeaveView&) {
+          [=](const LeaveView& leave) {
+            self->state.saved_steps = leave.saved_steps;
             self->state.machine->left();
             end_run(self, {});
           },

@@ -19,8 +19,8 @@ namespace troupe {
 struct MembershipParts;
 using MembershipActor =
     ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>, Takes<Reported>,
-            Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<MemberLost>,
-            Takes<StartOverdue>, Takes<EndOverdue>, Takes<LocalFailure>>;
+            Takes<CheckpointsDone>, Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>,
+            Takes<MemberLost>, Takes<StartOverdue>, Takes<EndOverdue>, Takes<LocalFailure>>;
 /// What one Membership tells another's.
 using MembershipPeer =
     ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<MemberLost>>;
@@ -30,7 +30,8 @@ using BeginReceiver = ActorOf<Takes<Begin>>;
 struct RunEnd {
   Status status;
   bool stopped = false;
-  std::uint64_t steps = 0;  // committed
+  std::uint64_t steps = 0;        // committed
+  std::uint64_t saved_steps = 0;  // of the newest checkpoint that the run saved; 0: none
 };
 
 /// What Membership works with; sent to it once, as its first message.
@@ -45,6 +46,7 @@ struct MembershipParts {
   std::chrono::milliseconds start_within{60000};  // the view stands by then, or the run ends
   std::chrono::milliseconds end_within{30000};  // of this device's last step all others have finished, or the run ends
   bool waits_for_report = false;                // rank 0: the last line comes before the end
+  bool waits_for_checkpoints = false;           // CheckpointsDone does
   std::function<void(const Status&)> abort_view;  // ends every wait of the view's exchange
   std::function<void(const RunEnd&)> ended;       // exactly once
   std::function<void(Step)> committed;            // told of every step, in order; empty: nobody wants to know

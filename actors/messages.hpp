@@ -4,6 +4,7 @@
 #include <string>
 
 #include "actors/dialect.hpp"
+#include "runtime/checkpoint/store.hpp"
 #include "runtime/error.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/lease.hpp"
@@ -58,6 +59,40 @@ struct TestResult {
 /// Anyone to Device: end after the steps under way, at every rank.
 struct StopRequest {};
 
+/// Stream to Device: this rank's part of a checkpoint is copied, and training goes on.
+struct SnapshotReached {
+  Step step;
+  std::uint32_t number = 0;  // of the checkpoint
+  Status status;
+};
+
+/// Device to Checkpointer, after the step's Committed: the copy may be written.
+struct SnapshotTaken {
+  Step step;
+  std::uint32_t number = 0;
+};
+
+/// Checkpointer to Device: the copy is written, or could not be; the next one may be made.
+struct SnapshotFree {};
+
+/// The thread for files to Checkpointer: this rank's file is on the disk, or why not.
+struct FileWritten {
+  CheckpointId id;
+  CheckpointFile file;
+  Status status;
+};
+
+/// The thread for files to rank 0's Checkpointer: a checkpoint is whole, or why not.
+struct CheckpointPublished {
+  CheckpointId id;
+  Status status;
+};
+
+/// Checkpointer to Membership: what was to be saved is saved, as far as that was possible.
+struct CheckpointsDone {
+  std::uint64_t saved_steps = 0;  // rank 0: of the newest checkpoint that this run saved; 0: none
+};
+
 /// Membership to Loader and Device: the view stands, go.
 struct Begin {
   ViewId view;
@@ -110,6 +145,7 @@ struct MemberFinished {
 /// Coordinator to member: everyone has finished.
 struct LeaveView {
   std::uint32_t view = 0;
+  std::uint64_t saved_steps = 0;  // of the newest checkpoint that this run saved; 0: none
 };
 /// Coordinator to member: another member is lost. Members that never spoke to each other do not watch each other.
 struct MemberLost {
@@ -123,6 +159,15 @@ struct TestPart {
   double loss = 0;
   std::uint64_t correct = 0;
   std::uint64_t samples = 0;
+};
+
+/// Checkpointer to rank 0's: one rank's file is written, or why not.
+struct PartSaved {
+  std::uint32_t rank = 0;
+  std::uint32_t number = 0;
+  std::uint64_t steps = 0;
+  std::string file;   // format_checkpoint_file()
+  std::string wrong;  // empty: nothing
 };
 
 template <class Inspector>
@@ -139,7 +184,7 @@ auto inspect(Inspector& f, MemberFinished& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, LeaveView& x) {
-  return f(caf::meta::type_name("troupe.LeaveView"), x.view);
+  return f(caf::meta::type_name("troupe.LeaveView"), x.view, x.saved_steps);
 }
 template <class Inspector>
 auto inspect(Inspector& f, MemberLost& x) {
@@ -150,8 +195,19 @@ auto inspect(Inspector& f, TestPart& x) {
   return f(caf::meta::type_name("troupe.TestPart"), x.rank, x.step, x.loss, x.correct, x.samples);
 }
 
+template <class Inspector>
+auto inspect(Inspector& f, PartSaved& x) {
+  return f(caf::meta::type_name("troupe.PartSaved"), x.rank, x.number, x.steps, x.file, x.wrong);
+}
+
 }  // namespace troupe
 
+TROUPE_LOCAL_MESSAGE(troupe::SnapshotReached)
+TROUPE_LOCAL_MESSAGE(troupe::SnapshotTaken)
+TROUPE_LOCAL_MESSAGE(troupe::SnapshotFree)
+TROUPE_LOCAL_MESSAGE(troupe::FileWritten)
+TROUPE_LOCAL_MESSAGE(troupe::CheckpointPublished)
+TROUPE_LOCAL_MESSAGE(troupe::CheckpointsDone)
 TROUPE_LOCAL_MESSAGE(troupe::BatchLease)
 TROUPE_LOCAL_MESSAGE(troupe::SlotFree)
 TROUPE_LOCAL_MESSAGE(troupe::StepReached)

@@ -79,14 +79,14 @@ void tell_end(Self self, const ReportTargets& targets, const ReportedReceiver& t
   self->send(told, Reported{});
 }
 
-ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTargets targets, ReportedReceiver told) {
+ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTargets targets, ReportedReceiver told,
+                                      StepSums so_far) {
   end_with_own_errors(self);
+  self->state.line_sums = so_far;
   return {[=](const Begin&) { self->state.begun = self->state.last_progress = Clock::now(); },
           [=](const Committed& c) {
             ReporterState& s = self->state;
-            s.line_sums.loss += c.total.loss;
-            s.line_sums.correct += c.total.correct;
-            s.line_sums.samples += c.total.samples;
+            s.line_sums.add(c.total);
             s.total.steps = c.step.value + 1;
             s.total.samples += c.total.samples;
             s.total.elapsed_s = seconds(Clock::now() - s.begun);
@@ -121,8 +121,8 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
 }  // namespace
 
 ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
-                             ReportedReceiver told) {
-  return system.spawn(reporter, schedule, std::move(targets), std::move(told));
+                             ReportedReceiver told, const StepSums& so_far) {
+  return system.spawn(reporter, schedule, std::move(targets), std::move(told), so_far);
 }
 
 }  // namespace troupe

@@ -21,7 +21,8 @@ struct ReportTargets {
 using ReporterActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<TestResult>, Takes<DeviceFinished>>;
 using ReportedReceiver = ActorOf<Takes<Reported>>;
 
+/// `so_far`: what the epoch under way amounted to before the schedule's first step.
 ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
-                             ReportedReceiver told);
+                             ReportedReceiver told, const StepSums& so_far = {});
 
 }  // namespace troupe

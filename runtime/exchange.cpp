@@ -66,12 +66,13 @@ StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory
                exchanges_.size(), " groups and ", buckets_, " buckets");
 }
 
-Memory StepExchange::begin(Step step, bool stop) {
+Memory StepExchange::begin(Step step, StepVotes votes) {
   TROUPE_CHECK(!open_, Code::invalid, "step ", step.value, " begins before step ", step_.value, " was committed");
   TROUPE_CHECK(!begun_ || step == next(step_), Code::invalid, "step ", step.value, " follows step ", step_.value);
   const Memory sums = slot_of(sums_, step);
   StepSums fresh;
-  fresh.stop = stop ? 1 : 0;
+  fresh.stop = votes.stop ? 1 : 0;
+  fresh.saving = votes.saving ? 1 : 0;
   *space_.address_of<StepSums>(sums) = fresh;
   step_ = step;
   begun_ = open_ = true;

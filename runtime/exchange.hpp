@@ -23,6 +23,12 @@ class Exchange {
   virtual std::vector<StripeMemory> retire(const Status& why) noexcept = 0;
 };
 
+/// What a rank says with a step, for all to count (StepSums).
+struct StepVotes {
+  bool stop = false;    // it asks to end
+  bool saving = false;  // it is still writing a checkpoint
+};
+
 /// All groups of one view: routes each bucket to its group's exchange and counts steps. The device actor's side.
 class StepExchange final : public BucketSink {
  public:
@@ -35,9 +41,9 @@ class StepExchange final : public BucketSink {
                std::size_t buckets = 1);
 
   ViewId view() const noexcept { return view_; }
-  /// Starts `step` (one more than the last): where the replica writes its sums. `stop`: this rank asks to end. Throws
-  /// Error{invalid} for another step, or before the last one was committed.
-  Memory begin(Step step, bool stop);
+  /// Starts `step` (one more than the last): where the replica writes its sums. Throws Error{invalid} for another step,
+  /// or before the last one was committed.
+  Memory begin(Step step, StepVotes votes);
   void ready(const Bucket& bucket, Stream& stream) noexcept override;
   /// The step is enqueued wholly: the point at which it is committed. A bucket that could not be contributed, or one
   /// that never became ready, is an Error here.

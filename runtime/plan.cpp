@@ -31,7 +31,7 @@ std::string Plan::to_string() const {
       << "parameters " << parameters << " flops " << training_flops << '\n'
       << "batch " << batch << " prefetch " << prefetch << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
-      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << '\n'
+      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)

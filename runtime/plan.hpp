@@ -57,6 +57,7 @@ struct Plan {
   std::uint64_t steps = 0;       // in all
   std::uint64_t seed = 0;
   bool deterministic = false;
+  bool saves = false;  // checkpoints
   std::vector<NodePlan> nodes;
   std::vector<RankPlan> ranks;  // by rank
   Route route = Route::arena;

@@ -105,9 +105,10 @@ std::string ranks_table(const Plan& plan) {
 std::string memory_note(const Plan& plan) {
   const bool shares = plan.route == Route::arena && plan.world_size() > 1;
   return fmt::format(
-      "memory = the data set ({}), the arena (parameters{}, gradients, optimizer state, batches),\n"
+      "memory = the data set ({}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
       "         activations (estimated){}; libraries come on top\n",
       scaled(static_cast<double>(plan.data_bytes), "B"), shares ? " in one of them" : "",
+      plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "");
 }
 

@@ -104,7 +104,7 @@ std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs) {
 }  // namespace
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
-  return parameters + half + gradients + state + journal + pool + staging + words + kSpareBytes;
+  return parameters + half + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
 }
 
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank) {
@@ -127,6 +127,7 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   }
   needs.gradients = elements * sizeof(float);
   needs.state = slots * own * sizeof(float);
+  needs.snapshot = plan.saves ? (1 + slots) * own * sizeof(float) : 0;
   needs.journal = direct || own == 0 ? 0 : journal_bytes(slots) * plan.buckets.size();
   needs.pool = plan.prefetch * batch.size_bytes();
   std::uint64_t largest = 0;
@@ -157,6 +158,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.steps = count_steps(settings, inputs);
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;
+  plan.saves = settings.checkpoint.every_steps != 0;
   place_on_nodes(plan, settings, inputs);
   choose_route(plan, settings, graph);
   for (RankPlan& rank : plan.ranks) {

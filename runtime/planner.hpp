@@ -39,6 +39,7 @@ struct MemoryNeeds {
   std::uint64_t gradients = 0;    // f32
   std::uint64_t state = 0;        // the optimizer's, of this rank's stripe
   std::uint64_t journal = 0;      // of restartable updates: the arena route's, one a bucket
+  std::uint64_t snapshot = 0;     // of jobs that save: a copy of this rank's stripe and its state
   std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
   std::uint64_t staging = 0;      // direct route: what the ranks send to this one's stripe
   std::uint64_t words = 0;        // directory page, timelines, sums
@@ -50,7 +51,7 @@ struct MemoryNeeds {
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 
-/// Of `rank`; reads dtype, batch, prefetch, data, nodes, ranks' nodes, route, stripes and buckets of the plan.
+/// Of `rank`; reads dtype, batch, prefetch, data, saves, nodes, ranks' nodes, route, stripes and buckets of the plan.
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank);
 
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.

@@ -7,29 +7,42 @@
 namespace troupe {
 
 /// Which samples a step takes and where epochs end: pure arithmetic on the global sample order, the same for every
-/// rank. Step k takes positions [k G, (k+1) G) of the order, G = rows a rank * ranks; rank r the r-th part of it.
+/// rank. Step `first_step` + k takes positions [P + k G, P + (k+1) G) of the order, P = first_sample, G = rows a rank *
+/// ranks; rank r the r-th part of it. A job that goes on from a checkpoint starts where that stands, whatever ranks and
+/// rows made it.
 struct Schedule {
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
   std::uint32_t rows = 0;  // a rank and step
   std::uint32_t ranks = 1;
-  std::uint64_t steps = 0;           // in all
+  std::uint64_t steps = 0;           // in all, those before first_step counted
   std::uint32_t evaluate_every = 1;  // epochs; 0: never
+  std::uint64_t first_step = 0;
+  std::uint64_t first_sample = 0;
 
   std::uint64_t global_rows() const noexcept { return std::uint64_t{rows} * ranks; }
   std::uint64_t first_position(Step step, Rank rank) const noexcept {
-    return step.value * global_rows() + std::uint64_t{rows} * rank.value;
+    return samples_before(step) + std::uint64_t{rows} * rank.value;
+  }
+  /// Samples of the order that were taken when `step` begins.
+  std::uint64_t samples_before(Step step) const noexcept {
+    return first_sample + (step.value - first_step) * global_rows();
+  }
+  /// How many steps it takes, from first_step on, to have taken `samples` samples of the order.
+  std::uint64_t steps_until(std::uint64_t samples) const noexcept {
+    if (samples <= first_sample) return first_step;
+    return first_step + (samples - first_sample + global_rows() - 1) / global_rows();
   }
   /// Epochs whose samples were all taken once `step` is done.
   std::uint32_t epochs_done(Step step) const noexcept {
-    return static_cast<std::uint32_t>((step.value + 1) * global_rows() / train_samples);
+    return static_cast<std::uint32_t>(samples_before(next(step)) / train_samples);
   }
   bool is_last(Step step) const noexcept { return step.value + 1 >= steps; }
   /// Whether a line is reported after `step`: an epoch ends, or the run does.
   bool reports(Step step) const noexcept { return epochs_done(step) > epochs_before(step) || is_last(step); }
   /// The number of the line that `step` ends, from 1; a run that ends inside an epoch counts it.
   std::uint32_t epoch_number(Step step) const noexcept {
-    const bool inside = (step.value + 1) * global_rows() % train_samples != 0;
+    const bool inside = samples_before(next(step)) % train_samples != 0;
     const bool ends = epochs_done(step) > epochs_before(step);
     return epochs_done(step) + (inside && !ends ? 1 : 0);
   }
@@ -49,7 +62,7 @@ struct Schedule {
 
  private:
   std::uint32_t epochs_before(Step step) const noexcept {
-    return static_cast<std::uint32_t>(step.value * global_rows() / train_samples);
+    return static_cast<std::uint32_t>(samples_before(step) / train_samples);
   }
 };
 

@@ -44,6 +44,13 @@ struct Settings {
   struct Evaluate {
     std::uint32_t every_epochs = 1;  // 0: never
   } evaluate;
+  struct Checkpoint {
+    std::string dir;                  // empty: checkpoints, in report.dir
+    std::uint64_t every_steps = 500;  // 0: no checkpoints
+    std::uint32_t keep = 3;           // the newest
+    bool keep_best = true;            // save what is evaluated, and keep the best beside the newest
+    std::string resume = "never";     // never, auto, a path
+  } checkpoint;
   struct Report {
     std::string dir = "run";
     std::string format = "chainermn";  // chainermn, json
@@ -56,5 +63,10 @@ struct Settings {
     std::chrono::milliseconds stop{10000};
   } faults;
 };
+
+/// Where checkpoints are kept.
+inline std::string checkpoint_folder(const Settings& settings) {
+  return settings.checkpoint.dir.empty() ? settings.report.dir + "/checkpoints" : settings.checkpoint.dir;
+}
 
 }  // namespace troupe

@@ -17,7 +17,16 @@ struct StepSums {
   std::uint64_t correct = 0;  // samples whose largest logit is their label's
   std::uint64_t samples = 0;  // rows that counted
   std::uint64_t stop = 0;     // ranks that ask to end after this step
-  std::array<std::uint64_t, 4> reserved{};
+  std::uint64_t saving = 0;   // ranks that are still writing a checkpoint when they begin it
+  std::array<std::uint64_t, 3> reserved{};
+
+  void add(const StepSums& other) noexcept {
+    loss += other.loss;
+    correct += other.correct;
+    samples += other.samples;
+    stop += other.stop;
+    saving += other.saving;
+  }
 };
 static_assert(sizeof(StepSums) == 64);
 

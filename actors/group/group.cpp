@@ -146,7 +146,6 @@ struct Group::State {
   caf::actor courier;
   caf::actor steward;
   const std::shared_ptr<std::promise<void>> steward_ended = std::make_shared<std::promise<void>>();
-  std::atomic<bool> parting{false};  // by stop() or leave()
   std::unique_ptr<RemoteActors> remote;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<LaneLoop> control;
@@ -184,7 +183,11 @@ void Group::State::connect() {
   };
   given.lost = [this, others = options.remote.lost](Peer peer, const Status& why) {
     if (others) others(peer, why);
-    if (!parting) roster->is_lost(peer, why);  // those who have stopped close what this process still looks at
+    if (roster->parting()) {  // those who have stopped close what this process still looks at: only the report tells
+      if (self == kFirst) caf::anon_send(steward, group::Silent::value, peer.value, std::string(why.text()));
+      return;
+    }
+    roster->is_lost(peer, why);
     caf::anon_send(steward, group::Silent::value, peer.value, std::string(why.text()));
   };
   remote = std::make_unique<RemoteActors>(system, space, *control, *bulk, self, std::move(given));
@@ -303,7 +306,7 @@ void Group::State::say_goodbye(Deadline deadline) {
 /// From the outside in: the actors that serve others, then what is under way, then the lanes.
 void Group::State::end(Blocking& blocking, Deadline deadline, StopReport report, bool others_go_on) {
   const Deadline last = Deadline::after(std::max<Clock::duration>(deadline.left(), kParting));
-  parting = true;
+  if (roster) roster->begin_parting();
   if (steward) report.actors = retire(last);
   if (courier) system.registry().erase(group::kCourier);
   if (running && others_go_on) say_goodbye(last);
@@ -414,7 +417,7 @@ caf::actor Group::spawner(Peer peer) const {
 StopReport Group::stop(Blocking& blocking, Deadline deadline) {
   if (state_->ended) return *state_->ended;
   StopReport report;
-  state_->parting = true;
+  state_->roster->begin_parting();
   state_->await_others(deadline, report);
   const bool others_go_on = !report.running.empty();
   state_->end(blocking, deadline, std::move(report), others_go_on);

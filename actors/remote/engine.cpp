@@ -254,8 +254,10 @@ Clock::time_point Engine::look_for_silence() {
     for (const Peer number : findings.recovered) options_.suspected(number, false);
   }
   for (const Peer number : findings.dead) {
-    const Status why{Code::peer_lost, text("peer ", number.value, " has been silent for ",
-                                           options_.heartbeats->dead.count(), " ms (faults.dead_ms)")};
+    const Status why{Code::peer_lost,
+                     text("peer ", number.value, " has been silent for ", options_.heartbeats->dead.count(), " ms",
+                          options_.heartbeats_setting.empty() ? "" : " (", options_.heartbeats_setting,
+                          options_.heartbeats_setting.empty() ? "" : ")")};
     lose(*peer(number), why, true);
   }
   return std::min(findings.next, now + options_.heartbeats->heartbeat);

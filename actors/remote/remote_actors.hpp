@@ -56,6 +56,8 @@ struct RemoteOptions {
   std::chrono::milliseconds wait_within{10000};
   /// Heartbeats: peers that fall silent are lost. Absent: only others' words count (RemoteActors::lost).
   std::optional<FailureDetectorOptions> heartbeats;
+  /// Ends the reason of a peer that was lost to silence: where people set that time. Empty: nothing.
+  std::string heartbeats_setting;
   /// Told when a peer falls silent, and when it speaks again, before heartbeats give it up. On the control lane's
   /// thread; must not block.
   std::function<void(Peer peer, bool suspected)> suspected;

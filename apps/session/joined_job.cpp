@@ -65,13 +65,19 @@ std::vector<std::string> JoinedJob::hosts() const {
   return names;
 }
 
-Schedule JoinedJob::schedule(const Settings& settings) const {
-  return {.train_samples = plan.train_samples,
-          .test_samples = plan.test_samples,
-          .rows = plan.batch,
-          .ranks = plan.world_size(),
-          .steps = plan.steps,
-          .evaluate_every = settings.evaluate.every_epochs};
+Schedule JoinedJob::schedule(const Settings& settings, const CheckpointManifest* from) const {
+  Schedule schedule{.train_samples = plan.train_samples,
+                    .test_samples = plan.test_samples,
+                    .rows = plan.batch,
+                    .ranks = plan.world_size(),
+                    .steps = plan.steps,
+                    .evaluate_every = settings.evaluate.every_epochs};
+  if (from == nullptr) return schedule;
+  schedule.first_step = from->steps;
+  schedule.first_sample = from->samples;
+  if (settings.train.steps == 0)
+    schedule.steps = schedule.steps_until(std::uint64_t{settings.train.epochs} * plan.train_samples);
+  return schedule;
 }
 
 BatchLayout JoinedJob::batch() const {

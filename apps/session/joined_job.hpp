@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/session/session.hpp"
+#include "runtime/checkpoint/manifest.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/schedule.hpp"
@@ -25,7 +26,8 @@ struct JoinedJob {
   Rank self() const noexcept { return {place.rank}; }
   const RankPlan& mine() const { return plan.ranks.at(place.rank); }
   std::vector<std::string> hosts() const;
-  Schedule schedule(const Settings& settings) const;
+  /// `from`: the checkpoint that the job goes on from; null: none.
+  Schedule schedule(const Settings& settings, const CheckpointManifest* from) const;
   BatchLayout batch() const;
 };
 

@@ -28,6 +28,12 @@ std::vector<std::byte> encode(const PlaceBlob& place) {
   root.setArena(as_data(&place.arena, sizeof place.arena));
   root.setTransport(as_data(place.transport.data(), place.transport.size()));
   root.setActorNode(as_data(place.actor_node.data(), place.actor_node.size()));
+  auto start = root.initStart();
+  start.setFolder(place.start.folder);
+  start.setNumber(place.start.id.number);
+  start.setSteps(place.start.id.steps);
+  start.setFirstNumber(place.start.first_number);
+  start.setRun(place.start.run);
   const auto words = capnp::messageToFlatArray(message);
   const auto bytes = words.asBytes();
   const auto* first = reinterpret_cast<const std::byte*>(bytes.begin());
@@ -49,6 +55,9 @@ PlaceBlob decode_place(std::span<const std::byte> bytes) {
     std::memcpy(&place.arena, ticket.begin(), sizeof place.arena);
     place.transport = as_bytes(root.getTransport());
     place.actor_node = as_bytes(root.getActorNode());
+    const auto start = root.getStart();
+    place.start = {
+        start.getFolder().cStr(), {start.getNumber(), start.getSteps()}, start.getFirstNumber(), start.getRun().cStr()};
   } catch (const kj::Exception& e) {
     fail(Code::corrupt, text("a rank's place cannot be read: ", e.getDescription().cStr()));
   }

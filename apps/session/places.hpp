@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "apps/session/checkpoint_start.hpp"
 #include "runtime/arena.hpp"
 
 namespace troupe {
@@ -15,6 +16,7 @@ struct PlaceBlob {
   ArenaTicket arena;
   std::vector<std::byte> transport;   // Transport::address(); empty: a job of one rank
   std::vector<std::byte> actor_node;  // node_id_bytes()
+  CheckpointStart start;              // rank 0's counts
 };
 
 std::vector<std::byte> encode(const PlaceBlob& place);

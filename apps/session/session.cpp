@@ -14,10 +14,12 @@
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
+#include "apps/session/resume.hpp"
 #include "apps/session/silence_notes.hpp"
 #include "apps/session/system_config.hpp"
 #include "apps/session/training.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
 #include "runtime/planner.hpp"
@@ -86,12 +88,17 @@ class RankSession final : public Session {
     make_memory();
     if (job_.bootstrap) make_transport();
     meet(blocking);
+    resume();
     make_device();
+    load();
     make_actors();
     membership_ = actors_->membership();
     if (job_.bootstrap) {
       remote_->publish("membership", membership_);
-      if (job_.self().value == 0) remote_->publish("evaluator", actors_->evaluator());
+      if (job_.self().value == 0) {
+        remote_->publish("evaluator", actors_->evaluator());
+        if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
+      }
       control_->start();
       bulk_->start();
       job_.bootstrap->all_gather(blocking, "ready", {}, deadline_);
@@ -122,16 +129,47 @@ class RankSession final : public Session {
     space_.map(arena_);
     memory_ = allocate_rank_memory(*arena_, job_.plan, settings().rule.kind, job_.layout.count_elements(), job_.self());
     pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
-    if (job_.plan.route == Route::direct || leads()) {
-      join_node_memory(memory_, *arena_);
-      fill_parameters();
-    }
+    if (holds_parameters()) join_node_memory(memory_, *arena_);
+  }
+
+  bool saves() const { return job_.plan.saves; }
+  /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
+  bool holds_parameters() const { return job_.plan.route == Route::direct || leads(); }
+
+  /// Opens what the job goes on from, as rank 0 decided.
+  void resume() {
+    const CheckpointStart& start = places_[0].start;
+    if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_, settings());
+    schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
+    committed_ = schedule_.first_step;
+    if (resumed_ && leads_job()) note_resumed(start);
+  }
+  bool leads_job() const { return job_.self().value == 0; }
+  void note_resumed(const CheckpointStart& start) {
+    const std::string from = CheckpointStore(start.folder).folder_of(start.id);
+    note(nothing_left() ? text(from, " has all ", schedule_.first_step,
+                               " steps: nothing is left to train (raise train.epochs or train.steps)")
+                        : text("going on from ", from, ", step ", schedule_.first_step, " of ", schedule_.steps));
+  }
+  bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
+  void note(const std::string& what) const {
+    if (listener_) listener_->note(what);
+  }
+
+  /// The state before the first step. Others read it once the view stands.
+  void load() {
+    if (holds_parameters()) fill_parameters();
+    if (resumed_) resumed_->load_state(job_, space_, memory_.stripe, settings().rule.kind);
   }
 
   void fill_parameters() {
     const std::uint64_t count = job_.layout.count_elements();
     float* parameters = space_.address_of<float>(memory_.parameters);
-    fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
+    if (resumed_) {
+      resumed_->load_parameters(job_, {parameters, count});
+    } else {
+      fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
+    }
     if (memory_.half.size_bytes == 0) return;
     auto* half = space_.address_of<std::uint16_t>(memory_.half);
     for (std::uint64_t i = 0; i < count; ++i) half[i] = to_bf16(parameters[i]);
@@ -147,6 +185,7 @@ class RankSession final : public Session {
     bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, lanes.bulk, "lane-bulk");
     RemoteOptions options{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes};
     options.heartbeats = FailureDetectorOptions::with_dead(settings().faults.dead);
+    options.heartbeats_setting = "faults.dead_ms";
     options.suspected = [this](Peer peer, bool suspected) {
       if (!over_) silences_.tell(peer, suspected, Clock::now());
     };
@@ -158,6 +197,7 @@ class RankSession final : public Session {
   void meet(Blocking& blocking) {
     places_.resize(job_.plan.world_size());
     PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket()};
+    if (leads_job()) mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
     if (!job_.bootstrap) {
       places_[0] = std::move(mine);
       return;
@@ -179,6 +219,8 @@ class RankSession final : public Session {
   void make_device();
   std::unique_ptr<Communicator> make_communicator();
   void make_actors();
+  std::optional<SavePlan> save_plan() const;
+  CheckpointerParts checkpointer_parts();
   ReportTargets report_targets();
 
   void watch_peers() {
@@ -198,6 +240,8 @@ class RankSession final : public Session {
   std::shared_ptr<Arena> arena_;
   RankMemory memory_;
   std::unique_ptr<LeasePool> pool_;
+  std::unique_ptr<Resumed> resumed_;  // null: from the beginning
+  Schedule schedule_;
   std::vector<PlaceBlob> places_;             // by rank
   std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
   SystemConfig config_;
@@ -215,8 +259,10 @@ class RankSession final : public Session {
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
   std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
+  std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
   std::unique_ptr<Replica> replica_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<IoThread> io_;  // ends before what it writes and whom it tells
   std::unique_ptr<TrainingActors> actors_;
   RunEndBox end_;
   RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
@@ -272,15 +318,15 @@ void RankSession::make_device() {
   steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
                                           std::vector<Exchange*>{exchange_.get()}, job_.plan.buckets.size());
   step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
+  snapshot_messages_ = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
   evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
 }
 
 void RankSession::make_actors() {
-  const Schedule schedule = job_.schedule(settings());
   TrainingParts parts{
-      .loader = {*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule, job_.self(), job_.plan.seed},
+      .loader = {*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(), job_.plan.seed},
       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_, memory_.evaluations,
-                 schedule},
+                 schedule_, *snapshot_messages_, save_plan()},
       .exchanges = {exchange_.get()},
       .view = kFirstView,
       .self = job_.self(),
@@ -291,7 +337,50 @@ void RankSession::make_actors() {
       .abort_view = [this](const Status& why) { communicator_->abort(why); },
       .ended = [this](const RunEnd& end) { end_.put(end); },
       .committed = [this](Step step) { committed_ = step.value + 1; }};
+  if (saves()) parts.checkpoints.emplace(checkpointer_parts());
+  if (resumed_) {
+    const EpochSoFar& epoch = resumed_->manifest().epoch;
+    parts.epoch = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
+  }
   actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
+}
+
+std::optional<SavePlan> RankSession::save_plan() const {
+  if (!saves()) return {};
+  SavePlan plan{.every_steps = settings().checkpoint.every_steps,
+                .evaluated = settings().checkpoint.keep_best,
+                .first_number = places_[0].start.first_number,
+                .parts = {}};
+  const StripeMemory& to = memory_.snapshot;
+  if (to.stripe.count == 0) return plan;
+  plan.parts.push_back({memory_.stripe.parameters, to.parameters});
+  for (std::size_t slot = 0; slot < state_slots(settings().rule.kind); ++slot)
+    plan.parts.push_back({memory_.stripe.state[slot], to.state[slot]});
+  return plan;
+}
+
+CheckpointerParts RankSession::checkpointer_parts() {
+  const CheckpointStart& start = places_[0].start;
+  io_ = std::make_unique<IoThread>("io");
+  CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
+  manifest.rule = name_of(settings().rule.kind);
+  manifest.plan = job_.plan.to_string();
+  manifest.run = start.run;
+  for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
+  for (const EffectiveValue& value : options_.configuration.values)
+    manifest.settings.push_back(text(value.key, " = ", value.value, "  # ", value.origin));
+  CheckpointerParts parts{.store = CheckpointStore(checkpoint_folder(settings())),
+                          .io = *io_,
+                          .space = space_,
+                          .self = job_.self(),
+                          .ranks = job_.plan.world_size(),
+                          .pieces = pieces_of(job_, memory_.snapshot, settings().rule.kind),
+                          .schedule = schedule_,
+                          .keep = settings().checkpoint.keep,
+                          .manifest = std::move(manifest)};
+  if (resumed_) parts.epoch = resumed_->manifest().epoch;
+  parts.note = [this](const std::string& what) { note(what); };
+  return parts;
 }
 
 ReportTargets RankSession::report_targets() {
@@ -317,13 +406,20 @@ RunResult RankSession::run(Blocking& blocking) {
   if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data);
   CoordinatorHandles coordinator;
   try {
-    if (job_.self().value != 0) {
+    if (!nothing_left() && job_.self().value != 0) {
       coordinator.membership =
           caf::actor_cast<MembershipPeer>(remote_->resolve(blocking, {0}, "membership", deadline_));
       coordinator.evaluator =
           caf::actor_cast<TestPartReceiver>(remote_->resolve(blocking, {0}, "evaluator", deadline_));
+      if (saves())
+        coordinator.checkpointer =
+            caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline_));
     }
-    actors_->start(coordinator);
+    if (nothing_left()) {
+      end_.put({{}, false, schedule_.first_step, 0});
+    } else {
+      actors_->start(coordinator);
+    }
   } catch (const Error& error) {
     end_.put({error.status(), false, 0});
   }
@@ -334,6 +430,7 @@ RunResult RankSession::run(Blocking& blocking) {
   result_.status = std::move(end.status);
   result_.stopped = end.stopped;
   result_.total.steps = end.steps;
+  result_.saved_steps = end.saved_steps;
   const auto* parameters = space_.address(memory_.parameters);
   result_.parameters_hash = XXH3_64bits(parameters, memory_.parameters.size_bytes);
   return std::move(result_);
@@ -341,11 +438,10 @@ RunResult RankSession::run(Blocking& blocking) {
 
 std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
   const std::uint64_t committed = committed_;
-  const Schedule schedule = job_.schedule(settings());
   std::string all =
-      text("rank ", job_.self().value, " of ", schedule.ranks, " on node ", job_.hosts()[job_.self().value], ": ",
-           committed, " of ", schedule.steps, " steps committed, in epoch ",
-           schedule.epoch_number({std::min(committed, schedule.steps - 1)}), '\n');
+      text("rank ", job_.self().value, " of ", schedule_.ranks, " on node ", job_.hosts()[job_.self().value], ": ",
+           committed, " of ", schedule_.steps, " steps committed, in epoch ",
+           schedule_.epoch_number({std::min(committed, schedule_.steps - 1)}), '\n');
   if (job_.plan.route == Route::arena) {
     for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
       const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id));
@@ -368,6 +464,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
   if (actors_) actors_->end(blocking, deadline);
+  io_.reset();
   if (communicator_) communicator_->abort({Code::aborted, "the session is over"});
   stream_.reset();
   if (remote_) remote_->stop(blocking, deadline);

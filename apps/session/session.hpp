@@ -49,6 +49,7 @@ struct RunResult {
   bool stopped = false;  // by request_stop() somewhere in the job
   RunTotal total;        // rank 0's; the other ranks count steps only
   std::vector<EpochReport> epochs;
+  std::uint64_t saved_steps = 0;      // of the newest checkpoint that the run saved; 0: none
   std::uint64_t parameters_hash = 0;  // xxh3 of the f32 parameters' bytes at the end
 };
 

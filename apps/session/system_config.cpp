@@ -11,7 +11,8 @@ SystemConfig::SystemConfig(std::size_t workers) {
   configure_remote(*this);
   add_messages(*this, MessageName<JoinView>{"troupe.JoinView"}, MessageName<ViewStands>{"troupe.ViewStands"},
                MessageName<MemberFinished>{"troupe.MemberFinished"}, MessageName<LeaveView>{"troupe.LeaveView"},
-               MessageName<MemberLost>{"troupe.MemberLost"}, MessageName<TestPart>{"troupe.TestPart"});
+               MessageName<MemberLost>{"troupe.MemberLost"}, MessageName<TestPart>{"troupe.TestPart"},
+               MessageName<PartSaved>{"troupe.PartSaved"});
 }
 
 std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }

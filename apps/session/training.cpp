@@ -20,9 +20,12 @@ struct TrainingActors::Gone {
 TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
     : system_(system), parts_(std::move(parts)) {
   membership_ = spawn_membership(system_);
+  if (parts_.checkpoints) checkpointer_ = spawn_checkpointer(system_, std::move(*parts_.checkpoints));
   if (parts_.self.value != 0) return;
-  reporter_ = spawn_reporter(system_, parts_.device.schedule, std::move(parts_.report), membership_);
-  evaluator_ = spawn_evaluator(system_, static_cast<std::uint32_t>(parts_.hosts.size()), reporter_);
+  reporter_ = spawn_reporter(system_, parts_.device.schedule, std::move(parts_.report), membership_, parts_.epoch);
+  std::vector<TestReceiver> told{reporter_};
+  if (checkpointer_) told.emplace_back(checkpointer_);
+  evaluator_ = spawn_evaluator(system_, static_cast<std::uint32_t>(parts_.hosts.size()), std::move(told));
 }
 
 void TrainingActors::start(const CoordinatorHandles& coordinator) {
@@ -34,12 +37,18 @@ void TrainingActors::start(const CoordinatorHandles& coordinator) {
     audience.committed.emplace_back(reporter_);
     audience.finished.emplace_back(reporter_);
   }
+  if (checkpointer_) {
+    audience.committed.emplace_back(checkpointer_);
+    audience.finished.emplace_back(checkpointer_);
+    audience.snapshots = checkpointer_;
+  }
   {
     const std::lock_guard lock(mutex_);
     device_ = spawn_device(system_, parts_.device, std::move(audience));
     if (stop_requested_) caf::anon_send(device_, StopRequest{});
   }
   loader_ = spawn_loader(system_, parts_.loader, device_);
+  if (checkpointer_) caf::anon_send(checkpointer_, CheckpointerWiring{device_, membership_, coordinator.checkpointer});
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
@@ -52,6 +61,10 @@ void TrainingActors::start(const CoordinatorHandles& coordinator) {
     membership.begin.insert(membership.begin.begin(), reporter_);
     membership.watched.push_back(caf::actor_cast<caf::actor>(reporter_));
     membership.waits_for_report = true;
+  }
+  if (checkpointer_) {
+    membership.watched.push_back(caf::actor_cast<caf::actor>(checkpointer_));
+    membership.waits_for_checkpoints = true;
   }
   membership.start_within = parts_.start_within;
   membership.end_within = parts_.end_within;
@@ -82,6 +95,7 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(device_);
   add(evaluator_);
   add(reporter_);
+  add(checkpointer_);
   for (const auto& shard : shards_) add(shard);
   add(membership_);
   gone->left = actors.size();

@@ -4,8 +4,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "actors/checkpointer_actor.hpp"
 #include "actors/device_actor.hpp"
 #include "actors/evaluator_actor.hpp"
 #include "actors/loader_actor.hpp"
@@ -19,6 +21,7 @@ namespace troupe {
 struct CoordinatorHandles {
   MembershipPeer membership;
   TestPartReceiver evaluator;
+  PartReceiver checkpointer;  // of jobs that save
 };
 
 /// What the actors of one rank are made of; everything outlives them.
@@ -35,16 +38,20 @@ struct TrainingParts {
   std::function<void(const Status&)> abort_view;
   std::function<void(const RunEnd&)> ended;
   std::function<void(Step)> committed;  // told of every step, in order
+  std::optional<CheckpointerParts> checkpoints;
+  StepSums epoch;  // rank 0: of the epoch under way, before the first step
 };
 
-/// The training actors of one rank. Membership and, on rank 0, the evaluator exist at once, so that they can be
-/// published; the others begin with start(). Ended explicitly by end(), since they refer to what is taken down after
-/// them.
+/// The training actors of one rank. Membership and, on rank 0, evaluator and checkpointer exist at once, so that they
+/// can be published; the others begin with start(). Ended explicitly by end(), since they refer to what is taken down
+/// after them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
   MembershipActor membership() const { return membership_; }
   EvaluatorActor evaluator() const { return evaluator_; }
+  /// Null in a job that saves nothing.
+  CheckpointerActor checkpointer() const { return checkpointer_; }
   /// Joins the view; `coordinator` is needed on other ranks than 0.
   void start(const CoordinatorHandles& coordinator);
   /// Before start() too. Any thread.
@@ -59,6 +66,7 @@ class TrainingActors {
   MembershipActor membership_;
   EvaluatorActor evaluator_;
   ReporterActor reporter_;
+  CheckpointerActor checkpointer_;
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;

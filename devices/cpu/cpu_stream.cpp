@@ -240,12 +240,7 @@ Status CpuStream::execute(const CopyBytes& operation) {
 
 Status CpuStream::execute(const SumUp& operation) {
   StepSums total;
-  for (const StepSums* part : ring_.operands<StepSums>(operation.parts)) {
-    total.loss += part->loss;
-    total.correct += part->correct;
-    total.samples += part->samples;
-    total.stop += part->stop;
-  }
+  for (const StepSums* part : ring_.operands<StepSums>(operation.parts)) total.add(*part);
   *operation.total = total;
   return {};
 }

@@ -106,12 +106,7 @@ void FakeStream::sum_up(Memory total, std::span<const Memory> parts) {
   auto* to = device_.space_.address_of<StepSums>(total);
   enqueue({{}, [to, from = resolve<StepSums>(parts, sizeof(StepSums))] {
              StepSums sums;
-             for (const StepSums* part : from) {
-               sums.loss += part->loss;
-               sums.correct += part->correct;
-               sums.samples += part->samples;
-               sums.stop += part->stop;
-             }
+             for (const StepSums* part : from) sums.add(*part);
              *to = sums;
            }});
 }

@@ -143,12 +143,7 @@ void ReferenceStream::sum_up(Memory total, std::span<const Memory> parts) {
   auto* to = address_of<StepSums>(space_, total, sizeof(StepSums));
   call([to, parts = resolve<StepSums>(parts, sizeof(StepSums))] {
     StepSums sums;
-    for (const StepSums* part : parts) {
-      sums.loss += part->loss;
-      sums.correct += part->correct;
-      sums.samples += part->samples;
-      sums.stop += part->stop;
-    }
+    for (const StepSums* part : parts) sums.add(*part);
     *to = sums;
   });
 }

@@ -9,10 +9,9 @@
 #include <string>
 #include <thread>
 
-#include <unistd.h>
-
 #include "runtime/clock.hpp"
 #include "runtime/detail/spin_time.hpp"
+#include "runtime/fd.hpp"
 #include "runtime/lane_loop.hpp"
 
 namespace troupe {
@@ -27,20 +26,6 @@ constexpr milliseconds kLongestSleep{500};
 /// progress who drives it naps instead of spinning, and looks again after as long.
 constexpr milliseconds kStuck{1};
 constexpr unsigned kRoundsPerAlarm = 256;
-
-class Fd {
- public:
-  explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 inline void pause_cpu() noexcept {
 #if defined(__x86_64__)
@@ -103,7 +88,7 @@ struct LaneLoop::State {
   const std::string name;
   detail::Bell wake;                               // its own thread's
   const std::shared_ptr<detail::Bell> guest_bell;  // shared with wakers that may outlive the lane
-  const detail::Fd sleep;
+  const Fd sleep;
   std::function<bool()> hook;
   std::function<Clock::time_point()> alarm;
   State* other = nullptr;

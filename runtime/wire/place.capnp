@@ -9,4 +9,14 @@ struct Place {
   arena @1 :Data;       # ArenaTicket as it lies in memory: only ranks of one build get this far
   transport @2 :Data;   # Transport::address()
   actorNode @3 :Data;   # identity of the actor system
+  start @4 :Start;      # rank 0's: for all
+
+  # Where the job goes on, and how its checkpoints are called.
+  struct Start {
+    folder @0 :Text;        # of the checkpoint that it goes on from; empty: from the beginning
+    number @1 :UInt32;      # which checkpoint there
+    steps @2 :UInt64;
+    firstNumber @3 :UInt32; # of this run's checkpoints
+    run @4 :Text;           # its name in them
+  }
 }

@@ -1,6 +1,6 @@
 #include "actors/device_actor.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <memory>
 #include <vector>
@@ -16,6 +16,10 @@
 
 namespace troupe {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 constexpr std::uint64_t kElements = 16;
 
@@ -39,7 +43,7 @@ class NotingExchange final : public Exchange {
 
 /// A device actor on a fake device, with everybody it tells.
 struct World {
-  explicit World(Schedule given) : schedule(given) {
+  explicit World(Schedule given, std::optional<SavePlan> saves = {}) : schedule(given) {
     space.map(arena);
     const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
     const Layout layout{graph};
@@ -56,10 +60,13 @@ struct World {
         actors.listener<EvaluationReceiver, Evaluated>([this](const Evaluated& e) { evaluated.push_back(e); });
     auto finished_to = actors.listener<FinishReceiver, DeviceFinished>(
         [this](const DeviceFinished& f) { finished.push_back(f.stopped); });
-    actor = spawn_device(actors.system(),
-                         {*stream, *replica, *steps, space, step_messages, evaluation_messages,
-                          arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule},
-                         {{committed_to}, evaluated_to, {finished_to}});
+    auto snapshots_to = actors.listener<SnapshotReceiver, SnapshotTaken>(
+        [this](const SnapshotTaken& taken) { saved.emplace_back(taken.step.value, taken.number); });
+    actor = spawn_device(
+        actors.system(),
+        {*stream, *replica, *steps, space, step_messages, evaluation_messages,
+         arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule, snapshot_messages, std::move(saves)},
+        {{committed_to}, evaluated_to, {finished_to}, snapshots_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
   }
@@ -93,6 +100,7 @@ struct World {
   NotingExchange exchange{space};
   PointMessenger<StepReached, kStepsAhead + 1> step_messages{space};
   PointMessenger<EvaluationReached, kEvaluationsKept + 1> evaluation_messages{space};
+  PointMessenger<SnapshotReached, 1> snapshot_messages{space};
   std::unique_ptr<LeasePool> pool;
   std::unique_ptr<StepExchange> steps;
   std::unique_ptr<Replica> replica;
@@ -102,6 +110,7 @@ struct World {
   std::vector<Step> committed;
   std::vector<Evaluated> evaluated;
   std::vector<bool> finished;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> saved;  // steps, numbers
   Status ended;
 };
 
@@ -216,6 +225,64 @@ TEST(DeviceActor, EndsWithTheCodeOfTheStepThatFailed) {
   EXPECT_EQ(w.ended.code(), Code::device_fault);
   EXPECT_NE(w.ended.text().find("fan"), std::string_view::npos);
   EXPECT_TRUE(w.committed.empty());
+}
+
+/// Gives the device all steps, and lets it do each before the next comes.
+void train(World& w, std::uint64_t first, std::uint64_t end, bool frees = true) {
+  for (std::uint64_t k = first; k < end; ++k) {
+    w.give(k);
+    w.run_device();
+    if (frees && !w.saved.empty()) w.actors.send(w.actor, SnapshotFree{});
+    w.actors.run();
+    w.run_device();
+  }
+}
+
+TEST(DeviceActor, SavesAfterEverySoManyStepsAndAfterTheLast) {
+  World w{steps_without_evaluation(25), SavePlan{.every_steps = 10, .first_number = 4}};
+  w.begin();
+  train(w, 0, 25);
+  EXPECT_THAT(w.saved, ElementsAre(Pair(9, 4), Pair(19, 5), Pair(24, 6)));
+  EXPECT_THAT(w.finished, ElementsAre(false));
+}
+
+TEST(DeviceActor, SavesWhatIsEvaluatedWhereThatIsAskedFor) {
+  Schedule schedule = steps_without_evaluation(30);
+  schedule.train_samples = 20;  // ten steps an epoch
+  schedule.evaluate_every = 2;
+  World w{schedule, SavePlan{.every_steps = 1000, .evaluated = true}};
+  w.begin();
+  train(w, 0, 20);
+  EXPECT_THAT(w.saved, ElementsAre(Pair(19, 1)));
+}
+
+TEST(DeviceActor, LeavesSavesOutAsLongAsTheLastIsBeingWrittenButNotTheOneAtTheEnd) {
+  World w{steps_without_evaluation(30), SavePlan{.every_steps = 5}};
+  w.begin();
+  train(w, 0, 30, /*frees=*/false);
+  EXPECT_THAT(w.saved, ElementsAre(Pair(4, 1)));
+  EXPECT_THAT(w.finished, IsEmpty());
+  w.actors.send(w.actor, SnapshotFree{});
+  w.actors.run();
+  w.run_device();
+  EXPECT_THAT(w.saved, ElementsAre(Pair(4, 1), Pair(29, 2)));
+  EXPECT_THAT(w.finished, ElementsAre(false));
+}
+
+TEST(DeviceActor, SavesNoMoreOftenThanRanksCanCountVotes) {
+  World w{steps_without_evaluation(12), SavePlan{.every_steps = 1}};
+  w.begin();
+  train(w, 0, 12);
+  EXPECT_THAT(w.saved, ElementsAre(Pair(0, 1), Pair(4, 2), Pair(8, 3), Pair(11, 4)));
+}
+
+TEST(DeviceActor, SavesTheStepAtWhichItIsStopped) {
+  World w{steps_without_evaluation(1000), SavePlan{.every_steps = 500}};
+  w.begin();
+  w.actors.send(w.actor, StopRequest{});
+  train(w, 0, 6);
+  ASSERT_THAT(w.finished, ElementsAre(true));
+  EXPECT_THAT(w.saved, ElementsAre(Pair(w.committed.back().value, 1)));
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST(EvaluatorActor, AddsThePartsOfAllRanksAndTellsOnce) {
   test::ActorWorld world;
   std::vector<TestResult> results;
   auto reporter = world.listener<TestReceiver, TestResult>([&results](const TestResult& r) { results.push_back(r); });
-  auto coordinator = spawn_evaluator(world.system(), 3, reporter);
+  auto coordinator = spawn_evaluator(world.system(), 3, {reporter});
   auto other = spawn_remote_evaluator(world.system(), {2}, coordinator);
   world.send(other, Evaluated{{5}, sums(1, 1, 2)});
   world.send(coordinator, TestPart{1, 5, 2.0, 3, 4});
@@ -107,7 +107,7 @@ TEST(EvaluatorActor, KeepsTwoEvaluationsApart) {
   test::ActorWorld world;
   std::vector<TestResult> results;
   auto reporter = world.listener<TestReceiver, TestResult>([&results](const TestResult& r) { results.push_back(r); });
-  auto coordinator = spawn_evaluator(world.system(), 2, reporter);
+  auto coordinator = spawn_evaluator(world.system(), 2, {reporter});
   world.send(coordinator, Evaluated{{1}, sums(1, 0, 1)});
   world.send(coordinator, Evaluated{{2}, sums(2, 0, 1)});
   world.send(coordinator, TestPart{1, 1, 10, 0, 1});

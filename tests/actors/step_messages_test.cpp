@@ -62,14 +62,23 @@ std::size_t count_messages(std::uint64_t steps) {
   LeasePool pool{space, *arena, 3, batch.size_bytes()};
   PointMessenger<StepReached, kStepsAhead + 1> step_messages{space};
   PointMessenger<EvaluationReached, kEvaluationsKept + 1> evaluation_messages{space};
+  PointMessenger<SnapshotReached, 1> snapshot_messages{space};
   const Blank samples{1000};
   bool ended = false;
 
   test::ActorWorld actors;
   TrainingActors training{actors.system(),
                           {.loader = {pool, samples, samples, batch, schedule, {0}, 7},
-                           .device = {*stream, *replica, exchanges, space, step_messages, evaluation_messages,
-                                      take(kEvaluationsKept * sizeof(StepSums)), schedule},
+                           .device = {*stream,
+                                      *replica,
+                                      exchanges,
+                                      space,
+                                      step_messages,
+                                      evaluation_messages,
+                                      take(kEvaluationsKept * sizeof(StepSums)),
+                                      schedule,
+                                      snapshot_messages,
+                                      {}},
                            .exchanges = {&exchange},
                            .view = {1},
                            .self = {0},

@@ -30,7 +30,7 @@ TEST_F(Start, IsRefusedWith2ForAMistypedKey) { expect_refusal({"--set", "data.ba
 
 TEST_F(Start, IsRefusedWith2AndAPlaceForBrokenToml) {
   std::ofstream{folder_.path() / "app.toml", std::ios::app} << "[train\n";
-  expect_refusal({}, 2, "app.toml:17:7");
+  expect_refusal({}, 2, "app.toml:19:7");
 }
 
 TEST_F(Start, IsRefusedWith2ForWhatIsNotBuiltYet) { expect_refusal({"--set", "update.policy=\"ssp\""}, 2, "ssp"); }

@@ -31,6 +31,8 @@ units = [32, 32]
 epochs = 2
 [placement]
 cores = 1
+[checkpoint]
+every_steps = 0
 [report]
 dir = "run"
 [faults]
@@ -73,6 +75,11 @@ std::vector<std::string> shared_memory() {
   while (segments >> key >> id && std::getline(segments, line)) found.push_back(kSegment + id);
   std::sort(found.begin(), found.end());
   return found;
+}
+
+/// What a job that saves is asked to leave; nothing that is half written.
+bool is_of_checkpoints(const std::string& name) {
+  return name.starts_with("run/checkpoints") && name.find("/.") == name.npos;
 }
 
 /// Whether a process without `mark` has the socket: other programs of this host come and go.
@@ -178,7 +185,7 @@ std::string JobFolder::leftovers() const {
   }
   for (const std::string& name : names_in(path_)) {
     const bool known = name == "app.toml" || name == "data" || name.starts_with("data/") || name == "tmp" ||
-                       name == "run" || name == "run/log";
+                       name == "run" || name == "run/log" || is_of_checkpoints(name);
     if (!known) found += "file " + name + "\n";
   }
   return found;

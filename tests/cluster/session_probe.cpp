@@ -20,9 +20,10 @@ class LossLog final : public SessionListener {
   std::vector<double> losses;
 };
 
-int run(const std::string& file, const std::vector<std::string>& overrides) {
+int run(const std::string& file, std::vector<std::string> overrides) {
   Blocking blocking = Blocking::on_thread("main");
   LossLog log;
+  overrides.insert(overrides.begin(), "checkpoint.every_steps=0");
   SessionOptions options{.configuration = parse_configuration("", "probe", overrides)};
   options.place = launch_place_from_environment();
   const char* data = std::getenv("TROUPE_DATA");

@@ -252,7 +252,7 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"optimizer.momentum=0.9",
        "--set optimizer.momentum: optimizer.momentum means nothing to optimizer.rule = \"adam\" (default)"},
       {"update.policy=async", "--set update.policy: is the text \"async\", which is planned"},
-      {"checkpoint.dir=x", "--set checkpoint.dir: is planned"},
+      {"model.layers=x", "--set model.layers: is planned"},
   };
   for (const auto& [assignment, answer] : cases) {
     EXPECT_THAT(std::string{failure("", {assignment}).text()}, StartsWith(answer)) << assignment;

@@ -53,7 +53,7 @@ class StepExchangeTest : public ::testing::Test {
   }
   static Bucket bucket(std::uint32_t group, std::uint32_t index) { return {GroupId{group}, index, index * 10, 10}; }
   void take_step(StepExchange& exchange, std::uint64_t step) {
-    exchange.begin(Step{step}, false);
+    exchange.begin(Step{step}, {});
     exchange.ready(bucket(0, 0), stream_);
     exchange.commit(stream_);
   }
@@ -70,7 +70,7 @@ class StepExchangeTest : public ::testing::Test {
 TEST_F(StepExchangeTest, BeginsWithEmptySumsThatCarryTheVoteToStop) {
   StepExchange exchange = make(1);
   for (std::uint64_t step = 0; step < 2 * StepExchange::kStepsKept; ++step) {
-    const Memory sums = exchange.begin(Step{step}, step == 3);
+    const Memory sums = exchange.begin(Step{step}, {.stop = step == 3});
     auto& slot = *space_.address_of<StepSums>(sums);
     EXPECT_EQ(slot.loss, 0);
     EXPECT_EQ(slot.samples, 0u);
@@ -83,7 +83,7 @@ TEST_F(StepExchangeTest, BeginsWithEmptySumsThatCarryTheVoteToStop) {
 
 TEST_F(StepExchangeTest, RoutesEachBucketToItsGroupAndMarksTheFirstOfTheStep) {
   StepExchange exchange = make(3);
-  const Memory sums = exchange.begin(Step{5}, false);
+  const Memory sums = exchange.begin(Step{5}, {});
   exchange.ready(bucket(1, 0), stream_);
   exchange.ready(bucket(0, 0), stream_);
   exchange.ready(bucket(1, 1), stream_);
@@ -102,7 +102,7 @@ TEST_F(StepExchangeTest, RoutesEachBucketToItsGroupAndMarksTheFirstOfTheStep) {
 
 TEST_F(StepExchangeTest, CommitRefusesAStepInWhichABucketNeverBecameReady) {
   StepExchange exchange = make(2);
-  exchange.begin(Step{0}, false);
+  exchange.begin(Step{0}, {});
   exchange.ready(bucket(0, 0), stream_);
   EXPECT_THROW(exchange.commit(stream_), Error);
 }
@@ -110,7 +110,7 @@ TEST_F(StepExchangeTest, CommitRefusesAStepInWhichABucketNeverBecameReady) {
 TEST_F(StepExchangeTest, CommitTellsWhyABucketCouldNotBeContributedAndLaterOnesAreLeftOut) {
   StepExchange exchange = make(3);
   groups_[0].refuse_bucket = 1;
-  exchange.begin(Step{9}, false);
+  exchange.begin(Step{9}, {});
   for (std::uint32_t b = 0; b < 3; ++b) exchange.ready(bucket(0, b), stream_);
   try {
     exchange.commit(stream_);
@@ -125,7 +125,7 @@ TEST_F(StepExchangeTest, CommitTellsWhyABucketCouldNotBeContributedAndLaterOnesA
 
 TEST_F(StepExchangeTest, RefusesABucketOfAGroupThatDoesNotExist) {
   StepExchange exchange = make(1);
-  exchange.begin(Step{0}, false);
+  exchange.begin(Step{0}, {});
   exchange.ready(bucket(2, 0), stream_);
   EXPECT_THROW(exchange.commit(stream_), Error);
 }
@@ -133,11 +133,11 @@ TEST_F(StepExchangeTest, RefusesABucketOfAGroupThatDoesNotExist) {
 TEST_F(StepExchangeTest, StartsAnywhereAndThenCountsByOne) {
   StepExchange exchange = make(1);
   take_step(exchange, 41);
-  EXPECT_THROW(exchange.begin(Step{41}, false), Error);
-  EXPECT_THROW(exchange.begin(Step{43}, false), Error);
+  EXPECT_THROW(exchange.begin(Step{41}, {}), Error);
+  EXPECT_THROW(exchange.begin(Step{43}, {}), Error);
   take_step(exchange, 42);
-  exchange.begin(Step{43}, false);
-  EXPECT_THROW(exchange.begin(Step{44}, false), Error) << "43 is not committed";
+  exchange.begin(Step{43}, {});
+  EXPECT_THROW(exchange.begin(Step{44}, {}), Error) << "43 is not committed";
 }
 
 TEST_F(StepExchangeTest, KeepsTheTotalsOfTheLastSteps) {

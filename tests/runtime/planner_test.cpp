@@ -265,6 +265,7 @@ TEST(Planner, MemoryCountsWhatARankHolds) {
   EXPECT_EQ(second.parameters, 0u);
   EXPECT_EQ(first.gradients, 4 * n);
   EXPECT_EQ(first.state + second.state, 2 * 4 * n);
+  EXPECT_EQ(first.snapshot + second.snapshot, 3 * 4 * n);
   EXPECT_EQ(first.journal, journal_bytes(2));
   EXPECT_EQ(first.pool, 3 * (BatchLayout{100, 784, DType::f32}.size_bytes()));
   EXPECT_EQ(first.staging, 0u);
@@ -272,7 +273,14 @@ TEST(Planner, MemoryCountsWhatARankHolds) {
   EXPECT_EQ(first.data, inputs_of({}, {}).data_bytes);
   EXPECT_EQ(plan.ranks[0].memory_bytes, first.memory_bytes());
   EXPECT_EQ(first.memory_bytes(), first.arena_bytes() + first.data + first.activations + first.peers);
-  EXPECT_LT(plan.ranks[0].memory_bytes, 40'000'000u + first.data);
+  EXPECT_LT(plan.ranks[0].memory_bytes, 41'000'000u + first.data);
+}
+
+TEST(Planner, MemoryHasNoCopyForCheckpointsWhereNoneAreSaved) {
+  Settings settings;
+  settings.checkpoint.every_steps = 0;
+  const Plan plan = make_plan(settings, mlp(), inputs_of({node("a", 2)}, {2}));
+  EXPECT_EQ(memory_needs(plan, mlp(), RuleKind::adam, {0}).snapshot, 0u);
 }
 
 TEST(Planner, MemoryCountsWhatARankWorksOnInItsPeersArenas) {

@@ -17,7 +17,7 @@ Result result(const std::string& impl, std::uint64_t bytes, std::vector<double> 
 
 TEST(MessagesResults, AreJsonLinesWithOneFigureARound) {
   const std::string line = json_line(EndCase{}, result("inline", 8, {0.512345, 34552.9, 0}));
-  EXPECT_EQ(line, R"({"bench":"messages","impl":"inline","transport":"shm","bytes":8,"us":[0.5123,34550.0,0.0]})");
+  EXPECT_EQ(line, R"({"bench":"messages","impl":"inline","transport":"shm","bytes":8,"us":[0.5123,34550.0,0]})");
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 

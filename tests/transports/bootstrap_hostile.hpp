@@ -71,7 +71,7 @@ class Line {
   }
 
  private:
-  bootstrap::Fd fd_;
+  Fd fd_;
 };
 
 /// What both sides of a join said.

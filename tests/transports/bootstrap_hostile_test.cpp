@@ -73,7 +73,7 @@ class Knock {
   static bootstrap::Address address_of(std::uint16_t port) {
     return bootstrap::resolve("127.0.0.1", port, Deadline::after(20s)).front();
   }
-  bootstrap::Fd fd_;
+  Fd fd_;
 };
 
 /// How many connections this process can hold, at most `wanted`.

@@ -84,7 +84,7 @@ class Insider {
   }
 
  private:
-  static bootstrap::Fd connect_to_zero(std::uint16_t port) {
+  static Fd connect_to_zero(std::uint16_t port) {
     const Deadline deadline = Deadline::after(20s);
     return bootstrap::connect_to(bootstrap::resolve("127.0.0.1", port, deadline).front(), deadline);
   }
@@ -119,7 +119,7 @@ TEST(HostileInsiders, WhoListenForRankZeroAndAnnounceFourGibibytesCostARankNothi
   std::atomic<bool> done{false};
   std::thread impostor{[&] {
     while (!done.load()) {
-      bootstrap::Connection link{bootstrap::Fd{accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK)}, "rank 1"};
+      bootstrap::Connection link{Fd{accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK)}, "rank 1"};
       const bootstrap::Nonce mine = bootstrap::fresh_nonce();
       link.send(Kind::challenge, Bytes{mine.begin(), mine.end()});
       const auto proof = next_frame(link);
@@ -251,7 +251,7 @@ TEST(HostileStrangers, WhoComeWhenTheRanksHaveMetFindNobody) {
   const Listener listener;
   const std::int64_t before = memory_kib("VmHWM");
   // A launcher may still hold the socket that listens: then connections are made, and nobody takes them.
-  const bootstrap::Fd launchers{dup(listener.fd())};
+  const Fd launchers{dup(listener.fd())};
   Attendance one;
   WatchingPair ranks{listener, [&](const RankOptions& options) { one = join(options); }};
   Losses of_one;
@@ -279,7 +279,7 @@ TEST(HostileStrangers, AreRefusedByTheSystemWhenTheRanksHaveMet) {
   const auto joined = join_all(whole_world(listener, 2));
   for (const Attendance& one : joined) ASSERT_TRUE(one.status.ok()) << one.error();
   const Deadline deadline = Deadline::after(20s);
-  const bootstrap::Fd stranger =
+  const Fd stranger =
       bootstrap::connect_to(bootstrap::resolve("127.0.0.1", listener.port(), deadline).front(), deadline);
   EXPECT_EQ(stranger.get(), -1);
 }

@@ -376,7 +376,7 @@ TEST(Bootstrap, IsNotFooledByAListenerThatDoesNotKnowTheSecret) {
   const Listener listener;
   auto rank_one = rank_options(listener, 1, 2);
   std::thread impostor{[&] {
-    bootstrap::Connection link{bootstrap::Fd{accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK)}, "rank 1"};
+    bootstrap::Connection link{Fd{accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK)}, "rank 1"};
     bootstrap::Connection* const links[] = {&link};
     link.send(bootstrap::Kind::challenge, bootstrap::Bytes(32));
     link.send(bootstrap::Kind::welcome, bootstrap::Bytes(32));

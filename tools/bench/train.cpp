@@ -77,6 +77,7 @@ Configuration configuration_of(const TrainCase& what) {
                                      text("model.name=\"", what.name, '"'),
                                      text("model.dtype=\"", what.dtype, '"'),
                                      "train.epochs=100000",
+                                     "checkpoint.every_steps=0",
                                      "evaluate.every_epochs=0"};
   overrides.insert(overrides.end(), what.overrides.begin(), what.overrides.end());
   return parse_configuration("", "rtbench", overrides);

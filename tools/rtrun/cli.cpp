@@ -11,9 +11,20 @@ namespace {
 constexpr const char* kFooter =
     R"(Started without RANK in the environment, rtrun starts the processes that cluster.nodes = "local:N" asks for.
 Started once per rank with RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TROUPE_SECRET_FILE, it is that rank.
-Ctrl-C or SIGTERM ends the run after the step under way; a second one ends it at once.
+Ctrl-C or SIGTERM ends the run after the step under way and saves a checkpoint; a second one ends it at once.
 kill -USR1 to it or to a rank prints on stderr what each rank is doing.
-Exit codes: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a rank was lost, 128+n stopped by signal n.)";
+Exit codes: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a rank was lost,
+75 ended by SIGTERM with a checkpoint to go on from, 128+n stopped by signal n.)";
+
+/// As TOML.
+std::string in_quotes(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
 
 void add_common(CLI::App& app, CommandLine& line) {
   // A file and --set are asked for by every verb; the default verb's file cannot be `required` here, since CLI11 would
@@ -41,6 +52,10 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.footer(kFooter);
   app.set_help_flag("-h,--help", "Print this help");
   bool version = false;
+  std::string resume;
+  app.add_option("--resume", resume,
+                 "auto: go on from the newest checkpoint, if there is one; never; or the path of a checkpoint")
+      ->type_name("auto|never|PATH");
   app.add_flag("--version", version, "Print the versions of troupe and of what it stands on");
   app.add_flag("-q,--quiet", line.quiet, "No header, table or progress bar: only the last line and errors");
   add_common(app, line);
@@ -54,6 +69,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   } catch (const CLI::ParseError& error) {
     return Answered{usage_error(app, error, out, err)};
   }
+  if (app.count("--resume") > 0) line.overrides.push_back("checkpoint.resume=" + in_quotes(resume));
   if (version) {
     out << version_text();
     return Answered{0};

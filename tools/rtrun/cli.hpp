@@ -13,7 +13,7 @@ enum class Verb { train, check, plan };
 struct CommandLine {
   Verb verb = Verb::train;
   std::string file;                    // app.toml
-  std::vector<std::string> overrides;  // "a.b=c", in order
+  std::vector<std::string> overrides;  // "a.b=c", in order; --resume's too
   bool quiet = false;
 };
 

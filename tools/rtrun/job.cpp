@@ -33,7 +33,9 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
   const auto lost =
       first([&](const RankEnd& e) { return e.signal != 0 && e.signal != passed_on_signal && !e.by_launcher; });
   if (passed_on_signal != 0) {
-    Verdict verdict{128 + passed_on_signal, {}};
+    const auto preempted = [](const RankEnd& e) { return e.signal == 0 && e.exit_code == kPreempted; };
+    Verdict verdict{
+        !ends.empty() && std::all_of(ends.begin(), ends.end(), preempted) ? kPreempted : 128 + passed_on_signal, {}};
     if (lost != ends.end())
       verdict.text = cause_of(*lost);
     else if (std::any_of(ends.begin(), ends.end(), [](const RankEnd& e) { return e.by_launcher; }))

@@ -28,6 +28,9 @@ struct Verdict {
 /// than the loss of a peer (4), else the first that had to be killed (it was stopped, say), else the first that failed.
 Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal);
 
+/// The exit code of a run that SIGTERM ended with a checkpoint to go on from.
+inline constexpr int kPreempted = 75;
+
 /// SIGKILL
 std::string signal_name(int signal);
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tools/rtrun/fd.hpp"
+#include "runtime/fd.hpp"
 
 namespace troupe::rtrun {
 

@@ -9,7 +9,7 @@
 #include <iostream>
 
 #include "runtime/error.hpp"
-#include "tools/rtrun/fd.hpp"
+#include "runtime/fd.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/progress_bar.hpp"
 #include "tools/rtrun/table.hpp"

@@ -1,12 +1,14 @@
 #include "tools/rtrun/rank.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <iostream>
 
 #include "apps/session/session.hpp"
 #include "tools/rtrun/console.hpp"
+#include "tools/rtrun/job.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/progress_bar.hpp"
 
@@ -52,6 +54,8 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
     say_error(result.status.text());
     return exit_code(result.status.code());
   }
+  // A scheduler that took the machine away may put the job in its queue again.
+  if (signals.first() == SIGTERM && result.saved_steps != 0) return kPreempted;
   return signals.first() != 0 ? 128 + signals.first() : 0;
 }
 

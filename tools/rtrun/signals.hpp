@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "tools/rtrun/fd.hpp"
+#include "runtime/fd.hpp"
 
 namespace troupe::rtrun {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/rtrun/fd.hpp"
+#include "runtime/fd.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace troupe::rtrun {

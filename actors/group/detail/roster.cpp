@@ -60,7 +60,7 @@ void Roster::is_silent(Peer peer, const Status& why) const {
     const std::scoped_lock hold(mutex_);
     if (remote_ != nullptr) remote_->lost(peer, why);
   }
-  is_lost(peer, why);
+  if (!parting_) is_lost(peer, why);
 }
 
 void Roster::drop(const std::string& what) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <caf/actor.hpp>
 #include <caf/node_id.hpp>
 #include <functional>
@@ -34,6 +35,9 @@ class Roster {
       : self_(self), dropped_(std::move(dropped)), lost_(std::move(lost)) {}
   /// Before anybody else asks. Entries by peer.
   void enroll(RemoteActors& remote, std::vector<Entry> entries);
+  /// This process comes to its end with the others: from now on silence is only the report's to tell.
+  void begin_parting() noexcept { parting_ = true; }
+  bool parting() const noexcept { return parting_; }
   /// The end of the group: from now on nobody is reachable.
   void close();
 
@@ -60,6 +64,7 @@ class Roster {
   caf::actor handle(Peer peer, caf::actor_id actor) const;
 
   const Peer self_;
+  std::atomic<bool> parting_{false};
   std::vector<Entry> entries_;  // fixed once enrolled, like the next
   std::unordered_map<caf::node_id, Peer> peers_;
   mutable std::mutex telling_;  // held while lost_ runs, which is never after close(); taken before the other

@@ -43,7 +43,7 @@ std::pair<ControlLine, ControlLine> make_control_line() {
   std::array<int, 2> ends{};
   TROUPE_CHECK_ERRNO(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0, Code::environment,
                      "cannot connect two processes; look at `ulimit -n`");
-  return {ControlLine{rtrun::Fd{ends[0]}}, ControlLine{rtrun::Fd{ends[1]}}};
+  return {ControlLine{Fd{ends[0]}}, ControlLine{Fd{ends[1]}}};
 }
 
 std::int64_t nanoseconds_of(Clock::time_point at) {

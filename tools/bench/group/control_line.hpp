@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "runtime/clock.hpp"
-#include "tools/rtrun/fd.hpp"
+#include "runtime/fd.hpp"
 
 namespace troupe::bench {
 
@@ -15,7 +15,7 @@ namespace troupe::bench {
 /// Threads: any may say, one at a time hears.
 class ControlLine {
  public:
-  explicit ControlLine(rtrun::Fd fd) : fd_(std::move(fd)) {}
+  explicit ControlLine(Fd fd) : fd_(std::move(fd)) {}
   int fd() const noexcept { return fd_.get(); }
   /// Never waits; whether it was sent. It is not when the other end has gone.
   bool say(const nlohmann::json& what) const;
@@ -26,7 +26,7 @@ class ControlLine {
 
  private:
   std::optional<nlohmann::json> receive(int flags);
-  rtrun::Fd fd_;
+  Fd fd_;
 };
 
 /// Both ends. Throws Error{environment}.

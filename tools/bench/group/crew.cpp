@@ -66,7 +66,7 @@ class Crew::Process {
   }
   /// For poll(): what tells of news.
   std::array<pollfd, kSourcesOfAProcess> sources() const {
-    const auto open = [](const rtrun::Fd& fd) { return fd ? fd.get() : -1; };
+    const auto open = [](const Fd& fd) { return fd ? fd.get() : -1; };
     return {{{ended_ ? -1 : process_.pidfd.get(), POLLIN, 0},
              {ended_ ? -1 : line_.fd(), POLLIN, 0},
              {open(process_.out), POLLIN, 0},
@@ -84,7 +84,7 @@ class Crew::Process {
 
  private:
   void read_output() {
-    for (rtrun::Fd* pipe : {&process_.out, &process_.err}) {
+    for (Fd* pipe : {&process_.out, &process_.err}) {
       std::array<char, 4096> bytes{};
       ssize_t got = 0;
       while (*pipe && (got = ::read(pipe->get(), bytes.data(), bytes.size())) > 0) std::cerr.write(bytes.data(), got);
@@ -101,7 +101,7 @@ class Crew::Process {
 
 Crew::Crew(const rtrun::Signals& signals, const CrewPlan& plan)
     : signals_(signals), patience_(std::chrono::seconds(plan.each.patience_s)), begun_(Clock::now()) {
-  const rtrun::Fd secret = rtrun::sealed_file(random_secret());
+  const Fd secret = rtrun::sealed_file(random_secret());
   const auto [listener, port] = rtrun::loopback_listener();
   for (std::uint32_t rank = 0; rank < plan.size; ++rank) {
     auto [here, there] = make_control_line();

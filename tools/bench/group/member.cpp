@@ -245,7 +245,7 @@ int run_member(const MemberCase& what) {
     Blocking blocking = Blocking::on_thread("main");
     if (what.cpu >= 0) pin_to(what.cpu);
     if (!what.device.empty()) await_device(blocking, what.device);
-    ControlLine line{rtrun::Fd{what.line}};
+    ControlLine line{Fd{what.line}};
     Member(blocking, what, line).obey();
     return 0;
   } catch (const Error& error) {

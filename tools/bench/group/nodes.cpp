@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/error.hpp"
-#include "tools/rtrun/fd.hpp"
+#include "runtime/fd.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -37,8 +37,8 @@ Ran run_ip(const std::vector<std::string>& arguments) {
   argv.push_back(nullptr);
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {false, "no pipe"};
-  const rtrun::Fd read_end{ends[0]};
-  rtrun::Fd write_end{ends[1]};
+  const Fd read_end{ends[0]};
+  Fd write_end{ends[1]};
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDERR_FILENO);
@@ -109,7 +109,7 @@ std::string Nodes::address(std::uint32_t node) const { return subnet_ + std::to_
 
 /// Without `ip`, whose start would count as silence.
 void Nodes::link(std::uint32_t node, bool up) const {
-  const rtrun::Fd socket{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  const Fd socket{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
   ifreq request{};
   const std::string device = port(node);
   device.copy(request.ifr_name, IFNAMSIZ - 1);

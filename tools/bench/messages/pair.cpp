@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/error.hpp"
-#include "tools/rtrun/fd.hpp"
+#include "runtime/fd.hpp"
 #include "tools/rtrun/spawn.hpp"
 
 namespace troupe::bench {
@@ -61,8 +61,8 @@ class EndProcess {
   }
 
  private:
-  static int open_fd(const rtrun::Fd& fd) { return fd ? fd.get() : -1; }
-  static void read_into(rtrun::Fd& pipe, std::string& text) {
+  static int open_fd(const Fd& fd) { return fd ? fd.get() : -1; }
+  static void read_into(Fd& pipe, std::string& text) {
     std::array<char, 4096> bytes{};
     ssize_t got = 0;
     while (pipe && (got = ::read(pipe.get(), bytes.data(), bytes.size())) > 0)
@@ -79,11 +79,11 @@ class EndProcess {
   int status_ = 0;  // once it does not run
 };
 
-std::array<rtrun::Fd, 2> make_line() {
+std::array<Fd, 2> make_line() {
   std::array<int, 2> ends{};
   TROUPE_CHECK_ERRNO(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0, Code::environment,
                      "cannot connect two processes; look at `ulimit -n`");
-  return {rtrun::Fd{ends[0]}, rtrun::Fd{ends[1]}};
+  return {Fd{ends[0]}, Fd{ends[1]}};
 }
 
 /// Longer than it takes on the slowest machine.

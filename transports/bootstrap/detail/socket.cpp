@@ -97,11 +97,6 @@ const char* cure_for(int reason) noexcept {
 
 }  // namespace
 
-void Fd::reset(int fd) noexcept {
-  if (fd_ >= 0) close(fd_);
-  fd_ = fd;
-}
-
 bool Address::loopback() const noexcept {
   if (storage.ss_family == AF_INET) {
     return (ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24) == 127;

@@ -4,27 +4,31 @@
 
 #include <utility>
 
-namespace troupe::rtrun {
+namespace troupe {
 
 /// Owns a file descriptor; -1 is none.
 class Fd {
  public:
   Fd() noexcept = default;
   explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
   Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
+    if (this != &other) reset(other.release());
     return *this;
   }
   ~Fd() { reset(); }
   int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  void reset() noexcept {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  /// Closes it, and owns `fd` from now on.
+  void reset(int fd = -1) noexcept {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
   }
+  /// Gives it away.
+  int release() noexcept { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;
 };
 
-}  // namespace troupe::rtrun
+}  // namespace troupe

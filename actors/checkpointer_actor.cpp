@@ -1,0 +1,210 @@
+#include "actors/checkpointer_actor.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "actors/caf_error.hpp"
+
+namespace troupe {
+namespace {
+
+/// A checkpoint of which not all ranks have written their part, at rank 0.
+struct Gathering {
+  CheckpointManifest manifest;
+  std::map<std::uint32_t, CheckpointFile> files;  // by rank
+  std::uint32_t answered = 0;                     // ranks, those that failed included
+  bool begun = false;                             // by this rank: the manifest is made
+  std::string wrong;
+};
+
+struct CheckpointerState {
+  static constexpr const char* name = "checkpointer";
+  CheckpointerWiring wiring;
+  EpochSoFar epoch;
+  std::map<CheckpointId, Gathering> gatherings;
+  std::optional<std::pair<std::uint64_t, double>> tested;  // the newest weights' steps and accuracy
+  std::map<CheckpointId, CheckpointManifest> publishing;
+  std::optional<std::pair<CheckpointId, CheckpointManifest>> last;  // that was published
+  std::size_t under_way = 0;                                        // on the thread for files
+  bool finished = false;
+  bool done = false;
+};
+using Self = CheckpointerActor::stateful_pointer<CheckpointerState>;
+
+/// What the thread for files needs of the parts, which outlive the actor only so.
+using Shared = std::shared_ptr<const CheckpointerParts>;
+
+void tell_when_done(Self self) {
+  CheckpointerState& s = self->state;
+  if (!s.finished || s.done || s.under_way > 0 || !s.gatherings.empty()) return;
+  s.done = true;
+  self->send(s.wiring.membership, CheckpointsDone{s.last ? s.last->first.steps : 0});
+}
+
+void write(Self self, const Shared& parts, CheckpointId id) {
+  ++self->state.under_way;
+  parts->io.post([parts, id, to = CheckpointerActor{self}](Blocking& blocking) {
+    std::vector<PieceToWrite> pieces;
+    FileWritten written{id, {}, {}};
+    try {
+      for (const SnapshotPiece& each : parts->pieces) {
+        const std::byte* const bytes = parts->space.address(each.copy);
+        pieces.push_back({each.piece, each.extents, {bytes, each.copy.size_bytes}});
+      }
+      written.file = parts->store.write(blocking, id, parts->self.value, pieces);
+    } catch (const Error& error) {
+      written.status = error.status();
+    }
+    caf::anon_send(to, std::move(written));
+  });
+}
+
+/// Everyone has answered: makes it a checkpoint, or clears it away.
+void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gathering) {
+  CheckpointerState& s = self->state;
+  ++s.under_way;
+  CheckpointManifest& manifest = gathering.manifest;
+  for (auto& [rank, file] : gathering.files) manifest.files.push_back(std::move(file));
+  if (s.tested && s.tested->first == id.steps) manifest.test_accuracy = s.tested->second;
+  s.publishing[id] = manifest;
+  parts->io.post([parts, id, manifest = std::move(manifest), wrong = std::move(gathering.wrong),
+                  to = CheckpointerActor{self}](Blocking& blocking) {
+    CheckpointPublished published{id, {}};
+    try {
+      if (!wrong.empty()) fail(Code::environment, wrong);
+      parts->store.publish(blocking, id, manifest);
+      if (parts->published) parts->published(id);
+    } catch (const Error& error) {
+      published.status = error.status();
+    }
+    try {
+      if (!published.status.ok()) parts->store.remove(id);
+      parts->store.prune(manifest.run, parts->keep);
+    } catch (const Error& error) {
+      if (parts->note) parts->note(text("old checkpoints cannot be cleared away: ", error.what()));
+    }
+    caf::anon_send(to, std::move(published));
+  });
+}
+
+void conclude_when_complete(Self self, const Shared& parts, CheckpointId id) {
+  CheckpointerState& s = self->state;
+  const auto found = s.gatherings.find(id);
+  if (!found->second.begun || found->second.answered < parts->ranks) return;
+  conclude(self, parts, id, std::move(s.gatherings.extract(found).mapped()));
+}
+
+void take_part(Self self, const Shared& parts, const PartSaved& part) {
+  const CheckpointId id{part.number, part.steps};
+  Gathering& gathering = self->state.gatherings[id];
+  ++gathering.answered;
+  if (part.wrong.empty()) {
+    gathering.files[part.rank] = parse_checkpoint_file(part.file);
+  } else if (gathering.wrong.empty()) {
+    gathering.wrong = text("rank ", part.rank, ": ", part.wrong);
+  }
+  conclude_when_complete(self, parts, id);
+}
+
+void on_snapshot(Self self, const Shared& parts, const SnapshotTaken& taken) {
+  const CheckpointId id{taken.number, taken.step.value + 1};
+  if (parts->self.value == 0) {
+    Gathering& gathering = self->state.gatherings[id];
+    gathering.begun = true;
+    gathering.manifest = parts->manifest;
+    gathering.manifest.steps = id.steps;
+    gathering.manifest.samples = parts->schedule.samples_before(next(taken.step));
+    gathering.manifest.epoch = self->state.epoch;
+  }
+  write(self, parts, id);
+}
+
+void on_written(Self self, const Shared& parts, const FileWritten& written) {
+  CheckpointerState& s = self->state;
+  --s.under_way;
+  self->send(s.wiring.device, SnapshotFree{});
+  PartSaved part{parts->self.value, written.id.number, written.id.steps, {}, {}};
+  if (written.status.ok()) {
+    part.file = format_checkpoint_file(written.file);
+  } else {
+    part.wrong = written.status.text();
+  }
+  if (parts->self.value == 0) {
+    take_part(self, parts, part);
+  } else {
+    self->send(s.wiring.coordinator, std::move(part));
+  }
+  tell_when_done(self);
+}
+
+/// How good weights are is known later than they are saved: then their manifest is written anew.
+void note_accuracy(Self self, const Shared& parts) {
+  CheckpointerState& s = self->state;
+  if (!s.tested || !s.last || s.last->first.steps != s.tested->first || s.last->second.test_accuracy) return;
+  s.last->second.test_accuracy = s.tested->second;
+  ++s.under_way;
+  parts->io.post([parts, last = *s.last, to = CheckpointerActor{self}](Blocking& blocking) {
+    CheckpointPublished published{last.first, {}};
+    try {
+      parts->store.publish(blocking, last.first, last.second);
+    } catch (const Error& error) {
+      published.status = error.status();
+    }
+    caf::anon_send(to, std::move(published));
+  });
+}
+
+void on_published(Self self, const Shared& parts, const CheckpointPublished& published) {
+  CheckpointerState& s = self->state;
+  --s.under_way;
+  if (auto entry = s.publishing.extract(published.id); !entry.empty() && published.status.ok())
+    s.last = {published.id, std::move(entry.mapped())};
+  if (!published.status.ok() && parts->note) {
+    parts->note(text("the checkpoint of step ", published.id.steps, " was not saved: ", published.status.text()));
+  }
+  note_accuracy(self, parts);
+  tell_when_done(self);
+}
+
+void on_tested(Self self, const Shared& parts, const TestResult& result) {
+  if (result.sums.samples == 0) return;
+  self->state.tested = {result.step.value + 1,
+                        static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples)};
+  note_accuracy(self, parts);
+}
+
+CheckpointerActor::behavior_type checkpointer(Self self, Shared parts) {
+  end_with_own_errors(self);
+  self->state.epoch = parts->epoch;
+  return {[=](CheckpointerWiring& wiring) { self->state.wiring = std::move(wiring); },
+          [=](const Committed& committed) {
+            EpochSoFar& epoch = self->state.epoch;
+            epoch.loss += committed.total.loss;
+            epoch.correct += committed.total.correct;
+            epoch.samples += committed.total.samples;
+            if (parts->schedule.reports(committed.step)) epoch = {};
+          },
+          [=](const SnapshotTaken& taken) { on_snapshot(self, parts, taken); },
+          [=](const FileWritten& written) { on_written(self, parts, written); },
+          [=](const PartSaved& part) { take_part(self, parts, part); },
+          [=](const CheckpointPublished& published) { on_published(self, parts, published); },
+          [=](const TestResult& result) { on_tested(self, parts, result); },
+          [=](const DeviceFinished&) {
+            self->state.finished = true;
+            tell_when_done(self);
+          }};
+}
+
+}  // namespace
+
+CheckpointerActor spawn_checkpointer(caf::actor_system& system, CheckpointerParts parts) {
+  return system.spawn(checkpointer, std::make_shared<const CheckpointerParts>(std::move(parts)));
+}
+
+}  // namespace troupe

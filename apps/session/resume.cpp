@@ -1,0 +1,90 @@
+#include "apps/session/resume.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace troupe {
+namespace {
+
+constexpr GroupId kGroup{0};
+
+constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
+static_assert(kStates.size() == kMaxStateSlots);
+
+void check_same(const std::string& what, const std::string& saved, const std::string& now, const std::string& folder,
+                const char* setting) {
+  TROUPE_CHECK(saved == now, Code::invalid, folder, ": this checkpoint has the ", what, " ", saved, ", this job ", now,
+               ": set ", setting, " back, or start anew with checkpoint.resume = \"never\"");
+}
+
+/// The elements of parameter `index` that lie in [first, first + count) of the layout: the first of them, in the
+/// parameter, and how many.
+struct Overlap {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+Overlap overlap(const Layout::Entry& entry, std::uint64_t first, std::uint64_t count) {
+  const std::uint64_t begin = std::max(first, entry.first);
+  const std::uint64_t end = std::min(first + count, entry.first + entry.count);
+  return begin < end ? Overlap{begin - entry.first, end - begin} : Overlap{};
+}
+
+}  // namespace
+
+Resumed::Resumed(const CheckpointStart& start, const JoinedJob& job, const Settings& settings)
+    : reader_(CheckpointStore(start.folder), start.id) {
+  const std::string folder = CheckpointStore(start.folder).folder_of(start.id);
+  const CheckpointManifest& saved = manifest();
+  check_same("model", saved.model, job.plan.model, folder, "[model]");
+  check_same("rule", saved.rule, std::string(name_of(settings.rule.kind)), folder, "optimizer.rule");
+  check_same("seed", std::to_string(saved.seed), std::to_string(job.plan.seed), folder, "train.seed");
+}
+
+void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters) {
+  const auto& tensors = job.graph.parameters();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Layout::Entry& entry = job.layout.entries()[i];
+    reader_.read(kGroup, tensors[i].name, CheckpointPart::parameters, 0, parameters.subspan(entry.first, entry.count));
+  }
+}
+
+void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const StripeMemory& stripe, RuleKind rule) {
+  const auto& tensors = job.graph.parameters();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Layout::Entry& entry = job.layout.entries()[i];
+    const Overlap part = overlap(entry, stripe.stripe.first, stripe.stripe.count);
+    if (part.count == 0) continue;
+    const std::uint64_t at = entry.first + part.first - stripe.stripe.first;
+    for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
+      const Memory memory = slice(stripe.state[slot], at * sizeof(float), part.count * sizeof(float));
+      reader_.read(kGroup, tensors[i].name, kStates[slot], part.first, {space.address_of<float>(memory), part.count});
+    }
+  }
+}
+
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, RuleKind rule) {
+  std::vector<SnapshotPiece> parts;
+  const auto& tensors = job.graph.parameters();
+  const auto add = [&](CheckpointPart part, const Memory& whole) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Layout::Entry& entry = job.layout.entries()[i];
+      const Overlap some = overlap(entry, stripe.stripe.first, stripe.stripe.count);
+      if (some.count == 0) continue;
+      const std::uint64_t at = entry.first + some.first - stripe.stripe.first;
+      SnapshotPiece& piece = parts.emplace_back();
+      piece.piece.group = kGroup;
+      piece.piece.tensor = tensors[i].name;
+      piece.piece.part = part;
+      piece.piece.first = some.first;
+      piece.piece.count = some.count;
+      piece.extents = tensors[i].extents;
+      piece.copy = slice(whole, at * sizeof(float), some.count * sizeof(float));
+    }
+  };
+  if (stripe.stripe.count == 0) return parts;
+  add(CheckpointPart::parameters, stripe.parameters);
+  for (std::size_t slot = 0; slot < state_slots(rule); ++slot) add(kStates[slot], stripe.state[slot]);
+  return parts;
+}
+
+}  // namespace troupe

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "actors/checkpointer_actor.hpp"
+#include "apps/session/checkpoint_start.hpp"
+#include "apps/session/joined_job.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/checkpoint/store.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe {
+
+/// The state that a job goes on from, at one rank.
+class Resumed {
+ public:
+  /// Throws Error{invalid} when the checkpoint is of another model, rule or order of samples, naming the setting;
+  /// Error{corrupt}.
+  Resumed(const CheckpointStart& start, const JoinedJob& job, const Settings& settings);
+
+  const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
+  /// Fills all parameters.
+  void load_parameters(const JoinedJob& job, std::span<float> parameters);
+  /// Fills the optimizer's state of a stripe.
+  void load_state(const JoinedJob& job, const AddressSpace& space, const StripeMemory& stripe, RuleKind rule);
+
+ private:
+  CheckpointReader reader_;
+};
+
+/// What of a stripe a checkpoint has: for each tensor that lies in it, wholly or in part, the weights and every state.
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, RuleKind rule);
+
+}  // namespace troupe

@@ -1,0 +1,160 @@
+#include "runtime/checkpoint/manifest.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.hpp"
+
+#include <xxhash.h>
+
+namespace troupe {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr std::string_view kFormat = "troupe-checkpoint";
+constexpr std::array<std::string_view, 3> kParts{"parameters", "state0", "state1"};
+
+std::string first_line(std::string_view body) {
+  return fmt::format("{} {} {:016x}\n", kFormat, kVersion, XXH3_64bits(body.data(), body.size()));
+}
+
+/// Another version, said by the line that every version begins with.
+void check_version(std::string_view line, const std::string& path) {
+  const std::string begin = fmt::format("{} ", kFormat);
+  TROUPE_CHECK(line.starts_with(begin), Code::corrupt, path, ": no manifest of a checkpoint");
+  const std::string_view rest = line.substr(begin.size());
+  const std::string_view version = rest.substr(0, rest.find(' '));
+  const bool number = !version.empty() && version.size() < 6 && version.find_first_not_of("0123456789") == version.npos;
+  TROUPE_CHECK(!number || version == std::to_string(kVersion), Code::unsupported, path, ": a checkpoint of version ",
+               version, "; this build reads version ", kVersion, ": use the build that wrote it, or a newer one");
+}
+
+Json to_json(const CheckpointPiece& piece) {
+  return {{"key", piece.key},
+          {"group", piece.group.value},
+          {"tensor", piece.tensor},
+          {"part", kParts[static_cast<std::size_t>(piece.part)]},
+          {"first", piece.first},
+          {"count", piece.count},
+          {"xxh3", fmt::format("{:016x}", piece.hash)}};
+}
+
+std::uint64_t hash_from(const Json& json) {
+  const auto& digits = json.get_ref<const std::string&>();
+  TROUPE_CHECK(digits.size() == 16 && digits.find_first_not_of("0123456789abcdef") == digits.npos, Code::corrupt, "\"",
+               digits, "\" is no hash");
+  return std::stoull(digits, nullptr, 16);
+}
+
+CheckpointPiece piece_from(const Json& json) {
+  CheckpointPiece piece;
+  json.at("key").get_to(piece.key);
+  json.at("group").get_to(piece.group.value);
+  json.at("tensor").get_to(piece.tensor);
+  const auto& part = json.at("part").get_ref<const std::string&>();
+  std::size_t number = 0;
+  while (number < kParts.size() && kParts[number] != part) ++number;
+  TROUPE_CHECK(number < kParts.size(), Code::corrupt, "\"", part, "\" is no part of a checkpoint");
+  piece.part = static_cast<CheckpointPart>(number);
+  json.at("first").get_to(piece.first);
+  json.at("count").get_to(piece.count);
+  piece.hash = hash_from(json.at("xxh3"));
+  return piece;
+}
+
+Json to_json(const CheckpointFile& file) {
+  Json pieces = Json::array();
+  for (const CheckpointPiece& piece : file.pieces) pieces.push_back(to_json(piece));
+  return {{"name", file.name},
+          {"bytes", file.size_bytes},
+          {"header_xxh3", fmt::format("{:016x}", file.header_hash)},
+          {"pieces", std::move(pieces)}};
+}
+
+CheckpointFile file_from(const Json& json) {
+  CheckpointFile file;
+  json.at("name").get_to(file.name);
+  // It names a file beside the manifest and nothing else.
+  TROUPE_CHECK(!file.name.empty() && file.name.find('/') == file.name.npos && !file.name.starts_with('.'),
+               Code::corrupt, "\"", file.name, "\" is no name of a checkpoint's file");
+  json.at("bytes").get_to(file.size_bytes);
+  file.header_hash = hash_from(json.at("header_xxh3"));
+  for (const Json& piece : json.at("pieces")) file.pieces.push_back(piece_from(piece));
+  return file;
+}
+
+CheckpointManifest manifest_from(const Json& json) {
+  CheckpointManifest manifest;
+  json.at("steps").get_to(manifest.steps);
+  json.at("samples").get_to(manifest.samples);
+  json.at("seed").get_to(manifest.seed);
+  json.at("model").get_to(manifest.model);
+  json.at("rule").get_to(manifest.rule);
+  json.at("plan").get_to(manifest.plan);
+  json.at("settings").get_to(manifest.settings);
+  json.at("run").get_to(manifest.run);
+  json.at("shapes").get_to(manifest.shapes);
+  const Json& epoch = json.at("epoch");
+  epoch.at("loss").get_to(manifest.epoch.loss);
+  epoch.at("correct").get_to(manifest.epoch.correct);
+  epoch.at("samples").get_to(manifest.epoch.samples);
+  if (const auto accuracy = json.find("test_accuracy"); accuracy != json.end())
+    manifest.test_accuracy = accuracy->get<double>();
+  for (const Json& file : json.at("files")) manifest.files.push_back(file_from(file));
+  return manifest;
+}
+
+/// Whatever is wrong with the JSON in `parse` is an Error that starts with `what`.
+template <class Parse>
+auto with_context(const std::string& what, Parse parse) {
+  try {
+    return parse();
+  } catch (const Json::exception& error) {
+    fail(Code::corrupt, text(what, ": not as it was written: ", error.what()));
+  } catch (const Error& error) {
+    fail(error.code(), text(what, ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(CheckpointPart part) noexcept { return kParts[static_cast<std::size_t>(part)]; }
+
+std::string format_manifest(const CheckpointManifest& manifest) {
+  nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"seed", manifest.seed},
+                              {"model", manifest.model}, {"rule", manifest.rule},       {"run", manifest.run}};
+  if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
+  json["epoch"] = {
+      {"loss", manifest.epoch.loss}, {"correct", manifest.epoch.correct}, {"samples", manifest.epoch.samples}};
+  json["shapes"] = manifest.shapes;
+  json["settings"] = manifest.settings;
+  json["plan"] = manifest.plan;
+  nlohmann::ordered_json files = nlohmann::ordered_json::array();
+  for (const CheckpointFile& file : manifest.files) files.emplace_back(to_json(file));
+  json["files"] = std::move(files);
+  const std::string body = json.dump(1) + '\n';
+  return first_line(body) + body;
+}
+
+CheckpointManifest parse_manifest(std::string_view text, const std::string& path) {
+  TROUPE_CHECK(text.size() <= kMaxManifestBytes, Code::corrupt, path, ": a manifest of ", text.size(),
+               " bytes; none has more than ", kMaxManifestBytes);
+  const std::size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end == text.npos ? text.size() : end + 1);
+  const std::string_view body = text.substr(line.size());
+  check_version(line, path);
+  TROUPE_CHECK(line == first_line(body), Code::corrupt, path, ": its checksum is wrong: it was changed, or cut off");
+  return with_context(path, [&] { return manifest_from(Json::parse(body)); });
+}
+
+std::string format_checkpoint_file(const CheckpointFile& file) { return to_json(file).dump(); }
+
+CheckpointFile parse_checkpoint_file(std::string_view text) {
+  return with_context("a rank's part of a checkpoint", [&] { return file_from(Json::parse(text)); });
+}
+
+}  // namespace troupe

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/ids.hpp"
+
+namespace troupe {
+
+/// What a piece of a checkpoint holds of its tensor: the weights, or one of the optimizer's states.
+enum class CheckpointPart : std::uint8_t { parameters, state0, state1 };
+std::string_view name_of(CheckpointPart part) noexcept;
+
+/// Elements [first, first + count) of one tensor, as a tensor of a file: under the tensor's name and shape when it is
+/// whole, else with the range behind the name and one dimension.
+struct CheckpointPiece {
+  std::string key;  // in the file
+  GroupId group;
+  std::string tensor;  // layer.weight
+  CheckpointPart part = CheckpointPart::parameters;
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  std::uint64_t hash = 0;  // xxh3 of its bytes
+  friend bool operator==(const CheckpointPiece&, const CheckpointPiece&) = default;
+};
+
+/// One file of a checkpoint, written by one rank.
+struct CheckpointFile {
+  std::string name;  // in the checkpoint's folder
+  std::uint64_t size_bytes = 0;
+  std::uint64_t header_hash = 0;  // xxh3 of the safetensors header
+  std::vector<CheckpointPiece> pieces;
+  friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
+};
+
+/// What of the epoch under way was seen, so that its line is whole.
+struct EpochSoFar {
+  double loss = 0;  // sum over the samples
+  std::uint64_t correct = 0;
+  std::uint64_t samples = 0;
+  friend bool operator==(const EpochSoFar&, const EpochSoFar&) = default;
+};
+
+/// What a checkpoint is: the state of a training job after `steps` steps, whatever ranks it ran on.
+struct CheckpointManifest {
+  std::uint64_t steps = 0;            // committed
+  std::uint64_t samples = 0;          // of the global order, taken by these steps: the next step starts there
+  std::uint64_t seed = 0;             // of the order and of the starting weights
+  std::string model;                  // Graph::to_string()
+  std::string rule;                   // name_of(RuleKind)
+  std::string plan;                   // Plan::to_string() of the job that wrote it, for people
+  std::vector<std::string> settings;  // "key = value  # origin", for people
+  std::string run;                    // the job that wrote it: its checkpoints, and no others, are cleared away by it
+  EpochSoFar epoch;
+  std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major
+  std::optional<double> test_accuracy;  // of these weights, when they were evaluated
+  std::vector<CheckpointFile> files;
+  friend bool operator==(const CheckpointManifest&, const CheckpointManifest&) = default;
+};
+
+/// Longer manifests are refused.
+inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{16} << 20;
+
+/// A line that names format and version and has an xxh3 of what follows; then JSON.
+std::string format_manifest(const CheckpointManifest& manifest);
+/// Throws Error{corrupt} that starts with `path` when anything is not as it was written, Error{unsupported} for a
+/// version that this build does not know.
+CheckpointManifest parse_manifest(std::string_view text, const std::string& path);
+
+/// One file's entry by itself, as rank 0 hears of it.
+std::string format_checkpoint_file(const CheckpointFile& file);
+/// Throws Error{corrupt}.
+CheckpointFile parse_checkpoint_file(std::string_view text);
+
+}  // namespace troupe

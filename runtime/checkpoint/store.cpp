@@ -1,0 +1,334 @@
+#include "runtime/checkpoint/store.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "runtime/checkpoint/safetensors.hpp"
+#include "runtime/fd.hpp"
+#include "runtime/new_file.hpp"
+
+#include <xxhash.h>
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr std::string_view kStep = "-step-";
+
+template <class Number>
+bool take_number(std::string_view digits, Number& to) {
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), to);
+  return error == std::errc{} && end == digits.data() + digits.size();
+}
+
+std::optional<CheckpointId> id_of(std::string_view name) {
+  const std::size_t middle = name.find(kStep);
+  CheckpointId id;
+  if (middle == name.npos || !take_number(name.substr(0, middle), id.number) ||
+      !take_number(name.substr(middle + kStep.size()), id.steps) || id.number == 0) {
+    return {};
+  }
+  return id;
+}
+
+/// The folder's checkpoints, also those without a manifest, newest first.
+std::vector<CheckpointId> all_in(const std::string& folder) {
+  std::vector<CheckpointId> ids;
+  std::error_code wrong;
+  for (fs::directory_iterator next(folder, wrong), end; !wrong && next != end; next.increment(wrong)) {
+    if (const auto id = id_of(next->path().filename().string())) ids.push_back(*id);
+  }
+  TROUPE_CHECK(!wrong || wrong == std::errc::no_such_file_or_directory, Code::environment, folder,
+               ": cannot be read: ", wrong.message());
+  std::ranges::sort(ids, std::greater{});
+  return ids;
+}
+
+/// A file is on the disk, but its name only when its folder is.
+void sync_folder(const std::string& folder) {
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  TROUPE_CHECK_ERRNO(fd && ::fsync(fd.get()) == 0, Code::environment, folder, ": cannot be synced");
+}
+
+void make_folders(const std::string& folder) {
+  std::error_code wrong;
+  fs::create_directories(folder, wrong);
+  TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be made: ", wrong.message());
+}
+
+std::string key_of(const PieceToWrite& each, bool whole) {
+  const CheckpointPiece& piece = each.piece;
+  std::string key =
+      piece.part == CheckpointPart::parameters ? piece.tensor : fmt::format("{}/{}", name_of(piece.part), piece.tensor);
+  if (!whole) key += fmt::format("[{}:{}]", piece.first, piece.first + piece.count);
+  return key;
+}
+
+std::uint64_t count_of(const std::vector<std::uint64_t>& extents) {
+  std::uint64_t count = 1;
+  for (const std::uint64_t extent : extents) count *= extent;
+  return count;
+}
+
+Status verify_file(const std::string& folder, const CheckpointFile& file,
+                   const std::function<void(std::uint64_t)>& done) {
+  const std::string path = folder + '/' + file.name;
+  try {
+    const SafetensorsFile tensors(path);
+    const SafetensorsHeader& header = tensors.header();
+    if (header.header_bytes + header.data_bytes != file.size_bytes || tensors.header_hash() != file.header_hash) {
+      return {Code::corrupt, text(path, ": its header is not the one that was written")};
+    }
+    if (header.entries.size() != file.pieces.size()) {
+      return {Code::corrupt, text(path, ": it has other tensors than the manifest says")};
+    }
+    for (const CheckpointPiece& piece : file.pieces) {
+      const SafetensorsEntry* const entry = header.find(piece.key);
+      if (entry == nullptr || entry->size_bytes != piece.count * sizeof(float)) {
+        return {Code::corrupt, text(path, ": tensor \"", piece.key, "\" is missing or has another size")};
+      }
+      if (tensors.hash(*entry) != piece.hash) {
+        return {Code::corrupt, text(path, ": the checksum of tensor \"", piece.key, "\" is wrong")};
+      }
+      done(entry->size_bytes);
+    }
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+}  // namespace
+
+std::string CheckpointStore::folder_of(CheckpointId id) const {
+  return fmt::format("{}/{:06}{}{}", folder_, id.number, kStep, id.steps);
+}
+
+std::vector<CheckpointId> CheckpointStore::list() const {
+  std::vector<CheckpointId> ids = all_in(folder_);
+  std::erase_if(ids, [&](CheckpointId id) {
+    std::error_code wrong;
+    return !fs::exists(folder_of(id) + '/' + kManifest, wrong);
+  });
+  return ids;
+}
+
+std::uint32_t CheckpointStore::next_number() const {
+  const std::vector<CheckpointId> ids = all_in(folder_);
+  return ids.empty() ? 1 : ids.front().number + 1;
+}
+
+CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t rank,
+                                      std::span<PieceToWrite> pieces) const {
+  const std::string folder = folder_of(id);
+  make_folders(folder);
+  CheckpointFile file{.name = fmt::format("rank-{:05}.safetensors", rank)};
+  std::vector<SafetensorsEntry> entries;
+  for (PieceToWrite& each : pieces) {
+    const bool whole = each.piece.first == 0 && each.piece.count == count_of(each.extents);
+    each.piece.key = key_of(each, whole);
+    each.piece.hash = XXH3_64bits(each.bytes.data(), each.bytes.size());
+    entries.push_back({.name = each.piece.key,
+                       .dtype = "F32",
+                       .extents = whole ? each.extents : std::vector<std::uint64_t>{each.piece.count},
+                       .size_bytes = each.bytes.size()});
+    file.pieces.push_back(each.piece);
+  }
+  const std::vector<std::byte> header =
+      format_safetensors(entries, {{"format", "troupe"}, {"steps", std::to_string(id.steps)}});
+  file.header_hash = XXH3_64bits(header.data(), header.size());
+  file.size_bytes = header.size();
+  NewFile to(folder + '/' + file.name);
+  to.write(header);
+  for (const PieceToWrite& each : pieces) {
+    to.write(each.bytes);
+    file.size_bytes += each.bytes.size();
+  }
+  to.sync();
+  to.publish();
+  sync_folder(folder);
+  return file;
+}
+
+void CheckpointStore::publish(Blocking&, CheckpointId id, const CheckpointManifest& manifest) const {
+  const std::string folder = folder_of(id);
+  const std::string text = format_manifest(manifest);
+  NewFile to(folder + '/' + kManifest);
+  to.write(std::as_bytes(std::span(text)));
+  to.sync();
+  sync_folder(folder_);  // the folder's own name comes before what makes it count
+  to.publish();
+  sync_folder(folder);
+}
+
+void CheckpointStore::remove(CheckpointId id) const {
+  const std::string folder = folder_of(id);
+  std::error_code wrong;
+  if (fs::remove(folder + '/' + kManifest, wrong)) sync_folder(folder);
+  fs::remove_all(folder, wrong);
+  TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be removed: ", wrong.message());
+}
+
+void CheckpointStore::sweep() const {
+  const std::vector<CheckpointId> whole = list();
+  for (const CheckpointId id : all_in(folder_)) {
+    if (std::ranges::find(whole, id) == whole.end()) remove(id);
+  }
+}
+
+void CheckpointStore::prune(const std::string& run, std::uint32_t keep) const {
+  std::vector<std::pair<CheckpointId, double>> mine;
+  for (const CheckpointId id : list()) {
+    try {
+      const CheckpointManifest manifest = read(id);
+      if (manifest.run == run) mine.emplace_back(id, manifest.test_accuracy.value_or(-1));
+    } catch (const Error&) {
+      continue;  // not for us to judge
+    }
+  }
+  const auto best = std::ranges::max_element(mine, {}, [](const auto& each) { return each.second; });
+  const std::optional<CheckpointId> spared =
+      best != mine.end() && best->second >= 0 ? std::optional(best->first) : std::nullopt;
+  for (std::size_t i = keep; i < mine.size(); ++i) {
+    if (mine[i].first != spared) remove(mine[i].first);
+  }
+}
+
+CheckpointManifest CheckpointStore::read(CheckpointId id) const {
+  const std::string path = folder_of(id) + '/' + kManifest;
+  std::ifstream file(path, std::ios::binary);
+  TROUPE_CHECK(file.is_open(), Code::corrupt, path, ": cannot be opened: this is no checkpoint, or none that is whole");
+  std::string text(kMaxManifestBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  TROUPE_CHECK(!file.bad(), Code::environment, path, ": cannot be read");
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  CheckpointManifest manifest = parse_manifest(text, path);
+  TROUPE_CHECK(manifest.steps == id.steps, Code::corrupt, path, ": it is of step ", manifest.steps,
+               ": it belongs to another checkpoint");
+  return manifest;
+}
+
+Status CheckpointStore::verify(Blocking&, CheckpointId id,
+                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) const {
+  try {
+    const CheckpointManifest manifest = read(id);
+    std::uint64_t all = 0;
+    for (const CheckpointFile& file : manifest.files)
+      for (const CheckpointPiece& piece : file.pieces) all += piece.count * sizeof(float);
+    std::uint64_t done = 0;
+    for (const CheckpointFile& file : manifest.files) {
+      const Status found = verify_file(folder_of(id), file, [&](std::uint64_t bytes) {
+        done += bytes;
+        if (progress) progress(done, all);
+      });
+      if (!found.ok()) return found;
+    }
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+std::optional<CheckpointId> CheckpointStore::newest_whole(
+    Blocking& blocking, const std::function<void(const std::string&)>& skipped) const {
+  for (const CheckpointId id : list()) {
+    const Status found = verify(blocking, id);
+    if (found.ok()) return id;
+    if (skipped) skipped(text("checkpoint ", folder_of(id), " is not whole: ", found.text()));
+  }
+  return {};
+}
+
+CheckpointPlace find_checkpoint(Blocking& blocking, const std::string& path) {
+  std::error_code wrong;
+  TROUPE_CHECK(fs::is_directory(path, wrong), Code::invalid, path,
+               ": there is no such folder; give a checkpoint's folder, or the one that holds them");
+  fs::path folder = fs::path(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // of a path that ends in a slash
+  if (const auto id = id_of(folder.filename().string())) {
+    const std::string parent = folder.parent_path().string();
+    return {CheckpointStore(parent.empty() ? "." : parent), *id};
+  }
+  CheckpointStore store(path);
+  std::string why;
+  const auto newest = store.newest_whole(blocking, [&](const std::string& skipped) { why += "; " + skipped; });
+  TROUPE_CHECK(newest, Code::invalid, path, ": no checkpoint is in that folder", why);
+  return {std::move(store), *newest};
+}
+
+struct CheckpointReader::State {
+  struct Opened {
+    const CheckpointFile* file = nullptr;
+    std::unique_ptr<SafetensorsFile> tensors;
+    std::vector<bool> checked;  // by piece
+  };
+
+  std::string folder;
+  CheckpointManifest manifest;
+  std::vector<Opened> files;
+
+  const SafetensorsEntry& checked_entry(Opened& opened, std::size_t number);
+};
+
+/// Opens the file, and compares the piece's checksum, where that was not done before.
+const SafetensorsEntry& CheckpointReader::State::checked_entry(Opened& opened, std::size_t number) {
+  const std::string path = folder + '/' + opened.file->name;
+  const CheckpointPiece& piece = opened.file->pieces[number];
+  if (!opened.tensors) {
+    opened.tensors = std::make_unique<SafetensorsFile>(path);
+    TROUPE_CHECK(opened.tensors->header_hash() == opened.file->header_hash, Code::corrupt, path,
+                 ": its header is not the one that was written");
+  }
+  const SafetensorsEntry* const entry = opened.tensors->header().find(piece.key);
+  TROUPE_CHECK(entry != nullptr && entry->size_bytes == piece.count * sizeof(float), Code::corrupt, path, ": tensor \"",
+               piece.key, "\" is missing or has another size");
+  if (!opened.checked[number]) {
+    TROUPE_CHECK(opened.tensors->hash(*entry) == piece.hash, Code::corrupt, path, ": the checksum of tensor \"",
+                 piece.key, "\" is wrong");
+    opened.checked[number] = true;
+  }
+  return *entry;
+}
+
+CheckpointReader::CheckpointReader(const CheckpointStore& store, CheckpointId id)
+    : state_(std::make_unique<State>(State{store.folder_of(id), store.read(id), {}})) {
+  for (const CheckpointFile& file : state_->manifest.files) {
+    state_->files.push_back({&file, nullptr, std::vector<bool>(file.pieces.size())});
+  }
+}
+
+CheckpointReader::~CheckpointReader() = default;
+
+const CheckpointManifest& CheckpointReader::manifest() const noexcept { return state_->manifest; }
+
+void CheckpointReader::read(GroupId group, std::string_view tensor, CheckpointPart part, std::uint64_t first,
+                            std::span<float> to) {
+  std::uint64_t found = 0;
+  for (State::Opened& opened : state_->files) {
+    for (std::size_t i = 0; i < opened.file->pieces.size(); ++i) {
+      const CheckpointPiece& piece = opened.file->pieces[i];
+      if (piece.group != group || piece.tensor != tensor || piece.part != part) continue;
+      const std::uint64_t begin = std::max(first, piece.first);
+      const std::uint64_t end = std::min(first + to.size(), piece.first + piece.count);
+      if (begin >= end) continue;
+      const SafetensorsEntry& entry = state_->checked_entry(opened, i);
+      opened.tensors->read(entry, (begin - piece.first) * sizeof(float),
+                           std::as_writable_bytes(to.subspan(begin - first, end - begin)));
+      found += end - begin;
+    }
+  }
+  TROUPE_CHECK(found == to.size(), Code::corrupt, state_->folder, ": of elements ", first, " to ", first + to.size(),
+               " of ", name_of(part), " of \"", tensor, "\" it has ", found);
+}
+
+}  // namespace troupe

@@ -1,0 +1,214 @@
+// Jobs that save checkpoints, are ended in every way, and go on.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "runtime/checkpoint/store.hpp"
+#include "tests/cluster/job_folder.hpp"
+
+namespace troupe::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr int kPreempted = 75;
+constexpr std::uint64_t kSteps = 60;
+
+class CheckpointedJob : public ClusterTest {
+ protected:
+  void TearDown() override {
+    fs::remove_all(folder_.path() / "run" / "checkpoints");
+    ClusterTest::TearDown();
+  }
+  /// rtrun on so many ranks, deterministic, with the same samples a step whatever the ranks.
+  ProgramStart job(std::uint32_t ranks, std::vector<std::string> settings) const {
+    std::vector<std::string> arguments;
+    settings.insert(settings.end(),
+                    {"cluster.nodes=\"local:" + std::to_string(ranks) + '"', "train.deterministic=true",
+                     "evaluate.every_epochs=0", "data.batch=" + std::to_string(120 / ranks), "faults.dead_ms=20000", "placement.cores=0"});
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    return folder_.rtrun(arguments);
+  }
+  static std::string steps(std::uint64_t count) { return "train.steps=" + std::to_string(count); }
+  static std::string every(std::uint64_t count) { return "checkpoint.every_steps=" + std::to_string(count); }
+  static std::vector<std::string> resume(std::vector<std::string> settings, const std::string& from = "auto") {
+    settings.push_back("checkpoint.resume=\"" + from + '"');
+    return settings;
+  }
+
+  CheckpointStore store() const { return CheckpointStore((folder_.path() / "run" / "checkpoints").string()); }
+  /// The state of the newest checkpoint, which must be of step `steps`: all weights, then the optimizer's state.
+  std::vector<float> state_at(std::uint64_t steps) const {
+    Blocking blocking = Blocking::on_thread("test");
+    const auto newest = store().newest_whole(blocking, [](const std::string& why) { ADD_FAILURE() << why; });
+    if (!newest || newest->steps != steps) {
+      ADD_FAILURE() << "the newest checkpoint is of step " << (newest ? newest->steps : 0);
+      return {};
+    }
+    CheckpointReader reader(store(), *newest);
+    std::vector<float> all;
+    for (const CheckpointPart part : {CheckpointPart::parameters, CheckpointPart::state0, CheckpointPart::state1}) {
+      for (const auto& [name, count] : kTensors) {
+        all.resize(all.size() + count);
+        reader.read({}, name, part, 0, std::span(all).last(count));
+      }
+    }
+    return all;
+  }
+  void forget_checkpoints() const { fs::remove_all(store().folder()); }
+
+  std::vector<float> uninterrupted(std::uint32_t ranks) {
+    Program whole(job(ranks, {steps(kSteps), every(1000)}));
+    EXPECT_EQ(whole.wait(60s), 0) << whole.err();
+    std::vector<float> state = state_at(kSteps);
+    forget_checkpoints();
+    return state;
+  }
+
+  /// Of the folder's model, 784-32-32-10.
+  static constexpr std::array<std::pair<const char*, std::size_t>, 6> kTensors{{{"l1.weight", 784 * 32},
+                                                                                {"l1.bias", 32},
+                                                                                {"l2.weight", 32 * 32},
+                                                                                {"l2.bias", 32},
+                                                                                {"l3.weight", 320},
+                                                                                {"l3.bias", 10}}};
+};
+
+class CheckpointedJobOn : public CheckpointedJob, public ::testing::WithParamInterface<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, CheckpointedJobOn, ::testing::Values(1u, 2u, 3u), ::testing::PrintToStringParamName());
+
+TEST_P(CheckpointedJobOn, EndsWithTheSameBitsWhenItIsKilledAndGoesOn) {
+  const std::vector<float> expected = uninterrupted(GetParam());
+  std::mt19937 dice(GetParam());
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<std::string> settings{steps(kSteps), every(1 + dice() % 50)};
+    {
+      Program job_to_die(job(GetParam(), settings));
+      const auto moment = std::chrono::milliseconds(dice() % 400);
+      becomes_true([this] { return !store().list().empty(); }, 2s);
+      job_to_die.wait(moment);
+      job_to_die.signal(SIGKILL);
+      job_to_die.wait(10s);
+    }
+    Program rest(job(GetParam(), resume(settings)));
+    ASSERT_EQ(rest.wait(60s), 0) << rest.err();
+    EXPECT_EQ(state_at(kSteps), expected) << settings[1];
+    forget_checkpoints();
+  }
+}
+
+TEST_P(CheckpointedJobOn, SavesOnSigtermAndEndsWithTheSameBitsWhenItGoesOn) {
+  const std::vector<float> expected = uninterrupted(GetParam());
+  std::uint64_t from = 0;
+  {
+    Program preempted(job(GetParam(), {steps(1'000'000), every(20)}));
+    ASSERT_TRUE(becomes_true([this] { return !store().list().empty(); }, 20s)) << preempted.err();
+    preempted.signal(SIGTERM);
+    ASSERT_EQ(preempted.wait(20s), kPreempted) << preempted.err();
+    from = store().list().front().steps;
+  }
+  const std::uint64_t end = std::max(kSteps, from + 10);
+  Program rest(job(GetParam(), resume({steps(end), every(1000)})));
+  ASSERT_EQ(rest.wait(60s), 0) << rest.err();
+  EXPECT_THAT(rest.err() + rest.out(), HasSubstr("going on from"));
+  if (end == kSteps) {
+    EXPECT_EQ(state_at(kSteps), expected);
+  } else {
+    const std::vector<float> resumed = state_at(end);
+    forget_checkpoints();
+    Program whole(job(GetParam(), {steps(end), every(1'000'000)}));
+    ASSERT_EQ(whole.wait(120s), 0) << whole.err();
+    EXPECT_EQ(state_at(end), resumed);
+  }
+}
+
+TEST_F(CheckpointedJob, GoesOnAtAnotherWorldSizeWithTheSameSamples) {
+  Program first(job(2, {steps(20), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  Program second(job(2, resume({steps(40), every(1000)})));
+  ASSERT_EQ(second.wait(60s), 0) << second.err();
+  const std::vector<float> expected = state_at(40);
+  for (const std::uint32_t ranks : {1u, 3u}) {
+    store().remove(store().list().front());
+    Program rest(job(ranks, resume({steps(40), every(1000)})));
+    ASSERT_EQ(rest.wait(60s), 0) << rest.err();
+    const std::vector<float> found = state_at(40);
+    ASSERT_EQ(found.size(), expected.size());
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < found.size() / 3; ++i) {  // the weights
+      difference += std::pow(double{found[i]} - expected[i], 2);
+      norm += std::pow(double{expected[i]}, 2);
+    }
+    EXPECT_LT(std::sqrt(difference / norm), 1e-4) << ranks << " ranks";
+    EXPECT_GT(norm, 0);
+  }
+}
+
+TEST_F(CheckpointedJob, HasNothingToDoWhenAllStepsAreDone) {
+  Program first(job(2, {steps(10), every(5)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  Program again(job(2, resume({steps(10), every(5)})));
+  ASSERT_EQ(again.wait(60s), 0) << again.err();
+  EXPECT_THAT(again.err(), HasSubstr("nothing is left to train"));
+}
+
+TEST_F(CheckpointedJob, KeepsTheNewestAndWhatTheyAreCalledGoesOn) {
+  Program first(job(1, {steps(50), every(10), "checkpoint.keep=2"}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  const auto kept = store().list();
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[0].steps, 50u);
+  Program second(job(1, {steps(10), every(10)}));
+  ASSERT_EQ(second.wait(60s), 0) << second.err();
+  EXPECT_EQ(store().list().front().steps, 10u) << "the newest is that of the newest run";
+  EXPECT_EQ(store().list().size(), 3u) << "another run's are left alone";
+}
+
+TEST_F(CheckpointedJob, SaysWhyItCannotGoOn) {
+  Program first(job(1, {steps(10), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  const auto error_of = [&](const std::vector<std::string>& settings) {
+    Program program(job(1, settings));
+    EXPECT_EQ(program.wait(60s), 2) << program.err();
+    return program.err();
+  };
+  EXPECT_THAT(error_of(resume({steps(20)}, "nowhere")), HasSubstr("nowhere: there is no such folder"));
+  EXPECT_THAT(error_of(resume({steps(20)}, "data")), HasSubstr("no checkpoint is in that folder"));
+  EXPECT_THAT(error_of(resume({steps(20), "model.units=[16]"})), HasSubstr("set [model] back"));
+  EXPECT_THAT(error_of(resume({steps(20), "train.seed=8"})), HasSubstr("set train.seed back"));
+  EXPECT_THAT(error_of(resume({steps(20), "optimizer.rule=\"sgd\""})), HasSubstr("set optimizer.rule back"));
+}
+
+TEST_F(CheckpointedJob, GoesOnFromTheOneBeforeWhenTheNewestIsDamaged) {
+  Program first(job(2, {steps(20), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  fs::resize_file(store().folder_of(store().list().front()) + "/rank-00001.safetensors", 1000);
+  Program again(job(2, resume({steps(20), every(10)})));
+  ASSERT_EQ(again.wait(60s), 0) << again.err();
+  EXPECT_THAT(again.err(), HasSubstr("is not whole"));
+  EXPECT_THAT(again.err(), HasSubstr("going on from"));
+  EXPECT_THAT(again.err(), HasSubstr("step 10 of 20"));
+}
+
+TEST_F(CheckpointedJob, TrainsOnWhenTheDiskIsFullAndSaysSo) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
+  const fs::path disk = folder_.path() / "tmp";
+  fs::create_directories(disk);
+  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "cannot mount a small disk here";
+  Program program(job(2, {steps(20), every(10), "checkpoint.dir=\"tmp/checkpoints\""}));
+  const int code = program.wait(60s);
+  ::umount(disk.c_str());
+  EXPECT_EQ(code, 0) << program.err();
+  EXPECT_THAT(program.err(), HasSubstr("the checkpoint of step 10 was not saved: rank"));
+  EXPECT_THAT(program.err(), HasSubstr("is the disk full?"));
+}
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,168 @@
+// ckpt: looks into checkpoints. It lists those of a folder, checks that they are whole, and makes one file of the
+// weights that any reader of safetensors opens.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <map>
+
+#include "runtime/checkpoint/safetensors.hpp"
+#include "runtime/checkpoint/store.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/new_file.hpp"
+
+namespace {
+
+using namespace troupe;
+
+constexpr std::chrono::milliseconds kProgressEvery{200};
+
+std::uint64_t size_of(const CheckpointManifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const CheckpointFile& file : manifest.files) bytes += file.size_bytes;
+  return bytes;
+}
+
+std::string megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+
+int list(const std::string& folder) {
+  const CheckpointStore store(folder);
+  const std::vector<CheckpointId> ids = store.list();
+  TROUPE_CHECK(!ids.empty(), Code::invalid, folder, ": no checkpoint is in that folder");
+  for (const CheckpointId id : ids) {
+    try {
+      const CheckpointManifest manifest = store.read(id);
+      fmt::print("{}  {} steps, {} samples, {} in {} files{}\n", store.folder_of(id), manifest.steps, manifest.samples,
+                 megabytes(size_of(manifest)), manifest.files.size(),
+                 manifest.test_accuracy ? fmt::format(", test accuracy {:.4f}", *manifest.test_accuracy) : "");
+    } catch (const Error& error) {
+      fmt::print("{}  damaged: {}\n", store.folder_of(id), error.what());
+    }
+  }
+  return 0;
+}
+
+/// Shows how far something is, on a terminal, a few times a second.
+class Progress {
+ public:
+  explicit Progress(std::string what) : what_(std::move(what)) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+  void operator()(std::uint64_t done, std::uint64_t all) {
+    if (::isatty(STDERR_FILENO) == 0 || Clock::now() < next_) return;
+    next_ = Clock::now() + kProgressEvery;
+    shown_ = true;
+    fmt::print(stderr, "\r{} {} of {}\x1b[K", what_, megabytes(done), megabytes(all));
+    std::fflush(stderr);
+  }
+
+ private:
+  const std::string what_;
+  Clock::time_point next_ = Clock::now() + kProgressEvery;
+  bool shown_ = false;
+};
+
+/// All of a folder, or the one that the path is.
+int verify(Blocking& blocking, const std::string& path) {
+  std::vector<CheckpointPlace> places;
+  if (const CheckpointStore store(path); !store.list().empty()) {
+    for (const CheckpointId id : store.list()) places.push_back({store, id});
+  } else {
+    places.push_back(find_checkpoint(blocking, path));
+  }
+  int damaged = 0;
+  for (const CheckpointPlace& place : places) {
+    const std::string name = place.store.folder_of(place.id);
+    Status found;
+    {
+      Progress progress(name);
+      found = place.store.verify(blocking, place.id, std::ref(progress));
+    }
+    damaged += found.ok() ? 0 : 1;
+    fmt::print("{}  {}\n", name, found.ok() ? "whole" : found.text());
+  }
+  return damaged == 0 ? 0 : 1;
+}
+
+/// How many elements each tensor has: the end of its last piece.
+std::map<std::string, std::uint64_t> counts_of(const CheckpointManifest& manifest) {
+  std::map<std::string, std::uint64_t> counts;
+  for (const CheckpointFile& file : manifest.files) {
+    for (const CheckpointPiece& piece : file.pieces) {
+      if (piece.part != CheckpointPart::parameters) continue;
+      std::uint64_t& count = counts[piece.tensor];
+      count = std::max(count, piece.first + piece.count);
+    }
+  }
+  return counts;
+}
+
+int weights(Blocking& blocking, const std::string& path, const std::string& to) {
+  const CheckpointPlace place = find_checkpoint(blocking, path);
+  CheckpointReader reader(place.store, place.id);
+  const CheckpointManifest& manifest = reader.manifest();
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, count] : counts_of(manifest)) {
+    const auto known = manifest.shapes.find(name);
+    entries.push_back({.name = name,
+                       .dtype = "F32",
+                       .extents = known != manifest.shapes.end() ? known->second : std::vector{count},
+                       .size_bytes = count * sizeof(float)});
+  }
+  NewFile file(to);
+  file.write(format_safetensors(entries, {{"format", "pt"}, {"steps", std::to_string(manifest.steps)}}));
+  std::vector<float> numbers;
+  for (const SafetensorsEntry& entry : entries) {
+    numbers.resize(entry.size_bytes / sizeof(float));
+    reader.read({}, entry.name, CheckpointPart::parameters, 0, numbers);
+    file.write(std::as_bytes(std::span(numbers)));
+  }
+  file.sync();
+  file.publish();
+  fmt::print("{}: {} tensors of step {}, from {}\n", to, entries.size(), manifest.steps,
+             place.store.folder_of(place.id));
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"ckpt looks into the checkpoints that rtrun saves.", "ckpt"};
+  app.footer("Exit codes: 0 done, 1 a checkpoint is damaged, 2 wrong use, 3 environment.");
+  std::string path;
+  std::string to;
+  const char* const kPath = "A checkpoint's folder, or the folder that holds them (then the newest whole one is meant)";
+  CLI::App& list_them = *app.add_subcommand("list", "Print the checkpoints of a folder, the newest first");
+  list_them.add_option("FOLDER", path, "The folder that holds them, such as run/checkpoints")->required();
+  CLI::App& verify_them = *app.add_subcommand("verify", "Read everything and compare the checksums");
+  verify_them.add_option("PATH", path, "A checkpoint's folder, or the folder that holds them (then all are meant)")
+      ->required();
+  CLI::App& weights_of = *app.add_subcommand("weights", "Write the weights to one safetensors file");
+  weights_of.add_option("PATH", path, kPath)->required();
+  weights_of.add_option("-o,--output", to, "The file; replaced if it is there")->required();
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  Blocking blocking = Blocking::on_thread("main");
+  if (list_them.parsed()) return list(path);
+  if (verify_them.parsed()) return verify(blocking, path);
+  return weights(blocking, path, to);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    fmt::print(stderr, "ckpt: error: {}\n", error.what());
+    return exit_code(error.code());
+  }
+}
