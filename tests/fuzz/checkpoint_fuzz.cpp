@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <string>
+
+#include "runtime/checkpoint/manifest.hpp"
+#include "runtime/checkpoint/safetensors.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/error.hpp"
+#include "tests/fuzz/allocation_watch.hpp"
+
+#include <xxhash.h>
+
+namespace troupe {
+namespace {
+
+std::uint32_t chosen_seed() {
+  const char* seed = std::getenv("TROUPE_FUZZ_SEED");
+  return seed == nullptr ? 1U : static_cast<std::uint32_t>(std::strtoul(seed, nullptr, 10));
+}
+
+/// A header's JSON must not cost more memory than this many times its bytes: entries are larger than the shortest text
+/// that makes one, and vectors double.
+constexpr std::uint64_t kGreatestRatio = 32;
+constexpr std::uint64_t kBasis = 1 << 16;
+
+class Mutator {
+ public:
+  explicit Mutator(std::uint32_t seed) : dice_(seed) {}
+
+  std::vector<std::byte> header() {
+    std::vector<SafetensorsEntry> entries;
+    for (std::uint32_t i = below(6); i > 0; --i) {
+      const std::uint64_t rows = below(50), columns = below(50);
+      entries.push_back({"layer" + std::to_string(i) + ".weight", "F32", {rows, columns}, 0, rows * columns * 4});
+      data_bytes_ += entries.back().size_bytes;
+    }
+    std::vector<std::byte> bytes = format_safetensors(entries, {{"format", "troupe"}});
+    if (below(8) == 0) bytes = deep(below(100'000));
+    return damaged(std::move(bytes));
+  }
+  std::string manifest() {
+    CheckpointManifest manifest{.steps = below(1000), .samples = below(100'000), .seed = 7, .model = "mlp"};
+    manifest.shapes = {{"a", {2, 3}}};
+    manifest.files = {{"rank-00000.safetensors", 100, 7, {{.key = "a", .tensor = "a", .count = 6, .hash = 9}}}};
+    std::string text = format_manifest(manifest);
+    // Damage that the checksum agrees with is made inside of it.
+    const std::size_t body = text.find('\n') + 1;
+    std::vector<std::byte> bytes(text.size() - body);
+    std::memcpy(bytes.data(), text.data() + body, bytes.size());
+    bytes = damaged(std::move(bytes));
+    std::array<char, 64> line{};
+    std::snprintf(line.data(), line.size(), "troupe-checkpoint 1 %016llx\n",
+                  static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+    return line.data() + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  std::uint64_t file_bytes(std::size_t header_bytes) {
+    return below(4) == 0 ? dice_() : header_bytes + std::exchange(data_bytes_, 0);
+  }
+
+ private:
+  std::uint32_t below(std::uint32_t bound) { return dice_() % bound; }
+  /// Brackets without end.
+  std::vector<std::byte> deep(std::uint32_t depth) {
+    std::vector<std::byte> bytes(8 + depth, static_cast<std::byte>(below(2) == 0 ? '[' : '{'));
+    const std::uint64_t length = depth;
+    std::memcpy(bytes.data(), &length, sizeof length);
+    return bytes;
+  }
+  std::vector<std::byte> damaged(std::vector<std::byte> bytes) {
+    for (std::uint32_t times = below(4); times > 0 && !bytes.empty(); --times) {
+      const std::size_t at = below(static_cast<std::uint32_t>(bytes.size()));
+      const auto here = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+      switch (below(5)) {
+        case 0: bytes[at] ^= static_cast<std::byte>(1U << below(8)); break;
+        case 1: bytes[at] = static_cast<std::byte>(dice_()); break;
+        case 2: bytes.resize(at); break;
+        case 3: bytes.erase(here); break;
+        case 4: bytes.insert(here, 1 + below(5), static_cast<std::byte>('0' + below(10))); break;
+      }
+    }
+    return bytes;
+  }
+  std::mt19937 dice_;
+  std::uint64_t data_bytes_ = 0;
+};
+
+/// Runs `parse`, which ends well or with an Error; nothing else, and with no more memory than the bytes can hold.
+template <class Parse>
+bool survives(std::size_t bytes, Parse parse) {
+  testing::reset_largest_allocation();
+  bool read = true;
+  try {
+    parse();
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == Code::corrupt || error.code() == Code::unsupported) << error.what();
+    read = false;
+  }
+  EXPECT_LE(testing::largest_allocation(), kBasis + kGreatestRatio * bytes);
+  return read;
+}
+
+TEST(CheckpointFuzz, HeadersAreReadOrRefusedInMemoryThatTheirBytesBound) {
+  const std::uint32_t seed = chosen_seed();
+  std::cout << "seed " << seed << " (TROUPE_FUZZ_SEED sets it)\n";
+  Mutator mutator{seed};
+  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  std::uint64_t read = 0, refused = 0;
+  while (!end.passed()) {
+    const std::vector<std::byte> bytes = mutator.header();
+    const std::uint64_t file_bytes = mutator.file_bytes(bytes.size());
+    (survives(bytes.size(), [&] { parse_safetensors(bytes, file_bytes, "f"); }) ? read : refused) += 1;
+  }
+  std::cout << read << " read, " << refused << " refused\n";
+  EXPECT_GT(read, 0u);
+  EXPECT_GT(refused, 0u);
+}
+
+TEST(CheckpointFuzz, ManifestsAreReadOrRefusedAsWrittenOnes) {
+  Mutator mutator{chosen_seed()};
+  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  std::uint64_t read = 0, refused = 0;
+  while (!end.passed()) {
+    const std::string text = mutator.manifest();
+    (survives(text.size(), [&] { parse_manifest(text, "m"); }) ? read : refused) += 1;
+  }
+  std::cout << read << " read, " << refused << " refused\n";
+  EXPECT_GT(read, 0u);
+  EXPECT_GT(refused, 0u);
+}
+
+}  // namespace
+}  // namespace troupe
