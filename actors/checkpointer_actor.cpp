@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "actors/caf_error.hpp"
@@ -28,8 +29,9 @@ struct CheckpointerState {
   CheckpointerWiring wiring;
   EpochSoFar epoch;
   std::map<CheckpointId, Gathering> gatherings;
-  std::optional<std::pair<std::uint64_t, double>> tested;  // the newest weights' steps and accuracy
+  std::map<std::uint64_t, double> accuracies;  // by steps; of those that are saved, or may come to be
   std::map<CheckpointId, CheckpointManifest> publishing;
+  std::set<CheckpointId> open;  // of which this rank's part, on rank 0 the whole, is not done with
   std::optional<std::pair<CheckpointId, CheckpointManifest>> last;  // that was published
   std::size_t under_way = 0;                                        // on the thread for files
   bool finished = false;
@@ -39,6 +41,19 @@ using Self = CheckpointerActor::stateful_pointer<CheckpointerState>;
 
 /// What the thread for files needs of the parts, which outlive the actor only so.
 using Shared = std::shared_ptr<const CheckpointerParts>;
+
+/// What goes wrong on that thread ends a save and nothing else.
+template <class Work>
+Status status_of(Work work) {
+  try {
+    work();
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::exception& error) {
+    return {Code::environment, error.what()};
+  }
+}
 
 void tell_when_done(Self self) {
   CheckpointerState& s = self->state;
@@ -52,15 +67,13 @@ void write(Self self, const Shared& parts, CheckpointId id) {
   parts->io.post([parts, id, to = CheckpointerActor{self}](Blocking& blocking) {
     std::vector<PieceToWrite> pieces;
     FileWritten written{id, {}, {}};
-    try {
+    written.status = status_of([&] {
       for (const SnapshotPiece& each : parts->pieces) {
         const std::byte* const bytes = parts->space.address(each.copy);
         pieces.push_back({each.piece, each.extents, {bytes, each.copy.size_bytes}});
       }
       written.file = parts->store.write(blocking, id, parts->self.value, pieces);
-    } catch (const Error& error) {
-      written.status = error.status();
-    }
+    });
     caf::anon_send(to, std::move(written));
   });
 }
@@ -71,24 +84,21 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
   ++s.under_way;
   CheckpointManifest& manifest = gathering.manifest;
   for (auto& [rank, file] : gathering.files) manifest.files.push_back(std::move(file));
-  if (s.tested && s.tested->first == id.steps) manifest.test_accuracy = s.tested->second;
+  if (const auto known = s.accuracies.find(id.steps); known != s.accuracies.end())
+    manifest.test_accuracy = known->second;
   s.publishing[id] = manifest;
   parts->io.post([parts, id, manifest = std::move(manifest), wrong = std::move(gathering.wrong),
                   to = CheckpointerActor{self}](Blocking& blocking) {
     CheckpointPublished published{id, {}};
-    try {
+    published.status = status_of([&] {
       if (!wrong.empty()) fail(Code::environment, wrong);
       parts->store.publish(blocking, id, manifest);
-      if (parts->published) parts->published(id);
-    } catch (const Error& error) {
-      published.status = error.status();
-    }
-    try {
+    });
+    const Status cleared = status_of([&] {
       if (!published.status.ok()) parts->store.remove(id);
       parts->store.prune(manifest.run, parts->keep);
-    } catch (const Error& error) {
-      if (parts->note) parts->note(text("old checkpoints cannot be cleared away: ", error.what()));
-    }
+    });
+    if (!cleared.ok() && parts->note) parts->note(text("old checkpoints cannot be cleared away: ", cleared.text()));
     caf::anon_send(to, std::move(published));
   });
 }
@@ -122,7 +132,17 @@ void on_snapshot(Self self, const Shared& parts, const SnapshotTaken& taken) {
     gathering.manifest.samples = parts->schedule.samples_before(next(taken.step));
     gathering.manifest.epoch = self->state.epoch;
   }
+  self->state.open.insert(id);
+  self->delayed_send(self, parts->save_within, SaveOverdue{id});
   write(self, parts, id);
+}
+
+/// A disk, or another rank, that does not come back: nobody knows whether it ever will.
+void on_overdue(Self self, const Shared& parts, CheckpointId id) {
+  if (!self->state.open.contains(id)) return;
+  self->quit(to_caf(Status{Code::timeout,
+                           text("the checkpoint of step ", id.steps, " is not saved after ", parts->save_within.count(),
+                                " ms (checkpoint.save_s): is the disk stuck, or the network to it?")}));
 }
 
 void on_written(Self self, const Shared& parts, const FileWritten& written) {
@@ -138,6 +158,7 @@ void on_written(Self self, const Shared& parts, const FileWritten& written) {
   if (parts->self.value == 0) {
     take_part(self, parts, part);
   } else {
+    s.open.erase(written.id);
     self->send(s.wiring.coordinator, std::move(part));
   }
   tell_when_done(self);
@@ -146,16 +167,14 @@ void on_written(Self self, const Shared& parts, const FileWritten& written) {
 /// How good weights are is known later than they are saved: then their manifest is written anew.
 void note_accuracy(Self self, const Shared& parts) {
   CheckpointerState& s = self->state;
-  if (!s.tested || !s.last || s.last->first.steps != s.tested->first || s.last->second.test_accuracy) return;
-  s.last->second.test_accuracy = s.tested->second;
+  if (!s.last || s.last->second.test_accuracy) return;
+  const auto known = s.accuracies.find(s.last->first.steps);
+  if (known == s.accuracies.end()) return;
+  s.last->second.test_accuracy = known->second;
   ++s.under_way;
   parts->io.post([parts, last = *s.last, to = CheckpointerActor{self}](Blocking& blocking) {
-    CheckpointPublished published{last.first, {}};
-    try {
-      parts->store.publish(blocking, last.first, last.second);
-    } catch (const Error& error) {
-      published.status = error.status();
-    }
+    CheckpointPublished published{last.first, {}, /*again=*/true};
+    published.status = status_of([&] { parts->store.publish(blocking, last.first, last.second); });
     caf::anon_send(to, std::move(published));
   });
 }
@@ -163,19 +182,23 @@ void note_accuracy(Self self, const Shared& parts) {
 void on_published(Self self, const Shared& parts, const CheckpointPublished& published) {
   CheckpointerState& s = self->state;
   --s.under_way;
+  s.open.erase(published.id);
   if (auto entry = s.publishing.extract(published.id); !entry.empty() && published.status.ok())
     s.last = {published.id, std::move(entry.mapped())};
   if (!published.status.ok() && parts->note) {
-    parts->note(text("the checkpoint of step ", published.id.steps, " was not saved: ", published.status.text()));
+    parts->note(text("the checkpoint of step ", published.id.steps,
+                     published.again ? " does not say how good it is: " : " was not saved: ", published.status.text()));
   }
   note_accuracy(self, parts);
   tell_when_done(self);
 }
 
 void on_tested(Self self, const Shared& parts, const TestResult& result) {
+  CheckpointerState& s = self->state;
   if (result.sums.samples == 0) return;
-  self->state.tested = {result.step.value + 1,
-                        static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples)};
+  if (s.last) s.accuracies.erase(s.accuracies.begin(), s.accuracies.lower_bound(s.last->first.steps));
+  s.accuracies[result.step.value + 1] =
+      static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
   note_accuracy(self, parts);
 }
 
@@ -183,12 +206,13 @@ CheckpointerActor::behavior_type checkpointer(Self self, Shared parts) {
   end_with_own_errors(self);
   self->state.epoch = parts->epoch;
   return {[=](CheckpointerWiring& wiring) { self->state.wiring = std::move(wiring); },
+          [=](const SaveOverdue& overdue) { on_overdue(self, parts, overdue.id); },
           [=](const Committed& committed) {
             EpochSoFar& epoch = self->state.epoch;
             epoch.loss += committed.total.loss;
             epoch.correct += committed.total.correct;
             epoch.samples += committed.total.samples;
-            if (parts->schedule.reports(committed.step)) epoch = {};
+            if (parts->schedule.ends_epoch(committed.step)) epoch = {};
           },
           [=](const SnapshotTaken& taken) { on_snapshot(self, parts, taken); },
           [=](const FileWritten& written) { on_written(self, parts, written); },

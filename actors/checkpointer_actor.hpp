@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -18,8 +19,8 @@ namespace troupe {
 /// told to people and given up; the one before it stays.
 struct CheckpointerWiring;
 using CheckpointerActor =
-    ActorOf<Takes<CheckpointerWiring>, Takes<Committed>, Takes<SnapshotTaken>, Takes<FileWritten>, Takes<PartSaved>,
-            Takes<CheckpointPublished>, Takes<TestResult>, Takes<DeviceFinished>>;
+    ActorOf<Takes<CheckpointerWiring>, Takes<SaveOverdue>, Takes<Committed>, Takes<SnapshotTaken>, Takes<FileWritten>,
+            Takes<PartSaved>, Takes<CheckpointPublished>, Takes<TestResult>, Takes<DeviceFinished>>;
 using PartReceiver = ActorOf<Takes<PartSaved>>;
 using CopyFreed = ActorOf<Takes<SnapshotFree>>;
 using SavesReceiver = ActorOf<Takes<CheckpointsDone>>;
@@ -41,10 +42,10 @@ struct CheckpointerParts {
   std::vector<SnapshotPiece> pieces;
   Schedule schedule;
   std::uint32_t keep = 3;
-  CheckpointManifest manifest;                   // what is the same in all of them
-  EpochSoFar epoch;                              // when the first step begins
-  std::function<void(const std::string&)> note;  // what people should know; called on any thread
-  std::function<void(CheckpointId)> published;   // rank 0: one more is there; called on any thread
+  std::chrono::milliseconds save_within{300000};  // then the actor ends with a timeout, and with it the run
+  CheckpointManifest manifest;                    // what is the same in all of them
+  EpochSoFar epoch;                               // when the first step begins
+  std::function<void(const std::string&)> note;   // what people should know; called on any thread
 };
 
 /// Whom it talks to; sent to it once, before the first step.

@@ -86,6 +86,12 @@ struct FileWritten {
 struct CheckpointPublished {
   CheckpointId id;
   Status status;
+  bool again = false;  // it was before, and now says how good it is
+};
+
+/// Checkpointer to itself: that checkpoint should be whole by now.
+struct SaveOverdue {
+  CheckpointId id;
 };
 
 /// Checkpointer to Membership: what was to be saved is saved, as far as that was possible.
@@ -208,6 +214,7 @@ TROUPE_LOCAL_MESSAGE(troupe::SnapshotFree)
 TROUPE_LOCAL_MESSAGE(troupe::FileWritten)
 TROUPE_LOCAL_MESSAGE(troupe::CheckpointPublished)
 TROUPE_LOCAL_MESSAGE(troupe::CheckpointsDone)
+TROUPE_LOCAL_MESSAGE(troupe::SaveOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::BatchLease)
 TROUPE_LOCAL_MESSAGE(troupe::SlotFree)
 TROUPE_LOCAL_MESSAGE(troupe::StepReached)

@@ -8,18 +8,21 @@ namespace troupe {
 
 IoThread::IoThread(const std::string& name) : thread_(start_thread(name, [this] { run(); })) {}
 
-IoThread::~IoThread() {
+IoThread::~IoThread() { close(); }
+
+void IoThread::close() {
   {
     const std::scoped_lock hold(mutex_);
     ending_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void IoThread::post(Work work) {
   {
     const std::scoped_lock hold(mutex_);
+    if (ending_) return;
     work_.push_back(std::move(work));
   }
   changed_.notify_one();

@@ -18,13 +18,15 @@ class IoThread {
 
   /// `name`: of the thread, for people. Throws Error{environment} when there is no thread to be had.
   explicit IoThread(const std::string& name);
-  /// Does what was posted, then ends.
+  /// close().
   ~IoThread();
   IoThread(const IoThread&) = delete;
   IoThread& operator=(const IoThread&) = delete;
 
-  /// Runs `work` on the thread, after what was posted before. It must not throw.
+  /// Runs `work` on the thread, after what was posted before. It must not throw. Forgotten after close().
   void post(Work work);
+  /// Does what was posted, then ends the thread. Idempotent.
+  void close();
 
  private:
   void run();

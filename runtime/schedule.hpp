@@ -38,8 +38,10 @@ struct Schedule {
     return static_cast<std::uint32_t>(samples_before(next(step)) / train_samples);
   }
   bool is_last(Step step) const noexcept { return step.value + 1 >= steps; }
+  /// Whether an epoch's last sample is among those of `step`.
+  bool ends_epoch(Step step) const noexcept { return epochs_done(step) > epochs_before(step); }
   /// Whether a line is reported after `step`: an epoch ends, or the run does.
-  bool reports(Step step) const noexcept { return epochs_done(step) > epochs_before(step) || is_last(step); }
+  bool reports(Step step) const noexcept { return ends_epoch(step) || is_last(step); }
   /// The number of the line that `step` ends, from 1; a run that ends inside an epoch counts it.
   std::uint32_t epoch_number(Step step) const noexcept {
     const bool inside = samples_before(next(step)) % train_samples != 0;

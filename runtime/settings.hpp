@@ -50,6 +50,7 @@ struct Settings {
     std::uint32_t keep = 3;           // the newest
     bool keep_best = true;            // save what is evaluated, and keep the best beside the newest
     std::string resume = "never";     // never, auto, a path
+    std::chrono::milliseconds save{300000};
   } checkpoint;
   struct Report {
     std::string dir = "run";

@@ -179,7 +179,10 @@ void Engine::send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t 
       status = codec_.encode(message, scratch_);
       if (status.ok()) status = plan(to, slots.sent, tensors_);
     }
-    if (!status.ok()) return refuse(proxy, message, status);
+    if (!status.ok()) {
+      tensors_.clear();
+      return refuse(proxy, message, status);
+    }
   }
 
   header.tensors = static_cast<std::uint8_t>(tensors_.records.size());
@@ -312,8 +315,9 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   wire::store(header, std::as_writable_bytes(std::span(scratch_)).first<wire::kHeaderBytes>());
   if (body_in_head && plan.copied_bytes == 0 && plan.awaited.empty()) return send_head(to, bytes_of(scratch_));
 
+  const bool waits = !plan.awaited.empty();  // by then others may be under way
   const bool large = plan.copied_bytes > kControlPayload ||
-                     (plan.copied_bytes > 0 && control_out_.payload_under_way() > kControlPayload) ||
+                     (plan.copied_bytes > 0 && (waits || control_out_.payloads() > kControlPayload)) ||
                      body_bytes > kLargestControlBody;
   const auto head = bytes_of(scratch_);
   auto frame = std::make_unique<Frame>(large ? bulk_out_ : control_out_, to.number,

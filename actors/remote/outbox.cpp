@@ -26,6 +26,7 @@ Frame::Frame(Outbox& where, Peer peer, std::vector<std::byte> bytes)
 }
 
 Frame::~Frame() {
+  outbox->payloads_ -= payload_bytes_;
   if (slab_.size_bytes > 0) outbox->pool_->give_back(slab_);
   outbox->unfinished_.end();
 }
@@ -36,7 +37,6 @@ void Frame::run() noexcept { outbox->send(std::unique_ptr<Frame>(this)); }
 void Frame::sent(Status) noexcept {
   const std::unique_ptr<Frame> self(this);
   --outbox->in_flight_;
-  outbox->payload_under_way_ -= payload_bytes_;
 }
 
 Outbox::Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
@@ -63,6 +63,9 @@ void Outbox::send(Peer to, std::span<const std::byte> head) noexcept {
 void Outbox::send(std::unique_ptr<Frame> frame) noexcept {
   const Peer to = frame->to;
   if (is_cut(to)) return;
+  frame->payload_bytes_ = frame->body.size() - frame->body_begin;
+  for (const Tensor& tensor : frame->tensors) frame->payload_bytes_ += tensor.memory().size_bytes;
+  payloads_ += frame->payload_bytes_;
   if (!waiting_.contains(to) && try_send(frame)) return;
   waiting_[to].push_back(std::move(frame));
 }
@@ -113,7 +116,6 @@ bool Outbox::prepare(Frame& frame) noexcept {
     end = wire::align_up(end) + memory.size_bytes;
   }
   if (frame.slab_.size_bytes > 0) frame.parts_.push_back(frame.slab_);
-  for (const Memory& part : frame.parts_) frame.payload_bytes_ += part.size_bytes;
   return true;
 }
 
@@ -123,11 +125,9 @@ bool Outbox::try_send(std::unique_ptr<Frame>& frame) noexcept {
   if (has_payload && frame->parts_.empty() && !prepare(*frame)) return false;
   Frame* const held = frame.release();  // sent() may come before the call returns
   ++in_flight_;
-  payload_under_way_ += held->payload_bytes_;
   const Class priority = lane_ == Lane::control ? Class::control : Class::bulk;
   if (transport_.send(held->to, lane_, priority, Channel::actors, held->head, held->parts_, *held)) return true;
   --in_flight_;
-  payload_under_way_ -= held->payload_bytes_;
   frame.reset(held);
   return false;
 }

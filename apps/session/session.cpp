@@ -30,11 +30,18 @@
 namespace troupe {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr ViewId kFirstView{1};
 constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
 
 /// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
+
+/// What goes on from a checkpoint reads it first.
+std::chrono::milliseconds start_within(const Settings& settings) {
+  return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
+}
 
 /// The end of a run, handed from Membership's thread to the one that waits.
 class RunEndBox {
@@ -77,7 +84,7 @@ class RankSession final : public Session {
  public:
   RankSession(Blocking& blocking, SessionOptions options)
       : options_(std::move(options)),
-        deadline_(Deadline::after(options_.configuration.settings.faults.start)),
+        deadline_(Deadline::after(start_within(options_.configuration.settings))),
         job_(join_job(blocking, options_, deadline_)),
         affinity_(job_.mine().cpus),
         listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
@@ -245,15 +252,16 @@ class RankSession final : public Session {
   std::vector<PlaceBlob> places_;             // by rank
   std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
   SystemConfig config_;
+  std::unique_ptr<IoThread> io_;  // closed before the actors that it tells end; those that post to it end before it
   caf::actor_system system_;
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
   std::unique_ptr<Communicator> communicator_;  // hears from the transport until that is gone
   std::unique_ptr<Transport> transport_;
-  std::unique_ptr<LaneLoop> control_;
   std::unique_ptr<LaneLoop> bulk_;
-  std::unique_ptr<LaneWait> waits_;  // null: the stream's waits have nothing to do with lanes
+  std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
+  std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<StepExchange> steps_;
@@ -262,7 +270,6 @@ class RankSession final : public Session {
   std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
   std::unique_ptr<Replica> replica_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<IoThread> io_;  // ends before what it writes and whom it tells
   std::unique_ptr<TrainingActors> actors_;
   RunEndBox end_;
   RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
@@ -332,7 +339,7 @@ void RankSession::make_actors() {
       .self = job_.self(),
       .hosts = job_.hosts(),
       .start_within = settings().faults.start,
-      .end_within = settings().faults.exchange,
+      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
       .report = report_targets(),
       .abort_view = [this](const Status& why) { communicator_->abort(why); },
       .ended = [this](const RunEnd& end) { end_.put(end); },
@@ -377,6 +384,7 @@ CheckpointerParts RankSession::checkpointer_parts() {
                           .pieces = pieces_of(job_, memory_.snapshot, settings().rule.kind),
                           .schedule = schedule_,
                           .keep = settings().checkpoint.keep,
+                          .save_within = settings().checkpoint.save,
                           .manifest = std::move(manifest)};
   if (resumed_) parts.epoch = resumed_->manifest().epoch;
   parts.note = [this](const std::string& what) { note(what); };
@@ -464,7 +472,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
   if (actors_) actors_->end(blocking, deadline);
-  io_.reset();
+  if (io_) io_->close();
   if (communicator_) communicator_->abort({Code::aborted, "the session is over"});
   stream_.reset();
   if (remote_) remote_->stop(blocking, deadline);

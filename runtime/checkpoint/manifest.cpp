@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "runtime/error.hpp"
@@ -63,6 +64,9 @@ CheckpointPiece piece_from(const Json& json) {
   json.at("first").get_to(piece.first);
   json.at("count").get_to(piece.count);
   piece.hash = hash_from(json.at("xxh3"));
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 56;  // elements; their bytes and sums can still be counted
+  TROUPE_CHECK(piece.first < kMost && piece.count < kMost, Code::corrupt, "elements ", piece.first, " and ",
+               piece.count, " more of \"", piece.tensor, "\" are more than can be counted");
   return piece;
 }
 
@@ -83,7 +87,13 @@ CheckpointFile file_from(const Json& json) {
                Code::corrupt, "\"", file.name, "\" is no name of a checkpoint's file");
   json.at("bytes").get_to(file.size_bytes);
   file.header_hash = hash_from(json.at("header_xxh3"));
-  for (const Json& piece : json.at("pieces")) file.pieces.push_back(piece_from(piece));
+  std::uint64_t left = file.size_bytes;
+  for (const Json& json_piece : json.at("pieces")) {
+    const CheckpointPiece& piece = file.pieces.emplace_back(piece_from(json_piece));
+    TROUPE_CHECK(piece.count * sizeof(float) <= left, Code::corrupt, "the tensors of \"", file.name,
+                 "\" are larger than the file");
+    left -= piece.count * sizeof(float);
+  }
   return file;
 }
 
@@ -99,7 +109,7 @@ CheckpointManifest manifest_from(const Json& json) {
   json.at("run").get_to(manifest.run);
   json.at("shapes").get_to(manifest.shapes);
   const Json& epoch = json.at("epoch");
-  epoch.at("loss").get_to(manifest.epoch.loss);
+  manifest.epoch.loss = std::strtod(epoch.at("loss").get_ref<const std::string&>().c_str(), nullptr);
   epoch.at("correct").get_to(manifest.epoch.correct);
   epoch.at("samples").get_to(manifest.epoch.samples);
   if (const auto accuracy = json.find("test_accuracy"); accuracy != json.end())
@@ -128,15 +138,17 @@ std::string format_manifest(const CheckpointManifest& manifest) {
   nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"seed", manifest.seed},
                               {"model", manifest.model}, {"rule", manifest.rule},       {"run", manifest.run}};
   if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
-  json["epoch"] = {
-      {"loss", manifest.epoch.loss}, {"correct", manifest.epoch.correct}, {"samples", manifest.epoch.samples}};
+  json["epoch"] = {{"loss", fmt::format("{:a}", manifest.epoch.loss)},
+                   {"correct", manifest.epoch.correct},
+                   {"samples", manifest.epoch.samples}};
   json["shapes"] = manifest.shapes;
   json["settings"] = manifest.settings;
   json["plan"] = manifest.plan;
   nlohmann::ordered_json files = nlohmann::ordered_json::array();
   for (const CheckpointFile& file : manifest.files) files.emplace_back(to_json(file));
   json["files"] = std::move(files);
-  const std::string body = json.dump(1) + '\n';
+  // What people typed may be no UTF-8.
+  const std::string body = json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
   return first_line(body) + body;
 }
 

@@ -57,7 +57,7 @@ struct CheckpointManifest {
   std::string run;                    // the job that wrote it: its checkpoints, and no others, are cleared away by it
   EpochSoFar epoch;
   std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major
-  std::optional<double> test_accuracy;  // of these weights, when they were evaluated
+  std::optional<double> test_accuracy;                       // of these weights, when they were evaluated
   std::vector<CheckpointFile> files;
   friend bool operator==(const CheckpointManifest&, const CheckpointManifest&) = default;
 };

@@ -240,7 +240,7 @@ void read_at(int fd, std::uint64_t at, std::span<std::byte> to, const std::strin
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
   TROUPE_CHECK_ERRNO(fd_, Code::environment, path, ": cannot be opened");
   struct stat about {};
   TROUPE_CHECK_ERRNO(::fstat(fd_.get(), &about) == 0, Code::environment, path, ": cannot be looked at");

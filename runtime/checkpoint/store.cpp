@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr std::string_view kStep = "-step-";
+constexpr std::uint32_t kMostCheckpoints = 1'000'000'000;
 
 template <class Number>
 bool take_number(std::string_view digits, Number& to) {
@@ -60,10 +61,22 @@ void sync_folder(const std::string& folder) {
   TROUPE_CHECK_ERRNO(fd && ::fsync(fd.get()) == 0, Code::environment, folder, ": cannot be synced");
 }
 
-void make_folders(const std::string& folder) {
+/// With those above it, each brought to the disk.
+void make_folders(const fs::path& folder) {
   std::error_code wrong;
-  fs::create_directories(folder, wrong);
-  TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be made: ", wrong.message());
+  if (folder.empty() || fs::is_directory(folder, wrong)) return;
+  make_folders(folder.parent_path());
+  const bool made = fs::create_directory(folder, wrong);
+  TROUPE_CHECK(!wrong, Code::environment, folder.string(), ": cannot be made: ", wrong.message());
+  if (made) sync_folder(folder.has_parent_path() ? folder.parent_path().string() : ".");
+}
+
+/// A disk that does not say is not one that says no.
+bool has_manifest(const std::string& folder) {
+  std::error_code wrong;
+  const bool there = fs::exists(folder + '/' + kManifest, wrong);
+  TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be looked at: ", wrong.message());
+  return there;
 }
 
 std::string key_of(const PieceToWrite& each, bool whole) {
@@ -116,16 +129,16 @@ std::string CheckpointStore::folder_of(CheckpointId id) const {
 
 std::vector<CheckpointId> CheckpointStore::list() const {
   std::vector<CheckpointId> ids = all_in(folder_);
-  std::erase_if(ids, [&](CheckpointId id) {
-    std::error_code wrong;
-    return !fs::exists(folder_of(id) + '/' + kManifest, wrong);
-  });
+  std::erase_if(ids, [&](CheckpointId id) { return !has_manifest(folder_of(id)); });
   return ids;
 }
 
 std::uint32_t CheckpointStore::next_number() const {
   const std::vector<CheckpointId> ids = all_in(folder_);
-  return ids.empty() ? 1 : ids.front().number + 1;
+  if (ids.empty()) return 1;
+  TROUPE_CHECK(ids.front().number < kMostCheckpoints, Code::environment, folder_of(ids.front()),
+               ": there is no higher number for the next checkpoint: move this one away");
+  return ids.front().number + 1;
 }
 
 CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t rank,
@@ -162,6 +175,11 @@ CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t 
 
 void CheckpointStore::publish(Blocking&, CheckpointId id, const CheckpointManifest& manifest) const {
   const std::string folder = folder_of(id);
+  for (const CheckpointFile& file : manifest.files) {
+    const SafetensorsFile tensors(folder + '/' + file.name);  // throws where it is not
+    TROUPE_CHECK(tensors.header_hash() == file.header_hash, Code::environment, folder, '/', file.name,
+                 ": is not what its rank wrote; all ranks need to reach this very folder");
+  }
   const std::string text = format_manifest(manifest);
   NewFile to(folder + '/' + kManifest);
   to.write(std::as_bytes(std::span(text)));
@@ -180,9 +198,8 @@ void CheckpointStore::remove(CheckpointId id) const {
 }
 
 void CheckpointStore::sweep() const {
-  const std::vector<CheckpointId> whole = list();
   for (const CheckpointId id : all_in(folder_)) {
-    if (std::ranges::find(whole, id) == whole.end()) remove(id);
+    if (!has_manifest(folder_of(id))) remove(id);
   }
 }
 
@@ -313,22 +330,33 @@ const CheckpointManifest& CheckpointReader::manifest() const noexcept { return s
 
 void CheckpointReader::read(GroupId group, std::string_view tensor, CheckpointPart part, std::uint64_t first,
                             std::span<float> to) {
-  std::uint64_t found = 0;
+  struct Source {
+    std::uint64_t begin, end;
+    State::Opened* opened;
+    std::size_t piece;
+  };
+  std::vector<Source> sources;
   for (State::Opened& opened : state_->files) {
     for (std::size_t i = 0; i < opened.file->pieces.size(); ++i) {
       const CheckpointPiece& piece = opened.file->pieces[i];
       if (piece.group != group || piece.tensor != tensor || piece.part != part) continue;
       const std::uint64_t begin = std::max(first, piece.first);
       const std::uint64_t end = std::min(first + to.size(), piece.first + piece.count);
-      if (begin >= end) continue;
-      const SafetensorsEntry& entry = state_->checked_entry(opened, i);
-      opened.tensors->read(entry, (begin - piece.first) * sizeof(float),
-                           std::as_writable_bytes(to.subspan(begin - first, end - begin)));
-      found += end - begin;
+      if (begin < end) sources.push_back({begin, end, &opened, i});
     }
   }
-  TROUPE_CHECK(found == to.size(), Code::corrupt, state_->folder, ": of elements ", first, " to ", first + to.size(),
-               " of ", name_of(part), " of \"", tensor, "\" it has ", found);
+  std::ranges::sort(sources, {}, &Source::begin);
+  std::uint64_t next = first;  // they must join
+  for (const Source& source : sources) {
+    if (source.begin != next) break;
+    const SafetensorsEntry& entry = state_->checked_entry(*source.opened, source.piece);
+    source.opened->tensors->read(entry,
+                                 (source.begin - source.opened->file->pieces[source.piece].first) * sizeof(float),
+                                 std::as_writable_bytes(to.subspan(source.begin - first, source.end - source.begin)));
+    next = source.end;
+  }
+  TROUPE_CHECK(next == first + to.size(), Code::corrupt, state_->folder, ": of elements ", first, " to ",
+               first + to.size(), " of ", name_of(part), " of \"", tensor, "\" it has ", next - first);
 }
 
 }  // namespace troupe

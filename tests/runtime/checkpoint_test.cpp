@@ -4,10 +4,12 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -148,6 +150,40 @@ TEST_F(Checkpoints, HoldWhatTheirManifestSays) {
   store.publish(blocking, {3, 70}, written);
   EXPECT_EQ(store.read({3, 70}), written);
   EXPECT_TRUE(store.verify(blocking, {3, 70}).ok()) << store.verify(blocking, {3, 70}).text();
+}
+
+TEST_F(Checkpoints, KeepALossThatIsNoNumber) {
+  CheckpointManifest written = manifest_of({3, 70});
+  for (const double loss : {std::numeric_limits<double>::infinity(), 0.1, -0.0}) {
+    written.epoch.loss = loss;
+    store.publish(blocking, {3, 70}, written);
+    EXPECT_EQ(store.read({3, 70}).epoch.loss, loss);
+  }
+  written.epoch.loss = std::numeric_limits<double>::quiet_NaN();
+  store.publish(blocking, {3, 70}, written);
+  EXPECT_TRUE(std::isnan(store.read({3, 70}).epoch.loss));
+}
+
+TEST_F(Checkpoints, AreNotPublishedWhenARanksFileIsNotThere) {
+  const CheckpointManifest manifest = manifest_of({3, 70});
+  fs::remove(store.folder_of({3, 70}) + "/rank-00001.safetensors");
+  EXPECT_THAT(message_of([&] {
+                store.publish(blocking, {3, 70}, manifest);
+              }),
+              HasSubstr("rank-00001.safetensors: cannot be opened"));
+  EXPECT_THAT(store.list(), ElementsAre());
+}
+
+TEST_F(Checkpoints, WithPiecesThatOverlapAreNotTakenForWhole) {
+  std::array pieces{piece("b", {10}, CheckpointPart::parameters, 0, std::span(b).first(5)),
+                    piece("b", {10}, CheckpointPart::parameters, 0, std::span(b).first(6))};
+  pieces[1].piece.first = 1;  // elements 0 to 5 and 1 to 7: eleven of ten
+  CheckpointManifest manifest = manifest_of({3, 70});
+  manifest.files = {store.write(blocking, {3, 70}, 0, pieces)};
+  store.publish(blocking, {3, 70}, manifest);
+  CheckpointReader reader(store, {3, 70});
+  std::array<float, 10> whole{};
+  EXPECT_THAT(message_of([&] { reader.read({}, "b", CheckpointPart::parameters, 0, whole); }), HasSubstr("it has 5"));
 }
 
 TEST_F(Checkpoints, AreReadByAnybodysReader) {

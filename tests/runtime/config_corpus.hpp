@@ -185,6 +185,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[checkpoint]\nkeep = 0\n", {"app.toml:2:8: checkpoint.keep"}, Code::invalid},
       {"[checkpoint]\nkeep_best = \"yes\"\n", {"app.toml:2:13: checkpoint.keep_best"}, Code::invalid},
       {"[checkpoint]\nresume = \"\"\n", {"app.toml:2:10: checkpoint.resume", "\"auto\""}, Code::invalid},
+      {"[checkpoint]\nsave_s = 0\n", {"app.toml:2:10: checkpoint.save_s"}, Code::invalid},
       {"[checkpoint]\nresume = true\n", {"app.toml:2:10: checkpoint.resume"}, Code::invalid},
       {"[report]\nformat = \"mxnet\"\n",
        {"app.toml:2:10: report.format", "planned", "\"chainermn\""},

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <iostream>
 #include <map>
 
@@ -103,6 +104,13 @@ std::map<std::string, std::uint64_t> counts_of(const CheckpointManifest& manifes
   return counts;
 }
 
+std::uint64_t elements_of(const std::vector<std::uint64_t>& extents) {
+  std::uint64_t count = 1;
+  for (const std::uint64_t extent : extents)
+    if (__builtin_mul_overflow(count, extent, &count)) return ~std::uint64_t{0};
+  return count;
+}
+
 int weights(Blocking& blocking, const std::string& path, const std::string& to) {
   const CheckpointPlace place = find_checkpoint(blocking, path);
   CheckpointReader reader(place.store, place.id);
@@ -110,6 +118,9 @@ int weights(Blocking& blocking, const std::string& path, const std::string& to) 
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, count] : counts_of(manifest)) {
     const auto known = manifest.shapes.find(name);
+    TROUPE_CHECK(known == manifest.shapes.end() || elements_of(known->second) == count, Code::corrupt,
+                 place.store.folder_of(place.id), ": tensor \"", name, "\" has ", count,
+                 " elements, which its shape does not");
     entries.push_back({.name = name,
                        .dtype = "F32",
                        .extents = known != manifest.shapes.end() ? known->second : std::vector{count},
@@ -164,5 +175,8 @@ int main(int argc, char** argv) {
   } catch (const Error& error) {
     fmt::print(stderr, "ckpt: error: {}\n", error.what());
     return exit_code(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "ckpt: error: {}\n", error.what());
+    return 1;
   }
 }

@@ -54,8 +54,8 @@ class Frame final : public LaneTask, public SendDone {
 
  private:
   friend class Outbox;
-  std::vector<Memory> parts_;  // empty until the body has its slab
-  std::uint64_t payload_bytes_ = 0;
+  std::vector<Memory> parts_;        // empty until the body has its slab
+  std::uint64_t payload_bytes_ = 0;  // since the outbox has it
   Memory slab_;
 };
 
@@ -65,8 +65,8 @@ class Outbox {
   Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool, Unfinished& unfinished);
 
   Lane lane() const noexcept { return lane_; }
-  /// Bytes of payloads with the transport.
-  std::uint64_t payload_under_way() const noexcept { return payload_under_way_; }
+  /// Bytes of payloads that wait here or are with the transport.
+  std::uint64_t payloads() const noexcept { return payloads_; }
   /// Sends a frame that is only a head.
   void send(Peer to, std::span<const std::byte> head) noexcept;
   void send(std::unique_ptr<Frame> frame) noexcept;
@@ -104,7 +104,7 @@ class Outbox {
   std::map<Peer, std::deque<std::unique_ptr<Frame>>> waiting_;
   std::vector<Peer> cut_;
   std::size_t in_flight_ = 0;  // with the transport
-  std::uint64_t payload_under_way_ = 0;
+  std::uint64_t payloads_ = 0;
 };
 
 }  // namespace troupe::remote
