@@ -214,8 +214,8 @@ void CheckpointStore::prune(const std::string& run, std::uint32_t keep) const {
     }
   }
   const auto best = std::ranges::max_element(mine, {}, [](const auto& each) { return each.second; });
-  const std::optional<CheckpointId> spared =
-      best != mine.end() && best->second >= 0 ? std::optional(best->first) : std::nullopt;
+  CheckpointId spared;  // none has number 0
+  if (best != mine.end() && best->second >= 0) spared = best->first;
   for (std::size_t i = keep; i < mine.size(); ++i) {
     if (mine[i].first != spared) remove(mine[i].first);
   }

@@ -9,16 +9,12 @@
 
 #include "runtime/clock.hpp"
 #include "runtime/error.hpp"
+#include "tests/fuzz/seed.hpp"
 #include "transports/bootstrap/detail/connection.hpp"
 #include "transports/bootstrap/detail/hello_codec.hpp"
 
 namespace troupe::bootstrap {
 namespace {
-
-std::uint32_t chosen_seed() {
-  const char* seed = std::getenv("TROUPE_FUZZ_SEED");
-  return seed == nullptr ? 1U : static_cast<std::uint32_t>(std::strtoul(seed, nullptr, 10));
-}
 
 WireHello some_hello() {
   WireHello wire{.hello = {}, .world_size = 4};
@@ -51,8 +47,7 @@ void damage(Bytes& bytes, std::mt19937& dice) {
 }
 
 TEST(BootstrapFuzz, AHelloIsReadOrRefused) {
-  const std::uint32_t seed = chosen_seed();
-  std::cout << "seed " << seed << " (TROUPE_FUZZ_SEED sets it)\n";
+  const std::uint32_t seed = testing::chosen_seed();
   std::mt19937 dice{seed};
   const Bytes good = encode(some_hello());
   std::uint64_t read = 0;
@@ -77,7 +72,7 @@ TEST(BootstrapFuzz, AHelloIsReadOrRefused) {
 
 /// Feeds a connection a stream of bytes in pieces, and takes what it makes of them.
 TEST(BootstrapFuzz, AStreamGivesFramesWithinTheLimitOrEnds) {
-  std::mt19937 dice{chosen_seed()};
+  std::mt19937 dice{testing::chosen_seed()};
   std::uint64_t frames = 0;
   std::uint64_t ended = 0;
   for (const Deadline end = Deadline::after(std::chrono::milliseconds{700}); !end.passed();) {

@@ -13,16 +13,12 @@
 #include "runtime/clock.hpp"
 #include "runtime/error.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
+#include "tests/fuzz/seed.hpp"
 
 #include <xxhash.h>
 
 namespace troupe {
 namespace {
-
-std::uint32_t chosen_seed() {
-  const char* seed = std::getenv("TROUPE_FUZZ_SEED");
-  return seed == nullptr ? 1U : static_cast<std::uint32_t>(std::strtoul(seed, nullptr, 10));
-}
 
 /// A header's JSON must not cost more memory than this many times its bytes: entries are larger than the shortest text
 /// that makes one, and vectors double.
@@ -106,8 +102,7 @@ bool survives(std::size_t bytes, Parse parse) {
 }
 
 TEST(CheckpointFuzz, HeadersAreReadOrRefusedInMemoryThatTheirBytesBound) {
-  const std::uint32_t seed = chosen_seed();
-  std::cout << "seed " << seed << " (TROUPE_FUZZ_SEED sets it)\n";
+  const std::uint32_t seed = testing::chosen_seed();
   Mutator mutator{seed};
   const Deadline end = Deadline::after(std::chrono::seconds{1});
   std::uint64_t read = 0, refused = 0;
@@ -122,7 +117,7 @@ TEST(CheckpointFuzz, HeadersAreReadOrRefusedInMemoryThatTheirBytesBound) {
 }
 
 TEST(CheckpointFuzz, ManifestsAreReadOrRefusedAsWrittenOnes) {
-  Mutator mutator{chosen_seed()};
+  Mutator mutator{testing::chosen_seed()};
   const Deadline end = Deadline::after(std::chrono::seconds{1});
   std::uint64_t read = 0, refused = 0;
   while (!end.passed()) {

@@ -8,6 +8,7 @@
 #include "runtime/clock.hpp"
 #include "runtime/data/idx.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
+#include "tests/fuzz/seed.hpp"
 #include "tests/runtime/data_corpus.hpp"
 
 namespace troupe {
@@ -17,11 +18,6 @@ using testing::Bytes;
 
 constexpr std::uint64_t kDeflateGreatestRatio = 1032;
 constexpr std::size_t kReadBuffer = 1 << 16;
-
-std::uint32_t chosen_seed() {
-  const char* seed = std::getenv("TROUPE_FUZZ_SEED");
-  return seed == nullptr ? 1U : static_cast<std::uint32_t>(std::strtoul(seed, nullptr, 10));
-}
 
 /// Changes good files in the ways that storage, networks and enemies do.
 class Mutator {
@@ -70,8 +66,7 @@ class Mutator {
 };
 
 TEST(IdxFuzz, EndsWithAFileOrAnErrorAndAllocatesNoMoreThanTheBytesCanHold) {
-  const std::uint32_t seed = chosen_seed();
-  std::cout << "seed " << seed << " (TROUPE_FUZZ_SEED sets it)\n";
+  const std::uint32_t seed = testing::chosen_seed();
   Mutator mutator{seed};
   const Deadline end = Deadline::after(std::chrono::seconds{1});
   std::uint64_t read = 0, refused = 0;

@@ -10,6 +10,7 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/actors/remote/injector.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
+#include "tests/fuzz/seed.hpp"
 
 // What arrives from other processes is read by RemoteActors as it comes: it may be anything.
 namespace troupe::test {
@@ -20,11 +21,6 @@ constexpr std::size_t kFramesAtOnce = 50;
 constexpr int kTurnsOfOne = 4;  // before the next stranger has a try
 /// A frame of 100 KB, read as what takes most room, and then some.
 constexpr std::size_t kLargestBlock = std::size_t{8} << 20;
-
-std::uint32_t chosen_seed() {
-  const char* seed = std::getenv("TROUPE_FUZZ_SEED");
-  return seed == nullptr ? 1U : static_cast<std::uint32_t>(std::strtoul(seed, nullptr, 10));
-}
 
 /// Takes whatever comes, and does not end by it.
 caf::behavior target(caf::event_based_actor* self, const AddressSpace*) {
@@ -144,8 +140,7 @@ class Stranger {
 };
 
 TEST(RemoteFuzz, FramesOfStrangersAreReadOrRefusedAndHarmNobodyElse) {
-  const std::uint32_t seed = chosen_seed();
-  std::cout << "seed " << seed << " (TROUPE_FUZZ_SEED sets it)\n";
+  const std::uint32_t seed = testing::chosen_seed();
   std::mt19937 dice{seed};
   std::uint64_t frames = 0, delivered = 0, dropped = 0, lost = 0;
   for (const Deadline end = Deadline::after(std::chrono::milliseconds{700}); !end.passed();) {

@@ -1,6 +1,5 @@
 #include "tools/bench/group/member.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <array>
@@ -19,6 +18,7 @@
 #include "tools/bench/group/control_line.hpp"
 #include "tools/bench/group/talk.hpp"
 #include "tools/bench/messages/say.hpp"
+#include "tools/bench/pin.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::bench {
@@ -60,13 +60,6 @@ void await_device(Blocking&, const std::string& device) {
     TROUPE_CHECK(!deadline.passed(), Code::environment, "the network device ", device, " does not come up (", file,
                  " says \"", state, "\")");
   }
-}
-
-void pin_to(int cpu) {
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(cpu, &only);
-  TROUPE_CHECK_ERRNO(::sched_setaffinity(0, sizeof only, &only) == 0, Code::environment, "cannot run on CPU ", cpu);
 }
 
 /// A thread that computes until it ends.

@@ -1,7 +1,6 @@
 #include "tools/bench/messages/end.hpp"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,20 +12,12 @@
 
 #include "runtime/error.hpp"
 #include "tools/bench/messages/say.hpp"
+#include "tools/bench/pin.hpp"
 
 namespace troupe::bench {
 namespace {
 
 constexpr std::size_t kLargestIntroduction = 1u << 16;
-
-/// Threads that are started later run there too.
-void pin_to(int cpu) {
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(cpu, &only);
-  TROUPE_CHECK_ERRNO(::sched_setaffinity(0, sizeof only, &only) == 0, Code::environment, "cannot run on CPU ", cpu,
-                     " alone; give others with --cpus");
-}
 
 /// Of all threads so far.
 Clock::duration cpu_time() {
