@@ -418,6 +418,24 @@ TEST_P(TransportContract, TellsEverySendWhenTheTransportEnds) {
   expect_told_once(sends);
 }
 
+TEST_P(TransportContract, EndsInTheMiddleOfTransfersFromBothSides) {
+  for (std::uint32_t round = 0; round < 12; ++round) {
+    std::deque<NotedSend> sends(4);
+    bob();
+    for (std::uint64_t i = 0; i < sends.size(); ++i) {
+      TransportNode& from = node(i % 2);
+      ASSERT_TRUE(
+          send(from, node(1 - i % 2).self, kLanes[i / 2], i, from.prepare(i, 2'200'000, i * 2'200'000), sends[i]));
+    }
+    for (std::uint32_t step = 0; step < round / 2; ++step) {
+      for (auto& [number, each] : nodes_) each->progress();
+    }
+    end(round % 2);
+    end(1 - round % 2);
+    expect_told_once(sends);
+  }
+}
+
 TEST_P(TransportContract, AnArmedLaneBecomesReadableWhenAMessageComes) {
   for (const Lane lane : kLanes) {
     ASSERT_NO_FATAL_FAILURE(check_one(lane, 100));

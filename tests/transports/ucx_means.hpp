@@ -12,7 +12,7 @@ inline UcxOptions ucx_options(Peer self, const std::string& means) {
   options.self = self;
   options.means = means == "tcp" ? UcxMeans::tcp : UcxMeans::shm;
   if (means == "tcp") options.network_device = "lo";
-  if (means == "shm-told") options.bulk_errors = UcxPeerErrors::told;
+  if (means == "shm") options.bulk_errors = UcxPeerErrors::silent;
   return options;
 }
 

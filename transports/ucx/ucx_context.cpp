@@ -97,16 +97,14 @@ struct Directory::Head {
   std::uint64_t host;
   std::uint32_t peer;
   std::uint8_t means;
-  std::uint8_t bulk_errors;  // 0: as the means say; otherwise UcxPeerErrors + 1
+  std::uint8_t bulk_errors;
   std::uint16_t reserved;
   std::array<std::uint32_t, 2> worker_bytes;
 };
 
 namespace {
 
-std::uint8_t bulk_errors_of(const UcxOptions& options) {
-  return options.bulk_errors ? static_cast<std::uint8_t>(static_cast<std::uint8_t>(*options.bulk_errors) + 1) : 0;
-}
+std::uint8_t bulk_errors_of(const UcxOptions& options) { return static_cast<std::uint8_t>(options.bulk_errors); }
 
 }  // namespace
 
@@ -155,8 +153,7 @@ void Directory::add(Peer peer, std::span<const std::byte> bytes) {
     address->worker[lane].assign(part.begin(), part.end());
     rest = rest.subspan(part.size());
   }
-  const bool near = host_ != 0 && head.host == host_ && options_.means != UcxMeans::tcp;
-  address->bulk_silent = options_.bulk_errors ? *options_.bulk_errors == UcxPeerErrors::silent : near;
+  address->bulk_silent = options_.bulk_errors == UcxPeerErrors::silent;
 
   const std::scoped_lock hold(mutex_);
   const auto [place, fresh] = peers_.emplace(peer, address);

@@ -62,6 +62,7 @@ UcxLane::~UcxLane() {
     link->why = why;
   }
   for (void* request : flushes_) ucp_request_free(request);
+  give_up_transfers();
   worker_.reset();  // nothing of ours is read or written by UCX any more
   for (auto& [number, link] : links_) {
     sends_.cut(*link);
@@ -70,6 +71,17 @@ UcxLane::~UcxLane() {
     arrivals_.drop(*link);
   }
   tell();
+}
+
+/// Ends what the flush left unfinished: UCX 1.13 aborts the process over transfers that a watched endpoint still has
+/// when its worker is destroyed. Receives end without a word, sends are waited for.
+void UcxLane::give_up_transfers() {
+  for (auto& [number, link] : links_) {
+    if (!link->silent && link->under_way()) close_by_force(*link);
+  }
+  const auto sends = [](const auto& each) { return !each.second->silent && each.second->ops != nullptr; };
+  const Deadline deadline = Deadline::after(kGrace);
+  while (std::ranges::any_of(links_, sends) && !deadline.passed()) ucp_worker_progress(worker_.get());
 }
 
 PeerLink* UcxLane::find_or_make(Peer peer) {
@@ -176,22 +188,26 @@ void UcxLane::settle_cut(PeerLink& link) {
   if (link.silent) {
     // UCX allows no closing by force here: the endpoint stays until the worker ends.
     sends_.abandon(link);
-  } else if (link.endpoint != nullptr) {
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    void* const request = ucp_ep_close_nbx(std::exchange(link.endpoint, nullptr), &param);
-    if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+  } else {
+    close_by_force(link);
   }
   link.grace = Deadline::after(kGrace);
   closing_.push_back(&link);
 }
 
+void UcxLane::close_by_force(PeerLink& link) {
+  if (link.endpoint == nullptr) return;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  void* const request = ucp_ep_close_nbx(std::exchange(link.endpoint, nullptr), &param);
+  if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+}
+
 /// Looks who of the peers cut off has nothing left in UCX's hands, or has had long enough.
 bool UcxLane::settle_closing() {
   const auto over = std::partition(closing_.begin(), closing_.end(), [&](PeerLink* link) {
-    const bool held = link->ops != nullptr || !link->arrivals.empty();
-    return held && !link->silent && !link->grace->passed();
+    return link->under_way() && !link->silent && !link->grace->passed();
   });
   const std::vector<PeerLink*> done(over, closing_.end());
   closing_.erase(over, closing_.end());
@@ -219,7 +235,7 @@ void UcxLane::begin_flush() {
   for (auto& [number, link] : links_) {
     if (link->cut || link->endpoint == nullptr) continue;
     ucp_request_param_t param{};
-    void* const request = ucp_ep_close_nbx(std::exchange(link->endpoint, nullptr), &param);
+    void* const request = ucp_ep_flush_nbx(link->endpoint, &param);
     if (UCS_PTR_IS_PTR(request)) flushes_.push_back(request);
   }
 }

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "runtime/arena.hpp"
@@ -32,9 +31,10 @@ struct UcxOptions {
   Peer self;  // this process's number, which the others connect() it by
   UcxMeans means = UcxMeans::automatic;
   std::string network_device;  // eth0, lo, mlx5_0:1, ...; empty: all. Each process names its own.
-  /// For the bulk lane; the control lane is always told. Absent: silent to peers on this host unless `means` is tcp,
-  /// told to others. Must be the same in all processes.
-  std::optional<UcxPeerErrors> bulk_errors;
+  /// For the bulk lane; the control lane is always told. Silent, payloads go between processes of one host by a system
+  /// call of the receiver (cross-memory attach); told, through shared pages, which both ends' cores copy at once. Must
+  /// be the same in all processes.
+  UcxPeerErrors bulk_errors = UcxPeerErrors::told;
   /// Sends to one peer, on one lane and of one class, that may be under way; send() refuses more. One message larger
   /// than the bytes passes when it is alone.
   std::uint32_t max_messages = 1024;

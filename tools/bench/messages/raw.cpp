@@ -15,12 +15,8 @@ namespace {
 
 using Kind = RawWorker::Kind;
 
-/// As our lanes: a message without a tensor travels with the control lane, which is told of a peer's death; the bulk
-/// lane is not where it can do without.
-bool is_told(const EndCase& what, std::uint64_t bytes) {
-  if (what.impl == "raw_best") return false;
-  return what.tcp() || bytes <= EndCase::kMostInBand;
-}
+/// As our lanes, which are told of a peer's death.
+bool is_told(const EndCase& what) { return what.impl != "raw_best"; }
 
 void meet(Blocking& blocking, Line& line, RawWorker& worker) { worker.connect(line.swap(blocking, worker.address())); }
 
@@ -100,8 +96,8 @@ class RaisedAtEnd {
 /// Small messages on one worker, tensors on another, each with its thread.
 Figures mixed(Blocking& blocking, const EndCase& what, Line& line, const RawContext& context,
               std::chrono::nanoseconds spin, Deadline deadline) {
-  RawWorker small(context, what.bytes, {is_told(what, what.bytes), spin});
-  RawWorker bulk(context, kStreamedBytes, {is_told(what, kStreamedBytes), std::chrono::nanoseconds(0)});
+  RawWorker small(context, what.bytes, {is_told(what), spin});
+  RawWorker bulk(context, kStreamedBytes, {is_told(what), std::chrono::nanoseconds(0)});
   meet(blocking, line, small);
   meet(blocking, line, bulk);
   line.meet(blocking);
@@ -143,7 +139,7 @@ Figures run_raw(Blocking& blocking, const EndCase& what, Line& line) {
       best ? std::chrono::nanoseconds(std::chrono::hours(1)) : control_lane(what).spin;
   if (what.what == "mixed") return mixed(blocking, what, line, context, spin, deadline);
   TROUPE_CHECK(what.what != "idle", Code::invalid, "raw UCX has nothing of its own that could be idle");
-  RawWorker worker(context, what.bytes, {is_told(what, what.bytes), spin});
+  RawWorker worker(context, what.bytes, {is_told(what), spin});
   meet(blocking, line, worker);
   line.meet(blocking);
   Figures figures;

@@ -45,6 +45,8 @@ class UcxLane {
   static void on_error(void* link, ucp_ep_h endpoint, ucs_status_t status);
   bool settle();
   void settle_cut(PeerLink& link);
+  void close_by_force(PeerLink& link);
+  void give_up_transfers();
   bool settle_closing();
   void tell_lost(PeerLink& link);
   bool tell();

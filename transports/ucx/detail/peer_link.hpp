@@ -99,6 +99,9 @@ struct PeerLink {
   std::array<std::deque<LargeSend*>, 3> waiting;  // those with chunks to send, by class
   // Receiving.
   std::list<Arrival> arrivals;
+
+  /// UCX holds something of this link that has not ended.
+  bool under_way() const { return ops != nullptr || !arrivals.empty(); }
 };
 
 /// What UCX's callbacks leave to be done outside of them, at the end of the lane's progress().
