@@ -130,13 +130,9 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   s.in_flight.pop_front();
   ++s.credits;
   for (const auto& receiver : audience.committed) self->send(receiver, news);
-  // Every rank sees the vote with the same step, and none can have enqueued more than its credits beyond it.
-  if (news.total.stop != 0 && !s.stopped) {
-    const Step end{step.value + kStepsAhead - 1};
-    if (end.value + 1 < parts.schedule.steps) {
-      s.last = end;
-      s.stopped = true;
-    }
+  if (const auto end = end_after(parts.schedule, step, news.total); end && !s.stopped) {
+    s.last = end;
+    s.stopped = true;
   }
   if (step == *s.last) s.all_committed = true;
 }
@@ -187,6 +183,12 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
 }
 
 }  // namespace
+
+std::optional<Step> end_after(const Schedule& schedule, Step counted, const StepSums& total) noexcept {
+  const Step end{counted.value + kStepsAhead - 1};
+  if (total.stop == 0 || schedule.is_last(end)) return {};
+  return end;
+}
 
 DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience) {
   return system.spawn(device_actor, parts, std::move(audience));

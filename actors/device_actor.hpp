@@ -27,6 +27,10 @@ static_assert(kStepsAhead < StepExchange::kStepsKept);
 /// Evaluations' sums, as many as may be under way when every step ends an epoch.
 inline constexpr std::uint64_t kEvaluationsKept = kStepsAhead + 1;
 
+/// The job's last step when a rank's wish to end was counted in step `counted`: every rank sees it with the same step,
+/// and none can have enqueued more than its credits beyond it. Nothing: nobody wishes it, or the plan ends before.
+std::optional<Step> end_after(const Schedule& schedule, Step counted, const StepSums& total) noexcept;
+
 /// A part of this rank's state, and where a checkpoint's copy of it lies; equal sizes.
 struct SnapshotPart {
   Memory from;

@@ -85,7 +85,28 @@ Graph::Graph(std::string name, Shape input, DType dtype, std::vector<Layer> laye
                ": no layer has units, so there is nothing to train");
 }
 
+Graph::Graph(std::string name, Shape input, std::vector<Parameter> parameters)
+    : name_(std::move(name)), input_(std::move(input)), dtype_(DType::f32), parameters_(std::move(parameters)) {
+  check_input(name_, input_);
+  TROUPE_CHECK(!parameters_.empty(), Code::invalid, "graph ", name_, ": it has no parameters, so nothing to train");
+  std::unordered_set<std::string> names;
+  for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    TROUPE_CHECK(!parameter.name.empty(), Code::invalid, "graph ", name_, ": parameter ", i, " has no name");
+    TROUPE_CHECK(names.insert(parameter.name).second, Code::invalid, "graph ", name_, ": two parameters are called ",
+                 parameter.name, "; names must differ");
+    std::uint64_t count = 1;
+    for (const std::uint64_t extent : parameter.extents) {
+      TROUPE_CHECK(extent > 0 && extent <= kMaxElements / count, Code::invalid, "graph ", name_, ", parameter ",
+                   parameter.name, ": its extents must be positive and make at most ", kMaxElements, " elements");
+      count *= extent;
+    }
+    parameter.layer = i;
+  }
+}
+
 std::uint32_t Graph::count_classes() const noexcept {
+  if (outputs_.empty()) return 0;
   return static_cast<std::uint32_t>(outputs_.back().count_elements());
 }
 
@@ -105,6 +126,7 @@ std::uint64_t Graph::forward_flops() const noexcept {
 }
 
 std::uint64_t Graph::training_flops() const noexcept {
+  if (layers_.empty()) return 3 * forward_flops();
   // Forward, gradient to the weights and gradient to the input: the same size each; the first layer has no use for the
   // last.
   return 3 * forward_flops() - 2 * parameters_.front().count_elements();
@@ -114,6 +136,13 @@ std::string Graph::to_string() const {
   std::ostringstream out;
   out << "graph " << std::quoted(name_) << " input " << input_.to_string() << ' ' << name_of(dtype_);
   for (const Layer& layer : layers_) out << ' ' << std::quoted(layer.name) << '=' << to_text(layer.operation);
+  if (layers_.empty()) {
+    for (const Parameter& parameter : parameters_) {
+      out << ' ' << std::quoted(parameter.name) << '[';
+      for (const std::uint64_t extent : parameter.extents) out << ' ' << extent;
+      out << " ] deviation " << parameter.deviation;
+    }
+  }
   return out.str();
 }
 

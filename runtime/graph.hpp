@@ -59,6 +59,9 @@ class Graph {
   /// Infers every shape and lists the parameters. Throws Error{invalid} naming the layer when the shapes do not fit,
   /// when two layers share a name, when there is no layer with units, or when the last layer is not a loss.
   Graph(std::string name, Shape input, DType dtype, std::vector<Layer> layers);
+  /// A model whose arithmetic is not told, f32, without layers: its parameters alone. Throws Error{invalid} naming the
+  /// parameter whose name is empty or taken, or whose extents are not positive or too many.
+  Graph(std::string name, Shape input, std::vector<Parameter> parameters);
 
   const std::string& name() const noexcept { return name_; }
   DType dtype() const noexcept { return dtype_; }
@@ -66,12 +69,13 @@ class Graph {
   const std::vector<Layer>& layers() const noexcept { return layers_; }
   /// What layer `index` puts out; the loss's entry is its input's shape (the logits).
   const Shape& output_of(std::size_t index) const { return outputs_.at(index); }
+  /// 0 without layers.
   std::uint32_t count_classes() const noexcept;
   /// In the order of the layers, weight before bias.
   const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
   std::uint64_t count_parameters() const noexcept;
   /// Floating-point operations (a multiply-add is 2) of one sample: forward, and forward with backward. The gradient
-  /// to the network's input is never computed.
+  /// to the network's input is never computed. Without layers: as if every parameter of two extents were a matrix.
   std::uint64_t forward_flops() const noexcept;
   std::uint64_t training_flops() const noexcept;
   /// A text that is equal exactly when two graphs are; hashed into the plan.

@@ -40,7 +40,7 @@ void add_cores(Topology& topology, const Topology& more) {
 }
 
 /// One topology for each different node among the hellos.
-PlanInputs plan_inputs(const std::vector<Hello>& hellos, const DataSet& data) {
+PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   PlanInputs inputs;
   for (const Hello& hello : hellos) {
     inputs.ranks.push_back({hello.topology.identity, hello.topology.host});
@@ -51,10 +51,13 @@ PlanInputs plan_inputs(const std::vector<Hello>& hellos, const DataSet& data) {
     else
       add_cores(*known, hello.topology);
   }
+  return inputs;
+}
+
+void add_data(PlanInputs& inputs, const DataSet& data) {
   inputs.train_samples = data.train->count_samples();
   inputs.test_samples = data.test->count_samples();
   inputs.data_bytes = data.train->size_bytes() + data.test->size_bytes();
-  return inputs;
 }
 
 }  // namespace
@@ -71,7 +74,7 @@ Schedule JoinedJob::schedule(const Settings& settings, const CheckpointManifest*
                     .rows = plan.batch,
                     .ranks = plan.world_size(),
                     .steps = plan.steps,
-                    .evaluate_every = settings.evaluate.every_epochs};
+                    .evaluate_every = can_evaluate ? settings.evaluate.every_epochs : 0};
   if (from == nullptr) return schedule;
   schedule.first_step = from->steps;
   schedule.first_sample = from->samples;
@@ -96,12 +99,27 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
     bootstrap = Bootstrap::join(blocking, place, hellos.front(), deadline, waiting);
     hellos = bootstrap->hellos();
   }
-  DataSet data = read_data(options.data);
-  Graph graph = build_model(settings, data.train->shape(), data.train->count_classes());
+  PlanInputs inputs = plan_inputs(hellos);
+  DataSet data;
+  if (options.own_samples == 0) {
+    data = read_data(*options.data);
+    add_data(inputs, data);
+  } else {
+    inputs.train_samples = options.own_samples;
+  }
+  const auto& own = options.model;
+  Graph graph = own ? Graph{own->name, data.train ? data.train->shape() : Shape{{1}}, own->parameters}
+                    : build_model(settings, data.train->shape(), data.train->count_classes());
   Layout layout{graph};
-  Plan plan = make_plan(settings, graph, plan_inputs(hellos, data));
-  return {place,          std::move(bootstrap), std::move(hellos), std::move(data), std::move(graph), std::move(layout),
-          std::move(plan)};
+  Plan plan = make_plan(settings, graph, inputs);
+  return {place,
+          std::move(bootstrap),
+          std::move(hellos),
+          std::move(data),
+          std::move(graph),
+          std::move(layout),
+          std::move(plan),
+          !own || (own->evaluate && options.own_samples == 0)};
 }
 
 }  // namespace troupe

@@ -18,15 +18,16 @@ struct JoinedJob {
   LaunchPlace place;
   std::unique_ptr<Bootstrap> bootstrap;  // none: a job of one rank
   std::vector<Hello> hellos;             // by rank
-  DataSet data;
+  DataSet data;                          // without sets where the app brings its own samples
   Graph graph;
   Layout layout;
   Plan plan;
+  bool can_evaluate = true;
 
   Rank self() const noexcept { return {place.rank}; }
   const RankPlan& mine() const { return plan.ranks.at(place.rank); }
   std::vector<std::string> hosts() const;
-  /// `from`: the checkpoint that the job goes on from; null: none.
+  /// Without evaluations where nothing can be evaluated. `from`: the checkpoint that the job goes on from; null: none.
   Schedule schedule(const Settings& settings, const CheckpointManifest* from) const;
   BatchLayout batch() const;
 };

@@ -1,8 +1,6 @@
 #include "apps/session/session.hpp"
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 
 #include <xxhash.h>
@@ -10,11 +8,14 @@
 
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
+#include "apps/session/host_replica.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
+#include "apps/session/own_loop.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "apps/session/resume.hpp"
+#include "apps/session/run_end_box.hpp"
 #include "apps/session/silence_notes.hpp"
 #include "apps/session/system_config.hpp"
 #include "apps/session/training.hpp"
@@ -43,27 +44,6 @@ std::chrono::milliseconds start_within(const Settings& settings) {
   return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
 }
 
-/// The end of a run, handed from Membership's thread to the one that waits.
-class RunEndBox {
- public:
-  void put(const RunEnd& end) {
-    const std::lock_guard lock(mutex_);
-    if (!end_) end_ = end;  // the first tells why; what follows are its consequences
-    changed_.notify_all();
-  }
-  RunEnd take(Blocking&) {
-    std::unique_lock lock(mutex_);
-    // As long as the run takes: the start, every exchange and the end have deadlines of Membership's.
-    changed_.wait(lock, [&] { return end_.has_value(); });
-    return *end_;
-  }
-
- private:
-  std::mutex mutex_;  // guards end_
-  std::condition_variable changed_;
-  std::optional<RunEnd> end_;
-};
-
 /// Whether two nodes of the plan are network namespaces of one host; UCX would take shared memory between them.
 bool shares_host(const Plan& plan) {
   for (const NodePlan& a : plan.nodes)
@@ -80,10 +60,19 @@ UcxMeans means(const Settings& settings, const Plan& plan) {
   return plan.route == Route::arena ? UcxMeans::tcp : UcxMeans::automatic;
 }
 
+SessionOptions checked(SessionOptions options) {
+  TROUPE_CHECK(options.own_samples == 0 || options.model, Code::invalid,
+               "SessionOptions::own_samples says that the app brings its samples; it must bring the model too");
+  TROUPE_CHECK(!options.model || options.configuration.settings.model.dtype == DType::f32, Code::invalid,
+               "model.dtype = \"bf16\": a model of the app's own is computed in f32; write \"f32\"");
+  if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
+  return options;
+}
+
 class RankSession final : public Session {
  public:
   RankSession(Blocking& blocking, SessionOptions options)
-      : options_(std::move(options)),
+      : options_(checked(std::move(options))),
         deadline_(Deadline::after(start_within(options_.configuration.settings))),
         job_(join_job(blocking, options_, deadline_)),
         affinity_(job_.mine().cpus),
@@ -97,6 +86,7 @@ class RankSession final : public Session {
     meet(blocking);
     resume();
     make_device();
+    make_loop();
     load();
     make_actors();
     membership_ = actors_->membership();
@@ -120,6 +110,17 @@ class RankSession final : public Session {
 
   const Plan& plan() const override { return job_.plan; }
   RunResult run(Blocking& blocking) override;
+  std::optional<BatchView> next(Blocking& blocking) override;
+  std::optional<StepSums> step(Blocking& blocking) override {
+    begin(blocking, true);
+    return loop_->step(blocking);
+  }
+  std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) override {
+    begin(blocking, true);
+    return loop_->exchange(blocking, own);
+  }
+  const std::vector<SessionTensor>& tensors() const override { return tensors_; }
+  RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override { actors_->request_stop(); }
   std::string describe(Blocking& blocking, Deadline deadline) override;
   std::vector<float> parameters() const override {
@@ -224,6 +225,10 @@ class RankSession final : public Session {
   }
 
   void make_device();
+  std::unique_ptr<Device> device_for(const RankPlan& mine);
+  void make_loop();
+  void begin(Blocking& blocking, bool owned);
+  RunResult wait_for_end(Blocking& blocking);
   std::unique_ptr<Communicator> make_communicator();
   void make_actors();
   std::optional<SavePlan> save_plan() const;
@@ -249,7 +254,9 @@ class RankSession final : public Session {
   std::unique_ptr<LeasePool> pool_;
   std::unique_ptr<Resumed> resumed_;  // null: from the beginning
   Schedule schedule_;
-  std::vector<PlaceBlob> places_;             // by rank
+  std::vector<PlaceBlob> places_;  // by rank
+  std::vector<SessionTensor> tensors_;
+  std::unique_ptr<OwnLoop> loop_;
   std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
   SystemConfig config_;
   std::unique_ptr<IoThread> io_;  // closed before the actors that it tells end; those that post to it end before it
@@ -274,6 +281,8 @@ class RankSession final : public Session {
   RunEndBox end_;
   RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
   std::atomic<std::uint64_t> committed_{0};  // steps
+  bool begun_ = false;                       // the view was joined
+  bool owned_ = false;                       // by an app's loop
   std::atomic<bool> over_{false};            // the run: from now on silence means nothing
   bool taken_down_ = false;
 };
@@ -313,13 +322,14 @@ void RankSession::make_device() {
   // Between nodes the stream waits for what the bulk lane brings.
   if (bulk_ && job_.plan.route == Route::direct)
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
-  device_ = make_cpu_device(space_, {.cpus = mine.cpus,
-                                     .threads = mine.device_threads,
-                                     .may_spin = mine.may_spin,
-                                     .wait_deadline = settings().faults.exchange,
-                                     .waits = waits_.get()});
-  replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
-                              {memory_.parameters, memory_.half, memory_.gradients});
+  device_ = device_for(mine);
+  if (options_.model) {
+    replica_ =
+        std::make_unique<HostReplica>(space_, job_.plan.buckets, [this](const HostWork& work) { loop_->post(work); });
+  } else {
+    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
+                                {memory_.parameters, memory_.half, memory_.gradients});
+  }
   stream_ = device_->stream();
   exchange_ = collective_exchange(*communicator_, settings().rule, memory_.gradients, memory_.stripe);
   steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
@@ -329,21 +339,62 @@ void RankSession::make_device() {
   evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
 }
 
+std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
+  const auto deadline = settings().faults.exchange;
+  if (options_.make_device) return options_.make_device({space_, mine, deadline, waits_.get()});
+  return make_cpu_device(space_, {.cpus = mine.cpus,
+                                  .threads = mine.device_threads,
+                                  .may_spin = mine.may_spin,
+                                  .wait_deadline = deadline,
+                                  .waits = waits_.get()});
+}
+
+void RankSession::make_loop() {
+  const auto* parameters = space_.address_of<const float>(memory_.parameters);
+  auto* gradients = space_.address_of<float>(memory_.gradients);
+  for (std::size_t p = 0; p < job_.layout.entries().size(); ++p) {
+    const auto [first, count] = job_.layout.entries()[p];
+    const Parameter& parameter = job_.graph.parameters()[p];
+    tensors_.push_back({parameter.name, parameter.extents, {parameters + first, count}, {gradients + first, count}});
+  }
+  loop_ = std::make_unique<OwnLoop>(OwnLoopParts{.space = space_,
+                                                 .batch = job_.batch(),
+                                                 .rank = job_.self(),
+                                                 .schedule = schedule_,
+                                                 .tensors = tensors_,
+                                                 .model = options_.model ? &*options_.model : nullptr,
+                                                 .empty_batches = options_.own_samples != 0 ? pool_.get() : nullptr,
+                                                 .wait_deadline = settings().faults.exchange,
+                                                 .stop = [this] { request_stop(); }});
+}
+
 void RankSession::make_actors() {
-  TrainingParts parts{
-      .loader = {*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(), job_.plan.seed},
-      .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_, memory_.evaluations,
-                 schedule_, *snapshot_messages_, save_plan()},
-      .exchanges = {exchange_.get()},
-      .view = kFirstView,
-      .self = job_.self(),
-      .hosts = job_.hosts(),
-      .start_within = settings().faults.start,
-      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
-      .report = report_targets(),
-      .abort_view = [this](const Status& why) { communicator_->abort(why); },
-      .ended = [this](const RunEnd& end) { end_.put(end); },
-      .committed = [this](Step step) { committed_ = step.value + 1; }};
+  TrainingParts parts{.loader = {},
+                      .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
+                                 memory_.evaluations, schedule_, *snapshot_messages_, save_plan()},
+                      .exchanges = {exchange_.get()},
+                      .view = kFirstView,
+                      .self = job_.self(),
+                      .hosts = job_.hosts(),
+                      .start_within = settings().faults.start,
+                      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
+                      .report = report_targets(),
+                      .abort_view = [this](const Status& why) { communicator_->abort(why); },
+                      .ended =
+                          [this](const RunEnd& end) {
+                            end_.put(end);
+                            loop_->close();
+                          },
+                      .committed =
+                          [this](Step step) {
+                            committed_ = step.value + 1;
+                            if (owned_) loop_->committed(step, steps_->total(step));
+                          },
+                      .checkpoints = {},
+                      .epoch = {}};
+  if (job_.data.train)
+    parts.loader.emplace(
+        LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(), job_.plan.seed});
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());
   if (resumed_) {
     const EpochSoFar& epoch = resumed_->manifest().epoch;
@@ -410,8 +461,15 @@ ReportTargets RankSession::report_targets() {
   return targets;
 }
 
-RunResult RankSession::run(Blocking& blocking) {
-  if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data);
+/// Joins the view, the first time. `owned`: steps are taken when the app says so.
+void RankSession::begin(Blocking& blocking, bool owned) {
+  if (begun_) {
+    TROUPE_CHECK(owned == owned_, Code::invalid, "a session either runs, or its app owns the loop; make another one");
+    return;
+  }
+  begun_ = true;
+  owned_ = owned;
+  if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data.value_or(DataPlace{}));
   CoordinatorHandles coordinator;
   try {
     if (!nothing_left() && job_.self().value != 0) {
@@ -425,12 +483,44 @@ RunResult RankSession::run(Blocking& blocking) {
     }
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
+      loop_->close();
     } else {
-      actors_->start(coordinator);
+      TrainingActors::Gate gate;
+      if (owned) gate = [this](const DeviceActor& device) { return loop_->gate(system_, device); };
+      actors_->start(coordinator, gate);
     }
   } catch (const Error& error) {
     end_.put({error.status(), false, 0});
+    loop_->close();
   }
+}
+
+std::optional<BatchView> RankSession::next(Blocking& blocking) {
+  begin(blocking, true);
+  return loop_->next();
+}
+
+RunResult RankSession::run(Blocking& blocking) {
+  if (!options_.model) {
+    begin(blocking, false);
+    return wait_for_end(blocking);
+  }
+  TROUPE_CHECK(options_.model->step && options_.own_samples == 0, Code::invalid,
+               "run() wants a model that computes its steps on the session's data; own the loop and call exchange()");
+  const ThreadAffinity stay(job_.mine().cpus);
+  while (next(blocking)) {
+    if (!step(blocking)) break;
+  }
+  return finish(blocking);
+}
+
+RunResult RankSession::finish(Blocking& blocking) {
+  begin(blocking, true);
+  loop_->drain(blocking);
+  return wait_for_end(blocking);
+}
+
+RunResult RankSession::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
   take_down(blocking);

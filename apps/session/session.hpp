@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "apps/session/own_model.hpp"
+#include "runtime/active_wait.hpp"
+#include "runtime/arena.hpp"
 #include "runtime/blocking.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/config.hpp"
 #include "runtime/data/find.hpp"
+#include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/report.hpp"
@@ -34,9 +38,24 @@ class SessionListener {
   virtual void step(Step, const StepSums&) {}
 };
 
+/// Where a device that the app brings will work; all of it outlives the device.
+struct DeviceSite {
+  AddressSpace& space;
+  const RankPlan& plan;                     // its cores
+  std::chrono::milliseconds wait_deadline;  // of the stream's waits
+  ActiveWait* waits;                        // to be driven while the stream waits for other nodes; null: none
+};
+using MakeDevice = std::function<std::unique_ptr<Device>(const DeviceSite&)>;
+
 struct SessionOptions {
   Configuration configuration;
-  DataPlace data;
+  std::optional<DataPlace> data;  // absent: what data_request(configuration) finds
+  /// Instead of the model that the configuration names.
+  std::optional<OwnModel> model;
+  /// Not 0: the app brings its own samples, so many an epoch over all ranks; no data set is read, and exchange() alone
+  /// makes steps. Wants a model.
+  std::uint64_t own_samples = 0;
+  MakeDevice make_device;               // empty: the CPU device
   std::optional<LaunchPlace> place;     // absent: a job of one rank
   SessionListener* listener = nullptr;  // outlives the session
   bool every_step = false;
@@ -55,6 +74,13 @@ struct RunResult {
 
 /// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan,
 /// runs them, takes them down. It installs no signal handlers, prints nothing, and never calls exit().
+///
+/// Either run() trains to the end, or the app owns the loop:
+///   while (auto batch = session->next(blocking)) session->step(blocking);
+///   RunResult result = session->finish(blocking);
+/// with exchange() in the place of step() where the app computes the gradients. These four and run() are for one
+/// thread. All ranks of a job take their steps together: one that stops calling is waited for until `faults.exchange_s`
+/// has passed.
 class Session {
  public:
   /// Joins the job and builds everything, up to the first step. Throws Error as Bootstrap::join and the parts do.
@@ -63,6 +89,20 @@ class Session {
   virtual const Plan& plan() const = 0;
   /// Trains to the end, a stop, or a failure; never throws for what goes wrong on the way: that is in the result.
   virtual RunResult run(Blocking& blocking) = 0;
+  /// The next batch of this rank, the same one until its step is taken; nothing: the job has no more steps or is over,
+  /// finish() tells why. The first call joins the view, which all ranks do within `faults.start_s`.
+  virtual std::optional<BatchView> next(Blocking& blocking) = 0;
+  /// Trains on the batch that next() gave, on the device or by OwnModel::step, and returns when the step is committed
+  /// at this rank, with the sums over all ranks. Nothing: the run was over before. Throws Error{invalid} when there is
+  /// no batch, or nobody to compute.
+  virtual std::optional<StepSums> step(Blocking& blocking) = 0;
+  /// A step whose gradients the app has written into tensors(): adds them up over all ranks, divides by all samples,
+  /// updates the parameters. `own`: loss, correct and samples of this rank (a sum over samples, as the gradients); a
+  /// rank without samples takes part with zeros. Otherwise as step().
+  virtual std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) = 0;
+  virtual const std::vector<SessionTensor>& tensors() const = 0;
+  /// Ends the app's own loop: asks the job to end if it is not at its end, waits for that, and takes everything down.
+  virtual RunResult finish(Blocking& blocking) = 0;
   /// Asks the whole job to end after the steps now under way; all ranks end at the same step. Any thread, signal
   /// handlers not.
   virtual void request_stop() noexcept = 0;
@@ -73,6 +113,9 @@ class Session {
   /// The current parameters as bytes of f32 in the layout's order; only when run() is over.
   virtual std::vector<float> parameters() const = 0;
 };
+
+/// What the configuration, --set and TROUPE_DATA of the environment say of the data.
+DataRequest data_request(const Configuration& configuration);
 
 /// The plan that ranks of a local run would make, without running and without reading images. Throws Error as they
 /// would.

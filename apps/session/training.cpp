@@ -28,7 +28,7 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
   evaluator_ = spawn_evaluator(system_, static_cast<std::uint32_t>(parts_.hosts.size()), std::move(told));
 }
 
-void TrainingActors::start(const CoordinatorHandles& coordinator) {
+void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& gate) {
   if (!evaluator_) evaluator_ = spawn_remote_evaluator(system_, parts_.self, coordinator.evaluator);
   for (Exchange* exchange : parts_.exchanges) shards_.push_back(spawn_shard(system_, *exchange));
   DeviceAudience audience{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}};
@@ -47,15 +47,16 @@ void TrainingActors::start(const CoordinatorHandles& coordinator) {
     device_ = spawn_device(system_, parts_.device, std::move(audience));
     if (stop_requested_) caf::anon_send(device_, StopRequest{});
   }
-  loader_ = spawn_loader(system_, parts_.loader, device_);
+  const BatchReceiver batches = gate ? gate(device_) : BatchReceiver{device_};
+  if (parts_.loader) loader_ = spawn_loader(system_, *parts_.loader, batches);
   if (checkpointer_) caf::anon_send(checkpointer_, CheckpointerWiring{device_, membership_, coordinator.checkpointer});
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
   membership.shards = shards_;
   membership.begin = {device_};
-  membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(loader_),
-                        caf::actor_cast<caf::actor>(evaluator_)};
+  membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(evaluator_)};
+  if (loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(loader_));
   for (const auto& shard : shards_) membership.watched.push_back(caf::actor_cast<caf::actor>(shard));
   if (reporter_) {
     membership.begin.insert(membership.begin.begin(), reporter_);

@@ -26,7 +26,7 @@ struct CoordinatorHandles {
 
 /// What the actors of one rank are made of; everything outlives them.
 struct TrainingParts {
-  LoaderParts loader;
+  std::optional<LoaderParts> loader;  // absent: the app brings its own samples
   DeviceParts device;
   std::vector<Exchange*> exchanges;  // a shard for each
   ViewId view;
@@ -52,8 +52,10 @@ class TrainingActors {
   EvaluatorActor evaluator() const { return evaluator_; }
   /// Null in a job that saves nothing.
   CheckpointerActor checkpointer() const { return checkpointer_; }
-  /// Joins the view; `coordinator` is needed on other ranks than 0.
-  void start(const CoordinatorHandles& coordinator);
+  /// What stands before the device for the loader; it ends with the device.
+  using Gate = std::function<BatchReceiver(const DeviceActor&)>;
+  /// Joins the view; `coordinator` is needed on other ranks than 0. `gate` may be empty: batches go to the device.
+  void start(const CoordinatorHandles& coordinator, const Gate& gate);
   /// Before start() too. Any thread.
   void request_stop() noexcept;
   /// Ends all actors and waits until they are gone; false when some were not by the deadline.

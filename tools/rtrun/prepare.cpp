@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
+#include "apps/session/session.hpp"
 #include "runtime/error.hpp"
 #include "runtime/fd.hpp"
 #include "tools/rtrun/messages.hpp"
@@ -15,24 +15,9 @@
 #include "tools/rtrun/table.hpp"
 
 namespace troupe::rtrun {
-namespace {
-
-DataRequest request_of(const Configuration& configuration) {
-  const char* environment = std::getenv("TROUPE_DATA");
-  DataRequest request;
-  request.source = configuration.settings.data.source;
-  request.path = configuration.settings.data.path;
-  request.path_is_set = configuration.origin_of("data.path").starts_with("--set");
-  request.folder = configuration.folder;
-  request.environment = environment != nullptr ? environment : "";
-  return request;
-}
-
-}  // namespace
-
 DataPlace locate_data(const Configuration& configuration) {
   ProgressBar bar{std::cerr, draws_bars(STDERR_FILENO), terminal_columns(STDERR_FILENO)};
-  DataRequest request = request_of(configuration);
+  DataRequest request = data_request(configuration);
   bool said = false;
   request.progress = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
     if (!std::exchange(said, true)) say(what);
@@ -45,7 +30,7 @@ DataPlace locate_data(const Configuration& configuration) {
 }
 
 DataPlace look_for_data(const Configuration& configuration) {
-  DataRequest request = request_of(configuration);
+  DataRequest request = data_request(configuration);
   request.draw = false;
   return find_data(request);
 }

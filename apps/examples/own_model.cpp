@@ -1,0 +1,58 @@
+// A model of the app's own: softmax regression on the pixels, its step written by hand. The session reads the data,
+// exchanges gradients, updates, evaluates and saves. Arguments: app.toml, then settings such as train.epochs=1.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include "apps/session/session.hpp"
+
+using namespace troupe;
+
+constexpr std::size_t kPixels = 784, kClasses = 10;
+
+template <bool kLearns>
+StepSums regress(const BatchView& batch, const std::vector<SessionTensor>& tensors) {
+  const SessionTensor &weights = tensors[0], &bias = tensors[1];
+  if (kLearns) {
+    for (const SessionTensor& tensor : tensors) std::ranges::fill(tensor.gradients, 0.0f);
+  }
+  StepSums sums;
+  for (std::size_t row = 0; row < batch.rows; ++row) {
+    if (batch.labels[row] < 0) continue;
+    const auto label = static_cast<std::size_t>(batch.labels[row]);
+    const float* x = &batch.inputs[row * kPixels];
+    std::array<float, kClasses> p;
+    for (std::size_t c = 0; c < kClasses; ++c)
+      p[c] = std::inner_product(x, x + kPixels, &weights.parameters[c * kPixels], bias.parameters[c]);
+    sums.correct += label == static_cast<std::size_t>(std::ranges::max_element(p) - p.begin());
+    const float largest = std::ranges::max(p);
+    for (float& each : p) each = std::exp(each - largest);
+    const float total = std::accumulate(p.begin(), p.end(), 0.0f);
+    sums.loss -= std::log(p[label] / total);
+    ++sums.samples;
+    for (std::size_t c = 0; kLearns && c < kClasses; ++c) {
+      const float error = p[c] / total - (c == label ? 1.0f : 0.0f);
+      bias.gradients[c] += error;
+      for (std::size_t i = 0; i < kPixels; ++i) weights.gradients[c * kPixels + i] += error * x[i];
+    }
+  }
+  return sums;
+}
+
+int main(int argc, char** argv) try {
+  if (argc < 2) return std::cerr << "usage: " << argv[0] << " app.toml [key=value ...]\n", 2;
+  auto blocking = Blocking::on_thread("main");
+  SessionOptions options{.configuration = read_configuration(argv[1], {argv + 2, argv + argc})};
+  options.place = launch_place_from_environment();
+  const std::vector<Parameter> parameters{{"weight", {kClasses, kPixels}}, {"bias", {kClasses}}};
+  options.model = OwnModel{"regression", parameters, regress<true>, regress<false>};
+  const RunResult result = Session::start(blocking, std::move(options))->run(blocking);
+  if (!result.status.ok()) std::cerr << result.status.text() << std::endl;
+  if (!result.epochs.empty()) std::cout << "test accuracy " << *result.epochs.back().test_accuracy << std::endl;
+  return exit_code(result.status.code());
+} catch (const Error& error) {
+  std::cerr << error.what() << std::endl;
+  return exit_code(error.code());
+}

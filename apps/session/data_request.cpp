@@ -1,0 +1,18 @@
+#include <cstdlib>
+
+#include "apps/session/session.hpp"
+
+namespace troupe {
+
+DataRequest data_request(const Configuration& configuration) {
+  const char* environment = std::getenv("TROUPE_DATA");
+  DataRequest request;
+  request.source = configuration.settings.data.source;
+  request.path = configuration.settings.data.path;
+  request.path_is_set = configuration.origin_of("data.path").starts_with("--set");
+  request.folder = configuration.folder;
+  request.environment = environment != nullptr ? environment : "";
+  return request;
+}
+
+}  // namespace troupe

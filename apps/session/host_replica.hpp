@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "runtime/device.hpp"
+
+namespace troupe {
+
+/// A piece of a step that a thread of the app does while the stream waits for it.
+struct HostWork {
+  bool evaluation = false;
+  Memory batch;
+  Memory sums;  // StepSums: a step writes them, an evaluation adds to them
+  Point ready;  // what it reads is written from here on
+  Point done;   // to be signalled; or its line poisoned
+};
+
+/// A replica that computes nothing: it hands every piece of work to `post` and lets the stream wait. Any device's
+/// stream will do.
+class HostReplica final : public Replica {
+ public:
+  HostReplica(AddressSpace& space, std::vector<Bucket> buckets, std::function<void(const HostWork&)> post)
+      : buckets_(std::move(buckets)), post_(std::move(post)), line_(space.make_private_timeline()) {}
+  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override {
+    hand_over(stream, {.batch = batch, .sums = sums});
+    for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);
+  }
+  void evaluate(Stream& stream, Memory batch, Memory sums) override {
+    hand_over(stream, {.evaluation = true, .batch = batch, .sums = sums});
+  }
+
+ private:
+  void hand_over(Stream& stream, HostWork work) {
+    work.ready = stream.mark();
+    work.done = {line_, ++handed_over_};
+    post_(work);
+    stream.wait(work.done);
+  }
+
+  std::vector<Bucket> buckets_;
+  std::function<void(const HostWork&)> post_;
+  TimelineId line_;
+  std::uint64_t handed_over_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,173 @@
+#include "apps/session/own_loop.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <caf/send.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+namespace troupe {
+namespace {
+
+using Deliver = std::function<void(BatchLease)>;
+
+BatchReceiver::behavior_type gate_actor(BatchReceiver::pointer self, const DeviceActor& device, Deliver deliver) {
+  self->link_to(device);
+  return {[deliver = std::move(deliver)](BatchLease& batch) { deliver(std::move(batch)); }};
+}
+
+}  // namespace
+
+OwnLoop::OwnLoop(OwnLoopParts parts)
+    : parts_(std::move(parts)), next_(parts_.schedule.first_step), end_(parts_.schedule.steps) {}
+
+BatchReceiver OwnLoop::gate(caf::actor_system& system, const DeviceActor& device) {
+  const std::lock_guard lock(mutex_);
+  device_ = device;
+  if (parts_.empty_batches != nullptr) return device;
+  return system.spawn(gate_actor, device, Deliver{[this](BatchLease batch) {
+                        const std::lock_guard lock(mutex_);
+                        if (closed_) return;
+                        waiting_.push_back(std::move(batch));
+                        pass_evaluations();
+                        changed_.notify_all();
+                      }});
+}
+
+void OwnLoop::post(const HostWork& work) {
+  const std::lock_guard lock(mutex_);
+  work_.push_back(work);
+  changed_.notify_all();
+}
+
+void OwnLoop::committed(Step step, const StepSums& total) {
+  const std::lock_guard lock(mutex_);
+  if (step.value + 1 == next_) total_ = total;
+  if (const auto last = end_after(parts_.schedule, step, total)) end_ = std::min(end_, last->value + 1);
+  changed_.notify_all();
+}
+
+void OwnLoop::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  device_ = nullptr;
+  waiting_.clear();
+  changed_.notify_all();
+}
+
+/// Evaluations go on to the device as soon as the step before them has.
+void OwnLoop::pass_evaluations() {
+  while (!held_ && !waiting_.empty() && waiting_.front().evaluation) {
+    caf::anon_send(device_, std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+bool OwnLoop::take_batch() {
+  std::unique_lock lock(mutex_);
+  if (parts_.empty_batches == nullptr) {
+    // As long as the loader takes; whatever ends the run closes the loop.
+    changed_.wait(lock,
+                  [&] { return closed_ || next_ >= end_ || (!waiting_.empty() && !waiting_.front().evaluation); });
+  }
+  if (closed_ || next_ >= end_) return false;
+  if (parts_.empty_batches == nullptr) {
+    batch_ = std::move(waiting_.front());
+    waiting_.pop_front();
+  } else {
+    auto slot = parts_.empty_batches->try_take();
+    TROUPE_CHECK(slot.has_value(), Code::invalid, "a step is under way already; its end must come first");
+    batch_ = BatchLease{.lease = std::move(*slot).publish(), .step = {next_}};
+  }
+  held_ = true;
+  return true;
+}
+
+BatchView OwnLoop::view(Memory batch) const {
+  const BatchLayout& layout = parts_.batch;
+  const std::byte* const first = parts_.space.address(batch);
+  BatchView seen{.rows = layout.rows, .features = layout.features};
+  const std::uint64_t inputs = layout.rows * layout.features;
+  if (layout.dtype == DType::f32)
+    seen.inputs = {reinterpret_cast<const float*>(first + layout.inputs_offset()), inputs};
+  else
+    seen.half_inputs = {reinterpret_cast<const std::uint16_t*>(first + layout.inputs_offset()), inputs};
+  seen.labels = {reinterpret_cast<const std::int32_t*>(first + layout.labels_offset()), layout.rows};
+  return seen;
+}
+
+std::optional<BatchView> OwnLoop::next() {
+  if (!batch_ && !take_batch()) return {};
+  return view(batch_->lease.memory());
+}
+
+std::optional<StepSums> OwnLoop::step(Blocking& blocking) {
+  TROUPE_CHECK(parts_.model == nullptr || parts_.model->step, Code::invalid,
+               "the model has no step function: call exchange() with gradients, or give OwnModel::step");
+  return run_step(blocking, parts_.model != nullptr ? parts_.model->step : OwnStep{});
+}
+
+std::optional<StepSums> OwnLoop::exchange(Blocking& blocking, const StepSums& own) {
+  TROUPE_CHECK(parts_.model != nullptr, Code::invalid,
+               "the device computes this session's gradients: call step(), or give SessionOptions::model");
+  if (!batch_ && parts_.empty_batches != nullptr && !take_batch()) return {};
+  return run_step(blocking, [&own](const BatchView&, const std::vector<SessionTensor>&) { return own; });
+}
+
+std::optional<StepSums> OwnLoop::run_step(Blocking& blocking, const OwnStep& compute) {
+  TROUPE_CHECK(batch_.has_value(), Code::invalid, "there is no batch: call next() first");
+  std::unique_lock lock(mutex_);
+  if (closed_) return {};
+  const Step step{next_++};
+  total_.reset();
+  held_ = false;
+  caf::anon_send(device_, std::move(*std::exchange(batch_, {})));
+  pass_evaluations();
+  const bool evaluates = parts_.model != nullptr && parts_.schedule.evaluates(step);
+  std::uint64_t evaluations = evaluates ? parts_.schedule.test_batches(parts_.rank) : 0;
+  for (;;) {
+    // As long as the step takes: the exchange has a deadline, and whatever ends the run closes the loop.
+    changed_.wait(lock, [&] { return closed_ || !work_.empty() || (total_ && evaluations == 0); });
+    if (work_.empty()) return total_;
+    const HostWork work = work_.front();
+    work_.pop_front();
+    if (work.evaluation) --evaluations;
+    lock.unlock();
+    serve(blocking, work, work.evaluation ? parts_.model->evaluate : compute);
+    lock.lock();
+  }
+}
+
+void OwnLoop::serve(Blocking& blocking, const HostWork& work, const OwnStep& compute) {
+  Timeline& done = parts_.space.timeline(work.done.line);
+  const Status before = parts_.space.timeline(work.ready.line)
+                            .wait(blocking, work.ready.value, Deadline::after(parts_.wait_deadline),
+                                  "what the device does before a step");
+  if (!before.ok()) return done.poison(before);
+  StepSums sums;
+  try {
+    sums = compute(view(work.batch), parts_.tensors);
+  } catch (const std::exception& error) {
+    return done.poison({Code::device_fault, text("the app's model failed: ", error.what())});
+  }
+  StepSums& all = *parts_.space.address_of<StepSums>(work.sums);
+  if (!work.evaluation) all.loss = all.correct = all.samples = 0;  // the votes that stand there too are left alone
+  all.loss += sums.loss;
+  all.correct += sums.correct;
+  all.samples += sums.samples;
+  done.signal(work.done.value);
+}
+
+void OwnLoop::drain(Blocking& blocking) {
+  const auto nothing = [](const BatchView&, const std::vector<SessionTensor>& tensors) {
+    for (const SessionTensor& tensor : tensors) std::ranges::fill(tensor.gradients, 0.0f);
+    return StepSums{};
+  };
+  if (!next()) return;
+  parts_.stop();
+  while (next()) {
+    if (!run_step(blocking, nothing)) return;
+  }
+}
+
+}  // namespace troupe
