@@ -1,4 +1,5 @@
 # Warnings and sanitizers as targets, and one function for a leaf.
+include(GNUInstallDirs)
 
 add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers -Wno-restrict
@@ -11,10 +12,11 @@ if(TROUPE_SANITIZE)
   endif()
 endif()
 
-# troupe_add_library(name HEADERS public... SOURCES private... PUBLIC targets... PRIVATE targets...)
-# makes target troupe_NAME with alias troupe::NAME; what is listed under HEADERS is public and compiles alone.
+# troupe_add_library(name [INTERNAL] HEADERS public... SOURCES private... PUBLIC targets... PRIVATE targets...)
+# makes target troupe_NAME with alias troupe::NAME; what is listed under HEADERS is public, compiles alone and is installed,
+# unless the library is INTERNAL: a part of a program that is there to be tested.
 function(troupe_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
   add_library(troupe_${name} STATIC)
   add_library(troupe::${name} ALIAS troupe_${name})
   set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
@@ -23,6 +25,12 @@ function(troupe_add_library name)
     PRIVATE ${arg_SOURCES})
   target_compile_features(troupe_${name} PUBLIC cxx_std_20)
   target_link_libraries(troupe_${name} PUBLIC ${arg_PUBLIC} PRIVATE $<BUILD_INTERFACE:troupe_build_flags> ${arg_PRIVATE})
+  if(arg_INTERNAL)
+    return()
+  endif()
+  install(TARGETS troupe_${name} EXPORT troupe
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe COMPONENT development)
 endfunction()
 
 # troupe_add_program(name SOURCES ... LIBS ...)

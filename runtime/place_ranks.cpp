@@ -75,10 +75,11 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
                " has no core that this job may use; look at the CPU affinity "
                "(taskset -p) and at the cpuset of its control group");
   const std::size_t wanted = placement.cores;
+  const std::size_t most = cores.size() / ranks.size();
   TROUPE_CHECK(wanted * ranks.size() <= cores.size(), Code::invalid, "placement.cores = ", wanted, " for each of ",
                ranks.size(), " rank", plural(ranks.size()), " on node ", host, " needs ", wanted * ranks.size(),
-               " cores, but this job may use ", cores.size(), " there; ask for at most ", cores.size() / ranks.size(),
-               ", or for 0 to share out what there is");
+               " cores, but this job may use ", cores.size(), " there; ask for ",
+               most > 0 ? text("at most ", most, ", or for ") : "", "0 to share out what there is");
   const bool shared = cores.size() < ranks.size();
   const std::size_t share = shared ? 1 : wanted != 0 ? wanted : cores.size() / ranks.size();
   const std::size_t spare = shared || !with_lanes ? 0 : cores.size() / ranks.size() - share;

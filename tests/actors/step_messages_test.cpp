@@ -68,7 +68,7 @@ std::size_t count_messages(std::uint64_t steps) {
 
   test::ActorWorld actors;
   TrainingActors training{actors.system(),
-                          {.loader = {pool, samples, samples, batch, schedule, {0}, 7},
+                          {.loader = LoaderParts{pool, samples, samples, batch, schedule, {0}, 7},
                            .device = {*stream,
                                       *replica,
                                       exchanges,
@@ -85,7 +85,7 @@ std::size_t count_messages(std::uint64_t steps) {
                            .hosts = {"here"},
                            .abort_view = [](const Status&) {},
                            .ended = [&](const RunEnd& end) { ended = end.status.ok(); }}};
-  training.start({});
+  training.start({}, {});
   std::size_t messages = actors.run();
   for (std::uint64_t round = 0; round <= steps && !ended; ++round) {
     device.run_until_idle();

@@ -1,0 +1,252 @@
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include "apps/session/session.hpp"
+#include "tests/cluster/job_folder.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe::testing {
+namespace {
+
+constexpr double kRate = 0.5;
+
+/// One scalar that wants to be the mean of what it sees: loss (w - x)^2 / 2.
+OwnModel scalar_model() { return {.name = "scalar", .parameters = {{"w", {1}}}, .step = {}, .evaluate = {}}; }
+
+/// Every test runs sessions of this process, each rank on a thread of its own.
+class SessionLoop : public ::testing::Test {
+ protected:
+  using Rank = std::function<RunResult(Blocking&, Session&, std::uint32_t rank)>;
+
+  SessionOptions options(std::vector<std::string> settings = {}) const {
+    settings.insert(settings.begin(), {"cluster.nodes=\"local:1\"", "train.deterministic=true",
+                                       "report.dir=\"" + (folder_.path() / "run").string() + "\""});
+    return {.configuration = read_configuration(folder_.path() / "app.toml", settings)};
+  }
+
+  /// A session for the arithmetic of the app alone.
+  SessionOptions scalar_options(std::uint64_t steps) const {
+    SessionOptions made = options(
+        {"optimizer.rule=\"sgd\"", text("optimizer.rate=", kRate), text("train.steps=", steps), "data.batch=4"});
+    made.model = scalar_model();
+    made.own_samples = 1000;
+    return made;
+  }
+
+  /// What each rank's session came to.
+  std::vector<RunResult> run(std::uint32_t ranks, const SessionOptions& options, const Rank& rank) const {
+    std::vector<RunResult> results(ranks);
+    const std::uint16_t port = free_port();
+    std::vector<std::thread> threads;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      threads.emplace_back([&, r] {
+        Blocking blocking = Blocking::on_thread("test");
+        SessionOptions own = options;
+        if (ranks > 1)
+          own.place = LaunchPlace{.rank = r,
+                                  .world_size = ranks,
+                                  .local_rank = r,
+                                  .master_address = "127.0.0.1",
+                                  .master_port = port,
+                                  .secret = "a secret of more than sixteen letters"};
+        try {
+          const auto session = Session::start(blocking, std::move(own));
+          results[r] = rank(blocking, *session, r);
+        } catch (const Error& error) {
+          results[r].status = error.status();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return results;
+  }
+
+  JobFolder folder_;
+};
+
+RunResult run_to_the_end(Blocking& blocking, Session& session, std::uint32_t) { return session.run(blocking); }
+
+RunResult step_to_the_end(Blocking& blocking, Session& session, std::uint32_t) {
+  while (session.next(blocking)) {
+    if (!session.step(blocking)) break;
+  }
+  return session.finish(blocking);
+}
+
+TEST_F(SessionLoop, OwnedByTheAppTrainsToTheSameBitsAsRun) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    if (ranks > 1 && !ucx_available()) GTEST_SKIP() << "this build has no UCX";
+    const auto ran = run(ranks, options(), run_to_the_end);
+    const auto stepped = run(ranks, options(), step_to_the_end);
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      ASSERT_TRUE(ran[r].status.ok()) << ran[r].status.text();
+      ASSERT_TRUE(stepped[r].status.ok()) << stepped[r].status.text();
+      EXPECT_EQ(stepped[r].parameters_hash, ran[r].parameters_hash);
+      EXPECT_EQ(stepped[r].total.steps, ran[r].total.steps);
+    }
+    ASSERT_EQ(stepped[0].epochs.size(), ran[0].epochs.size());
+    for (std::size_t e = 0; e < ran[0].epochs.size(); ++e)
+      EXPECT_EQ(stepped[0].epochs[e].test_accuracy, ran[0].epochs[e].test_accuracy);
+  }
+}
+
+TEST_F(SessionLoop, GivesTheSumsOverAllRanksWithEveryStep) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  const auto results = run(2, options({"train.steps=5"}), [](Blocking& blocking, Session& session, std::uint32_t) {
+    int steps = 0;
+    while (auto batch = session.next(blocking)) {
+      EXPECT_EQ(batch->rows, 20u);
+      EXPECT_EQ(batch->inputs.size(), 20u * 784);
+      EXPECT_EQ(batch->labels.size(), 20u);
+      const auto sums = session.step(blocking);
+      EXPECT_TRUE(sums.has_value());
+      if (!sums) break;
+      EXPECT_EQ(sums->samples, 40u);
+      EXPECT_GT(sums->loss, 0);
+      ++steps;
+    }
+    EXPECT_EQ(steps, 5);
+    return session.finish(blocking);
+  });
+  for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+}
+
+TEST_F(SessionLoop, ExchangesTheAppsOwnGradientsAsTheirMeanOverAllSamples) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  // Rank r has r + 1 samples, each of the value 10 (r + 1): the mean is (10 + 2 * 20) / 3.
+  const auto results = run(2, scalar_options(8), [](Blocking& blocking, Session& session, std::uint32_t rank) {
+    const SessionTensor& w = session.tensors().at(0);
+    EXPECT_EQ(w.name, "w");
+    double expected = 0;
+    const double samples = rank + 1;
+    for (;;) {
+      EXPECT_NEAR(w.parameters[0], expected, 1e-5);
+      w.gradients[0] = static_cast<float>(samples * (w.parameters[0] - 10.0 * (rank + 1)));
+      const auto sums = session.exchange(blocking, {.loss = samples, .samples = rank + 1});
+      if (!sums) break;
+      EXPECT_EQ(sums->samples, 3u);
+      EXPECT_DOUBLE_EQ(sums->loss, 3);
+      expected += kRate * (50.0 / 3 - expected);
+    }
+    EXPECT_GT(expected, 16);
+    return session.finish(blocking);
+  });
+  for (const RunResult& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.status.text();
+    EXPECT_EQ(result.total.steps, 8u);
+  }
+}
+
+TEST_F(SessionLoop, EndsForAllWhenOneRankFinishesEarly) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  std::atomic<std::uint64_t> wrong{0};
+  const auto results = run(2, scalar_options(1'000'000), [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+    const SessionTensor& w = session.tensors().at(0);
+    for (std::uint64_t step = 0; rank != 1 || step < 10; ++step) {
+      w.gradients[0] = w.parameters[0] - 7;
+      const auto sums = session.exchange(blocking, {.samples = 1});
+      if (!sums) break;
+      if (step < 10 && sums->samples != 2) ++wrong;
+    }
+    // The one that left took part with zeros: the other one's pull is all that counted.
+    EXPECT_NEAR(w.parameters[0], 7, 0.05);
+    return session.finish(blocking);
+  });
+  EXPECT_EQ(wrong, 0u);
+  for (const RunResult& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.status.text();
+    EXPECT_TRUE(result.stopped);
+    EXPECT_EQ(result.total.steps, results[0].total.steps);
+    EXPECT_LT(result.total.steps, 20u);
+    EXPECT_EQ(result.parameters_hash, results[0].parameters_hash);
+  }
+}
+
+/// Counts what the session asks of a model.
+struct Asked {
+  std::atomic<std::uint64_t> trained{0};
+  std::atomic<std::uint64_t> tested{0};
+};
+
+OwnModel counting_model(Asked& asked) {
+  const auto count = [](std::atomic<std::uint64_t>& counter) {
+    return [&counter](const BatchView& batch, const std::vector<SessionTensor>&) {
+      StepSums sums;
+      for (const std::int32_t label : batch.labels) sums.samples += label >= 0 ? 1 : 0;
+      counter += sums.samples;
+      return sums;
+    };
+  };
+  return {"counting", {{"w", {3, 5}}}, count(asked.trained), count(asked.tested)};
+}
+
+TEST_F(SessionLoop, RunsAModelOfTheAppsOwnOverTrainingAndTestSets) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    if (ranks > 1 && !ucx_available()) GTEST_SKIP() << "this build has no UCX";
+    Asked asked;
+    SessionOptions own = options();
+    own.model = counting_model(asked);
+    const auto results = run(ranks, own, run_to_the_end);
+    for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+    EXPECT_EQ(asked.trained, 2u * 2000);
+    EXPECT_EQ(asked.tested, 2u * 200);
+    EXPECT_EQ(results[0].epochs.size(), 2u);
+  }
+}
+
+TEST_F(SessionLoop, EndsWithTheReasonWhenTheAppsModelThrows) {
+  Asked asked;
+  SessionOptions own = options();
+  own.model = counting_model(asked);
+  own.model->step = [](const BatchView&, const std::vector<SessionTensor>&) -> StepSums {
+    throw std::runtime_error("no such kernel");
+  };
+  const auto results = run(1, own, run_to_the_end);
+  EXPECT_EQ(results[0].status.code(), Code::device_fault);
+  EXPECT_THAT(std::string{results[0].status.text()}, ::testing::HasSubstr("no such kernel"));
+}
+
+TEST_F(SessionLoop, SaysWhatIsMissingWhenNobodyCanCompute) {
+  const auto exchanges = run(1, options(), [](Blocking& blocking, Session& session, std::uint32_t) {
+    (void)session.next(blocking);
+    (void)session.exchange(blocking, {});
+    return session.finish(blocking);
+  });
+  EXPECT_EQ(exchanges[0].status.code(), Code::invalid);
+  EXPECT_THAT(std::string{exchanges[0].status.text()}, ::testing::HasSubstr("call step()"));
+  const auto steps = run(1, scalar_options(3), [](Blocking& blocking, Session& session, std::uint32_t) {
+    (void)session.next(blocking);
+    (void)session.step(blocking);
+    return session.finish(blocking);
+  });
+  EXPECT_EQ(steps[0].status.code(), Code::invalid);
+  EXPECT_THAT(std::string{steps[0].status.text()}, ::testing::HasSubstr("exchange()"));
+  const auto runs = run(1, scalar_options(3), run_to_the_end);
+  EXPECT_EQ(runs[0].status.code(), Code::invalid);
+  const auto without_batch = run(1, options(), [](Blocking& blocking, Session& session, std::uint32_t) {
+    (void)session.step(blocking);
+    return session.finish(blocking);
+  });
+  EXPECT_THAT(std::string{without_batch[0].status.text()}, ::testing::HasSubstr("next()"));
+}
+
+TEST_F(SessionLoop, SharesAProcessWithAnotherSession) {
+  const RunResult alone = run(1, options(), run_to_the_end)[0];
+  std::vector<RunResult> both(2);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < both.size(); ++i)
+    threads.emplace_back(
+        [&, i] { both[i] = run(1, options(), i == 0 ? Rank{run_to_the_end} : Rank{step_to_the_end})[0]; });
+  for (std::thread& thread : threads) thread.join();
+  for (const RunResult& result : both) {
+    EXPECT_TRUE(result.status.ok()) << result.status.text();
+    EXPECT_EQ(result.parameters_hash, alone.parameters_hash);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing
