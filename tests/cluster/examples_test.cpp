@@ -1,0 +1,77 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "tests/cluster/job_folder.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Examples : public ClusterTest {
+ protected:
+  /// One process for each rank, all with these arguments; their ends, and what rank 0 said.
+  void run(const std::string& example, std::uint32_t ranks, const std::vector<std::string>& arguments) {
+    const std::uint16_t port = free_port();
+    const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
+    std::vector<std::unique_ptr<Program>> programs;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      ProgramStart start = ranks == 1 ? folder_.rtrun() : folder_.rank(r, ranks, "127.0.0.1", port);
+      start.arguments = {std::string{EXAMPLES_FOLDER} + "/example_" + example};
+      start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
+      if (ranks > 1) start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
+      programs.push_back(std::make_unique<Program>(start));
+    }
+    for (auto& program : programs) EXPECT_EQ(program->wait(60s), 0) << program->out() << program->err();
+    said_ = programs.front()->out();
+  }
+  static std::vector<std::string> on_the_job() { return {"app.toml", "cluster.nodes=\"local:1\""}; }
+
+  std::string said_;
+};
+
+TEST_F(Examples, OfALoopOfTheAppsOwnTrains) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    run("own_loop", ranks, on_the_job());
+    EXPECT_THAT(said_, HasSubstr("step 100: loss "));
+    EXPECT_THAT(said_, HasSubstr("test accuracy "));
+  }
+}
+
+TEST_F(Examples, OfAModelOfTheAppsOwnLearns) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    run("own_model", ranks, on_the_job());
+    ASSERT_THAT(said_, HasSubstr("test accuracy "));
+    EXPECT_GT(std::stod(said_.substr(said_.find("accuracy ") + 9)), 0.9);  // of labels that a bright row gives away
+  }
+}
+
+TEST_F(Examples, OfTheExchangeAloneFindTheLine) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    run("own_gradients", ranks, {});
+    double slope = 0;
+    double offset = 0;
+    ASSERT_EQ(std::sscanf(said_.c_str(), "y = %lf x + %lf", &slope, &offset), 2) << said_;
+    EXPECT_NEAR(slope, 3, 0.05);
+    EXPECT_NEAR(offset, -1, 0.05);
+  }
+}
+
+TEST_F(Examples, OfAnActorInAnotherProcessCallsIt) {
+  run("hello", 2, {});
+  EXPECT_THAT(said_, HasSubstr("says 42"));
+}
+
+TEST_F(Examples, OfEmbeddingAreShort) {
+  for (const char* name : {"hello", "own_loop", "own_model", "own_gradients"}) {
+    std::ifstream source{std::string{EXAMPLE_SOURCES} + "/" + name + ".cpp"};
+    std::size_t lines = 0;
+    for (std::string line; std::getline(source, line);) ++lines;
+    EXPECT_GT(lines, 0u) << name;
+    EXPECT_LT(lines, 60u) << name;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing
