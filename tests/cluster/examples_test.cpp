@@ -58,14 +58,24 @@ TEST_F(Examples, OfTheExchangeAloneFindTheLine) {
   }
 }
 
+TEST_F(Examples, InCTrainsAndReports) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    run("c_loop", ranks, on_the_job());
+    EXPECT_THAT(said_, HasSubstr("step 100: loss "));
+    EXPECT_THAT(said_, HasSubstr("even digits seen"));
+    EXPECT_THAT(said_, HasSubstr("\"test_accuracy\""));
+    EXPECT_THAT(said_, HasSubstr("\"finished\": true"));
+  }
+}
+
 TEST_F(Examples, OfAnActorInAnotherProcessCallsIt) {
   run("hello", 2, {});
   EXPECT_THAT(said_, HasSubstr("says 42"));
 }
 
 TEST_F(Examples, OfEmbeddingAreShort) {
-  for (const char* name : {"hello", "own_loop", "own_model", "own_gradients"}) {
-    std::ifstream source{std::string{EXAMPLE_SOURCES} + "/" + name + ".cpp"};
+  for (const char* name : {"hello.cpp", "own_loop.cpp", "own_model.cpp", "own_gradients.cpp", "c_loop.c"}) {
+    std::ifstream source{std::string{EXAMPLE_SOURCES} + "/" + name};
     std::size_t lines = 0;
     for (std::string line; std::getline(source, line);) ++lines;
     EXPECT_GT(lines, 0u) << name;

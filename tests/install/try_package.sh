@@ -7,6 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" --component development >/dev/null
+cmake --install "$build" --prefix "$work/prefix" --component runtime >/dev/null
 cmake -S "$source/tests/install/consumer" -B "$work/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_PREFIX_PATH="$work/prefix" -DEXAMPLES="$source/apps/examples" >"$work/configure.log" || {
   cat "$work/configure.log"
@@ -33,6 +34,8 @@ unset TROUPE_DATA
 timeout 60 consumer/own_loop app.toml
 timeout 60 consumer/own_model app.toml
 timeout 60 consumer/own_gradients
+timeout 60 consumer/c_loop app.toml >c_loop.out
+grep '"finished": true' c_loop.out
 
 # Two processes that find each other, one of which calls the other's actor.
 umask 077

@@ -1,0 +1,325 @@
+#include "apps/capi/troupe.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/capi/tensors.hpp"
+#include "apps/session/session.hpp"
+
+using namespace troupe;
+
+namespace {
+
+/// What rank 0 hears of its run, for the report.
+class Heard final : public SessionListener {
+ public:
+  void progress(const RunProgress& progress) override {
+    const std::lock_guard lock(mutex_);
+    progress_ = progress;
+  }
+  void epoch(const EpochReport& line) override {
+    const std::lock_guard lock(mutex_);
+    epochs_.push_back(line);
+  }
+  std::pair<RunProgress, std::vector<EpochReport>> so_far() {
+    const std::lock_guard lock(mutex_);
+    return {progress_, epochs_};
+  }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  RunProgress progress_;
+  std::vector<EpochReport> epochs_;
+};
+
+thread_local std::string last_error;
+
+constexpr DLDataType kF32{kDLFloat, 32, 1};
+constexpr DLDataType kBf16{kDLBfloat, 16, 1};
+constexpr DLDataType kI32{kDLInt, 32, 1};
+
+}  // namespace
+
+struct troupe_session {
+  Heard heard;
+  std::unique_ptr<Session> session;
+  Rank self;
+  std::uint64_t steps = 0;  // taken here
+  std::optional<RunResult> result;
+  std::string report;
+};
+
+namespace {
+
+/// Runs what a function does; whatever it throws becomes a result and the thread's text.
+template <class Body>
+troupe_result guarded(Body body) noexcept {
+  try {
+    last_error.clear();
+    return body();
+  } catch (const Error& error) {
+    try {
+      last_error = error.what();
+    } catch (...) {
+      last_error.clear();
+    }
+    return static_cast<troupe_result>(exit_code(error.code()));
+  } catch (const std::exception& error) {
+    try {
+      last_error = error.what();
+    } catch (...) {
+      last_error.clear();
+    }
+    return TROUPE_FAILED;
+  }
+}
+
+template <class T>
+T& given(T* pointer, const char* what) {
+  TROUPE_CHECK(pointer != nullptr, Code::invalid, what, " is NULL");
+  return *pointer;
+}
+
+/// The session, whose run has not been ended.
+troupe_session& running(troupe_session* session) {
+  troupe_session& found = given(session, "session");
+  TROUPE_CHECK(!found.result, Code::invalid, "the session is finished; start another one");
+  return found;
+}
+
+Blocking here() { return Blocking::on_thread("app"); }
+
+std::vector<std::string> settings_of(const troupe_options& options) {
+  std::vector<std::string> settings;
+  for (std::size_t i = 0; i < options.settings_count; ++i)
+    settings.emplace_back(&given(options.settings[i], "a setting"));
+  return settings;
+}
+
+OwnModel model_of(const troupe_options& options) {
+  OwnModel model{.name = options.model, .parameters = {}, .step = {}, .evaluate = {}};
+  for (std::size_t i = 0; i < options.parameters_count; ++i) {
+    const troupe_parameter& from = given(options.parameters + i, "parameters");
+    Parameter parameter{.name = &given(from.name, "a parameter's name"), .extents = {}, .deviation = from.deviation};
+    for (std::size_t axis = 0; axis < from.extents_count; ++axis)
+      parameter.extents.push_back(given(from.extents + axis, "a parameter's extents"));
+    model.parameters.push_back(std::move(parameter));
+  }
+  return model;
+}
+
+/// The options of an app that was built with this header or an older one, which had fewer fields.
+troupe_options complete(const troupe_options& given) {
+  constexpr std::size_t kFirst = offsetof(troupe_options, own_samples) + sizeof(troupe_options::own_samples);
+  TROUPE_CHECK(given.size >= kFirst && given.size <= sizeof(troupe_options), Code::invalid, "troupe_options::size is ",
+               given.size, ", this library knows ", kFirst, " to ", sizeof(troupe_options),
+               "; set it to sizeof(troupe_options), and install the library of the header");
+  troupe_options options{};
+  std::memcpy(&options, &given, given.size);
+  return options;
+}
+
+SessionOptions options_of(const troupe_options& given) {
+  const troupe_options options = complete(given);
+  TROUPE_CHECK(options.settings_count == 0 || options.settings != nullptr, Code::invalid, "settings is NULL");
+  TROUPE_CHECK(options.parameters_count == 0 || options.parameters != nullptr, Code::invalid, "parameters is NULL");
+  SessionOptions made;
+  const std::vector<std::string> settings = settings_of(options);
+  made.configuration = options.file != nullptr ? read_configuration(options.file, settings)
+                                               : parse_configuration("", "troupe_options", settings);
+  if (options.model != nullptr) made.model = model_of(options);
+  made.own_samples = options.own_samples;
+  made.place = launch_place_from_environment();
+  return made;
+}
+
+void tell(troupe_sums* to, const StepSums& sums) {
+  if (to != nullptr) *to = {sums.loss, sums.correct, sums.samples};
+}
+
+/// The outcome of a step. A run that is over without having failed is TROUPE_OVER.
+troupe_result stepped(troupe_session& session, const std::optional<StepSums>& total, troupe_sums* to) {
+  if (!total) return TROUPE_OVER;
+  ++session.steps;
+  tell(to, *total);
+  return TROUPE_OK;
+}
+
+DLManagedTensor* borrow_tensor(const float* data, const SessionTensor& tensor) {
+  return capi::borrow(data, kF32, {tensor.extents.begin(), tensor.extents.end()});
+}
+
+const SessionTensor& tensor_of(const troupe_session& session, std::size_t index) {
+  const auto& tensors = session.session->tensors();
+  TROUPE_CHECK(index < tensors.size(), Code::invalid, "there is no tensor ", index, "; the model has ", tensors.size());
+  return tensors[index];
+}
+
+void take_gradients(const troupe_session& session, DLManagedTensor* const* gradients, std::size_t count) {
+  if (gradients == nullptr && count == 0) return;
+  const auto& tensors = session.session->tensors();
+  TROUPE_CHECK(gradients != nullptr && count == tensors.size(), Code::invalid, count,
+               " gradients were given, the model has ", tensors.size(), " parameters");
+  std::vector<std::span<const float>> found;
+  for (std::size_t i = 0; i < count; ++i)
+    found.push_back(capi::numbers_of(gradients[i], tensors[i].extents, tensors[i].name.c_str()));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (found[i].data() != tensors[i].gradients.data()) std::ranges::copy(found[i], tensors[i].gradients.begin());
+  }
+}
+
+nlohmann::json to_json(const EpochReport& line) {
+  nlohmann::json json{{"epoch", line.epoch},
+                      {"steps", line.steps},
+                      {"loss", line.loss},
+                      {"accuracy", line.accuracy},
+                      {"elapsed_s", line.elapsed_s}};
+  if (line.test_loss) json["test_loss"] = *line.test_loss;
+  if (line.test_accuracy) json["test_accuracy"] = *line.test_accuracy;
+  return json;
+}
+
+std::string report_of(troupe_session& session) {
+  const auto [progress, epochs] = session.heard.so_far();
+  const Plan& plan = session.session->plan();
+  nlohmann::json json{{"rank", session.self.value},
+                      {"ranks", plan.world_size()},
+                      {"steps", session.steps},
+                      {"samples", progress.samples},
+                      {"samples_per_s", progress.samples_per_s},
+                      {"epochs", nlohmann::json::array()},
+                      {"plan", plan.to_string()},
+                      {"finished", session.result.has_value()}};
+  for (const EpochReport& line : epochs) json["epochs"].push_back(to_json(line));
+  if (const auto& result = session.result) {
+    json["steps"] = result->total.steps;
+    json["stopped"] = result->stopped;
+    json["error"] = result->status.text();
+    if (result->total.samples != 0) json["samples"] = result->total.samples;
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+uint32_t troupe_abi_version(void) { return TROUPE_ABI_VERSION; }
+
+const char* troupe_version(void) { return TROUPE_VERSION; }
+
+const char* troupe_error(void) { return last_error.c_str(); }
+
+troupe_result troupe_start(const troupe_options* options, troupe_session** session) {
+  return guarded([&] {
+    given(session, "session") = nullptr;
+    SessionOptions made = options_of(given(options, "options"));
+    auto started = std::make_unique<troupe_session>();
+    started->self = {made.place ? made.place->rank : 0};
+    made.listener = &started->heard;
+    Blocking blocking = here();
+    started->session = Session::start(blocking, std::move(made));
+    *session = started.release();
+    return TROUPE_OK;
+  });
+}
+
+troupe_result troupe_rank(const troupe_session* session, uint32_t* rank, uint32_t* ranks) {
+  return guarded([&] {
+    const troupe_session& asked = given(session, "session");
+    given(rank, "rank") = asked.self.value;
+    given(ranks, "ranks") = asked.session->plan().world_size();
+    return TROUPE_OK;
+  });
+}
+
+troupe_result troupe_next(troupe_session* session, DLManagedTensor** inputs, DLManagedTensor** labels) {
+  return guarded([&] {
+    Blocking blocking = here();
+    const auto batch = running(session).session->next(blocking);
+    if (!batch) return TROUPE_OVER;
+    const auto rows = static_cast<std::int64_t>(batch->rows);
+    const std::vector<std::int64_t> extents{rows, static_cast<std::int64_t>(batch->features)};
+    if (inputs != nullptr)
+      *inputs = batch->half_inputs.empty() ? capi::borrow(batch->inputs.data(), kF32, extents)
+                                           : capi::borrow(batch->half_inputs.data(), kBf16, extents);
+    if (labels != nullptr) *labels = capi::borrow(batch->labels.data(), kI32, {rows});
+    return TROUPE_OK;
+  });
+}
+
+troupe_result troupe_step(troupe_session* session, troupe_sums* total) {
+  return guarded([&] {
+    Blocking blocking = here();
+    troupe_session& own = running(session);
+    return stepped(own, own.session->step(blocking), total);
+  });
+}
+
+troupe_result troupe_exchange(troupe_session* session, DLManagedTensor* const* gradients, size_t gradients_count,
+                              const troupe_sums* own, troupe_sums* total) {
+  return guarded([&] {
+    Blocking blocking = here();
+    troupe_session& running_one = running(session);
+    const troupe_sums& sums = given(own, "own");
+    take_gradients(running_one, gradients, gradients_count);
+    const StepSums here_alone{.loss = sums.loss, .correct = sums.correct, .samples = sums.samples};
+    return stepped(running_one, running_one.session->exchange(blocking, here_alone), total);
+  });
+}
+
+size_t troupe_tensor_count(const troupe_session* session) {
+  return session != nullptr ? session->session->tensors().size() : 0;
+}
+
+const char* troupe_tensor_name(const troupe_session* session, size_t index) {
+  return index < troupe_tensor_count(session) ? session->session->tensors()[index].name.c_str() : nullptr;
+}
+
+troupe_result troupe_parameters(troupe_session* session, size_t index, DLManagedTensor** tensor) {
+  return guarded([&] {
+    const SessionTensor& found = tensor_of(given(session, "session"), index);
+    given(tensor, "tensor") = borrow_tensor(found.parameters.data(), found);
+    return TROUPE_OK;
+  });
+}
+
+troupe_result troupe_gradients(troupe_session* session, size_t index, DLManagedTensor** tensor) {
+  return guarded([&] {
+    const SessionTensor& found = tensor_of(given(session, "session"), index);
+    given(tensor, "tensor") = borrow_tensor(found.gradients.data(), found);
+    return TROUPE_OK;
+  });
+}
+
+troupe_result troupe_report(troupe_session* session, const char** json) {
+  return guarded([&] {
+    given(json, "json") = nullptr;
+    troupe_session& asked = given(session, "session");
+    asked.report = report_of(asked);
+    *json = asked.report.c_str();
+    return TROUPE_OK;
+  });
+}
+
+void troupe_request_stop(troupe_session* session) {
+  if (session != nullptr) session->session->request_stop();
+}
+
+troupe_result troupe_finish(troupe_session* session) {
+  return guarded([&] {
+    Blocking blocking = here();
+    troupe_session& ending = running(session);
+    ending.result = ending.session->finish(blocking);
+    const Status& status = ending.result->status;
+    if (!status.ok()) throw Error{status.code(), std::string{status.text()}};
+    return TROUPE_OK;
+  });
+}
+
+void troupe_free(troupe_session* session) { delete session; }
