@@ -23,7 +23,7 @@ set(CPACK_DEBIAN_RUNTIME_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "python3, openmpi-bin")  # for get-data, and one of the launchers
-set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "trains neural networks on what a machine or a cluster has
- rtrun trains what a TOML file describes, ckpt looks into its checkpoints,
- rtbench measures. An example of a job: /usr/share/troupe/app.toml.")
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "rtrun trains neural networks on what a machine or a cluster has, as a TOML
+file describes it; ckpt looks into its checkpoints, rtbench measures.
+An example of a job: /usr/share/troupe/app.toml.")
 include(CPack)

@@ -3,7 +3,8 @@
 
 Fenced blocks marked `sh` or `bash` run in order, each by `bash -euo pipefail`, in a copy of the sources in a temporary folder,
 with the programs of BIN in PATH (and at bin/ and build/release/bin/). Blocks marked `toml` must pass `rtrun check`. Links within
-the repository must lead somewhere. A block without a language that looks like commands is an error: nobody would run it.
+the repository must lead somewhere, and commands inside of sentences must have options that --help knows. A block without a
+language that looks like commands is an error: nobody would run it.
 
 A comment in the line before a block, which readers do not see, says what differs:
     <!-- not run: REASON -->                      minutes, root, several hosts; the reason is printed
@@ -27,6 +28,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+OURS = ("rtrun", "ckpt", "rtbench")
 SHELLS = ("sh", "bash")
 PROGRAMS = ("rtrun", "rtbench", "ckpt", "cmake", "cpack", "ctest", "ninja", "mpirun", "srun", "apt-get", "apt", "git", "./quickstart",
             "./check", "tools/get-data", "build/", "bin/", "RANK=", "export ", "ip netns", "python3", "kill ", "ssh ")
@@ -72,23 +74,24 @@ def looks_like_commands(block):
 
 
 @contextlib.contextmanager
-def programs(block, bin_folder, tools):
-    """Fills `tools` with the programs of `bin_folder`; those that the block shall run with more arguments add them."""
-    for program in bin_folder.iterdir():
-        (tools / program.name).symlink_to(program)
+def additions(block, tools):
+    """Within it the programs in `tools`, which are links, add what the block says to their arguments."""
+    real = {}
     try:
         for addition in block.directives.get("run with", []):
             name, *arguments = shlex.split(addition)
             if not (tools / name).is_symlink() or not re.search(rf"(^|[\s/(]){re.escape(name)}\b", block.text):
                 raise Wrong(f"line {block.line}: is told to run {name} with more arguments, but does not run it")
+            real[name] = (tools / name).readlink()
             (tools / name).unlink()
             added = " ".join(shlex.quote(a) for a in arguments)
-            (tools / name).write_text(f'#!/bin/sh\nexec {shlex.quote(str(bin_folder / name))} "$@" {added}\n')
+            (tools / name).write_text(f'#!/bin/sh\nexec {shlex.quote(str(real[name]))} "$@" {added}\n')
             (tools / name).chmod(0o755)
         yield
     finally:
-        for program in tools.iterdir():
-            program.unlink()
+        for name, program in real.items():
+            (tools / name).unlink()
+            (tools / name).symlink_to(program)
 
 
 def run(block, folder, environment):
@@ -149,6 +152,32 @@ def check_links(page, text, source):
         raise Wrong("\n".join(wrong))
 
 
+def check_inline_commands(text, environment):
+    """Commands inside of sentences and tables, which do not run: their verbs and options must be ones that --help knows."""
+
+    def help_of(*command):
+        return subprocess.run([*command, "--help"], env=environment, capture_output=True, text=True, timeout=60).stdout
+
+    wrong = []
+    for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S)):
+        program, *words = span.split()
+        program = program.rsplit("/", 1)[-1]
+        if program not in OURS or not words or not shutil.which(program, path=environment["PATH"]):
+            continue
+        known = help_of(program)
+        if re.fullmatch("[a-z]+", words[0]):
+            if not re.search(rf"^  {words[0]}\b", known, re.M):
+                wrong.append(f"`{span}`: {program} --help knows no {words[0]}")
+                continue
+            known += help_of(program, words[0])
+        for word in words:
+            option = word.split("=")[0]
+            if re.fullmatch("--[a-z-]+", option) and not re.search(rf"{option}\b", known):
+                wrong.append(f"`{span}`: {program} --help knows no {option}")
+    if wrong:
+        raise Wrong("\n".join(wrong))
+
+
 def copy_sources(source, to):
     """What belongs to the repository, without what was built or downloaded in it."""
     skip = {".git", "build", "run", ".cache"}
@@ -174,8 +203,11 @@ def main():
         environment.setdefault("XDG_CACHE_HOME", str(bin_folder.parent / "docs-cache"))
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TROUPE_SECRET_FILE", "TROUPE_DATA"):
             environment.pop(name, None)
+        for program in bin_folder.iterdir():
+            (tools / program.name).symlink_to(program)
         try:
             check_links(page, text, source)
+            check_inline_commands(text, environment)
             blocks = blocks_of(text)
         except Wrong as error:
             failed.append(str(error))
@@ -187,11 +219,10 @@ def main():
                 elif missing := [name for name in block.directives.get("needs", []) if not shutil.which(name)]:
                     print(f"  line {block.line}: not run: no {missing[0]} here")
                 elif block.language in SHELLS:
-                    with programs(block, bin_folder, tools):
+                    with additions(block, tools):
                         run(block, folder, environment)
                 elif block.language == "toml":
-                    with programs(block, bin_folder, tools):
-                        check_toml(block, folder, environment)
+                    check_toml(block, folder, environment)
                 elif not block.language and looks_like_commands(block):
                     raise Wrong(f"line {block.line}: commands in a block without a language; write ```sh:\n{block.text}")
             except Wrong as error:

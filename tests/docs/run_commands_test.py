@@ -82,6 +82,11 @@ class RunCommands(unittest.TestCase):
         self.assert_red("[x](nowhere.md)\n", "nowhere.md")
         self.assert_red("# Heading\n[x](#other)\n", "#other")
 
+    def test_an_option_in_a_sentence_that_help_does_not_know_is_red(self):
+        self.assert_green("Write `rtrun --help`, or `something --else`.\n")
+        self.assert_red("Write `rtrun --faster job.toml`.\n", "knows no --faster")
+        self.assert_red("Write `rtrun fly job.toml`.\n", "knows no fly")
+
     def test_a_directive_that_stands_alone_is_red(self):
         self.assert_red("<!-- not run: forgotten -->\n\ntext\n", "no block follows")
 
