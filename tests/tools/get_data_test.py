@@ -78,9 +78,9 @@ class GetData(unittest.TestCase):
         self.addCleanup(get_data.SETS.update, get_data.SETS.copy())
         get_data.SETS["mnist"] = (FILES, [])
 
-    def run_tool(self, *mirrors, more=()):
+    def run_tool(self, *mirrors, more=(), folder=None):
         said = io.StringIO()
-        arguments = ["mnist", str(self.folder), *more]
+        arguments = ["mnist", *([str(self.folder)] if folder is None else folder), *more]
         for mirror in mirrors:
             arguments += ["--mirror", mirror]
         with contextlib.redirect_stderr(said):
@@ -102,6 +102,17 @@ class GetData(unittest.TestCase):
         self.assert_all_there()
         self.assertIn(str(self.folder), said)
         self.assertIn("256000 bytes", said)
+        self.assertIn(f"--set data.path={self.folder}", said)
+
+    def test_puts_the_files_where_TROUPE_DATA_says_and_rtrun_looks(self):
+        environment = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(environment)))
+        os.environ["TROUPE_DATA"] = str(self.folder.parent)
+        with Server() as server:
+            code, said = self.run_tool(server.url, folder=[])
+        self.assertEqual(code, 0, said)
+        self.assert_all_there()
+        self.assertNotIn("--set", said)
 
     def test_fetches_nothing_that_is_there_and_whole(self):
         with Server() as server:
