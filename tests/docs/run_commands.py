@@ -3,8 +3,8 @@
 
 Fenced blocks marked `sh` or `bash` run in order, each by `bash -euo pipefail`, in a copy of the sources in a temporary folder,
 with the programs of BIN in PATH (and at bin/ and build/release/bin/). Blocks marked `toml` must pass `rtrun check`. Links within
-the repository must lead somewhere, and commands inside of sentences must have options that --help knows. A block without a
-language that looks like commands is an error: nobody would run it.
+the repository must lead somewhere, README.md must link to every page of docs/, and commands inside of sentences must have options that
+--help knows. A block without a language that looks like commands is an error: nobody would run it.
 
 A comment in the line before a block, which readers do not see, says what differs:
     <!-- not run: REASON -->                      minutes, root, several hosts; the reason is printed
@@ -148,6 +148,8 @@ def check_links(page, text, source):
             wrong.append(f"links to {target}, which is not there")
         elif anchor and anchor not in anchors_of(to.read_text()):
             wrong.append(f"links to {target}, where no such heading is")
+    if page.name == "README.md":
+        wrong += [f"has no link to docs/{other.name}" for other in sorted((source / "docs").glob("*.md")) if f"(docs/{other.name})" not in text]
     if wrong:
         raise Wrong("\n".join(wrong))
 

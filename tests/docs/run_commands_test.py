@@ -21,22 +21,22 @@ class RunCommands(unittest.TestCase):
         rtrun.write_text('#!/bin/sh\n[ "$1" != check ] || exec grep -q good "$2"\necho "rtrun got $*"\n')
         rtrun.chmod(0o755)
 
-    def run_page(self, text):
-        page = self.source / "page.md"
+    def run_page(self, text, name="page.md"):
+        page = self.source / name
         page.write_text(text)
         environment = dict(os.environ, XDG_CACHE_HOME=str(self.source))
         done = subprocess.run([sys.executable, TOOL, str(self.source), str(self.bin), str(page)], capture_output=True, text=True,
                               timeout=60, env=environment)
         return done.returncode, done.stdout + done.stderr
 
-    def assert_red(self, text, *says):
-        code, said = self.run_page(text)
+    def assert_red(self, text, *says, name="page.md"):
+        code, said = self.run_page(text, name)
         self.assertEqual(code, 1, said)
         for what in says:
             self.assertIn(what, said)
 
-    def assert_green(self, text, *says):
-        code, said = self.run_page(text)
+    def assert_green(self, text, *says, name="page.md"):
+        code, said = self.run_page(text, name)
         self.assertEqual(code, 0, said)
         for what in says:
             self.assertIn(what, said)
@@ -86,6 +86,12 @@ class RunCommands(unittest.TestCase):
         self.assert_green("Write `rtrun --help`, or `something --else`.\n")
         self.assert_red("Write `rtrun --faster job.toml`.\n", "knows no --faster")
         self.assert_red("Write `rtrun fly job.toml`.\n", "knows no fly")
+
+    def test_a_readme_that_leaves_a_page_out_is_red(self):
+        (self.source / "docs").mkdir()
+        (self.source / "docs" / "forgotten.md").write_text("")
+        self.assert_red("All there is.\n", "no link to docs/forgotten.md", name="README.md")
+        self.assert_green("[It](docs/forgotten.md)\n", name="README.md")
 
     def test_a_directive_that_stands_alone_is_red(self):
         self.assert_red("<!-- not run: forgotten -->\n\ntext\n", "no block follows")

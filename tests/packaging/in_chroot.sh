@@ -93,8 +93,15 @@ try_quickstart() {
   tar -C "$source" --exclude=./build --exclude=./run --exclude=./.git -cf - . | tar -C "$root/root/troupe" --no-same-owner -xf -
   say "running ./quickstart there, on $(nproc) CPUs, load $(cut -d' ' -f1 /proc/loadavg)"
   start=$SECONDS
-  in_root "cd /root/troupe && date +'%T quickstart begins' && ./quickstart && date +'%T quickstart ends' &&
-    build/release/bin/ckpt list run/checkpoints >/root/list && cat /root/list" || die "quickstart"
+  in_root '
+    cd /root/troupe
+    date +"%T quickstart begins"
+    ./quickstart
+    date +"%T quickstart ends"
+    build/release/bin/ckpt list run/checkpoints >/root/list
+    cat /root/list
+    echo "CPU time (user, system) of this shell, and of all that it ran:"
+    times' || die "quickstart"
   say "quickstart took $((SECONDS - start)) s, load $(cut -d' ' -f1 /proc/loadavg) at its end"
   check_accuracy "$root/root/list" "$least_accuracy"
   [ $((SECONDS - start)) -le "$quickstart_s" ] || die "quickstart took more than $quickstart_s s"
