@@ -55,14 +55,30 @@ configure() {
       return 1; }
 }
 
-# build PRESET [TARGET...]: quiet unless something fails, or on a terminal, where ninja shows one line.
+# tenths: of ninja's lines those at which another tenth is done; what went wrong is passed on as it is.
+tenths() {
+  local line tenth last=0
+  while IFS= read -r line; do
+    if [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
+      tenth=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+      [ "$tenth" -le "$last" ] || { last=$tenth; say "$((10 * tenth)) % built"; }
+    elif [[ $line != "ninja: Entering directory"* ]]; then
+      printf '%s\n' "$line"
+    fi
+  done
+}
+
+# build PRESET [TARGET...]: on a terminal ninja shows one line, elsewhere one is printed every tenth of the way.
 build() {
-  local tree=build/$1 quiet=()
+  local tree=build/$1
   shift
-  [ -t 1 ] || quiet=(--quiet)
   ninja -C "$tree" -n "$@" 2>/dev/null | grep -q 'no work to do' && return 0
   say "Building in $tree with $(build_jobs) jobs (minutes the first time)"
-  ninja -C "$tree" -j "$(build_jobs)" "${quiet[@]}" "$@"
+  if [ -t 1 ]; then
+    ninja -C "$tree" -j "$(build_jobs)" "$@"
+  else
+    ninja -C "$tree" -j "$(build_jobs)" "$@" | tenths
+  fi
 }
 
 # The data sets beside the repository, when there are any.

@@ -197,6 +197,8 @@ const std::vector<std::string_view>& sections() {
   return kSections;
 }
 
+std::string takes(const SettingKey& key) { return expected(key); }
+
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value) {
   if (!kind_fits(key, value)) {
     if (!key.planned_shape.empty() && (value.kind == Kind::array || value.kind == Kind::table)) {

@@ -42,6 +42,7 @@ struct SettingKey {
   ValueKind kind = ValueKind::text;
   std::string_view help;       // half a sentence
   std::string_view example;    // as TOML
+  std::string_view more{};     // whole sentences for the reference; may be empty
   Range range{};               // of an integer or number, and of each of the integers
   std::size_t most_items = 0;  // of integers, at least 1
   std::span<const Choice> choices{};
@@ -74,6 +75,8 @@ const std::vector<std::string_view>& sections();
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value);
 /// The same for a key that is not built.
 std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value);
+/// What `key` takes, as in messages: "an integer from 1 to 8".
+std::string takes(const SettingKey& key);
 /// What to write instead of a key that does not exist: a sentence that names the nearest valid key or section.
 std::string advise(std::string_view unknown_key);
 

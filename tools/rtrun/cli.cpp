@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <sstream>
 
+#include "tools/rtrun/reference.hpp"
 #include "tools/rtrun/version.hpp"
 
 namespace troupe::rtrun {
@@ -63,6 +64,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   add_common(check, line);
   CLI::App& plan = *app.add_subcommand("plan", "Print who would run where and what it would take; runs nothing");
   add_common(plan, line);
+  CLI::App& reference = *app.add_subcommand("reference", "Print every key of app.toml, as Markdown");
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -72,6 +74,10 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   if (app.count("--resume") > 0) line.overrides.push_back("checkpoint.resume=" + in_quotes(resume));
   if (version) {
     out << version_text();
+    return Answered{0};
+  }
+  if (reference.parsed()) {
+    out << reference_page();
     return Answered{0};
   }
   if (check.parsed()) line.verb = Verb::check;
