@@ -561,6 +561,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   taken_down_ = true;
   over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
+  if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
   if (io_) io_->close();
   if (communicator_) communicator_->abort({Code::aborted, "the session is over"});

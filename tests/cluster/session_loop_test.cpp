@@ -234,6 +234,16 @@ TEST_F(SessionLoop, SaysWhatIsMissingWhenNobodyCanCompute) {
   EXPECT_THAT(std::string{without_batch[0].status.text()}, ::testing::HasSubstr("next()"));
 }
 
+TEST_F(SessionLoop, MayBeGivenUpInTheMiddle) {
+  const auto results = run(1, options(), [](Blocking& blocking, Session& session, std::uint32_t) {
+    EXPECT_TRUE(session.next(blocking).has_value());
+    EXPECT_TRUE(session.step(blocking).has_value());
+    EXPECT_TRUE(session.next(blocking).has_value());
+    return RunResult{};
+  });
+  EXPECT_TRUE(results[0].status.ok());
+}
+
 TEST_F(SessionLoop, SharesAProcessWithAnotherSession) {
   const RunResult alone = run(1, options(), run_to_the_end)[0];
   std::vector<RunResult> both(2);
