@@ -13,9 +13,12 @@
 #include <numeric>
 #include <random>
 
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "tests/support/child_process.hpp"
+
+#include <xxhash.h>
 
 namespace troupe::testing {
 namespace {
@@ -329,6 +332,20 @@ TEST_F(Checkpoints, ThatTheDiskHasNoRoomForAreErrorsWithTheirPath) {
   });
   EXPECT_EQ(writer.wait(), 0);
   EXPECT_EQ(store.newest_whole(blocking), (CheckpointId{1, 10}));
+}
+
+TEST(Checksums, AreXxh3WholeOrPieceByPiece) {
+  EXPECT_EQ(xxh3({}), 0x2d06800538d394c2u);
+  std::vector<std::byte> bytes(300'001);
+  std::mt19937 dice(3);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(dice());
+  for (const std::size_t size : {1u, 16u, 128u, 240u, 241u, 1024u, 100'000u, 300'001u}) {
+    const auto some = std::span(std::as_const(bytes)).first(size);
+    EXPECT_EQ(xxh3(some), XXH3_64bits(some.data(), some.size())) << size << " bytes";
+    Xxh3 pieces;
+    for (std::size_t at = 0; at < size; at += 777) pieces.add(some.subspan(at, std::min<std::size_t>(777, size - at)));
+    EXPECT_EQ(pieces.value(), xxh3(some)) << size << " bytes";
+  }
 }
 
 /// A header as text, with `data_bytes` behind it.

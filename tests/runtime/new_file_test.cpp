@@ -1,16 +1,11 @@
 #include "runtime/new_file.hpp"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <filesystem>
@@ -22,8 +17,8 @@
 
 #include "runtime/data/random.hpp"
 #include "runtime/error.hpp"
-#include "runtime/fd.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/page_cache.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -162,23 +157,15 @@ TEST_F(NewFileTest, HoldsWhatWasWrittenInAnyPiecesFromAnyPlace) {
 }
 
 TEST_F(NewFileTest, LeavesThePageCacheAloneWhenItIsGivenWholeBlocks) {
-  struct statfs disk {};
-  ASSERT_EQ(::statfs(folder_.c_str(), &disk), 0);
-  const Fd probe(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600));
-  if (!probe || disk.f_type == TMPFS_MAGIC) GTEST_SKIP() << "the file system of " << folder_ << " has no O_DIRECT";
+  if (!has_direct_writes(folder_)) GTEST_SKIP() << "the file system of " << folder_ << " has no O_DIRECT";
   const Blocks blocks(1'000'000);
   NewFile file{target()};
   file.write(blocks.bytes());
   file.sync();
   file.publish();
-  const Fd written(::open(target().c_str(), O_RDONLY | O_CLOEXEC));
-  void* const mapped = ::mmap(nullptr, blocks.bytes().size(), PROT_READ, MAP_SHARED, written.get(), 0);
-  ASSERT_NE(mapped, MAP_FAILED);
-  std::vector<unsigned char> in_memory(blocks.bytes().size() / NewFile::kBlockBytes + 1);
-  ASSERT_EQ(::mincore(mapped, blocks.bytes().size(), in_memory.data()), 0);
-  ::munmap(mapped, blocks.bytes().size());
-  EXPECT_LE(std::ranges::count_if(in_memory, [](unsigned char page) { return (page & 1) != 0; }), 1)
-      << "all but the rest of a block";
+  const long cached = cached_pages(target());
+  EXPECT_GE(cached, 0);
+  EXPECT_LE(cached, 1) << "all but the rest of a block";
 }
 
 TEST_F(NewFileTest, IsRefusedWithTheReasonWhenTheDiskFillsUpAmongWholeBlocks) {
