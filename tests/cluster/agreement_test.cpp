@@ -149,7 +149,6 @@ TEST_F(Agreement, OfLossesAtAnyNumberOfRanksThatGoOnFromACheckpoint) {
       EXPECT_EQ(resumed.parameters, uninterrupted.parameters);
     }
     const double distance = loss_distance(resumed, {expected, {}});
-    RecordProperty("ranks_" + std::to_string(ranks), std::to_string(distance));
     std::cout << ranks << " ranks: " << distance << '\n';
     EXPECT_LT(distance, 1e-5) << ranks << " ranks";
   }
