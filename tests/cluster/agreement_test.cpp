@@ -22,8 +22,8 @@ struct Trained {
   std::vector<float> parameters;
 };
 
-/// Runs the probe with a global batch of 200, unless another is said, on the example's network and on MNIST or, without it, the generated
-/// digits: the folder's own images are learnt so fast that small losses differ in their digits.
+/// Runs the probe with a global batch of 200, unless another is said, on the example's network and on MNIST or, without
+/// it, the generated digits: the folder's own images are learnt so fast that small losses differ in their digits.
 class Agreement : public ClusterTest {
  protected:
   static void SetUpTestSuite() {
@@ -45,7 +45,8 @@ class Agreement : public ClusterTest {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       ProgramStart start = folder_.rank(rank, ranks, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
       start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
-      start.arguments = {PROBE_PROGRAM, file, "evaluate.every_epochs=0", "data.batch=" + std::to_string(global_batch_ / ranks)};
+      start.arguments = {PROBE_PROGRAM, file, "evaluate.every_epochs=0",
+                         "data.batch=" + std::to_string(global_batch_ / ranks)};
       if (cache_.empty()) {
         std::erase(start.unset, "TROUPE_DATA");
       } else {
