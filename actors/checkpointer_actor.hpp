@@ -25,10 +25,12 @@ using PartReceiver = ActorOf<Takes<PartSaved>>;
 using CopyFreed = ActorOf<Takes<SnapshotFree>>;
 using SavesReceiver = ActorOf<Takes<CheckpointsDone>>;
 
-/// One piece of this rank's part, and where its copy lies.
+/// One piece of this rank's part, where it lies and where its copy does. Copies that follow each other without gaps, at
+/// whole pages from the first on, are written without another copy.
 struct SnapshotPiece {
   CheckpointPiece piece;
   std::vector<std::uint64_t> extents;
+  Memory from;
   Memory copy;
 };
 

@@ -11,6 +11,13 @@ find_path(DLPACK_INCLUDE_DIR dlpack/dlpack.h REQUIRED)
 mark_as_advanced(DLPACK_INCLUDE_DIR)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+# Whether libxxhash chooses the vectors of the processor that it runs on: it may be built with that or without.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::xxhash)
+check_cxx_source_compiles("#include <xxhash.h>
+#include <xxh_x86dispatch.h>
+int main() { return static_cast<int>(XXH3_64bits_dispatch(\"\", 0)); }" TROUPE_XXHASH_DISPATCH)
+unset(CMAKE_REQUIRED_LIBRARIES)
 pkg_check_modules(cli11 REQUIRED IMPORTED_TARGET CLI11)
 
 # troupe_optional(variable package target description): AUTO takes what is found, ON insists, OFF never looks.

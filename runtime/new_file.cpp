@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr mode_t kMode = 0666;  // less what the umask says
+
+/// Fewer bytes are not worth the way past the page cache.
+constexpr std::size_t kLeastDirect = std::size_t{128} << 10;
 
 int link_nameless(const char* self, const char* name) noexcept {
   return ::linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
@@ -67,12 +71,34 @@ NewFile::~NewFile() {
 }
 
 void NewFile::write(std::span<const std::byte> bytes) {
+  bytes = bytes.subspan(write_direct(bytes));
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     TROUPE_CHECK_ERRNO(n > 0, Code::environment, target_, ": cannot be written (is the disk full?)");
     bytes = bytes.subspan(static_cast<std::size_t>(n));
+    size_bytes_ += static_cast<std::size_t>(n);
   }
+}
+
+/// Gives how many of the bytes it has written: whole blocks, or none where the file system, or the bytes' place, does
+/// not allow it. What it could not write is written, or refused with the reason, by the way that always works.
+std::size_t NewFile::write_direct(std::span<const std::byte> bytes) {
+  const bool fits = size_bytes_ % kBlockBytes == 0 && std::bit_cast<std::uintptr_t>(bytes.data()) % kBlockBytes == 0;
+  const int flags = fits && bytes.size() >= kLeastDirect ? ::fcntl(fd_, F_GETFL) : -1;
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, flags | O_DIRECT) != 0) return 0;
+  const std::size_t whole = bytes.size() / kBlockBytes * kBlockBytes;
+  std::size_t done = 0;
+  while (done < whole && done % kBlockBytes == 0) {
+    const ssize_t n = ::write(fd_, bytes.data() + done, whole - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  // The rest of a block can only be written with the page cache.
+  TROUPE_CHECK_ERRNO(::fcntl(fd_, F_SETFL, flags) == 0, Code::environment, target_, ": cannot be written");
+  size_bytes_ += done;
+  return done;
 }
 
 void NewFile::sync() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -18,7 +19,12 @@ class NewFile {
   /// Forgets what was not published.
   ~NewFile();
 
-  /// Appends. Throws Error{environment}.
+  /// What lies at a multiple of this in memory, and comes to lie at one in the file, goes to the disk as it is.
+  static constexpr std::size_t kBlockBytes = 4096;
+
+  /// Appends. Many bytes that begin at a multiple of kBlockBytes, both in memory and in the file, are not copied into
+  /// the page cache where the file system can do without (O_DIRECT): what is written once, and read by nobody soon,
+  /// then costs neither the copy nor the clearing away of what the cache holds. Throws Error{environment}.
   void write(std::span<const std::byte> bytes);
   /// Waits until the disk has what was written: for files that must outlive a power cut. Throws Error{environment}.
   void sync();
@@ -27,9 +33,11 @@ class NewFile {
 
  private:
   std::string hidden_name() const;
+  std::size_t write_direct(std::span<const std::byte> bytes);
   std::string target_;
   std::string name_;  // empty: it has none
   int fd_ = -1;
+  std::uint64_t size_bytes_ = 0;
 };
 
 }  // namespace troupe

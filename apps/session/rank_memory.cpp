@@ -48,12 +48,8 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std
   if (m.stripe.stripe.count == 0) return m;
   for (std::size_t slot = 0; slot < state_slots(rule); ++slot)
     m.stripe.state[slot] = take(kStateNames[slot], m.stripe.stripe.count * sizeof(float));
-  if (plan.saves) {
-    const std::uint64_t size_bytes = m.stripe.stripe.count * sizeof(float);
-    m.snapshot.stripe = m.stripe.stripe;
-    m.snapshot.parameters = own.allocate(size_bytes);
-    for (std::size_t slot = 0; slot < state_slots(rule); ++slot) m.snapshot.state[slot] = own.allocate(size_bytes);
-  }
+  if (plan.saves)
+    m.snapshot = own.allocate((1 + state_slots(rule)) * m.stripe.stripe.count * sizeof(float), Arena::kPageBytes);
   if (plan.route == Route::arena)
     m.stripe.journal = take("journal", journal_bytes(state_slots(rule)) * plan.buckets.size());
   return m;

@@ -15,17 +15,17 @@ namespace troupe {
 /// Where everything of one rank lies in its arena. Peers of the node find the parts by the names under which they are
 /// published.
 struct RankMemory {
-  Memory parameters;      // [layout] f32; the arena route has one for the node, at its leader
-  Memory half;            // [layout] bf16 likewise; empty in f32
-  Memory gradients;       // [layout] f32
-  Memory sums;            // StepExchange::kStepsKept StepSums
-  Memory totals;          // the same
-  Memory evaluations;     // kEvaluationsKept StepSums
-  StripeMemory stripe;    // this rank's stripe: parts of parameters and half, its state and journal
-  StripeMemory snapshot;  // of jobs that save: parameters and state as a checkpoint is to have them
-  Memory staging;         // direct route: gradients that arrive for the stripe
-  TimelineId ready;       // gradients written
-  TimelineId published;   // stripe updated
+  Memory parameters;     // [layout] f32; the arena route has one for the node, at its leader
+  Memory half;           // [layout] bf16 likewise; empty in f32
+  Memory gradients;      // [layout] f32
+  Memory sums;           // StepExchange::kStepsKept StepSums
+  Memory totals;         // the same
+  Memory evaluations;    // kEvaluationsKept StepSums
+  StripeMemory stripe;   // this rank's stripe: parts of parameters and half, its state and journal
+  Memory snapshot;       // of jobs that save: a copy of the stripe and its state, from a page on
+  Memory staging;        // direct route: gradients that arrive for the stripe
+  TimelineId ready;      // gradients written
+  TimelineId published;  // stripe updated
 };
 
 /// Takes rank `self`'s memory from its arena and publishes what peers need. The stripe's parameters are filled in by

@@ -62,9 +62,11 @@ void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const 
   }
 }
 
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, RuleKind rule) {
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, const Memory& snapshot,
+                                     RuleKind rule) {
   std::vector<SnapshotPiece> parts;
   const auto& tensors = job.graph.parameters();
+  std::uint64_t next = 0;  // byte of the snapshot
   const auto add = [&](CheckpointPart part, const Memory& whole) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const Layout::Entry& entry = job.layout.entries()[i];
@@ -78,13 +80,31 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& s
       piece.piece.first = some.first;
       piece.piece.count = some.count;
       piece.extents = tensors[i].extents;
-      piece.copy = slice(whole, at * sizeof(float), some.count * sizeof(float));
+      piece.from = slice(whole, at * sizeof(float), some.count * sizeof(float));
+      piece.copy = slice(snapshot, next, piece.from.size_bytes);
+      next += piece.from.size_bytes;
     }
   };
   if (stripe.stripe.count == 0) return parts;
   add(CheckpointPart::parameters, stripe.parameters);
   for (std::size_t slot = 0; slot < state_slots(rule); ++slot) add(kStates[slot], stripe.state[slot]);
   return parts;
+}
+
+std::vector<SnapshotPart> copies_of(std::span<const SnapshotPiece> pieces) {
+  const auto follows = [](const Memory& next, const Memory& part) {
+    return next.arena == part.arena && next.offset == part.offset + part.size_bytes;
+  };
+  std::vector<SnapshotPart> copies;
+  for (const SnapshotPiece& piece : pieces) {
+    if (!copies.empty() && follows(piece.from, copies.back().from) && follows(piece.copy, copies.back().to)) {
+      copies.back().from.size_bytes += piece.from.size_bytes;
+      copies.back().to.size_bytes += piece.copy.size_bytes;
+    } else {
+      copies.push_back({piece.from, piece.copy});
+    }
+  }
+  return copies;
 }
 
 }  // namespace troupe

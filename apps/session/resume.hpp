@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/checkpointer_actor.hpp"
+#include "actors/device_actor.hpp"
 #include "apps/session/checkpoint_start.hpp"
 #include "apps/session/joined_job.hpp"
 #include "runtime/arena.hpp"
@@ -31,6 +32,10 @@ class Resumed {
 };
 
 /// What of a stripe a checkpoint has: for each tensor that lies in it, wholly or in part, the weights and every state.
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, RuleKind rule);
+/// The copies follow each other in `snapshot` without the layout's gaps, as they do in the file.
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, const Memory& snapshot,
+                                     RuleKind rule);
+/// The copies that make such a snapshot; neighbours that stay neighbours as one.
+std::vector<SnapshotPart> copies_of(std::span<const SnapshotPiece> pieces);
 
 }  // namespace troupe

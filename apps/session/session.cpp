@@ -231,6 +231,9 @@ class RankSession final : public Session {
   RunResult wait_for_end(Blocking& blocking);
   std::unique_ptr<Communicator> make_communicator();
   void make_actors();
+  std::vector<SnapshotPiece> snapshot_pieces() const {
+    return pieces_of(job_, memory_.stripe, memory_.snapshot, settings().rule.kind);
+  }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
   ReportTargets report_targets();
@@ -405,16 +408,10 @@ void RankSession::make_actors() {
 
 std::optional<SavePlan> RankSession::save_plan() const {
   if (!saves()) return {};
-  SavePlan plan{.every_steps = settings().checkpoint.every_steps,
-                .evaluated = settings().checkpoint.keep_best,
-                .first_number = places_[0].start.first_number,
-                .parts = {}};
-  const StripeMemory& to = memory_.snapshot;
-  if (to.stripe.count == 0) return plan;
-  plan.parts.push_back({memory_.stripe.parameters, to.parameters});
-  for (std::size_t slot = 0; slot < state_slots(settings().rule.kind); ++slot)
-    plan.parts.push_back({memory_.stripe.state[slot], to.state[slot]});
-  return plan;
+  return SavePlan{.every_steps = settings().checkpoint.every_steps,
+                  .evaluated = settings().checkpoint.keep_best,
+                  .first_number = places_[0].start.first_number,
+                  .parts = copies_of(snapshot_pieces())};
 }
 
 CheckpointerParts RankSession::checkpointer_parts() {
@@ -432,7 +429,7 @@ CheckpointerParts RankSession::checkpointer_parts() {
                           .space = space_,
                           .self = job_.self(),
                           .ranks = job_.plan.world_size(),
-                          .pieces = pieces_of(job_, memory_.snapshot, settings().rule.kind),
+                          .pieces = snapshot_pieces(),
                           .schedule = schedule_,
                           .keep = settings().checkpoint.keep,
                           .save_within = settings().checkpoint.save,

@@ -5,10 +5,10 @@
 #include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/error.hpp"
-
-#include <xxhash.h>
 
 namespace troupe {
 namespace {
@@ -20,7 +20,7 @@ constexpr std::string_view kFormat = "troupe-checkpoint";
 constexpr std::array<std::string_view, 3> kParts{"parameters", "state0", "state1"};
 
 std::string first_line(std::string_view body) {
-  return fmt::format("{} {} {:016x}\n", kFormat, kVersion, XXH3_64bits(body.data(), body.size()));
+  return fmt::format("{} {} {:016x}\n", kFormat, kVersion, xxh3(std::as_bytes(std::span(body))));
 }
 
 /// Another version, said by the line that every version begins with.

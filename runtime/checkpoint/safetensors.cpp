@@ -9,19 +9,17 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/error.hpp"
-
-#include <xxhash.h>
 
 namespace troupe {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kAlignment = 4096;  // a page: what lies so in memory can go to the disk as it is
 constexpr std::size_t kMaxExtents = 64;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -254,7 +252,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
   bytes.resize(kLengthBytes + length);
   read_at(fd_.get(), kLengthBytes, std::span(bytes).subspan(kLengthBytes), path);
   header_ = parse_safetensors(bytes, file_bytes, path);
-  header_hash_ = XXH3_64bits(bytes.data(), bytes.size());
+  header_hash_ = xxh3(bytes);
 }
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const {
@@ -265,16 +263,15 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, 
 
 std::uint64_t SafetensorsFile::hash(const SafetensorsEntry& entry) const {
   constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
-  XXH3_64bits_reset(state.get());
+  Xxh3 hash;
   std::vector<std::byte> buffer(std::min(kPiece, entry.size_bytes));
   for (std::uint64_t done = 0; done < entry.size_bytes;) {
     const auto piece = std::span(buffer).first(std::min(kPiece, entry.size_bytes - done));
     read(entry, done, piece);
-    XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    hash.add(piece);
     done += piece.size();
   }
-  return XXH3_64bits_digest(state.get());
+  return hash.value();
 }
 
 }  // namespace troupe

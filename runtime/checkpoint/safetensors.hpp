@@ -47,7 +47,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, std::uint6
                                     const std::string& path);
 
 /// The header's bytes for tensors that follow each other in this order; `begin` of the entries is filled in. Padded
-/// with spaces so that the tensors begin at a multiple of 64 bytes.
+/// with spaces so that the tensors begin at a multiple of 4,096 bytes.
 std::vector<std::byte> format_safetensors(std::span<SafetensorsEntry> entries,
                                           const std::map<std::string, std::string>& metadata);
 

@@ -8,14 +8,15 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/fd.hpp"
 #include "runtime/new_file.hpp"
-
-#include <xxhash.h>
 
 namespace troupe {
 namespace {
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr std::string_view kStep = "-step-";
+constexpr std::size_t kManifestPiece = std::size_t{64} << 10;
 constexpr std::uint32_t kMostCheckpoints = 1'000'000'000;
 
 template <class Number>
@@ -87,6 +89,19 @@ std::string key_of(const PieceToWrite& each, bool whole) {
   return key;
 }
 
+/// The pieces' bytes; those that follow each other in memory as one, so that they are written at once.
+std::vector<std::span<const std::byte>> runs_of(std::span<const PieceToWrite> pieces) {
+  std::vector<std::span<const std::byte>> runs;
+  for (const PieceToWrite& each : pieces) {
+    if (!runs.empty() && runs.back().data() + runs.back().size() == each.bytes.data()) {
+      runs.back() = {runs.back().data(), runs.back().size() + each.bytes.size()};
+    } else {
+      runs.push_back(each.bytes);
+    }
+  }
+  return runs;
+}
+
 std::uint64_t count_of(const std::vector<std::uint64_t>& extents) {
   std::uint64_t count = 1;
   for (const std::uint64_t extent : extents) count *= extent;
@@ -144,13 +159,16 @@ std::uint32_t CheckpointStore::next_number() const {
 CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t rank,
                                       std::span<PieceToWrite> pieces) const {
   const std::string folder = folder_of(id);
-  make_folders(folder);
+  make_folders(folder_);
+  std::error_code wrong;
+  fs::create_directory(folder, wrong);  // its name is brought to the disk when the checkpoint is published
+  TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be made: ", wrong.message());
   CheckpointFile file{.name = fmt::format("rank-{:05}.safetensors", rank)};
   std::vector<SafetensorsEntry> entries;
   for (PieceToWrite& each : pieces) {
     const bool whole = each.piece.first == 0 && each.piece.count == count_of(each.extents);
     each.piece.key = key_of(each, whole);
-    each.piece.hash = XXH3_64bits(each.bytes.data(), each.bytes.size());
+    each.piece.hash = xxh3(each.bytes);
     entries.push_back({.name = each.piece.key,
                        .dtype = "F32",
                        .extents = whole ? each.extents : std::vector<std::uint64_t>{each.piece.count},
@@ -159,19 +177,45 @@ CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t 
   }
   const std::vector<std::byte> header =
       format_safetensors(entries, {{"format", "troupe"}, {"steps", std::to_string(id.steps)}});
-  file.header_hash = XXH3_64bits(header.data(), header.size());
+  file.header_hash = xxh3(header);
   file.size_bytes = header.size();
   NewFile to(folder + '/' + file.name);
   to.write(header);
-  for (const PieceToWrite& each : pieces) {
-    to.write(each.bytes);
-    file.size_bytes += each.bytes.size();
+  for (const auto bytes : runs_of(pieces)) {
+    to.write(bytes);
+    file.size_bytes += bytes.size();
   }
   to.sync();
   to.publish();
   sync_folder(folder);
   return file;
 }
+
+/// What of manifests decides which checkpoints stay: each is read once.
+struct CheckpointStore::Known {
+  struct Merit {
+    std::string run;
+    double test_accuracy = -1;  // nobody knows
+  };
+  std::mutex mutex;  // guards merits
+  std::map<CheckpointId, Merit> merits;
+
+  void note(CheckpointId id, const CheckpointManifest& manifest) {
+    const std::scoped_lock hold(mutex);
+    merits[id] = {manifest.run, manifest.test_accuracy.value_or(-1)};
+  }
+  std::optional<Merit> find(CheckpointId id) {
+    const std::scoped_lock hold(mutex);
+    const auto found = merits.find(id);
+    return found == merits.end() ? std::nullopt : std::optional(found->second);
+  }
+  void forget(CheckpointId id) {
+    const std::scoped_lock hold(mutex);
+    merits.erase(id);
+  }
+};
+
+CheckpointStore::CheckpointStore(std::string folder) : folder_(std::move(folder)), known_(std::make_shared<Known>()) {}
 
 void CheckpointStore::publish(Blocking&, CheckpointId id, const CheckpointManifest& manifest) const {
   const std::string folder = folder_of(id);
@@ -187,9 +231,11 @@ void CheckpointStore::publish(Blocking&, CheckpointId id, const CheckpointManife
   sync_folder(folder_);  // the folder's own name comes before what makes it count
   to.publish();
   sync_folder(folder);
+  known_->note(id, manifest);
 }
 
 void CheckpointStore::remove(CheckpointId id) const {
+  known_->forget(id);
   const std::string folder = folder_of(id);
   std::error_code wrong;
   if (fs::remove(folder + '/' + kManifest, wrong)) sync_folder(folder);
@@ -207,11 +253,11 @@ void CheckpointStore::prune(const std::string& run, std::uint32_t keep) const {
   std::vector<std::pair<CheckpointId, double>> mine;
   for (const CheckpointId id : list()) {
     try {
-      const CheckpointManifest manifest = read(id);
-      if (manifest.run == run) mine.emplace_back(id, manifest.test_accuracy.value_or(-1));
+      if (!known_->find(id)) known_->note(id, read(id));
     } catch (const Error&) {
       continue;  // not for us to judge
     }
+    if (const auto merit = known_->find(id); merit && merit->run == run) mine.emplace_back(id, merit->test_accuracy);
   }
   const auto best = std::ranges::max_element(mine, {}, [](const auto& each) { return each.second; });
   CheckpointId spared;  // none has number 0
@@ -225,10 +271,15 @@ CheckpointManifest CheckpointStore::read(CheckpointId id) const {
   const std::string path = folder_of(id) + '/' + kManifest;
   std::ifstream file(path, std::ios::binary);
   TROUPE_CHECK(file.is_open(), Code::corrupt, path, ": cannot be opened: this is no checkpoint, or none that is whole");
-  std::string text(kMaxManifestBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  // Takes memory only for what is there; too long a one is seen as such.
+  std::string text;
+  while (file && text.size() <= kMaxManifestBytes) {
+    const std::size_t had = text.size();
+    text.resize(had + kManifestPiece);
+    file.read(text.data() + had, static_cast<std::streamsize>(kManifestPiece));
+    text.resize(had + static_cast<std::size_t>(file.gcount()));
+  }
   TROUPE_CHECK(!file.bad(), Code::environment, path, ": cannot be read");
-  text.resize(static_cast<std::size_t>(file.gcount()));
   CheckpointManifest manifest = parse_manifest(text, path);
   TROUPE_CHECK(manifest.steps == id.steps, Code::corrupt, path, ": it is of step ", manifest.steps,
                ": it belongs to another checkpoint");

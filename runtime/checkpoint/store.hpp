@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,7 +35,7 @@ struct PieceToWrite {
 /// read only), with path and reason. Threads: any number.
 class CheckpointStore {
  public:
-  explicit CheckpointStore(std::string folder) : folder_(std::move(folder)) {}
+  explicit CheckpointStore(std::string folder);
 
   const std::string& folder() const noexcept { return folder_; }
   std::string folder_of(CheckpointId id) const;
@@ -52,7 +53,8 @@ class CheckpointStore {
   void remove(CheckpointId id) const;
   /// Removes what ranks that were killed left of checkpoints without a manifest.
   void sweep() const;
-  /// Of the run's checkpoints, removes all but the `keep` newest and the one with the best test accuracy.
+  /// Of the run's checkpoints, removes all but the `keep` newest and the one with the best test accuracy. Reads the
+  /// manifest of each that it has not published or read before.
   void prune(const std::string& run, std::uint32_t keep) const;
 
   /// The manifest. Throws Error{corrupt}, Error{unsupported}.
@@ -66,7 +68,9 @@ class CheckpointStore {
                                            const std::function<void(const std::string&)>& skipped = {}) const;
 
  private:
+  struct Known;
   std::string folder_;
+  std::shared_ptr<Known> known_;  // shared by copies
 };
 
 /// The checkpoint that a folder .../NUMBER-step-STEPS is, and the store that it lies in.

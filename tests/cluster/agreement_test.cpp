@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <memory>
 
 #include "runtime/data/find.hpp"
@@ -21,8 +22,8 @@ struct Trained {
   std::vector<float> parameters;
 };
 
-/// Runs the probe with a global batch of 200 on the example's network and on MNIST or, without it, the generated
-/// digits: the folder's own images are learnt so fast that small losses differ in their digits.
+/// Runs the probe with a global batch of 200, unless another is said, on the example's network and on MNIST or, without
+/// it, the generated digits: the folder's own images are learnt so fast that small losses differ in their digits.
 class Agreement : public ClusterTest {
  protected:
   static void SetUpTestSuite() {
@@ -44,7 +45,8 @@ class Agreement : public ClusterTest {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       ProgramStart start = folder_.rank(rank, ranks, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
       start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
-      start.arguments = {PROBE_PROGRAM, file, "evaluate.every_epochs=0", "data.batch=" + std::to_string(200 / ranks)};
+      start.arguments = {PROBE_PROGRAM, file, "evaluate.every_epochs=0",
+                         "data.batch=" + std::to_string(global_batch_ / ranks)};
       if (cache_.empty()) {
         std::erase(start.unset, "TROUPE_DATA");
       } else {
@@ -64,6 +66,7 @@ class Agreement : public ClusterTest {
     return read(file);
   }
 
+  std::uint32_t global_batch_ = 200;
   static inline std::filesystem::path cache_;  // of the digits; empty: there is MNIST
 
   static Trained read(const std::string& file) {
@@ -126,6 +129,31 @@ TEST_F(Agreement, OfTwoNodesWithOneProcess) {
   EXPECT_LT(loss_distance(train(2, kAdam, &nodes), train(1, kAdam)), 1e-5);
   EXPECT_LT(loss_distance(train(2, kSgd, &nodes), train(1, kSgd)), 1e-4);
   EXPECT_LT(parameter_distance(train(2, kShortSgd, &nodes), train(1, kShortSgd)), 5e-5);
+}
+
+TEST_F(Agreement, OfLossesAtAnyNumberOfRanksThatGoOnFromACheckpoint) {
+  global_batch_ = 120;
+  const std::vector<std::string> deterministic{"optimizer.rule=adam", "optimizer.rate=0.001",
+                                               "train.deterministic=true"};
+  const auto job = [&](std::uint32_t ranks, std::vector<std::string> settings) {
+    settings.insert(settings.end(), deterministic.begin(), deterministic.end());
+    return train(ranks, settings);
+  };
+  const Trained uninterrupted = job(2, {"train.steps=60"});
+  job(2, {"train.steps=40", "checkpoint.every_steps=1000"});  // it saves when it ends
+  ASSERT_EQ(uninterrupted.losses.size(), 60u);
+  const std::vector<double> expected(uninterrupted.losses.end() - 20, uninterrupted.losses.end());
+  for (const std::uint32_t ranks : {2u, 1u, 3u}) {
+    const Trained resumed = job(ranks, {"train.steps=60", "checkpoint.resume=auto"});
+    if (ranks == 2) {
+      EXPECT_EQ(resumed.losses, expected);
+      EXPECT_EQ(resumed.parameters, uninterrupted.parameters);
+    }
+    const double distance = loss_distance(resumed, {expected, {}});
+    std::cout << ranks << " ranks: " << distance << '\n';
+    EXPECT_LT(distance, 1e-5) << ranks << " ranks";
+  }
+  std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
 }
 
 TEST_F(Agreement, OfTwoDeterministicRunsToTheBit) {

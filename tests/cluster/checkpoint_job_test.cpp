@@ -11,6 +11,7 @@
 
 #include "runtime/checkpoint/store.hpp"
 #include "tests/cluster/job_folder.hpp"
+#include "tests/support/page_cache.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -148,6 +149,20 @@ TEST_F(CheckpointedJob, GoesOnAtAnotherWorldSizeWithTheSameSamples) {
     }
     EXPECT_LT(std::sqrt(difference / norm), 1e-4) << ranks << " ranks";
     EXPECT_GT(norm, 0);
+  }
+}
+
+TEST_F(CheckpointedJob, WritesPastThePageCache) {
+  if (!has_direct_writes(folder_.path())) GTEST_SKIP() << "the file system of " << folder_.path() << " has no O_DIRECT";
+  Program program(job(2, {steps(10), every(1000), "model.units=[128]"}));
+  ASSERT_EQ(program.wait(60s), 0) << program.err();
+  ASSERT_EQ(store().list().size(), 1u);
+  for (const char* rank : {"/rank-00000.safetensors", "/rank-00001.safetensors"}) {
+    const std::string file = store().folder_of(store().list().front()) + rank;
+    EXPECT_GT(fs::file_size(file), 500'000u);
+    const long cached = cached_pages(file);
+    EXPECT_GE(cached, 0);
+    EXPECT_LE(cached, 2) << "all but the header and the rest of a block: " << file;
   }
 }
 

@@ -13,9 +13,12 @@
 #include <numeric>
 #include <random>
 
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "tests/support/child_process.hpp"
+
+#include <xxhash.h>
 
 namespace troupe::testing {
 namespace {
@@ -151,6 +154,37 @@ TEST_F(Checkpoints, KeepTheNewestAndTheBestOfTheirRun) {
   EXPECT_THAT(store.list(), ElementsAre(CheckpointId{5, 50}, CheckpointId{3, 30}, CheckpointId{1, 10}));
 }
 
+TEST_F(Checkpoints, KeepTheBestOneThatWasFoundOutLater) {
+  CheckpointManifest first = manifest_of({1, 10});
+  store.publish(blocking, {1, 10}, first);
+  save({2, 20}, 0.5);
+  save({3, 30});
+  store.prune("this run", 3);
+  first.test_accuracy = 0.9;
+  store.publish(blocking, {1, 10}, first);
+  store.prune("this run", 1);
+  EXPECT_THAT(store.list(), ElementsAre(CheckpointId{3, 30}, CheckpointId{1, 10}));
+  save({4, 40}, 0.6);
+  CheckpointStore(store.folder()).prune("this run", 1);  // which has published none of them
+  EXPECT_THAT(store.list(), ElementsAre(CheckpointId{4, 40}, CheckpointId{1, 10}));
+}
+
+TEST_F(Checkpoints, GiveBackPiecesThatFollowEachOtherInMemory) {
+  std::vector<float> all(500'000);
+  std::iota(all.begin(), all.end(), 1.F);
+  const auto numbers = std::span(std::as_const(all));
+  std::array pieces{piece("c", {3, 50'001}, CheckpointPart::parameters, 0, numbers.first(150'003)),
+                    piece("d", {349'997}, CheckpointPart::parameters, 0, numbers.subspan(150'003))};
+  CheckpointManifest manifest = manifest_of({3, 70});
+  manifest.files = {store.write(blocking, {3, 70}, 0, pieces)};
+  store.publish(blocking, {3, 70}, manifest);
+  EXPECT_TRUE(store.verify(blocking, {3, 70}).ok()) << store.verify(blocking, {3, 70}).text();
+  CheckpointReader reader(store, {3, 70});
+  std::vector<float> found(349'997);
+  reader.read({}, "d", CheckpointPart::parameters, 0, found);
+  EXPECT_TRUE(std::ranges::equal(found, numbers.subspan(150'003)));
+}
+
 TEST_F(Checkpoints, HoldWhatTheirManifestSays) {
   const CheckpointManifest written = manifest_of({3, 70});
   store.publish(blocking, {3, 70}, written);
@@ -201,7 +235,7 @@ TEST_F(Checkpoints, AreReadByAnybodysReader) {
   EXPECT_EQ(whole->dtype, "F32");
   EXPECT_NE(file.header().find("b[0:4]"), nullptr);
   EXPECT_NE(file.header().find("state0/a"), nullptr);
-  EXPECT_EQ(file.header().header_bytes % 64, 0u);
+  EXPECT_EQ(file.header().header_bytes % 4096, 0u);
 }
 
 TEST_F(Checkpoints, FindEveryFlippedBitAndFallBackToThePreviousOne) {
@@ -298,6 +332,20 @@ TEST_F(Checkpoints, ThatTheDiskHasNoRoomForAreErrorsWithTheirPath) {
   });
   EXPECT_EQ(writer.wait(), 0);
   EXPECT_EQ(store.newest_whole(blocking), (CheckpointId{1, 10}));
+}
+
+TEST(Checksums, AreXxh3WholeOrPieceByPiece) {
+  EXPECT_EQ(xxh3({}), 0x2d06800538d394c2u);
+  std::vector<std::byte> bytes(300'001);
+  std::mt19937 dice(3);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(dice());
+  for (const std::size_t size : {1u, 16u, 128u, 240u, 241u, 1024u, 100'000u, 300'001u}) {
+    const auto some = std::span(std::as_const(bytes)).first(size);
+    EXPECT_EQ(xxh3(some), XXH3_64bits(some.data(), some.size())) << size << " bytes";
+    Xxh3 pieces;
+    for (std::size_t at = 0; at < size; at += 777) pieces.add(some.subspan(at, std::min<std::size_t>(777, size - at)));
+    EXPECT_EQ(pieces.value(), xxh3(some)) << size << " bytes";
+  }
 }
 
 /// A header as text, with `data_bytes` behind it.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -17,6 +18,7 @@
 #include "runtime/data/random.hpp"
 #include "runtime/error.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/page_cache.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -110,6 +112,79 @@ TEST_F(NewFileTest, LeavesTheOldOneWhenTheDiskIsFull) {
   EXPECT_EQ(child.wait(), static_cast<int>(Code::environment));
   EXPECT_EQ(content(), "old");
   EXPECT_EQ(names(), std::vector<std::string>{"log"});
+}
+
+/// Bytes that begin at a multiple of NewFile::kBlockBytes in memory.
+class Blocks {
+ public:
+  explicit Blocks(std::size_t size_bytes) : memory_(size_bytes + NewFile::kBlockBytes) {
+    const auto begin = std::bit_cast<std::uintptr_t>(memory_.data());
+    bytes_ = std::span(memory_).subspan((NewFile::kBlockBytes - begin % NewFile::kBlockBytes) % NewFile::kBlockBytes,
+                                        size_bytes);
+    for (std::size_t i = 0; i < size_bytes; ++i) bytes_[i] = static_cast<std::byte>(random_below(3, i, 256));
+  }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  std::span<std::byte> bytes_;
+};
+
+TEST_F(NewFileTest, HoldsWhatWasWrittenInAnyPiecesFromAnyPlace) {
+  const Blocks blocks(3'000'000);
+  const auto bytes = blocks.bytes();
+  const auto written = [&](std::span<const std::size_t> pieces) {
+    std::string all;
+    NewFile file{target()};
+    std::size_t at = 0;
+    for (const std::size_t size : pieces) {
+      file.write(bytes.subspan(at, size));
+      all.append(reinterpret_cast<const char*>(bytes.data()) + at, size);
+      at += size;
+    }
+    file.sync();
+    file.publish();
+    return all;
+  };
+  for (const auto& pieces : std::vector<std::vector<std::size_t>>{
+           {3'000'000},                     // whole blocks and a rest
+           {4096, 2'000'000, 999'904},      // the second is at a block, the third is not
+           {100, 1'000'000, 4096, 900'000}  // at none
+       }) {
+    const std::string all = written(pieces);
+    EXPECT_TRUE(content() == all) << pieces.size() << " pieces";
+  }
+}
+
+TEST_F(NewFileTest, LeavesThePageCacheAloneWhenItIsGivenWholeBlocks) {
+  if (!has_direct_writes(folder_)) GTEST_SKIP() << "the file system of " << folder_ << " has no O_DIRECT";
+  const Blocks blocks(1'000'000);
+  NewFile file{target()};
+  file.write(blocks.bytes());
+  file.sync();
+  file.publish();
+  const long cached = cached_pages(target());
+  EXPECT_GE(cached, 0);
+  EXPECT_LE(cached, 1) << "all but the rest of a block";
+}
+
+TEST_F(NewFileTest, IsRefusedWithTheReasonWhenTheDiskFillsUpAmongWholeBlocks) {
+  replace(target(), "old");
+  const Blocks blocks(1'000'000);
+  ChildProcess child{[&] {
+    const rlimit little{500'000, 500'000};
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &little);
+    try {
+      NewFile file{target()};
+      file.write(blocks.bytes());
+    } catch (const Error& error) {
+      return std::string{error.what()}.find("File too large") != std::string::npos ? 7 : 8;
+    }
+    return 0;
+  }};
+  EXPECT_EQ(child.wait(), 7);
+  EXPECT_EQ(content(), "old");
 }
 
 TEST_F(NewFileTest, LeavesNothingWhenItsWriterIsKilled) {
