@@ -102,10 +102,12 @@ class Reading {
     if (auto value = override_value(value_text, wants_text)) {
       take(key, {std::move(*value), origin, {}});
     } else {
-      problems_.add({}, origin,
-                    {Code::invalid, text("cannot read ", detail::quoted(value_text.substr(0, 60)),
-                                         " as a value; lists are written [500, 500], text in quotes when it "
-                                         "holds brackets or quotes")});
+      const std::string_view cure =
+          value_text.empty() ? "write one behind the =, without spaces, or leave --set out"
+                             : "lists are written [500, 500], text in quotes when it holds brackets or quotes";
+      problems_.add(
+          {}, origin,
+          {Code::invalid, text("cannot read ", detail::quoted(value_text.substr(0, 60)), " as a value; ", cure)});
     }
   }
 

@@ -38,8 +38,31 @@ std::string place_text(std::string_view name, std::string_view text, std::size_t
   return troupe::text(name, ":", line, ":", start == std::string_view::npos ? at + 1 : at - start);
 }
 
-/// Keeps what the parser builds shallow: its tables are freed by recursion.
-void check_depth(std::string_view text, std::string_view name) {
+/// toml++ 3.0 takes for granted that a section's name begins with a letter, a digit, '-', '_' or a quote, and does
+/// anything at all when it does not. `at` is that of the first bracket on a line.
+void check_section(std::string_view text, std::string_view name, std::size_t at) {
+  const auto skip_space = [&] {
+    while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
+  };
+  ++at;
+  skip_space();
+  if (at < text.size() && text[at] == '[') ++at;
+  skip_space();
+  constexpr std::string_view kMayFollow = "\"'-_]";
+  const bool fine = at >= text.size() || (text[at] >= '0' && text[at] <= '9') ||
+                    ((text[at] | 0x20) >= 'a' && (text[at] | 0x20) <= 'z') ||
+                    kMayFollow.find(text[at]) != kMayFollow.npos;
+  TROUPE_CHECK(fine, Code::invalid, place_text(name, text, at), ": no section has such a name; one is written [data]");
+}
+
+/// Whether nothing stands before `at` on its line.
+bool begins_line(std::string_view text, std::size_t at) {
+  const auto before = text.substr(0, at).find_last_not_of(" \t");
+  return before == text.npos || text[before] == '\n' || (before == 2 && text.starts_with("\xef\xbb\xbf"));
+}
+
+/// Refuses what the parser must not be given. Keeps what it builds shallow: its tables are freed by recursion.
+void check_before(std::string_view text, std::string_view name) {
   int parts = 1;
   int nesting = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -49,6 +72,8 @@ void check_depth(std::string_view text, std::string_view name) {
       case '\'': i = behind_string(text, i) - 1; break;
       case '.': ++parts; break;
       case '[':
+        if (nesting == 0 && begins_line(text, i)) check_section(text, name, i);
+        [[fallthrough]];
       case '{': parts = 1, ++nesting; break;
       case ']':
       case '}': parts = 1, nesting = std::max(nesting - 1, 0); break;
@@ -60,7 +85,7 @@ void check_depth(std::string_view text, std::string_view name) {
     TROUPE_CHECK(parts <= kMaxKeyParts, Code::invalid, place_text(name, text, i), ": a key of more than ", kMaxKeyParts,
                  " parts; no setting has more than two, as in data.batch");
     TROUPE_CHECK(nesting <= kMaxNesting, Code::invalid, place_text(name, text, i), ": brackets nested more than ",
-                 kMaxNesting, " deep; no setting needs that");
+                 kMaxNesting, " deep; a setting has one pair at most, as in model.units = [1000, 1000]");
   }
 }
 
@@ -125,20 +150,23 @@ std::string shortened(std::string text) {
 }  // namespace
 
 TomlValue parse_toml(std::string_view text, std::string_view name) {
-  check_depth(text, name);
+  check_before(text, name);
   try {
     return parse(text);
   } catch (const toml::parse_error& error) {
-    const std::string_view what = error.description();
-    const bool bare = what.find("could not determine value type") != std::string_view::npos;
-    fail(Code::invalid, troupe::text(name, ":", error.source().begin.line, ":", error.source().begin.column, ": ", what,
-                                     bare ? "; text needs quotes, as in name = \"mlp\"" : ""));
+    const Place place = place_of(error.source());
+    constexpr std::string_view kScope = "Error while parsing ";
+    std::string what{error.description()};
+    if (what.starts_with(kScope)) what.replace(0, kScope.size(), "cannot read this ");
+    if (const auto root = what.find("root table"); root != what.npos) what.replace(root, 10, "line");
+    fail(Code::invalid, troupe::text(name, ":", place.line, ":", place.column, ": ", what, "; ",
+                                     syntax_cure(text, place, error.description())));
   }
 }
 
 std::optional<TomlValue> parse_toml_value(std::string_view text) {
   try {
-    check_depth(text, "");
+    check_before(text, "");
     TomlValue document = parse(troupe::text("value = ", text));
     if (document.entries.size() != 1 || document.entries[0].key != "value") return std::nullopt;  // more lines than one
     TomlValue value = std::move(document.entries[0].value);

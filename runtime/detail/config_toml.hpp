@@ -41,6 +41,9 @@ TomlValue parse_toml(std::string_view text, std::string_view name);
 /// Reads what may stand right of `=`; nothing when it is no TOML value.
 std::optional<TomlValue> parse_toml_value(std::string_view text);
 
+/// What to write instead of what the TOML library refused with the words `what` at `place` of `text`: half a sentence.
+std::string syntax_cure(std::string_view text, Place place, std::string_view what);
+
 /// A TOML string in quotes.
 std::string quoted(std::string_view text);
 /// The shortest text that reads back as the same number.
