@@ -57,7 +57,7 @@ std::string cure_of_value(const Line& line) {
   if (written.starts_with('=')) return "one = is enough";
   if (written.starts_with('(')) return "a list is written in square brackets, as in units = [1000, 1000]";
   if (written.starts_with('$')) return "this file knows no variables: write the value itself, or pass it with --set";
-  if (written.starts_with("\xe2\x80") || written.starts_with('`')) return "write straight quotes, \", at both ends";
+  if (written.starts_with('`')) return "write straight quotes, \", at both ends";
   if (!is_plain(written) || !is_plain(line.key)) return "text needs quotes, as in name = \"mlp\"";
   return text("text needs quotes, as in ", line.key, " = \"", written, '"');
 }
@@ -101,7 +101,6 @@ struct Cure {
 };
 constexpr std::array kCures{
     Cure{"invalid utf-8", "save the file as UTF-8 text"},
-    Cure{"expected space or tab", "an invisible character stands there: delete it, and type a plain space"},
     Cure{"after '\\r'", "save the file with plain ends of lines"},
     Cure{"unknown escape sequence", "write \\ twice, or the text in single quotes: '...'"},
     Cure{"leading zeroes", "write the number without zeros in front"},
@@ -124,7 +123,6 @@ std::string syntax_cure(std::string_view text, Place place, std::string_view wha
   const auto says = [&](std::string_view words) { return what.find(words) != what.npos; };
   const auto saw = what.find("saw '");
   const char seen = saw == what.npos || saw + 5 >= what.size() ? '\0' : what[saw + 5];
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return "save the file as UTF-8 text, not as UTF-16";
   if (says("cannot redefine")) return cure_of_double(text, place, what);
   if (line.all.starts_with("<<<<<<<") || line.all.starts_with("=======") || line.all.starts_with(">>>>>>>")) {
     return "a merge was left unfinished here: keep one side, and delete the marks";

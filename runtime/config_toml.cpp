@@ -12,83 +12,6 @@
 namespace troupe::detail {
 namespace {
 
-constexpr int kMaxKeyParts = 8;
-constexpr int kMaxNesting = 16;
-
-/// Gives the index behind the string that starts with the quote at `begin`; the text's end when it does not end.
-std::size_t behind_string(std::string_view text, std::size_t begin) {
-  const char quote = text[begin];
-  const std::string three(3, quote);
-  const bool many_lines = text.substr(begin, 3) == three;
-  for (std::size_t i = begin + (many_lines ? 3 : 1); i < text.size(); ++i) {
-    if (text[i] == '\\' && quote == '"') {
-      ++i;
-    } else if (many_lines ? text.substr(i, 3) == three : text[i] == quote) {
-      return i + (many_lines ? 3 : 1);
-    } else if (text[i] == '\n' && !many_lines) {
-      return i;  // not TOML: the parser says so
-    }
-  }
-  return text.size();
-}
-
-std::string place_text(std::string_view name, std::string_view text, std::size_t at) {
-  const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-  const auto start = text.substr(0, at).rfind('\n');
-  return troupe::text(name, ":", line, ":", start == std::string_view::npos ? at + 1 : at - start);
-}
-
-/// toml++ 3.0 takes for granted that a section's name begins with a letter, a digit, '-', '_' or a quote, and does
-/// anything at all when it does not. `at` is that of the first bracket on a line.
-void check_section(std::string_view text, std::string_view name, std::size_t at) {
-  const auto skip_space = [&] {
-    while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
-  };
-  ++at;
-  skip_space();
-  if (at < text.size() && text[at] == '[') ++at;
-  skip_space();
-  constexpr std::string_view kMayFollow = "\"'-_]";
-  const bool fine = at >= text.size() || (text[at] >= '0' && text[at] <= '9') ||
-                    ((text[at] | 0x20) >= 'a' && (text[at] | 0x20) <= 'z') ||
-                    kMayFollow.find(text[at]) != kMayFollow.npos;
-  TROUPE_CHECK(fine, Code::invalid, place_text(name, text, at), ": no section has such a name; one is written [data]");
-}
-
-/// Whether nothing stands before `at` on its line.
-bool begins_line(std::string_view text, std::size_t at) {
-  const auto before = text.substr(0, at).find_last_not_of(" \t");
-  return before == text.npos || text[before] == '\n' || (before == 2 && text.starts_with("\xef\xbb\xbf"));
-}
-
-/// Refuses what the parser must not be given. Keeps what it builds shallow: its tables are freed by recursion.
-void check_before(std::string_view text, std::string_view name) {
-  int parts = 1;
-  int nesting = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '#': i = std::min(text.find('\n', i), text.size()) - 1; break;
-      case '"':
-      case '\'': i = behind_string(text, i) - 1; break;
-      case '.': ++parts; break;
-      case '[':
-        if (nesting == 0 && begins_line(text, i)) check_section(text, name, i);
-        [[fallthrough]];
-      case '{': parts = 1, ++nesting; break;
-      case ']':
-      case '}': parts = 1, nesting = std::max(nesting - 1, 0); break;
-      case '\n':
-      case '=':
-      case ',': parts = 1; break;
-      default: break;
-    }
-    TROUPE_CHECK(parts <= kMaxKeyParts, Code::invalid, place_text(name, text, i), ": a key of more than ", kMaxKeyParts,
-                 " parts; no setting has more than two, as in data.batch");
-    TROUPE_CHECK(nesting <= kMaxNesting, Code::invalid, place_text(name, text, i), ": brackets nested more than ",
-                 kMaxNesting, " deep; a setting has one pair at most, as in model.units = [1000, 1000]");
-  }
-}
-
 Place place_of(const toml::source_region& region) { return {region.begin.line, region.begin.column}; }
 
 TomlValue convert(const toml::node& node);
@@ -150,7 +73,7 @@ std::string shortened(std::string text) {
 }  // namespace
 
 TomlValue parse_toml(std::string_view text, std::string_view name) {
-  check_before(text, name);
+  check_before_parsing(text, name);
   try {
     return parse(text);
   } catch (const toml::parse_error& error) {
@@ -166,7 +89,7 @@ TomlValue parse_toml(std::string_view text, std::string_view name) {
 
 std::optional<TomlValue> parse_toml_value(std::string_view text) {
   try {
-    check_before(text, "");
+    check_before_parsing(text, "");
     TomlValue document = parse(troupe::text("value = ", text));
     if (document.entries.size() != 1 || document.entries[0].key != "value") return std::nullopt;  // more lines than one
     TomlValue value = std::move(document.entries[0].value);
