@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tests/cluster/job_folder.hpp"
+#include "tests/runtime/data_corpus.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -149,6 +150,18 @@ TEST_F(Environment, OfAHugeHostFileIsNotRead) {
   EXPECT_THAT(program.err(), HasSubstr("cluster.nodes = \"local:N\", or start one process per rank"));
   EXPECT_LT(program.peak_bytes(), std::uint64_t{64} << 20);
   fs::remove(folder_.path() / "tmp/hosts");
+}
+
+TEST_F(Environment, OfAGzipBombUnpacksNoMoreThanItsHeaderSays) {
+  // Given back before the fork, whose pages count as the program's.
+  write_file(folder_.path() / "data/train-images-idx3-ubyte.gz",
+             gzip(idx_bytes({0x803, 2000, 28, 28}, Bytes(256 << 20)), 9));
+  fs::remove(folder_.path() / "data/train-images-idx3-ubyte");
+  Program program{folder_.rtrun()};
+  EXPECT_EQ(program.wait(20s), 2);
+  EXPECT_THAT(program.err(), HasSubstr("data/train-images-idx3-ubyte.gz: holds more bytes than the header announces"));
+  EXPECT_THAT(program.err(), HasSubstr("fetch the file again"));
+  EXPECT_LT(program.peak_bytes(), std::uint64_t{64} << 20);
 }
 
 TEST_F(Environment, OfAHugeConfigurationReadsNoneOfIt) {
