@@ -70,6 +70,12 @@ const std::vector<std::string_view>& tokens() {
                                                      "\xef\xbb\xbf",
                                                      "\xff",
                                                      "[[[[[[[[[[[[",
+                                                     "[.",
+                                                     "[1 }",
+                                                     "\\\n",
+                                                     "\u00f6",
+                                                     "\u00a0",
+                                                     "\u2028",
                                                      "9223372036854775808"};
   return kTokens;
 }
