@@ -103,7 +103,8 @@ void join_with(const RankOptions& options, Bytes hello) {
   link.send(Kind::hello, std::move(hello));
   bootstrap::flush_all(links, deadline);
   link.end_sending();
-  while (next()) {
+  // Until it is let in, or shown out.
+  for (auto frame = next(); frame && frame->kind != Kind::hello; frame = next()) {
   }
 }
 
