@@ -186,8 +186,12 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
   if (auto entry = s.publishing.extract(published.id); !entry.empty() && published.status.ok())
     s.last = {published.id, std::move(entry.mapped())};
   if (!published.status.ok() && parts->note) {
-    parts->note(text("the checkpoint of step ", published.id.steps,
-                     published.again ? " does not say how good it is: " : " was not saved: ", published.status.text()));
+    parts->note(
+        text("the checkpoint of step ", published.id.steps,
+             published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
+             published.status.code() == Code::environment
+                 ? "; training goes on: make room or repair that before it ends, or set checkpoint.dir elsewhere"
+                 : ""));
   }
   note_accuracy(self, parts);
   tell_when_done(self);

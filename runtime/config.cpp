@@ -102,10 +102,13 @@ class Reading {
     if (auto value = override_value(value_text, wants_text)) {
       take(key, {std::move(*value), origin, {}});
     } else {
-      problems_.add({}, origin,
-                    {Code::invalid, text("cannot read ", detail::quoted(value_text.substr(0, 60)),
-                                         " as a value; lists are written [500, 500], text in quotes when it "
-                                         "holds brackets or quotes")});
+      const std::string_view cure =
+          value_text.empty()
+              ? "write one behind the =, without spaces, or leave --set out"
+              : "lists are written [500, 500], text in quotes when it holds brackets or quotes, and in UTF-8";
+      problems_.add(
+          {}, origin,
+          {Code::invalid, text("cannot read ", detail::quoted(value_text.substr(0, 60)), " as a value; ", cure)});
     }
   }
 
@@ -149,10 +152,7 @@ class Reading {
       if (auto value = detail::parse_toml_value(written)) return value;
       if (structured || written.empty()) return std::nullopt;
     }
-    TomlValue value;
-    value.kind = TomlValue::Kind::text;
-    value.text = written;
-    return value;
+    return detail::parse_toml_value(detail::quoted(written));  // nothing when it is no UTF-8
   }
 
   std::string at(Place place) const { return text(name_, ":", place.line, ":", place.column); }

@@ -88,20 +88,52 @@ std::string join(const std::vector<std::string_view>& words) {
   return out;
 }
 
-/// What other programs call our keys.
-std::string_view known_elsewhere_as(std::string_view leaf) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kWords{{
-      {"lr", "optimizer.rate"},
-      {"type", "optimizer.rule"},
-      {"nproc", "cluster.nodes"},
-      {"hosts", "cluster.nodes"},
-      {"workers", "cluster.nodes"},
-      {"gpus", "placement.device"},
-      {"max_steps", "train.steps"},
-      {"precision", "model.dtype"},
-  }};
-  const auto at = std::find_if(kWords.begin(), kWords.end(), [&](const auto& word) { return word.first == leaf; });
-  return at == kWords.end() ? std::string_view{} : at->second;
+struct Word {
+  std::string_view theirs;
+  std::string_view ours;
+};
+
+/// What other programs call our keys; a section in front where the word alone could mean another key.
+std::string_view known_elsewhere_as(std::string_view section, std::string_view leaf) {
+  static constexpr std::array kWords{
+      Word{"model.type", "model.name"},
+      Word{"optimizer.name", "optimizer.rule"},
+      Word{"data.dir", "data.path"},
+      Word{"data.name", "data.source"},
+      Word{"checkpoint.path", "checkpoint.dir"},
+      Word{"checkpoint.keep_last", "checkpoint.keep"},
+      Word{"checkpoint.every_epochs", "checkpoint.every_steps"},
+      Word{"report.path", "report.dir"},
+      Word{"lr", "optimizer.rate"},
+      Word{"type", "optimizer.rule"},
+      Word{"nproc", "cluster.nodes"},
+      Word{"hosts", "cluster.nodes"},
+      Word{"workers", "cluster.nodes"},
+      Word{"gpus", "placement.device"},
+      Word{"max_steps", "train.steps"},
+      Word{"precision", "model.dtype"},
+      Word{"iterations", "train.steps"},
+      Word{"interval", "checkpoint.every_steps"},
+      Word{"hidden", "model.units"},
+      Word{"eps", "optimizer.epsilon"},
+      Word{"wd", "optimizer.weight_decay"},
+      Word{"threads", "placement.cores"},
+      Word{"timeout", "faults.exchange_s"},
+      Word{"dataset", "data.source"},
+  };
+  for (const Word& word : kWords) {
+    if (word.theirs == leaf || word.theirs == text(section, '.', leaf)) return word.ours;
+  }
+  return {};
+}
+
+/// What other programs call the words of our choices.
+std::string_view choice_elsewhere_as(std::string_view word) {
+  static constexpr std::array kWords{Word{"float32", "f32"},     Word{"float", "f32"},       Word{"bfloat16", "bf16"},
+                                     Word{"gpu", "cuda"},        Word{"mnist", "idx"},       Word{"ib", "rdma"},
+                                     Word{"infiniband", "rdma"}, Word{"synchronous", "sync"}};
+  const auto* const found = std::ranges::find(kWords, word, &Word::theirs);
+  return found == kWords.end() ? std::string_view{} : found->ours;
 }
 
 std::string expected(const SettingKey& key) {
@@ -127,7 +159,7 @@ std::string expected(const SettingKey& key) {
   for (const Choice& choice : key.choices) {
     if (choice.built) (words += words.empty() ? "" : ", ") += quoted(choice.name);
   }
-  return (key.choices.size() == 1 ? "" : "one of ") + words;
+  return (words.find(',') == words.npos ? "" : "one of ") + words;
 }
 
 bool kind_fits(const SettingKey& key, const TomlValue& value) {
@@ -149,17 +181,23 @@ Finding wrong(const SettingKey& key, const TomlValue& value, std::string_view mo
 
 std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& value) {
   std::vector<std::string_view> words;
+  const auto planned = [&](const Choice& choice) {
+    return text(quoted(choice.name), ", which is planned and not in this build; today write ", key.today);
+  };
   for (const Choice& choice : key.choices) {
     if (choice.name == value.text && choice.built) return std::nullopt;
     if (choice.name == value.text) {
-      return Finding{Code::unsupported,
-                     text("is ", describe(value), ", which is planned and not in this build; today write ", key.today)};
+      return Finding{Code::unsupported, text("is the text ", planned(choice))};
     }
     words.push_back(choice.name);
   }
-  const std::string_view near = nearest(value.text, words);
-  const std::string hint =
-      near.empty() ? text(", as in ", key.name, " = ", key.example) : text("; did you mean ", quoted(near), "?");
+  std::string_view near = choice_elsewhere_as(lower(value.text));
+  if (std::ranges::find(words, near) == words.end()) near = nearest(value.text, words);
+  const auto meant = std::ranges::find(key.choices, near, &Choice::name);
+  std::string hint = text(", as in ", key.name, " = ", key.example);
+  if (meant != key.choices.end()) {
+    hint = meant->built ? text("; did you mean ", quoted(near), "?") : text("; it may mean ", planned(*meant));
+  }
   return Finding{Code::invalid, text("is ", describe(value), ", but takes ", expected(key), hint)};
 }
 
@@ -222,7 +260,7 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
     case ValueKind::boolean: break;
   }
   if (value.kind == Kind::text && value.text.find('\0') != std::string::npos) {
-    return Finding{Code::invalid, "holds a zero character, which no path can"};
+    return Finding{Code::invalid, "holds a zero character, which no path can: leave \\u0000 out"};
   }
   return key.check == nullptr ? std::nullopt : key.check(value);
 }
@@ -251,18 +289,20 @@ std::string advise(std::string_view unknown_key) {
   for (const std::string_view name : all_keys()) {  // a slip in the section or in the case of letters only
     if (leaf_of(name) == plain && section_of(name) == section) return text("did you mean ", name, "?");
   }
+  if (const auto name = known_elsewhere_as(section, plain); !name.empty()) return text("here it is called ", name);
   for (const std::string_view name : all_keys()) {
     if (leaf_of(name) == plain) return belongs(name);
   }
   const auto leaves = leaves_of(section);
   if (const auto near = nearest(leaf, leaves); !near.empty()) return text("did you mean ", section, ".", near, "?");
-  if (const auto name = known_elsewhere_as(plain); !name.empty()) return text("here it is called ", name);
   if (alone) {
     if (const auto near = nearest(leaf, sections()); !near.empty())
       return text("did you mean the section [", near, "]?");
   }
   std::vector<std::string_view> others;
-  for (const std::string_view name : all_keys()) others.push_back(leaf_of(name));
+  if (!section_known) {  // what is written in a section that there is belongs there
+    for (const std::string_view name : all_keys()) others.push_back(leaf_of(name));
+  }
   if (const auto near = nearest(leaf, others); !near.empty()) {
     for (const std::string_view name : all_keys()) {
       if (leaf_of(name) == near) return text("did you mean ", name, "?");

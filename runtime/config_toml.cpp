@@ -12,58 +12,6 @@
 namespace troupe::detail {
 namespace {
 
-constexpr int kMaxKeyParts = 8;
-constexpr int kMaxNesting = 16;
-
-/// Gives the index behind the string that starts with the quote at `begin`; the text's end when it does not end.
-std::size_t behind_string(std::string_view text, std::size_t begin) {
-  const char quote = text[begin];
-  const std::string three(3, quote);
-  const bool many_lines = text.substr(begin, 3) == three;
-  for (std::size_t i = begin + (many_lines ? 3 : 1); i < text.size(); ++i) {
-    if (text[i] == '\\' && quote == '"') {
-      ++i;
-    } else if (many_lines ? text.substr(i, 3) == three : text[i] == quote) {
-      return i + (many_lines ? 3 : 1);
-    } else if (text[i] == '\n' && !many_lines) {
-      return i;  // not TOML: the parser says so
-    }
-  }
-  return text.size();
-}
-
-std::string place_text(std::string_view name, std::string_view text, std::size_t at) {
-  const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-  const auto start = text.substr(0, at).rfind('\n');
-  return troupe::text(name, ":", line, ":", start == std::string_view::npos ? at + 1 : at - start);
-}
-
-/// Keeps what the parser builds shallow: its tables are freed by recursion.
-void check_depth(std::string_view text, std::string_view name) {
-  int parts = 1;
-  int nesting = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '#': i = std::min(text.find('\n', i), text.size()) - 1; break;
-      case '"':
-      case '\'': i = behind_string(text, i) - 1; break;
-      case '.': ++parts; break;
-      case '[':
-      case '{': parts = 1, ++nesting; break;
-      case ']':
-      case '}': parts = 1, nesting = std::max(nesting - 1, 0); break;
-      case '\n':
-      case '=':
-      case ',': parts = 1; break;
-      default: break;
-    }
-    TROUPE_CHECK(parts <= kMaxKeyParts, Code::invalid, place_text(name, text, i), ": a key of more than ", kMaxKeyParts,
-                 " parts; no setting has more than two, as in data.batch");
-    TROUPE_CHECK(nesting <= kMaxNesting, Code::invalid, place_text(name, text, i), ": brackets nested more than ",
-                 kMaxNesting, " deep; no setting needs that");
-  }
-}
-
 Place place_of(const toml::source_region& region) { return {region.begin.line, region.begin.column}; }
 
 TomlValue convert(const toml::node& node);
@@ -125,20 +73,23 @@ std::string shortened(std::string text) {
 }  // namespace
 
 TomlValue parse_toml(std::string_view text, std::string_view name) {
-  check_depth(text, name);
+  check_before_parsing(text, name);
   try {
     return parse(text);
   } catch (const toml::parse_error& error) {
-    const std::string_view what = error.description();
-    const bool bare = what.find("could not determine value type") != std::string_view::npos;
-    fail(Code::invalid, troupe::text(name, ":", error.source().begin.line, ":", error.source().begin.column, ": ", what,
-                                     bare ? "; text needs quotes, as in name = \"mlp\"" : ""));
+    const Place place = place_of(error.source());
+    constexpr std::string_view kScope = "Error while parsing ";
+    std::string what{error.description()};
+    if (what.starts_with(kScope)) what.replace(0, kScope.size(), "cannot read this ");
+    if (const auto root = what.find("root table"); root != what.npos) what.replace(root, 10, "line");
+    fail(Code::invalid, troupe::text(name, ":", place.line, ":", place.column, ": ", what, "; ",
+                                     syntax_cure(text, place, error.description())));
   }
 }
 
 std::optional<TomlValue> parse_toml_value(std::string_view text) {
   try {
-    check_depth(text, "");
+    check_before_parsing(text, "");
     TomlValue document = parse(troupe::text("value = ", text));
     if (document.entries.size() != 1 || document.entries[0].key != "value") return std::nullopt;  // more lines than one
     TomlValue value = std::move(document.entries[0].value);

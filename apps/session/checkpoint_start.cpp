@@ -11,12 +11,6 @@ CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
   CheckpointStart start;
   const std::string& resume = settings.checkpoint.resume;
   const CheckpointStore store(checkpoint_folder(settings));
-  if (settings.checkpoint.every_steps != 0) {
-    store.sweep();
-    start.first_number = store.next_number();
-    std::random_device dice;
-    start.run = fmt::format("{:08x}{:08x}", dice(), dice());
-  }
   if (resume == "auto") {
     if (const auto newest = store.newest_whole(blocking, note)) {
       start.folder = store.folder();
@@ -27,9 +21,17 @@ CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
   } else if (resume != "never") {
     const CheckpointPlace place = find_checkpoint(blocking, resume);
     const Status found = place.store.verify(blocking, place.id);
-    TROUPE_CHECK(found.ok(), Code::invalid, "checkpoint.resume = \"", resume, "\": ", found.text());
+    TROUPE_CHECK(found.ok(), Code::invalid, "checkpoint.resume = \"", resume, "\": ", found.text(),
+                 found.code() == Code::unsupported ? "" : "; --resume auto goes on from the newest that is whole");
     start.folder = place.store.folder();
     start.id = place.id;
+  }
+  // Not before: what somebody wants to go on from is not cleared away, whatever is wrong with it.
+  if (settings.checkpoint.every_steps != 0) {
+    store.sweep();
+    start.first_number = store.next_number();
+    std::random_device dice;
+    start.run = fmt::format("{:08x}{:08x}", dice(), dice());
   }
   return start;
 }

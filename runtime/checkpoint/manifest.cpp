@@ -118,6 +118,15 @@ CheckpointManifest manifest_from(const Json& json) {
   return manifest;
 }
 
+/// A manifest's own depth is 4. Deeper ones are refused before they cost many times their bytes.
+Json parse_json(std::string_view text) {
+  static constexpr int kDeepest = 8;
+  return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+    TROUPE_CHECK(depth <= kDeepest, Code::corrupt, "brackets nested more than ", kDeepest, " deep");
+    return true;
+  });
+}
+
 /// Whatever is wrong with the JSON in `parse` is an Error that starts with `what`.
 template <class Parse>
 auto with_context(const std::string& what, Parse parse) {
@@ -160,13 +169,13 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& path
   const std::string_view body = text.substr(line.size());
   check_version(line, path);
   TROUPE_CHECK(line == first_line(body), Code::corrupt, path, ": its checksum is wrong: it was changed, or cut off");
-  return with_context(path, [&] { return manifest_from(Json::parse(body)); });
+  return with_context(path, [&] { return manifest_from(parse_json(body)); });
 }
 
 std::string format_checkpoint_file(const CheckpointFile& file) { return to_json(file).dump(); }
 
 CheckpointFile parse_checkpoint_file(std::string_view text) {
-  return with_context("a rank's part of a checkpoint", [&] { return file_from(Json::parse(text)); });
+  return with_context("a rank's part of a checkpoint", [&] { return file_from(parse_json(text)); });
 }
 
 }  // namespace troupe

@@ -53,8 +53,15 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool key(std::string& name) override {
     key_ = std::move(name);
     if (place_ != Place::entry) return true;
-    seen_ |= key_ == "dtype" ? kDtype : key_ == "shape" ? kShape : key_ == "data_offsets" ? kOffsets : kOther;
-    return (seen_ & kOther) == 0 || no("\"" + entry().name + "\" has a \"" + key_ + "\"");
+    const unsigned which = key_ == "dtype"          ? kDtype
+                           : key_ == "shape"        ? kShape
+                           : key_ == "data_offsets" ? kOffsets
+                                                    : kOther;
+    if (which == kOther) return no("\"" + entry().name + "\" has a \"" + key_ + "\"");
+    if ((std::exchange(seen_, seen_ | which) & which) != 0) {
+      return no("\"" + entry().name + "\" has its \"" + key_ + "\" twice");
+    }
+    return true;
   }
   bool end_object() override {
     if (place_ == Place::metadata) return enter(Place::root);
@@ -158,8 +165,11 @@ void check_places(SafetensorsHeader& header, const std::string& path) {
                            [](const SafetensorsEntry& entry) { return std::pair(entry.begin, entry.size_bytes); });
   std::uint64_t end = 0;
   for (const SafetensorsEntry& entry : header.entries) {
-    TROUPE_CHECK(entry.begin == end && entry.size_bytes <= header.data_bytes - end, Code::corrupt, path, ": tensor \"",
-                 entry.name, "\" begins at byte ", entry.begin, " instead of ", end, ", or leaves the file");
+    TROUPE_CHECK(entry.begin == end, Code::corrupt, path, ": tensor \"", entry.name, "\" begins at byte ", entry.begin,
+                 " of the data, where the one before ends at ", end, ": they overlap or leave a gap");
+    TROUPE_CHECK(entry.size_bytes <= header.data_bytes - end, Code::corrupt, path, ": tensor \"", entry.name, "\" of ",
+                 entry.size_bytes, " bytes begins at byte ", end, " of ", header.data_bytes,
+                 ": it leaves the file, which was cut off");
     end += entry.size_bytes;
   }
   TROUPE_CHECK(end == header.data_bytes, Code::corrupt, path, ": its tensors take ", end, " bytes, it has ",

@@ -115,7 +115,9 @@ Status verify_file(const std::string& folder, const CheckpointFile& file,
     const SafetensorsFile tensors(path);
     const SafetensorsHeader& header = tensors.header();
     if (header.header_bytes + header.data_bytes != file.size_bytes || tensors.header_hash() != file.header_hash) {
-      return {Code::corrupt, text(path, ": its header is not the one that was written")};
+      return {Code::corrupt, text(path,
+                                  ": its header is not the one that was written: it was changed, or is another rank's "
+                                  "or checkpoint's file")};
     }
     if (header.entries.size() != file.pieces.size()) {
       return {Code::corrupt, text(path, ": it has other tensors than the manifest says")};
@@ -330,7 +332,10 @@ CheckpointPlace find_checkpoint(Blocking& blocking, const std::string& path) {
   CheckpointStore store(path);
   std::string why;
   const auto newest = store.newest_whole(blocking, [&](const std::string& skipped) { why += "; " + skipped; });
-  TROUPE_CHECK(newest, Code::invalid, path, ": no checkpoint is in that folder", why);
+  TROUPE_CHECK(
+      newest, Code::invalid, path,
+      ": no checkpoint is in that folder; give a checkpoint's own (NUMBER-step-STEPS), or the one that holds them",
+      why);
   return {std::move(store), *newest};
 }
 
@@ -354,8 +359,9 @@ const SafetensorsEntry& CheckpointReader::State::checked_entry(Opened& opened, s
   const CheckpointPiece& piece = opened.file->pieces[number];
   if (!opened.tensors) {
     opened.tensors = std::make_unique<SafetensorsFile>(path);
-    TROUPE_CHECK(opened.tensors->header_hash() == opened.file->header_hash, Code::corrupt, path,
-                 ": its header is not the one that was written");
+    TROUPE_CHECK(
+        opened.tensors->header_hash() == opened.file->header_hash, Code::corrupt, path,
+        ": its header is not the one that was written: it was changed, or is another rank's or checkpoint's file");
   }
   const SafetensorsEntry* const entry = opened.tensors->header().find(piece.key);
   TROUPE_CHECK(entry != nullptr && entry->size_bytes == piece.count * sizeof(float), Code::corrupt, path, ": tensor \"",

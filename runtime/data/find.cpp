@@ -152,9 +152,13 @@ void generate(const fs::path& folder, const DataProgress& progress) {
   const Files files = digit_files(folder);
   const auto write = [&](std::size_t part, std::uint32_t first, std::uint32_t count) {
     const std::span<const std::uint8_t> all_images{images}, all_labels{labels};
-    write_idx(files[part], {IdxKind::images, count, kDigitSide, kDigitSide},
-              all_images.subspan(std::size_t{first} * kDigitPixels, std::size_t{count} * kDigitPixels));
-    write_idx(files[part + 1], {IdxKind::labels, count}, all_labels.subspan(first, count));
+    try {
+      write_idx(files[part], {IdxKind::images, count, kDigitSide, kDigitSide},
+                all_images.subspan(std::size_t{first} * kDigitPixels, std::size_t{count} * kDigitPixels));
+      write_idx(files[part + 1], {IdxKind::labels, count}, all_labels.subspan(first, count));
+    } catch (const Error& error) {
+      fail(error.code(), text(error.what(), cure));
+    }
   };
   write(0, 0, kTrainDigits);
   write(2, kTrainDigits, kTestDigits);
@@ -257,8 +261,8 @@ DataSet read_data(const DataPlace& place) {
   const std::uint32_t classes = count_classes(train_labels);
   DataSet set;
   set.train = std::make_unique<IdxSource>(read_idx(files[0], IdxKind::images), std::move(train_labels), classes);
-  set.test = std::make_unique<IdxSource>(read_idx(files[2], IdxKind::images), read_idx(files[3], IdxKind::labels),
-                                         classes);
+  set.test =
+      std::make_unique<IdxSource>(read_idx(files[2], IdxKind::images), read_idx(files[3], IdxKind::labels), classes);
   TROUPE_CHECK(set.train->shape() == set.test->shape(), Code::invalid, place.folder, ": training images are ",
                set.train->shape().to_string(), ", test images ", set.test->shape().to_string(),
                "; the files do not belong together");

@@ -170,6 +170,28 @@ std::string hex(std::uint32_t number) {
   return std::move(out).str();
 }
 
+/// What stands in the place of an IDX file more often than chance has it.
+std::string_view looks_like(std::uint32_t magic) {
+  struct Known {
+    std::uint32_t mask, magic;
+    std::string_view words;
+  };
+  static constexpr std::array kKnown{
+      Known{0xffff0000, 0x1f8b0000, " (a gzip file, packed twice: unpack it once)"},
+      Known{0xffff0000, 0x504b0000, " (a zip archive: unpack it)"},
+      Known{0xffffff00, 0x425a6800, " (a bzip2 file: unpack it)"},
+      Known{0xffffffff, 0xfd377a58, " (an xz file: unpack it)"},
+      Known{0xffffffff, 0x28b52ffd, " (a zstd file: unpack it)"},
+      Known{0xff000000, 0x3c000000, " (a web page, as servers send it in the place of a file)"},
+      Known{0xffffffff, 0x76657273, " (a pointer of Git LFS: `git lfs pull` brings the file)"},
+      Known{0xffff0000, 0x00000000,
+            " (an IDX file of other numbers or dimensions; images have three of bytes, labels one)"},
+  };
+  for (const Known& known : kKnown)
+    if ((magic & known.mask) == known.magic) return known.words;
+  return {};
+}
+
 std::string extents_of(const IdxHeader& header) {
   return header.kind == IdxKind::images
              ? text(header.count, " x ", header.height, " x ", header.width, " = ", header.content_bytes())
@@ -193,7 +215,8 @@ IdxHeader read_header(Unpacked& bytes, const std::string& name, IdxKind kind) {
     TROUPE_CHECK(magic != static_cast<std::uint32_t>(other), Code::invalid, name, ": byte 0: holds ", word_for(other),
                  ", not ", word_for(kind), " (magic ", hex(magic), "); the files' names may be swapped");
     TROUPE_CHECK(magic == static_cast<std::uint32_t>(kind), Code::invalid, name, ": byte 0: is not an IDX file of ",
-                 word_for(kind), ": magic ", hex(magic), " instead of ", hex(static_cast<std::uint32_t>(kind)), kCure);
+                 word_for(kind), ": magic ", hex(magic), " instead of ", hex(static_cast<std::uint32_t>(kind)),
+                 looks_like(magic), kCure);
   }
   TROUPE_CHECK(got == wanted, Code::invalid, name, ": cut short: the header needs ", wanted, " bytes, ", got,
                " are there", kCure);

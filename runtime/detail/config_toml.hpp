@@ -41,6 +41,15 @@ TomlValue parse_toml(std::string_view text, std::string_view name);
 /// Reads what may stand right of `=`; nothing when it is no TOML value.
 std::optional<TomlValue> parse_toml_value(std::string_view text);
 
+/// Refuses what toml++ must not be given, as parse_toml does: what would make its tables so deep that freeing them by
+/// recursion is a danger, and what it takes for granted that it will not meet, to do anything at all when it does
+/// (3.0 to 3.3: names of sections that begin with anything but a key's letters, a list closed by another bracket,
+/// letters that are not of ASCII outside of strings, or behind a backslash in a string of several lines).
+void check_before_parsing(std::string_view text, std::string_view name);
+
+/// What to write instead of what the TOML library refused with the words `what` at `place` of `text`: half a sentence.
+std::string syntax_cure(std::string_view text, Place place, std::string_view what);
+
 /// A TOML string in quotes.
 std::string quoted(std::string_view text);
 /// The shortest text that reads back as the same number.

@@ -201,6 +201,18 @@ TEST_F(CheckpointedJob, SaysWhyItCannotGoOn) {
   EXPECT_THAT(error_of(resume({steps(20), "optimizer.rule=\"sgd\""})), HasSubstr("set optimizer.rule back"));
 }
 
+TEST_F(CheckpointedJob, LeavesACheckpointWithoutManifestToWhoeverAsksForIt) {
+  Program first(job(1, {steps(10), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  const std::string folder = store().folder_of(store().list().front());
+  fs::remove(folder + "/manifest.json");
+  Program again(job(1, resume({steps(20), every(10)}, folder)));
+  EXPECT_EQ(again.wait(60s), 2);
+  EXPECT_THAT(again.err(), HasSubstr("manifest.json: cannot be opened: this is no checkpoint, or none that is whole"));
+  EXPECT_THAT(again.err(), HasSubstr("--resume auto goes on from the newest that is whole"));
+  EXPECT_TRUE(fs::exists(folder + "/rank-00000.safetensors")) << "somebody may want to look at it";
+}
+
 TEST_F(CheckpointedJob, GoesOnFromTheOneBeforeWhenTheNewestIsDamaged) {
   Program first(job(2, {steps(20), every(10)}));
   ASSERT_EQ(first.wait(60s), 0) << first.err();

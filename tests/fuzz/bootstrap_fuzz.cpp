@@ -2,19 +2,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <random>
 
 #include "runtime/clock.hpp"
 #include "runtime/error.hpp"
+#include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"
 #include "transports/bootstrap/detail/connection.hpp"
 #include "transports/bootstrap/detail/hello_codec.hpp"
 
 namespace troupe::bootstrap {
 namespace {
+
+using testing::damage;
 
 WireHello some_hello() {
   WireHello wire{.hello = {}, .world_size = 4};
@@ -26,24 +28,6 @@ WireHello some_hello() {
   wire.hello.topology.cores = {{0, 0, 0, {0, 2}}, {1, 0, 0, {1, 3}}};
   wire.hello.topology.nics = {{"eth0", "10.0.0.1", 0, 1000, true, false, ""}};
   return wire;
-}
-
-/// Damages good bytes: bits, words with extreme values, missing and added pieces.
-void damage(Bytes& bytes, std::mt19937& dice) {
-  for (std::uint32_t times = 1 + dice() % 4; times > 0 && !bytes.empty(); --times) {
-    const std::size_t at = dice() % bytes.size();
-    switch (dice() % 5) {
-      case 0: bytes[at] ^= std::byte{static_cast<std::uint8_t>(1U << (dice() % 8))}; break;
-      case 1: bytes[at] = static_cast<std::byte>(dice()); break;
-      case 2: bytes.resize(at); break;
-      case 3: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 8, static_cast<std::byte>(dice())); break;
-      case 4: {
-        const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(at & ~std::size_t{3});
-        std::fill(first, first + std::min<std::ptrdiff_t>(4, bytes.end() - first), std::byte{0xff});
-        break;
-      }
-    }
-  }
 }
 
 TEST(BootstrapFuzz, AHelloIsReadOrRefused) {

@@ -49,11 +49,21 @@ class Mutator {
     const std::size_t body = text.find('\n') + 1;
     std::vector<std::byte> bytes(text.size() - body);
     std::memcpy(bytes.data(), text.data() + body, bytes.size());
+    if (below(8) == 0) bytes.assign(below(100'000), static_cast<std::byte>(below(2) == 0 ? '[' : '{'));
     bytes = damaged(std::move(bytes));
     std::array<char, 64> line{};
     std::snprintf(line.data(), line.size(), "troupe-checkpoint 1 %016llx\n",
                   static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
     return line.data() + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  /// What rank 0 hears of another rank's file.
+  std::string file() {
+    const std::string text = format_checkpoint_file(
+        {"rank-00001.safetensors", 100, 7, {{.key = "a[0:6]", .tensor = "a", .count = 6, .hash = 9}}});
+    std::vector<std::byte> bytes(text.size());
+    std::memcpy(bytes.data(), text.data(), bytes.size());
+    bytes = damaged(std::move(bytes));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   std::uint64_t file_bytes(std::size_t header_bytes) {
     return below(4) == 0 ? dice_() : header_bytes + std::exchange(data_bytes_, 0);
@@ -123,6 +133,19 @@ TEST(CheckpointFuzz, ManifestsAreReadOrRefusedAsWrittenOnes) {
   while (!end.passed()) {
     const std::string text = mutator.manifest();
     (survives(text.size(), [&] { parse_manifest(text, "m"); }) ? read : refused) += 1;
+  }
+  std::cout << read << " read, " << refused << " refused\n";
+  EXPECT_GT(read, 0u);
+  EXPECT_GT(refused, 0u);
+}
+
+TEST(CheckpointFuzz, AFileThatARankTellsOfIsReadOrRefused) {
+  Mutator mutator{testing::chosen_seed()};
+  const Deadline end = Deadline::after(std::chrono::milliseconds{500});
+  std::uint64_t read = 0, refused = 0;
+  while (!end.passed()) {
+    const std::string text = mutator.file();
+    (survives(text.size(), [&] { parse_checkpoint_file(text); }) ? read : refused) += 1;
   }
   std::cout << read << " read, " << refused << " refused\n";
   EXPECT_GT(read, 0u);

@@ -362,7 +362,7 @@ TEST(Safetensors, AreRefusedWithTheReason) {
   EXPECT_EQ(error_of_header("{" + good + "}", 8), "nothing was thrown");
   EXPECT_THAT(error_of_header("{" + good + "}", 4), HasSubstr("leaves the file"));
   EXPECT_THAT(error_of_header("{" + good + "}", 12), HasSubstr("its tensors take 8 bytes, it has 12"));
-  EXPECT_THAT(error_of_header("{" + good + "," + good + "}", 8), HasSubstr("instead of 8"));
+  EXPECT_THAT(error_of_header("{" + good + "," + good + "}", 8), HasSubstr("where the one before ends at 8"));
   EXPECT_THAT(error_of_header("[1]", 0), HasSubstr("a list where none belongs"));
   EXPECT_THAT(error_of_header("{", 0), HasSubstr("no JSON at byte"));
   EXPECT_THAT(error_of_header(R"({"a":{"dtype":"F32","shape":[2]}})", 8), HasSubstr("lacks its dtype"));

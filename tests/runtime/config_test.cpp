@@ -18,6 +18,7 @@
 namespace troupe {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -174,6 +175,7 @@ TEST(Config, EveryWrongFileIsAnsweredWithPlaceCauseAndCure) {
     const Status status = failure(wrong.toml);
     EXPECT_EQ(status.code(), wrong.code) << wrong.toml << "\n" << status.text();
     EXPECT_THAT(std::string{status.text()}, StartsWith(std::string{wrong.says.front()})) << wrong.toml;
+    EXPECT_THAT(std::string{status.text()}, ContainsRegex("^app.toml:[0-9]+:[0-9]+: ")) << wrong.toml;
     for (const auto part : wrong.says)
       EXPECT_THAT(std::string{status.text()}, HasSubstr(std::string{part})) << wrong.toml;
   }
@@ -245,6 +247,21 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"data.batch=", "--set data.batch: cannot read \"\" as a value"},
       {"data.batch=ten", "--set data.batch: is the text \"ten\", but takes an integer"},
       {"data.batch=0", "--set data.batch: is the integer 0, but takes an integer from 1"},
+      {"data.batch:100", "--set \"data.batch:100\": has no key and value; write --set data.batch=100"},
+      {"report.dir=r\xe9sum", "--set report.dir: cannot read \"r\xe9sum\" as a value"},
+      {"data.batch=1e2", "--set data.batch: is the number 100.0, but takes an integer"},
+      {"data.path=\"a",
+       "--set data.path: cannot read \"\\\"a\" as a value; lists are written [500, 500], text in quotes"},
+      {"model.units=500,500", "--set model.units: is the text \"500,500\", but takes an array of 1 to 8 integers"},
+      {"model.units=500", "--set model.units: is the integer 500, but takes an array of 1 to 8 integers"},
+      {"optimizer.rate=.1", "--set optimizer.rate: is the text \".1\", but takes a number above 0"},
+      {"optimizer.lr=0.1", "--set optimizer.lr: unknown key optimizer.lr; here it is called optimizer.rate"},
+      {"train.deterministic=yes", "--set train.deterministic: is the text \"yes\", but takes true or false"},
+      {"data.batch.size=3", "--set data.batch.size: unknown key data.batch.size; did you mean data.batch?"},
+      {"cluster.nodes=4", "--set cluster.nodes: is the text \"4\", but takes \"local:N\""},
+      {"cluster.nodes=[\"a:1\"]", "--set cluster.nodes: is the array [\"a:1\"]: a list of hosts is planned"},
+      {"checkpoint.resume=", "--set checkpoint.resume: is empty; write \"never\", \"auto\", or the path"},
+      {"faults.exchange_s=0.1", "--set faults.exchange_s: an exchange gives up"},
       {"model.units=[500", "--set model.units: cannot read \"[500\" as a value"},
       {"train.seed=1\n[evil]\nx=1", "--set train.seed: is the text"},
       {"data={batch=3}", "--set data: unknown key data; did you mean the section [data]?"},
@@ -301,6 +318,7 @@ TEST(Config, FilesThatCannotBeReadAreAnsweredWithTheReason) {
   const std::string pipe = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(answer(folder.path() / "none.toml"), HasSubstr("No such file"));
+  EXPECT_THAT(answer(folder.file("file", "") + "/app.toml"), HasSubstr("Not a directory"));
   EXPECT_THAT(answer(folder.path()), HasSubstr("is a folder"));
   EXPECT_THAT(answer(pipe), HasSubstr("no regular file"));
   EXPECT_THAT(answer(folder.file("big.toml", std::string((1 << 20) + 1, '#'))), HasSubstr("at most 1048576"));

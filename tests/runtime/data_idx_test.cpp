@@ -82,6 +82,15 @@ TEST(Idx, NamesTheMagicItFoundAndTheOneItWants) {
   EXPECT_THAT(refusal(idx_bytes({0x12345678, 1, 1, 1}, {0})), AllOf(HasSubstr("0x12345678"), HasSubstr("0x00000803")));
 }
 
+TEST(Idx, KnowsWhatStandsInThePlaceOfAFile) {
+  const auto of_text = [](std::string_view text) { return Bytes(text.begin(), text.end()); };
+  EXPECT_THAT(refusal(gzip(gzip(image_file(3)))), HasSubstr("packed twice"));
+  EXPECT_THAT(refusal(of_text("PK\x03\x04 and more")), HasSubstr("a zip archive"));
+  EXPECT_THAT(refusal(of_text("<!DOCTYPE html><title>404</title>")), HasSubstr("a web page"));
+  EXPECT_THAT(refusal(of_text("version https://git-lfs.github.com/spec/v1\n")), HasSubstr("git lfs pull"));
+  EXPECT_THAT(refusal(idx_bytes({0x0d03, 1, 1, 1}, {0})), HasSubstr("other numbers or dimensions"));
+}
+
 TEST(Idx, SaysThatImagesAndLabelsAreSwapped) {
   EXPECT_THAT(refusal(label_file(9), IdxKind::images), HasSubstr("holds labels, not images"));
   EXPECT_THAT(refusal(image_file(9), IdxKind::labels), HasSubstr("holds images, not labels"));
@@ -117,15 +126,31 @@ TEST(Idx, UnpacksNoMoreOfAGzipBombThanItsHeaderAnnounces) {
   EXPECT_THAT(refusal(bomb), HasSubstr("more bytes than the header announces"));
 }
 
+TEST(Idx, RefusesAGzipFileThatAnnouncesMoreThanAnyIsTaken) {
+  const Bytes head = idx_bytes({0x803, 0x7fffffff, 28, 28}, Bytes(64 << 20));
+  EXPECT_THAT(refusal(gzip(head, 9)), HasSubstr("more than the"));
+  EXPECT_THAT(refusal(gzip(idx_bytes({0x801, 0xffffffff}, Bytes(100))), IdxKind::labels), HasSubstr("cannot hold"));
+}
+
+TEST(Idx, RefusesGzipWhoseOwnLengthOrChecksumIsWrong) {
+  for (const std::size_t from_end : {1U, 5U}) {  // the length, the checksum
+    Bytes bytes = gzip(image_file(30));
+    bytes[bytes.size() - from_end] ^= 0x40;
+    EXPECT_THAT(refusal(bytes), HasSubstr("damaged gzip data"));
+  }
+}
+
 TEST(Idx, RefusesTrailingBytes) {
   EXPECT_THAT(refusal(joined(image_file(3), {0})), HasSubstr("1 bytes more"));
   EXPECT_THAT(refusal(joined(gzip(image_file(3)), {1, 2, 3})), HasSubstr("damaged gzip data"));
+  EXPECT_THAT(refusal(joined(gzip(image_file(3)), Bytes(512))), HasSubstr("damaged gzip data"));
+  EXPECT_THAT(refusal(joined(gzip(image_file(3)), gzip(Bytes(1)))), HasSubstr("more bytes than the header announces"));
 }
 
 TEST(Idx, EveryRefusalOfContentTellsACure) {
   for (const Bytes& bytes :
        {Bytes{}, cut(image_file(3), 10), joined(image_file(3), {0}), cut(gzip(image_file(3)), 30)}) {
-    EXPECT_THAT(refusal(bytes), HasSubstr("--set data.source=generated"));
+    EXPECT_THAT(refusal(bytes), AllOf(HasSubstr("some-file: "), HasSubstr("--set data.source=generated")));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <optional>
@@ -22,6 +23,12 @@ namespace {
 using namespace troupe;
 using namespace troupe::rtrun;
 
+/// A run that could keep nothing of what it does is not begun.
+void prepare_folders(const Settings& settings) {
+  prepare_folder(settings.report.dir);
+  if (settings.checkpoint.every_steps != 0) prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
+}
+
 int train(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
   Blocking blocking = Blocking::on_thread("main");
   const Signals signals;  // before any thread is started
@@ -29,7 +36,8 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   const std::uint32_t local = configuration.settings.cluster.local;
   // What is wrong with the plan is said once and here, before anything is made or started.
   if (!place) preview(configuration, look_for_data(configuration));
-  if (!place || place->rank == 0) prepare_folder(configuration.settings.report.dir);
+  prepare_file_limit(place ? place->world_size : std::max<std::uint32_t>(1, local));
+  if (!place || place->rank == 0) prepare_folders(configuration.settings);
   std::optional<SignalThread> answers{signals};
   const DataPlace data = locate_data(configuration);
   if (place || local <= 1) return run_rank(blocking, *answers, line, configuration, data, std::move(place));

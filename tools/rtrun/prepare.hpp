@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/config.hpp"
@@ -14,7 +15,11 @@ DataPlace locate_data(const Configuration& configuration);
 DataPlace look_for_data(const Configuration& configuration);
 
 /// Makes the folder `dir` (with its parents) unless it is there, and makes sure that files can be made in it; leaves no
-/// file. Throws Error{environment} with the folder and the reason.
-void prepare_folder(const std::string& dir);
+/// file. Throws Error{environment} with the folder, the reason, and `setting`, which can name another folder.
+void prepare_folder(const std::string& dir, const std::string& setting = "report.dir");
+
+/// Sees to it that this process, and those that it starts, may have as many files open as a rank of a job of `ranks`
+/// needs: raises the soft limit where it is lower. Throws Error{environment} when the hard limit forbids that.
+void prepare_file_limit(std::uint32_t ranks);
 
 }  // namespace troupe::rtrun

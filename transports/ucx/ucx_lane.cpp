@@ -4,6 +4,7 @@
 
 #include "transports/ucx/detail/check.hpp"
 #include "transports/ucx/detail/lane.hpp"
+#include "transports/ucx/detail/shortage.hpp"
 
 namespace troupe {
 namespace {
@@ -24,16 +25,16 @@ UcxLane::UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, cons
       receivers_(receivers),
       sends_(space, options, news_),
       arrivals_(lane, space, receivers, news_, [this](Peer peer) { return meet(peer); }) {
-  create_worker(context);
+  create_worker(context, options.means);
 }
 
-void UcxLane::create_worker(const UcxContext& context) {
+void UcxLane::create_worker(const UcxContext& context, UcxMeans means) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
   TROUPE_UCX(ucp_worker_create(context.get(), &params, &worker), Code::environment, "UCX cannot make the ",
-             name_of(lane_), " lane's worker; the network device may not exist here");
+             name_of(lane_), " lane's worker: ", ucx_shortage(means));
   worker_.reset(worker);
   TROUPE_UCX(ucp_worker_get_efd(worker, &fd_), Code::environment, "UCX offers no wake-up for the ", name_of(lane_),
              " lane");

@@ -38,7 +38,7 @@ class UcxLane {
   bool flushed();
 
  private:
-  void create_worker(const UcxContext& context);
+  void create_worker(const UcxContext& context, UcxMeans means);
   PeerLink* find_or_make(Peer peer);
   PeerLink* meet(Peer peer);
   bool make_endpoint(PeerLink& link);

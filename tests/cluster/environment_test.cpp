@@ -1,0 +1,199 @@
+// What a machine does not have is told with its limit and the cure, exit code 3, and nothing hangs.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "tests/cluster/job_folder.hpp"
+#include "tests/runtime/data_corpus.hpp"
+
+namespace troupe::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kLittleMemory = std::uint64_t{1} << 30;  // a sanitizer has memory and work of its own
+constexpr auto kAtOnce = 2s;
+#else
+constexpr std::uint64_t kLittleMemory = std::uint64_t{64} << 20;
+constexpr auto kAtOnce = 100ms;
+#endif
+
+/// Runs `start` behind the shell's `commands`, in which "$@" is not named.
+ProgramStart behind(const std::string& commands, ProgramStart start) {
+  start.arguments.insert(start.arguments.begin(), {"sh", "-c", commands + " && exec \"$@\"", "sh"});
+  return start;
+}
+
+/// The same where mounts are seen by nobody else, and go when it has ended.
+ProgramStart with_mounts(const std::string& mounts, ProgramStart start) {
+  start = behind(mounts, std::move(start));
+  start.arguments.insert(start.arguments.begin(), {"unshare", "--mount"});
+  return start;
+}
+
+class Environment : public ClusterTest {
+ protected:
+  std::vector<std::string> short_run(std::vector<std::string> settings = {}) const {
+    std::vector<std::string> arguments = JobFolder::short_run();
+    for (std::string& setting : settings) arguments.insert(arguments.end(), {"--set", std::move(setting)});
+    return arguments;
+  }
+  /// Runs it to its end, and gives what it said.
+  std::string expect_end(const ProgramStart& start, int code) {
+    Program program{start};
+    EXPECT_EQ(program.wait(60s), code) << program.err();
+    return program.err();
+  }
+  /// The same for a job that must not have begun.
+  std::string expect_refusal(const ProgramStart& start) {
+    const std::string said = expect_end(start, 3);
+    EXPECT_EQ(said.find('\n'), said.size() - 1) << "more than one message: " << said;
+    EXPECT_THAT(said, Not(HasSubstr("[rank"))) << "ranks were started";
+    return said;
+  }
+};
+
+class EnvironmentWithMounts : public Environment {
+ protected:
+  void SetUp() override {
+    Environment::SetUp();
+    if (IsSkipped()) return;
+    ProgramStart trial;
+    trial.arguments = {"true"};
+    Program program{with_mounts("mount -t tmpfs none /mnt", trial)};
+    if (program.wait(20s) != 0) GTEST_SKIP() << "no mounts can be made here (needs root): " << program.err();
+  }
+  static constexpr const char* kFull =
+      "mount -t tmpfs -o size=64k,nr_inodes=8 none tmp && ! cat /dev/zero 2>&- >tmp/all";
+  static constexpr const char* kReadOnly = "mount --bind tmp tmp && mount -o remount,bind,ro tmp";
+};
+
+TEST_F(Environment, WithSixtyFourFilesSufficesForTwoRanks) {
+  const std::string said =
+      expect_end(behind("ulimit -n 64", folder_.rtrun(short_run({"checkpoint.every_steps=500"}))), 0);
+  EXPECT_THAT(said, Not(HasSubstr("open files")));
+}
+
+TEST_F(Environment, WithTooFewFilesIsRefusedByTheLimit) {
+  const std::string said = expect_refusal(behind("ulimit -n 40", folder_.rtrun(short_run())));
+  EXPECT_THAT(said, HasSubstr("rtrun: error: at most 40 files may be open at once"));
+  EXPECT_THAT(said, HasSubstr("ulimit -n 1024"));
+}
+
+TEST_F(Environment, WithALowSoftLimitOfFilesRaisesIt) {
+  expect_end(behind("ulimit -S -n 30", folder_.rtrun(short_run())), 0);
+}
+
+TEST_F(EnvironmentWithMounts, WithATinyDevShmTellsItsSizeAndTheCure) {
+  const auto start = folder_.rtrun(short_run({"cluster.transport=shm"}));
+  const std::string said = expect_end(with_mounts("mount -t tmpfs -o size=1m none /dev/shm", start), 3);
+  EXPECT_THAT(said,
+              HasSubstr("rtrun: error: UCX cannot make the control lane's worker: /dev/shm has 1048576 bytes left"));
+  EXPECT_THAT(said, HasSubstr("set cluster.transport = \"tcp\""));
+}
+
+TEST_F(EnvironmentWithMounts, WithAReadOnlyDevShmSaysSo) {
+  const auto start = folder_.rtrun(short_run({"cluster.transport=shm"}));
+  EXPECT_THAT(expect_end(with_mounts("mount -t tmpfs -o ro none /dev/shm", start), 3),
+              HasSubstr("/dev/shm is read-only"));
+}
+
+TEST_F(EnvironmentWithMounts, WithATinyDevShmTrainsByDefault) {
+  expect_end(with_mounts("mount -t tmpfs -o size=1m none /dev/shm", folder_.rtrun(short_run())), 0);
+}
+
+TEST_F(EnvironmentWithMounts, WithAFullDiskForReportsIsRefused) {
+  const auto start = folder_.rtrun(short_run({"report.dir=tmp/run"}));
+  const std::string said = expect_refusal(with_mounts("mount -t tmpfs -o nr_inodes=1 none tmp", start));
+  EXPECT_THAT(said, HasSubstr("tmp/run: No space left on device; set report.dir to a folder that can be written"));
+}
+
+TEST_F(EnvironmentWithMounts, WithADiskThatIsFullAtTheEndTrainsAndWarns) {
+  const auto start = folder_.rtrun(short_run({"report.dir=tmp"}));
+  const std::string said = expect_end(with_mounts(kFull, start), 0);
+  EXPECT_THAT(said, HasSubstr("tmp/log: cannot be written (is the disk full?)"));
+}
+
+TEST_F(EnvironmentWithMounts, WithoutRoomForDrawnDigitsNamesTheirFolder) {
+  const auto start = folder_.rtrun(short_run({"data.source=generated", "report.dir=."}));
+  const std::string said = expect_end(with_mounts(kFull, start), 3);
+  EXPECT_THAT(said, HasSubstr("tmp/troupe/digits-v"));
+  EXPECT_THAT(said, HasSubstr("No space left on device; set XDG_CACHE_HOME to a folder that can be written"));
+}
+
+TEST_F(EnvironmentWithMounts, WithAReadOnlyReportFolderIsRefused) {
+  const auto start = folder_.rtrun(short_run({"report.dir=tmp"}));
+  const std::string said = expect_refusal(with_mounts(kReadOnly, start));
+  EXPECT_THAT(said, HasSubstr("cannot write into the folder tmp; set report.dir"));
+  EXPECT_THAT(said, HasSubstr("Read-only file system"));
+}
+
+TEST_F(EnvironmentWithMounts, WithAReadOnlyCheckpointFolderIsRefused) {
+  const auto start = folder_.rtrun(short_run({"checkpoint.dir=tmp/saved", "checkpoint.every_steps=100"}));
+  const std::string said = expect_refusal(with_mounts(kReadOnly, start));
+  EXPECT_THAT(said, HasSubstr("tmp/saved: Read-only file system; set checkpoint.dir"));
+}
+
+TEST_F(EnvironmentWithMounts, WithAFullDiskForCheckpointsTellsTheCure) {
+  const auto start = folder_.rtrun(short_run({"checkpoint.dir=tmp", "checkpoint.every_steps=500"}));
+  const std::string said = expect_end(with_mounts(kFull, start), 0);
+  EXPECT_THAT(said, HasSubstr("the checkpoint of step 500 was not saved: rank"));
+  EXPECT_THAT(said, HasSubstr("No space left on device; training goes on: make room"));
+}
+
+TEST_F(Environment, OfAHugeHostFileIsNotRead) {
+  std::ofstream hosts{folder_.path() / "tmp/hosts"};
+  for (int i = 0; i < 550'000; ++i) hosts << "node" << 100'000 + i << " slots=4\n";
+  hosts.close();
+  ASSERT_GT(fs::file_size(folder_.path() / "tmp/hosts"), 10'000'000u);
+  Program program{folder_.rtrun({"--set", "cluster.nodes=tmp/hosts"})};
+  EXPECT_EQ(program.wait(20s), 2);
+  EXPECT_THAT(program.err(), HasSubstr("--set cluster.nodes: is the text \"tmp/hosts\": host files are planned"));
+  EXPECT_THAT(program.err(), HasSubstr("cluster.nodes = \"local:N\", or start one process per rank"));
+  EXPECT_LT(program.peak_bytes(), kLittleMemory);
+  fs::remove(folder_.path() / "tmp/hosts");
+}
+
+TEST_F(Environment, OfAGzipBombUnpacksNoMoreThanItsHeaderSays) {
+  // Given back before the fork, whose pages count as the program's.
+  write_file(folder_.path() / "data/train-images-idx3-ubyte.gz",
+             gzip(idx_bytes({0x803, 2000, 28, 28}, Bytes(256 << 20)), 9));
+  fs::remove(folder_.path() / "data/train-images-idx3-ubyte");
+  Program program{folder_.rtrun()};
+  EXPECT_EQ(program.wait(20s), 2);
+  EXPECT_THAT(program.err(), HasSubstr("data/train-images-idx3-ubyte.gz: holds more bytes than the header announces"));
+  EXPECT_THAT(program.err(), HasSubstr("fetch the file again"));
+  EXPECT_LT(program.peak_bytes(), kLittleMemory);
+}
+
+TEST_F(Environment, OfAHugeConfigurationReadsNoneOfIt) {
+  fs::resize_file(folder_.path() / "app.toml", 10'000'000);
+  Program program{folder_.rtrun()};
+  EXPECT_EQ(program.wait(20s), 2);
+  EXPECT_THAT(program.err(), HasSubstr("app.toml: has 10000000 bytes; a configuration has at most 1048576"));
+  EXPECT_LT(program.peak_bytes(), kLittleMemory);
+}
+
+TEST_F(Environment, OfAWrongConfigurationIsToldWithinATenthOfASecond) {
+  std::ofstream{folder_.path() / "app.toml", std::ios::app} << "bach = 3\n";
+  std::array<Clock::duration, 20> took{};
+  for (Clock::duration& each : took) {
+    const auto start = Clock::now();
+    Program program{folder_.rtrun()};
+    EXPECT_EQ(program.wait(20s), 2);
+    each = Clock::now() - start;
+  }
+  std::ranges::nth_element(took, took.begin() + took.size() / 2);
+  const auto median = std::chrono::duration_cast<std::chrono::milliseconds>(took[took.size() / 2]);
+  RecordProperty("median_ms", static_cast<int>(median.count()));
+  EXPECT_LT(median, kAtOnce);
+}
+
+}  // namespace
+}  // namespace troupe::testing
