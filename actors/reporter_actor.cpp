@@ -31,6 +31,7 @@ struct ReporterState {
   RunTotal total;
   std::deque<OpenLine> open;
   Clock::duration evaluating{};  // time that went to evaluation
+  StreamTimes times_begun;
   Clock::time_point last_progress{};
   std::uint64_t last_progress_samples = 0;
   bool finished = false;
@@ -38,13 +39,21 @@ struct ReporterState {
 };
 using Self = ReporterActor::stateful_pointer<ReporterState>;
 
+/// What the stream has spent since the run began.
+StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
+  return targets.times ? targets.times() - s.times_begun : StreamTimes{};
+}
+
 void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
   const auto now = Clock::now();
   if (!targets.progress || now - s.last_progress < kProgressEvery) return;
-  RunProgress progress{c.step.value + 1, schedule.steps, s.total.samples, 0, 0};
+  RunProgress progress{.step = c.step.value + 1, .steps = schedule.steps, .samples = s.total.samples};
   progress.samples_per_s =
       static_cast<double>(s.total.samples - s.last_progress_samples) / seconds(now - s.last_progress);
   if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);
+  progress.elapsed_s = s.total.elapsed_s;
+  progress.train_s = s.total.train_s;
+  progress.times = times_so_far(s, targets);
   targets.progress(progress);
   s.last_progress = now;
   s.last_progress_samples = s.total.samples;
@@ -63,6 +72,9 @@ void end_line(Self self, const Schedule& schedule, const ReportTargets& targets,
   const double samples = static_cast<double>(s.line_sums.samples);
   line.loss = s.line_sums.loss / samples;
   line.accuracy = static_cast<double>(s.line_sums.correct) / samples;
+  line.samples = s.total.samples;
+  line.train_s = s.total.train_s;
+  line.times = times_so_far(s, targets);
   s.line_sums = {};
   if (schedule.evaluates(step))
     s.open.push_back({step, line, now});
@@ -75,6 +87,7 @@ void tell_end(Self self, const ReportTargets& targets, const ReportedReceiver& t
   ReporterState& s = self->state;
   if (!s.finished || !s.open.empty() || s.told) return;
   s.told = true;
+  s.total.times = times_so_far(s, targets);
   if (targets.total) targets.total(s.total);
   self->send(told, Reported{});
 }
@@ -83,7 +96,11 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
                                       StepSums so_far) {
   end_with_own_errors(self);
   self->state.line_sums = so_far;
-  return {[=](const Begin&) { self->state.begun = self->state.last_progress = Clock::now(); },
+  return {[=](const Begin&) {
+            ReporterState& s = self->state;
+            s.begun = s.last_progress = Clock::now();
+            if (targets.times) s.times_begun = targets.times();
+          },
           [=](const Committed& c) {
             ReporterState& s = self->state;
             s.line_sums.add(c.total);
@@ -102,6 +119,7 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
             s.open.pop_front();
             s.evaluating += Clock::now() - open.trained;
             s.total.elapsed_s = open.line.elapsed_s = seconds(Clock::now() - s.begun);
+            open.line.times = times_so_far(s, targets);
             if (result.sums.samples != 0) {
               open.line.test_loss = result.sums.loss / static_cast<double>(result.sums.samples);
               open.line.test_accuracy =
