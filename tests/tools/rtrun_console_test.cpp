@@ -8,7 +8,9 @@
 
 #include "tools/rtrun/console.hpp"
 #include "tools/rtrun/log_file.hpp"
+#include "tools/rtrun/progress_text.hpp"
 #include "tools/rtrun/table.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -174,7 +176,7 @@ TEST_F(ConsoleTest, TakesTheBarAwayBeforeARow) {
 TEST(ProgressBarTest, KeepsToOneLineOfTheTerminal) {
   for (const std::size_t columns : {10u, 60u, 80u, 200u}) {
     std::ostringstream out;
-    ProgressBar bar{out, true, columns};
+    terminal::ProgressBar bar{out, true, columns};
     bar.draw("epoch 3/20 step 900/6000", 0.15, "45,123 samples/s, 0:27 left");
     const std::string text = out.str();
     ASSERT_TRUE(text.starts_with("\r") && text.ends_with("\033[K"));
