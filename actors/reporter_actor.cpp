@@ -32,8 +32,9 @@ struct ReporterState {
   std::deque<OpenLine> open;
   Clock::duration evaluating{};  // time that went to evaluation
   StreamTimes times_begun;
-  Clock::time_point last_progress{};
-  std::uint64_t last_progress_samples = 0;
+  Clock::time_point progress_told{};
+  Clock::time_point rate_since{};  // of progress: since it was told, or the last evaluation ended
+  std::uint64_t rate_samples = 0;  // trained until then
   bool finished = false;
   bool told = false;
 };
@@ -46,23 +47,16 @@ StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
 
 void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
   const auto now = Clock::now();
-  if (!targets.progress || now - s.last_progress < kProgressEvery) return;
+  if (!targets.progress || now - s.progress_told < kProgressEvery || now == s.rate_since) return;
   RunProgress progress{.step = c.step.value + 1, .steps = schedule.steps, .samples = s.total.samples};
-  progress.samples_per_s =
-      static_cast<double>(s.total.samples - s.last_progress_samples) / seconds(now - s.last_progress);
+  progress.samples_per_s = static_cast<double>(s.total.samples - s.rate_samples) / seconds(now - s.rate_since);
   if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);
   progress.elapsed_s = s.total.elapsed_s;
   progress.train_s = s.total.train_s;
   progress.times = times_so_far(s, targets);
   targets.progress(progress);
-  s.last_progress = now;
-  s.last_progress_samples = s.total.samples;
-}
-
-void close_line(Self self, const ReportTargets& targets, const EpochReport& line) {
-  if (targets.line) targets.line(line);
-  self->state.last_progress = Clock::now();  // the rate starts anew after an evaluation
-  self->state.last_progress_samples = self->state.total.samples;
+  s.progress_told = s.rate_since = now;
+  s.rate_samples = s.total.samples;
 }
 
 void end_line(Self self, const Schedule& schedule, const ReportTargets& targets, Step step) {
@@ -78,8 +72,8 @@ void end_line(Self self, const Schedule& schedule, const ReportTargets& targets,
   s.line_sums = {};
   if (schedule.evaluates(step))
     s.open.push_back({step, line, now});
-  else
-    close_line(self, targets, line);
+  else if (targets.line)
+    targets.line(line);
 }
 
 /// Once, when the device has finished and no line waits for its test result (after a stop none will come).
@@ -98,7 +92,7 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
   self->state.line_sums = so_far;
   return {[=](const Begin&) {
             ReporterState& s = self->state;
-            s.begun = s.last_progress = Clock::now();
+            s.begun = s.progress_told = s.rate_since = Clock::now();
             if (targets.times) s.times_begun = targets.times();
           },
           [=](const Committed& c) {
@@ -125,7 +119,9 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
               open.line.test_accuracy =
                   static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
             }
-            close_line(self, targets, open.line);
+            s.rate_since = Clock::now();
+            s.rate_samples = s.total.samples;
+            if (targets.line) targets.line(open.line);
             tell_end(self, targets, told);
           },
           [=](const DeviceFinished& end) {

@@ -155,7 +155,7 @@ std::vector<double> ticks_of(const Axis& axis, std::size_t most) {
   if (axis.scale == Scale::whole) step = std::max(1.0, step);
   const double first = std::ceil(axis.low / step - 1e-9);
   for (double i = first; i * step <= axis.high + step * 1e-9; ++i) ticks.push_back(i * step == 0 ? 0 : i * step);
-  if (axis.scale == Scale::whole && step > 1 && (ticks.empty() || ticks.front() - axis.low >= 0.6 * step))
+  if (axis.scale == Scale::whole && step > 1 && (ticks.empty() || ticks.front() - axis.low >= 0.5 * step))
     ticks.insert(ticks.begin(), axis.low);
   return ticks;
 }

@@ -117,7 +117,10 @@ std::string notes(const RunRecord& record) {
 
 std::string title_of(const RunRecord& record) {
   const std::string name = record.configuration.empty() ? "a run" : record.configuration;
-  return name.size() <= 80 ? name : "…" + name.substr(name.size() - 79);
+  if (name.size() <= 80) return name;
+  std::size_t from = name.size() - 79;
+  while (from < name.size() && (static_cast<unsigned char>(name[from]) & 0xC0) == 0x80) ++from;  // inside a letter
+  return "…" + name.substr(from);
 }
 
 /// Replaces what is between two marks; false when they are not there.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -156,6 +157,25 @@ TEST_F(ConsoleTest, PrintsEveryLineAsJsonWhenAskedTo) {
   std::size_t count = 0;
   for (; std::getline(lines, line); ++count) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
   EXPECT_EQ(count, 3u);
+}
+
+TEST_F(ConsoleTest, PrintsEventsWithProgressWhenAskedForJson) {
+  Console console{settings_, out_, {.json = true, .bar = true}};
+  console.starting(2);
+  console.started(two_ranks(), "cpu", {.folder = {}, .description = "a path that is no UTF-8: \xff"});
+  console.progress({.step = 1, .steps = 10, .samples_per_s = 100, .loss = NAN});
+  console.epoch(first_epoch());
+  console.finish({});
+  std::istringstream lines{out_.str() + failed_json("rank 1 was lost", 4)};
+  std::vector<std::string> events;
+  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line).at("event"));
+  EXPECT_EQ(events, (std::vector<std::string>{"started", "progress", "epoch", "finished", "finished"}));
+}
+
+TEST_F(ConsoleTest, SaysOnATerminalThatItStarts) {
+  Console console{settings_, out_, {.bar = true}};
+  console.starting(2);
+  EXPECT_EQ(out_.str(), "\rstarting 2 ranks (faults.start_s = 60)\033[K");
 }
 
 TEST_F(ConsoleTest, DrawsNoBarWithoutATerminal) {

@@ -192,7 +192,7 @@ if [ "$funcstack[1]" = _rtrun ]; then _rtrun "$@"; else compdef _rtrun rtrun; fi
 std::string fish_script() {
   std::string out = "# Completion of rtrun for fish: rtrun completion fish > ~/.config/fish/completions/rtrun.fish\n";
   out += "complete -c rtrun -f\n";
-  out += "complete -c rtrun -k -a '(__fish_complete_suffix .toml)'\n";
+  out += "complete -c rtrun -n 'not __fish_seen_subcommand_from completion' -k -a '(__fish_complete_suffix .toml)'\n";
   for (const Word& verb : kVerbs)
     out += fmt::format("complete -c rtrun -n __fish_use_subcommand -a {} -d '{}'\n", verb.name, verb.help);
   out += "complete -c rtrun -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
@@ -210,7 +210,7 @@ std::string fish_script() {
     for (const std::string& word : words_of(key))
       out += fmt::format("complete -c rtrun -l set -x -a '{}={}'\n", key.name, word);
   }
-  return out;
+  return out + "complete -c rtrun -l set -x -d 'override a value, a.b=c'\n";  // the last explanation is the option's
 }
 
 }  // namespace
