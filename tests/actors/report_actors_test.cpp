@@ -86,6 +86,27 @@ TEST(ReporterActor, TellsWhatTheStreamHasSpentSinceTheRunBegan) {
   actors.run();
 }
 
+TEST(ReporterActor, TellsProgressHoweverShortEpochsAre) {
+  test::ActorWorld actors;
+  int told_progress = 0;
+  auto told = actors.listener<ReportedReceiver, Reported>([](const Reported&) {});
+  const ReportTargets targets{.progress = [&](const RunProgress& progress) {
+    ++told_progress;
+    EXPECT_GT(progress.samples_per_s, 0);
+  }};
+  const Schedule schedule{.train_samples = 10, .rows = 10, .ranks = 1, .steps = 1'000'000'000, .evaluate_every = 0};
+  const ReporterActor reporter = spawn_reporter(actors.system(), schedule, targets, told);
+  actors.send(reporter, Begin{{1}});
+  const Deadline deadline = Deadline::after(std::chrono::seconds{10});
+  for (std::uint64_t step = 0; told_progress < 2 && !deadline.passed(); ++step) {
+    actors.send(reporter, Committed{{1}, {step}, sums(1, 5, 10)});  // each ends an epoch
+    actors.run();
+  }
+  EXPECT_EQ(told_progress, 2);
+  caf::anon_send_exit(reporter, caf::exit_reason::kill);
+  actors.run();
+}
+
 TEST(ReporterActor, SaysThatAllIsToldOnceAfterTheLastLine) {
   ReporterWorld w{{.train_samples = 10, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 1}};
   w.send(Committed{{1}, {0}, sums(1, 5, 10)});

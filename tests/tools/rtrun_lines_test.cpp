@@ -81,7 +81,8 @@ TEST_F(RankLines, TellTheFirstError) {
 TEST(Completion, KnowsEveryKeyAndEveryWordItTakesInEveryShell) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = completion_script(shell);
-    for (const detail::SettingKey& key : detail::setting_keys()) EXPECT_THAT(script, HasSubstr(std::string{key.name})) << shell;
+    for (const detail::SettingKey& key : detail::setting_keys())
+      EXPECT_THAT(script, HasSubstr(std::string{key.name})) << shell;
     for (const char* word : {"check", "plan", "completion", "set", "resume", "quiet", "json", "generated", "bf16"})
       EXPECT_THAT(script, HasSubstr(word)) << shell;
   }
@@ -92,7 +93,8 @@ TEST(Completion, KnowsEveryKeyAndEveryWordItTakesInEveryShell) {
 std::string offered(const std::string& line) {
   testing::ProgramStart start;
   start.arguments = {"bash", "-c", completion_script("bash") + R"(
-    COMP_LINE="$1"; COMP_POINT=${#1}; _rtrun; echo "${COMPREPLY[*]}")", "completion", line};
+    COMP_LINE="$1"; COMP_POINT=${#1}; _rtrun; echo "${COMPREPLY[*]}")",
+                     "completion", line};
   testing::Program program{start};
   EXPECT_EQ(program.wait(20s), 0);
   EXPECT_EQ(program.err(), "");

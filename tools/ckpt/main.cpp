@@ -33,16 +33,19 @@ constexpr const char* kFooter = R"(Examples:
 
 Environment: with TERM=dumb, or where stderr is no terminal, nothing shows how far verify and weights are.
 Exit codes: 0 done, 1 a checkpoint is damaged, 2 wrong use, 3 environment.)";
-constexpr const char* kListFooter = R"(A line per checkpoint, the newest first: its folder, steps, samples, size, and its test accuracy if it was tested. Reads
+constexpr const char* kListFooter =
+    R"(A line per checkpoint, the newest first: its folder, steps, samples, size, and its test accuracy if it was tested. Reads
 manifests only; `ckpt verify` reads everything.
 
 Example: ckpt list run/checkpoints
 Exit codes: 0 done, 2 no checkpoint is there.)";
-constexpr const char* kVerifyFooter = R"(A line per checkpoint: "whole", or what is wrong with it. Shows how far it is on a terminal.
+constexpr const char* kVerifyFooter =
+    R"(A line per checkpoint: "whole", or what is wrong with it. Shows how far it is on a terminal.
 
 Example: ckpt verify run/checkpoints
 Exit codes: 0 all are whole, 1 one is damaged, 2 no checkpoint is there, 3 environment.)";
-constexpr const char* kWeightsFooter = R"(The file appears whole or not at all. Tensors are f32 and have the names of the model's layers.
+constexpr const char* kWeightsFooter =
+    R"(The file appears whole or not at all. Tensors are f32 and have the names of the model's layers.
 
 Example: ckpt weights run/checkpoints -o weights.safetensors
 Exit codes: 0 done, 1 the checkpoint is damaged, 2 no checkpoint is there, 3 the file cannot be written.)";
