@@ -98,7 +98,8 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
       if (!published.status.ok()) parts->store.remove(id);
       parts->store.prune(manifest.run, parts->keep);
     });
-    if (!cleared.ok() && parts->note) parts->note(text("old checkpoints cannot be cleared away: ", cleared.text()));
+    if (!cleared.ok() && parts->note)
+      parts->note(text("old checkpoints cannot be cleared away: ", cleared.text(), "; remove them by hand"));
     caf::anon_send(to, std::move(published));
   });
 }
@@ -187,7 +188,8 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
     s.last = {published.id, std::move(entry.mapped())};
   if (!published.status.ok() && parts->note) {
     parts->note(text("the checkpoint of step ", published.id.steps,
-                     published.again ? " does not say how good it is: " : " was not saved: ", published.status.text()));
+                     published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
+                     "; see that checkpoint.dir has room and can be written: later saves are tried too"));
   }
   note_accuracy(self, parts);
   tell_when_done(self);

@@ -54,6 +54,15 @@ TEST(ReportPage, GivesTheTimeOfAStepOfEachKind) {
   EXPECT_THAT(page_of(run_of(3)), HasSubstr("<td>3.6 s</td><td>60.0 %</td><td>4.000 ms</td>"));
 }
 
+TEST(ReportPage, SaysThatNoTimeWentToLoading) {
+  RunRecord record = run_of(1);
+  record.trace = {};
+  record.trace.add({1, 1, 60000, {.compute = std::chrono::seconds{1}}});
+  const std::string page = page_of(record);
+  EXPECT_THAT(page, HasSubstr("waiting for a training batch</td><td>0 ms</td><td>0 %</td><td>0.000 ms</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("copies for checkpoints")));
+}
+
 TEST(ReportPage, LeavesOutWhatTheDeviceDoesNotMeasure) {
   RunRecord record = run_of(2);
   record.trace = {};
