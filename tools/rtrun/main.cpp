@@ -28,8 +28,11 @@ using namespace troupe::rtrun;
 
 /// Whether this process tells how the job ended: it started all of it, or a launcher of somebody else's made it rank 0.
 bool tells_the_end() {
-  const char* const rank = std::getenv("RANK");
-  return std::getenv("TROUPE_LISTEN_FD") == nullptr && (rank == nullptr || std::string_view{rank} == "0");
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    const char* const rank = std::getenv(name);
+    if (rank != nullptr && std::string_view{rank} != "0") return false;
+  }
+  return std::getenv("TROUPE_LISTEN_FD") == nullptr;
 }
 
 /// What went wrong, on stderr, and as the last line of JSON if those are wanted. Returns the exit code.
