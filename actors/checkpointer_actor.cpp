@@ -98,7 +98,8 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
       if (!published.status.ok()) parts->store.remove(id);
       parts->store.prune(manifest.run, parts->keep);
     });
-    if (!cleared.ok() && parts->note) parts->note(text("old checkpoints cannot be cleared away: ", cleared.text()));
+    if (!cleared.ok() && parts->note)
+      parts->note(text("old checkpoints cannot be cleared away: ", cleared.text(), "; remove them by hand"));
     caf::anon_send(to, std::move(published));
   });
 }
@@ -190,8 +191,8 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
         text("the checkpoint of step ", published.id.steps,
              published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
              published.status.code() == Code::environment
-                 ? "; training goes on: make room or repair that before it ends, or set checkpoint.dir elsewhere"
-                 : ""));
+                 ? "; training goes on, and later saves are tried too: make room or repair that before it ends"
+                 : "; later saves are tried too"));
   }
   note_accuracy(self, parts);
   tell_when_done(self);

@@ -31,29 +31,32 @@ struct ReporterState {
   RunTotal total;
   std::deque<OpenLine> open;
   Clock::duration evaluating{};  // time that went to evaluation
-  Clock::time_point last_progress{};
-  std::uint64_t last_progress_samples = 0;
+  StreamTimes times_begun;
+  Clock::time_point progress_told{};
+  Clock::time_point rate_since{};  // of progress: since it was told, or the last evaluation ended
+  std::uint64_t rate_samples = 0;  // trained until then
   bool finished = false;
   bool told = false;
 };
 using Self = ReporterActor::stateful_pointer<ReporterState>;
 
-void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
-  const auto now = Clock::now();
-  if (!targets.progress || now - s.last_progress < kProgressEvery) return;
-  RunProgress progress{c.step.value + 1, schedule.steps, s.total.samples, 0, 0};
-  progress.samples_per_s =
-      static_cast<double>(s.total.samples - s.last_progress_samples) / seconds(now - s.last_progress);
-  if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);
-  targets.progress(progress);
-  s.last_progress = now;
-  s.last_progress_samples = s.total.samples;
+/// What the stream has spent since the run began.
+StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
+  return targets.times ? targets.times() - s.times_begun : StreamTimes{};
 }
 
-void close_line(Self self, const ReportTargets& targets, const EpochReport& line) {
-  if (targets.line) targets.line(line);
-  self->state.last_progress = Clock::now();  // the rate starts anew after an evaluation
-  self->state.last_progress_samples = self->state.total.samples;
+void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
+  const auto now = Clock::now();
+  if (!targets.progress || now - s.progress_told < kProgressEvery || now == s.rate_since) return;
+  RunProgress progress{.step = c.step.value + 1, .steps = schedule.steps, .samples = s.total.samples};
+  progress.samples_per_s = static_cast<double>(s.total.samples - s.rate_samples) / seconds(now - s.rate_since);
+  if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);
+  progress.elapsed_s = s.total.elapsed_s;
+  progress.train_s = s.total.train_s;
+  progress.times = times_so_far(s, targets);
+  targets.progress(progress);
+  s.progress_told = s.rate_since = now;
+  s.rate_samples = s.total.samples;
 }
 
 void end_line(Self self, const Schedule& schedule, const ReportTargets& targets, Step step) {
@@ -63,11 +66,14 @@ void end_line(Self self, const Schedule& schedule, const ReportTargets& targets,
   const double samples = static_cast<double>(s.line_sums.samples);
   line.loss = s.line_sums.loss / samples;
   line.accuracy = static_cast<double>(s.line_sums.correct) / samples;
+  line.samples = s.total.samples;
+  line.train_s = s.total.train_s;
+  line.times = times_so_far(s, targets);
   s.line_sums = {};
   if (schedule.evaluates(step))
     s.open.push_back({step, line, now});
-  else
-    close_line(self, targets, line);
+  else if (targets.line)
+    targets.line(line);
 }
 
 /// Once, when the device has finished and no line waits for its test result (after a stop none will come).
@@ -75,6 +81,7 @@ void tell_end(Self self, const ReportTargets& targets, const ReportedReceiver& t
   ReporterState& s = self->state;
   if (!s.finished || !s.open.empty() || s.told) return;
   s.told = true;
+  s.total.times = times_so_far(s, targets);
   if (targets.total) targets.total(s.total);
   self->send(told, Reported{});
 }
@@ -83,7 +90,11 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
                                       StepSums so_far) {
   end_with_own_errors(self);
   self->state.line_sums = so_far;
-  return {[=](const Begin&) { self->state.begun = self->state.last_progress = Clock::now(); },
+  return {[=](const Begin&) {
+            ReporterState& s = self->state;
+            s.begun = s.progress_told = s.rate_since = Clock::now();
+            if (targets.times) s.times_begun = targets.times();
+          },
           [=](const Committed& c) {
             ReporterState& s = self->state;
             s.line_sums.add(c.total);
@@ -102,12 +113,15 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
             s.open.pop_front();
             s.evaluating += Clock::now() - open.trained;
             s.total.elapsed_s = open.line.elapsed_s = seconds(Clock::now() - s.begun);
+            open.line.times = times_so_far(s, targets);
             if (result.sums.samples != 0) {
               open.line.test_loss = result.sums.loss / static_cast<double>(result.sums.samples);
               open.line.test_accuracy =
                   static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
             }
-            close_line(self, targets, open.line);
+            s.rate_since = Clock::now();
+            s.rate_samples = s.total.samples;
+            if (targets.line) targets.line(open.line);
             tell_end(self, targets, told);
           },
           [=](const DeviceFinished& end) {

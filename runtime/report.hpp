@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/stream_times.hpp"
+
 namespace troupe {
 
 /// One epoch's line, over all ranks.
@@ -13,7 +15,10 @@ struct EpochReport {
   double accuracy = 0;              // as they were seen
   std::optional<double> test_loss;  // absent when this epoch was not evaluated
   std::optional<double> test_accuracy;
-  double elapsed_s = 0;  // since the first step began
+  double elapsed_s = 0;       // since the first step began
+  std::uint64_t samples = 0;  // trained in this run, up to the line's last step
+  double train_s = 0;         // in training until then, evaluation not counted
+  StreamTimes times;          // rank 0's, since the run began; all zero: its device does not measure
 };
 
 /// How far a run is; sent at most a few times a second.
@@ -23,6 +28,9 @@ struct RunProgress {
   std::uint64_t samples = 0;
   double samples_per_s = 0;  // over the last moments
   double loss = 0;           // of the last step
+  double elapsed_s = 0;      // since the first step began
+  double train_s = 0;        // evaluation not counted
+  StreamTimes times;         // rank 0's, as in an EpochReport
 };
 
 /// What a run amounted to.
@@ -31,6 +39,7 @@ struct RunTotal {
   std::uint64_t samples = 0;  // trained, all ranks
   double train_s = 0;         // time in training, evaluation not counted
   double elapsed_s = 0;       // since the first step began
+  StreamTimes times;          // rank 0's, as in an EpochReport
 };
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include "runtime/ids.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/rules/rule.hpp"
+#include "runtime/stream_times.hpp"
 
 namespace troupe {
 
@@ -75,6 +76,8 @@ class Stream {
   /// update with the same arguments after this one died at any instruction completes it, with the same bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
+  /// Where its time has gone so far. Any thread.
+  virtual StreamTimes times() const noexcept { return {}; }
 };
 
 }  // namespace troupe

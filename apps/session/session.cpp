@@ -447,6 +447,7 @@ ReportTargets RankSession::report_targets() {
     if (listener != nullptr) listener->epoch(line);
   };
   targets.total = [this](const RunTotal& total) { result_.total = total; };
+  targets.times = [this] { return stream_->times(); };  // the actors end before the stream
   if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
   if (listener == nullptr && !options_.time_limit) return targets;
   targets.step = [this, listener, until = std::optional<Deadline>{}](Step step, const StepSums& total) mutable {

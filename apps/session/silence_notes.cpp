@@ -19,8 +19,8 @@ void SilenceNotes::tell(Peer peer, bool suspected, Clock::time_point now) {
   const auto [last, first] = told_.try_emplace(peer, now);
   if (!first && now - last->second < kBetweenNotes) return;
   last->second = now;
-  listener_->note(
-      text("rank ", peer.value, " (", hosts_[peer.value], ") has been silent for ", suspect_.count(), " ms"));
+  listener_->note(text("rank ", peer.value, " (", hosts_[peer.value], ") has been silent for ", suspect_.count(),
+                       " ms; it is lost after faults.dead_ms, which machines with other work may need longer"));
 }
 
 }  // namespace troupe

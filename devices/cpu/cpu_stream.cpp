@@ -164,6 +164,7 @@ void CpuStream::run(const RunProgram& part) { push(part); }
 // ---- The stream's thread ----
 
 bool CpuStream::wait_for_work() {
+  if (!ring_.empty()) return true;
   for (int look = 0; may_spin_ && look < kLooks && ring_.empty() && !stop_.load(std::memory_order_acquire); ++look)
     pause();
   while (ring_.empty()) {
@@ -172,6 +173,7 @@ bool CpuStream::wait_for_work() {
     if (stop_.load(std::memory_order_acquire)) return false;
     news_.wait(seen, std::memory_order_acquire);
   }
+  meter_.had_nothing();
   return true;
 }
 
@@ -182,6 +184,7 @@ void CpuStream::work() {
     if (!ended_) {
       if (const Status status = execute(ring_.front()); !status.ok()) end(status);
     }
+    meter_.did(ring_.front());
     ring_.pop();
   }
 }

@@ -8,6 +8,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/kernels/kernels.hpp"
 #include "devices/cpu/operations.hpp"
+#include "devices/cpu/stream_meter.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/stream.hpp"
 
@@ -32,6 +33,7 @@ class CpuStream final : public Stream {
   void reduce(Memory to, std::span<const Memory> parts) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
+  StreamTimes times() const noexcept override { return meter_.times(); }
   /// Enqueues a part of a replica's program.
   void run(const RunProgram& part);
   AddressSpace& space() const noexcept { return space_; }
@@ -64,6 +66,7 @@ class CpuStream final : public Stream {
   bool announced_ = false;                          // the thread's: waits_ knows that a wait comes next
   alignas(64) std::atomic<std::uint32_t> news_{0};  // counts pushes and the stop: what the thread sleeps on
   std::atomic<bool> stop_{false};
+  StreamMeter meter_;
   OperationRing ring_;
   std::thread thread_;
 };

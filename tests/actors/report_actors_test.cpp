@@ -64,6 +64,49 @@ TEST(ReporterActor, HoldsALineBackUntilItsTestResultIsThere) {
   EXPECT_DOUBLE_EQ(*w.lines[0].test_accuracy, 0.75);
 }
 
+TEST(ReporterActor, TellsWhatTheStreamHasSpentSinceTheRunBegan) {
+  using std::chrono::milliseconds;
+  test::ActorWorld actors;
+  StreamTimes times{.idle = milliseconds{100}};
+  std::vector<EpochReport> lines;
+  auto told = actors.listener<ReportedReceiver, Reported>([](const Reported&) {});
+  const ReportTargets targets{.line = [&](const EpochReport& line) { lines.push_back(line); },
+                              .times = [&] { return times; }};
+  const Schedule schedule{.train_samples = 10, .rows = 10, .ranks = 1, .steps = 1};
+  const ReporterActor reporter = spawn_reporter(actors.system(), schedule, targets, told);
+  actors.send(reporter, Begin{{1}});
+  actors.run();
+  times.compute = milliseconds{7};
+  actors.send(reporter, Committed{{1}, {0}, sums(1, 5, 10)});
+  actors.run();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].times, StreamTimes{.compute = milliseconds{7}});
+  EXPECT_EQ(lines[0].samples, 10u);
+  caf::anon_send_exit(reporter, caf::exit_reason::kill);
+  actors.run();
+}
+
+TEST(ReporterActor, TellsProgressHoweverShortEpochsAre) {
+  test::ActorWorld actors;
+  int told_progress = 0;
+  auto told = actors.listener<ReportedReceiver, Reported>([](const Reported&) {});
+  const ReportTargets targets{.progress = [&](const RunProgress& progress) {
+    ++told_progress;
+    EXPECT_GT(progress.samples_per_s, 0);
+  }};
+  const Schedule schedule{.train_samples = 10, .rows = 10, .ranks = 1, .steps = 1'000'000'000, .evaluate_every = 0};
+  const ReporterActor reporter = spawn_reporter(actors.system(), schedule, targets, told);
+  actors.send(reporter, Begin{{1}});
+  const Deadline deadline = Deadline::after(std::chrono::seconds{10});
+  for (std::uint64_t step = 0; told_progress < 2 && !deadline.passed(); ++step) {
+    actors.send(reporter, Committed{{1}, {step}, sums(1, 5, 10)});  // each ends an epoch
+    actors.run();
+  }
+  EXPECT_EQ(told_progress, 2);
+  caf::anon_send_exit(reporter, caf::exit_reason::kill);
+  actors.run();
+}
+
 TEST(ReporterActor, SaysThatAllIsToldOnceAfterTheLastLine) {
   ReporterWorld w{{.train_samples = 10, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 1}};
   w.send(Committed{{1}, {0}, sums(1, 5, 10)});

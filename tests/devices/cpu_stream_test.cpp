@@ -10,6 +10,7 @@
 
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/onednn.hpp"
+#include "devices/cpu/stream_meter.hpp"
 #include "runtime/blocking.hpp"
 
 namespace {
@@ -283,6 +284,72 @@ TEST_F(CpuStreamThatHasAWait, LetsDenormalsBeInWhatItDoesMeanwhile) {
   open(gate);
   EXPECT_TRUE(reach(end).ok());
   EXPECT_TRUE(waits_.keeps_denormals);
+}
+
+constexpr std::chrono::milliseconds kAWhile{2};
+
+/// Lets the clock go on.
+void pass(std::chrono::nanoseconds span) {
+  for (const auto deadline = Deadline::after(span); !deadline.passed();) sched_yield();
+}
+
+TEST_F(CpuStream, CountsAWaitForOthersAsExchange) {
+  const auto device = make_cpu_device(space_, {});
+  const auto stream = device->stream();
+  Timeline& gate = space_.timeline(arena_->make_timeline());
+  EXPECT_TRUE(reach(stream->mark()).ok());  // from now on it measures
+  stream->wait({gate.id(), 1});
+  const Point end = stream->mark();
+  pass(kAWhile);
+  gate.signal(1);
+  EXPECT_TRUE(reach(end).ok());
+  EXPECT_TRUE(reach(stream->mark()).ok());  // the work before this mark is counted
+  // Of the time that passed, the thread may have needed some to notice that there is a wait.
+  EXPECT_GE(stream->times().exchange + stream->times().idle, kAWhile);
+  EXPECT_GT(stream->times().exchange, StreamTimes::Span::zero());
+  EXPECT_EQ(stream->times().load, StreamTimes::Span::zero());
+}
+
+TEST(StreamMeter, CountsWaitsAndEmptyQueuesRightBeforeABatchAsLoading) {
+  cpu::StreamMeter meter;
+  meter.had_nothing();
+  meter.did(cpu::SignalPoint{});
+  pass(kAWhile);
+  meter.had_nothing();
+  pass(kAWhile);
+  meter.did(cpu::AwaitPoint{});
+  meter.did(cpu::RunProgram{nullptr, cpu::ProgramPart::forward_and_loss, 0, nullptr, nullptr});
+  EXPECT_GE(meter.times().load, 2 * kAWhile);
+  EXPECT_EQ(meter.times().idle, StreamTimes::Span::zero());
+}
+
+TEST(StreamMeter, TellsTheKindsOfWorkApart) {
+  cpu::StreamMeter meter;
+  meter.had_nothing();
+  const auto spends = [&](const cpu::Operation& operation) {
+    const StreamTimes before = meter.times();
+    pass(kAWhile);
+    meter.did(operation);
+    return meter.times() - before;
+  };
+  const auto run = [](cpu::ProgramPart part) { return cpu::RunProgram{nullptr, part, 0, nullptr, nullptr}; };
+  EXPECT_GE(spends(run(cpu::ProgramPart::forward_and_loss)).compute, kAWhile);
+  EXPECT_GE(spends(run(cpu::ProgramPart::backward)).compute, kAWhile);
+  EXPECT_GE(spends(cpu::Update{}).update, kAWhile);
+  EXPECT_GE(spends(run(cpu::ProgramPart::evaluate)).evaluate, kAWhile);
+  EXPECT_GE(spends(cpu::CopyBytes{}).copy, kAWhile);
+  EXPECT_GE(spends(cpu::SumUp{}).exchange, kAWhile);
+  pass(kAWhile);
+  meter.had_nothing();
+  EXPECT_GE(spends(cpu::CopyBytes{}).idle, kAWhile);
+}
+
+TEST(StreamMeter, BeginsWithTheFirstWork) {
+  cpu::StreamMeter meter;
+  pass(kAWhile);
+  meter.had_nothing();
+  meter.did(cpu::SignalPoint{});
+  EXPECT_LT(meter.times().total(), kAWhile);
 }
 
 TEST_F(CpuStream, IsRefusedToADeviceWithoutThreadsOrDeadline) {

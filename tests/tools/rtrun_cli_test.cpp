@@ -55,6 +55,33 @@ TEST(CommandLine, AnswersHelpWithExitCode0OnItsOutput) {
   EXPECT_EQ(parsed.err, "");
 }
 
+TEST(CommandLine, HasExamplesExitCodesAndEnvironmentInTheHelpOfEveryVerb) {
+  for (const auto& parsed : {parse({"--help"}), parse({"check", "--help"}), parse({"plan", "--help"})}) {
+    EXPECT_EQ(parsed.exit_code(), 0);
+    for (const char* what : {"Examples:", "Exit codes:", "Environment:", "--set"})
+      EXPECT_NE(parsed.out.find(what), std::string::npos) << what << " is not in\n" << parsed.out;
+  }
+  EXPECT_NE(parse({"--help"}).out.find("NO_COLOR"), std::string::npos);
+  EXPECT_NE(parse({"completion", "--help"}).out.find("source <(rtrun completion bash)"), std::string::npos);
+}
+
+TEST(CommandLine, PrintsACompletionScriptAndNeedsNoFileForIt) {
+  const Parsed parsed = parse({"completion", "bash"});
+  EXPECT_EQ(parsed.exit_code(), 0);
+  EXPECT_NE(parsed.out.find("complete -F _rtrun rtrun"), std::string::npos);
+  for (const auto& wrong : {parse({"completion", "tcsh"}), parse({"completion"})}) {
+    EXPECT_EQ(wrong.exit_code(), 2);
+    EXPECT_EQ(wrong.out, "");
+    EXPECT_NE(wrong.err.find("bash, zsh or fish"), std::string::npos) << wrong.err;
+  }
+}
+
+TEST(CommandLine, TakesQuietAndJson) {
+  EXPECT_TRUE(parse({"--json", "job.toml"}).line().json);
+  EXPECT_TRUE(parse({"job.toml", "-q"}).line().quiet);
+  EXPECT_FALSE(parse({"job.toml"}).line().json);
+}
+
 TEST(CommandLine, NamesTheVersionsOfWhatItStandsOn) {
   const Parsed parsed = parse({"--version"});
   EXPECT_EQ(parsed.exit_code(), 0);

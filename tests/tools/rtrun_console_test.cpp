@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,7 +9,9 @@
 
 #include "tools/rtrun/console.hpp"
 #include "tools/rtrun/log_file.hpp"
+#include "tools/rtrun/progress_text.hpp"
 #include "tools/rtrun/table.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -156,6 +159,25 @@ TEST_F(ConsoleTest, PrintsEveryLineAsJsonWhenAskedTo) {
   EXPECT_EQ(count, 3u);
 }
 
+TEST_F(ConsoleTest, PrintsEventsWithProgressWhenAskedForJson) {
+  Console console{settings_, out_, {.json = true, .bar = true}};
+  console.starting(2);
+  console.started(two_ranks(), "cpu", {.folder = {}, .description = "a path that is no UTF-8: \xff"});
+  console.progress({.step = 1, .steps = 10, .samples_per_s = 100, .loss = NAN});
+  console.epoch(first_epoch());
+  console.finish({});
+  std::istringstream lines{out_.str() + failed_json("rank 1 was lost", 4)};
+  std::vector<std::string> events;
+  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line).at("event"));
+  EXPECT_EQ(events, (std::vector<std::string>{"started", "progress", "epoch", "finished", "finished"}));
+}
+
+TEST_F(ConsoleTest, SaysOnATerminalThatItStarts) {
+  Console console{settings_, out_, {.bar = true}};
+  console.starting(2);
+  EXPECT_EQ(out_.str(), "\rstarting 2 ranks (faults.start_s = 60)\033[K");
+}
+
 TEST_F(ConsoleTest, DrawsNoBarWithoutATerminal) {
   Console console{settings_, out_, {.bar = false}};
   console.progress({.step = 1, .steps = 10, .samples_per_s = 100});
@@ -174,7 +196,7 @@ TEST_F(ConsoleTest, TakesTheBarAwayBeforeARow) {
 TEST(ProgressBarTest, KeepsToOneLineOfTheTerminal) {
   for (const std::size_t columns : {10u, 60u, 80u, 200u}) {
     std::ostringstream out;
-    ProgressBar bar{out, true, columns};
+    terminal::ProgressBar bar{out, true, columns};
     bar.draw("epoch 3/20 step 900/6000", 0.15, "45,123 samples/s, 0:27 left");
     const std::string text = out.str();
     ASSERT_TRUE(text.starts_with("\r") && text.ends_with("\033[K"));

@@ -24,6 +24,13 @@ TEST(Verdict, BlamesTheKilledRankEvenWhenItsPeersEndWasSeenFirst) {
   EXPECT_NE(verdict.text.find("rank 1 (process 100) was killed by SIGKILL"), std::string::npos) << verdict.text;
 }
 
+TEST(Verdict, SaysWhichRankItIsAbout) {
+  EXPECT_EQ(judge({exited(0, 4), killed(1, SIGKILL)}, 0).culprit, 1u);
+  EXPECT_EQ(judge({exited(0, 4), exited(2, 3), exited(1, 2)}, 0).culprit, 2u);
+  EXPECT_EQ(judge({exited(0, 0), killed_by_launcher(1)}, 0).culprit, 1u);
+  EXPECT_EQ(judge({exited(0, 0)}, 0).culprit, std::nullopt);
+}
+
 TEST(Verdict, HintsAtMemoryWhenTheKernelsKillerWasAtWork) {
   RankEnd end = killed(2, SIGKILL);
   end.out_of_memory = true;

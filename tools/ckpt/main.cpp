@@ -11,17 +11,44 @@
 #include <exception>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/new_file.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace {
 
 using namespace troupe;
 
 constexpr std::chrono::milliseconds kProgressEvery{200};
+
+constexpr const char* kFooter = R"(Examples:
+  ckpt list run/checkpoints                              what is there
+  ckpt verify run/checkpoints                            is all of it whole?
+  ckpt weights run/checkpoints -o weights.safetensors    the newest one's weights, for any reader of safetensors
+  rtrun --resume auto app.toml                           go on from the newest
+
+Environment: with TERM=dumb, or where stderr is no terminal, nothing shows how far verify and weights are.
+Exit codes: 0 done, 1 a checkpoint is damaged, 2 wrong use, 3 environment.)";
+constexpr const char* kListFooter =
+    R"(A line per checkpoint, the newest first: its folder, steps, samples, size, and its test accuracy if it was tested. Reads
+manifests only; `ckpt verify` reads everything.
+
+Example: ckpt list run/checkpoints
+Exit codes: 0 done, 2 no checkpoint is there.)";
+constexpr const char* kVerifyFooter =
+    R"(A line per checkpoint: "whole", or what is wrong with it. Shows how far it is on a terminal.
+
+Example: ckpt verify run/checkpoints
+Exit codes: 0 all are whole, 1 one is damaged, 2 no checkpoint is there, 3 environment.)";
+constexpr const char* kWeightsFooter =
+    R"(The file appears whole or not at all. Tensors are f32 and have the names of the model's layers.
+
+Example: ckpt weights run/checkpoints -o weights.safetensors
+Exit codes: 0 done, 1 the checkpoint is damaged, 2 no checkpoint is there, 3 the file cannot be written.)";
 
 std::uint64_t size_of(const CheckpointManifest& manifest) {
   std::uint64_t bytes = 0;
@@ -52,21 +79,18 @@ int list(const std::string& folder) {
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
-  ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
+  ~Progress() { bar_.clear(); }
   void operator()(std::uint64_t done, std::uint64_t all) {
-    if (::isatty(STDERR_FILENO) == 0 || Clock::now() < next_) return;
+    if (Clock::now() < next_) return;
     next_ = Clock::now() + kProgressEvery;
-    shown_ = true;
-    fmt::print(stderr, "\r{} {} of {}\x1b[K", what_, megabytes(done), megabytes(all));
-    std::fflush(stderr);
+    bar_.draw(what_, all > 0 ? static_cast<double>(done) / static_cast<double>(all) : 0,
+              fmt::format("{} of {}", megabytes(done), megabytes(all)));
   }
 
  private:
   const std::string what_;
+  terminal::ProgressBar bar_{std::cerr, terminal::draws_bars(STDERR_FILENO), terminal::columns_of(STDERR_FILENO)};
   Clock::time_point next_ = Clock::now() + kProgressEvery;
-  bool shown_ = false;
 };
 
 /// All of a folder, or the one that the path is.
@@ -128,12 +152,18 @@ int weights(Blocking& blocking, const std::string& path, const std::string& to) 
   }
   NewFile file(to);
   file.write(format_safetensors(entries, {{"format", "pt"}, {"steps", std::to_string(manifest.steps)}}));
+  std::uint64_t all = 0;
+  for (const SafetensorsEntry& entry : entries) all += entry.size_bytes;
+  std::uint64_t done = 0;
+  std::optional<Progress> progress{to};
   std::vector<float> numbers;
   for (const SafetensorsEntry& entry : entries) {
     numbers.resize(entry.size_bytes / sizeof(float));
     reader.read({}, entry.name, CheckpointPart::parameters, 0, numbers);
     file.write(std::as_bytes(std::span(numbers)));
+    (*progress)(done += entry.size_bytes, all);
   }
+  progress.reset();
   file.sync();
   file.publish();
   fmt::print("{}: {} tensors of step {}, from {}\n", to, entries.size(), manifest.steps,
@@ -143,7 +173,7 @@ int weights(Blocking& blocking, const std::string& path, const std::string& to) 
 
 int run(int argc, char** argv) {
   CLI::App app{"ckpt looks into the checkpoints that rtrun saves.", "ckpt"};
-  app.footer("Exit codes: 0 done, 1 a checkpoint is damaged, 2 wrong use, 3 environment.");
+  app.footer(kFooter);
   std::string path;
   std::string to;
   const char* const kPath = "A checkpoint's folder, or the folder that holds them (then the newest whole one is meant)";
@@ -155,6 +185,9 @@ int run(int argc, char** argv) {
   CLI::App& weights_of = *app.add_subcommand("weights", "Write the weights to one safetensors file");
   weights_of.add_option("PATH", path, kPath)->required();
   weights_of.add_option("-o,--output", to, "The file; replaced if it is there")->required();
+  list_them.footer(kListFooter);
+  verify_them.footer(kVerifyFooter);
+  weights_of.footer(kWeightsFooter);
   app.require_subcommand(1);
   try {
     app.parse(argc, argv);

@@ -3,19 +3,78 @@
 #include <CLI/CLI.hpp>
 #include <sstream>
 
+#include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/reference.hpp"
 #include "tools/rtrun/version.hpp"
 
 namespace troupe::rtrun {
 namespace {
 
-constexpr const char* kFooter =
-    R"(Started without RANK in the environment, rtrun starts the processes that cluster.nodes = "local:N" asks for.
-Started once per rank with RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TROUPE_SECRET_FILE, it is that rank.
+constexpr const char* kTrainFooter =
+    R"(Started without a launcher, rtrun starts the processes that cluster.nodes = "local:N" asks for. Started once per rank by
+mpirun or srun --mpi=pmix, or with RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
 Ctrl-C or SIGTERM ends the run after the step under way and saves a checkpoint; a second one ends it at once.
 kill -USR1 to it or to a rank prints on stderr what each rank is doing.
+
+Examples:
+  rtrun apps/mnist/app.toml                              train
+  rtrun apps/mnist/app.toml --set train.epochs=5         with another value than the file's
+  rtrun --resume auto apps/mnist/app.toml                go on from the newest checkpoint
+  rtrun --json apps/mnist/app.toml | jq .                for programs: a JSON object a line
+  rtrun check apps/mnist/app.toml                        which settings, and where each came from
+  source <(rtrun completion bash)                        completion for this shell
+
+What it writes, into report.dir (run/):
+  report.html    the run as a page, for any browser, also while it is under way
+  log            an entry per epoch, JSON as ChainerMN's LogReport writes it
+  rank-N.log     what rank N wrote, N > 0; of that, stderr shows what rtrun itself says
+  checkpoints/   see `ckpt --help`
+
+Lines of --json: "event" is "started", "progress", "epoch" or "finished"; the last one's "status" is "finished",
+"stopped" or "failed", then with "error" and "exit_code". A run that a signal ends before its first step has none.
+
+Environment:
+  TROUPE_DATA          a folder that holds mnist/; goes before data.path, but not before --set data.path
+  XDG_CACHE_HOME       where digits are kept once they are drawn (else ~/.cache)
+  RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT   this process's place, from a launcher
+  TROUPE_SECRET_FILE   a file (mode 0600) with the secret that the ranks of a job on several hosts share
+  NO_COLOR             no colours; nor with TERM=dumb, then without a progress bar too; neither ever but on a terminal
+  UCX_*                settings of UCX, over which processes talk
+
 Exit codes: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a rank was lost,
 75 ended by SIGTERM with a checkpoint to go on from, 128+n stopped by signal n.)";
+
+constexpr const char* kCheckFooter =
+    R"(Prints a line per setting: its value and where that came from (file:line:column, --set, or default), then the data
+that a run would use. Every mistake in the file is told with its place and what to write instead.
+
+Examples:
+  rtrun check apps/mnist/app.toml
+  rtrun check apps/mnist/app.toml --set data.batch=50
+
+Environment: TROUPE_DATA as for a run.
+Exit codes: 0 the configuration is good, 2 it is not.)";
+
+constexpr const char* kPlanFooter =
+    R"(Prints the model, the data, which rank would be on which cores and with how much memory, how gradients would travel,
+and why; with the settings of a run on this machine.
+
+Examples:
+  rtrun plan apps/mnist/app.toml
+  rtrun plan apps/mnist/app.toml --set 'cluster.nodes="local:4"'
+
+Environment: TROUPE_DATA as for a run.
+Exit codes: 0 there is a plan, 2 bad configuration, 3 this machine cannot do it.)";
+
+constexpr const char* kCompletionFooter =
+    R"(Completes verbs, options, and behind --set the keys of app.toml and the words that they take.
+
+Examples:
+  source <(rtrun completion bash)                                       this bash, or in ~/.bashrc
+  source <(rtrun completion zsh)                                        this zsh, after compinit
+  rtrun completion fish > ~/.config/fish/completions/rtrun.fish         every fish from now on
+
+Exit codes: 0 done, 2 another shell than these.)";
 
 /// As TOML.
 std::string in_quotes(const std::string& text) {
@@ -50,7 +109,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
                                                        std::ostream& err) {
   CommandLine line;
   CLI::App app{"rtrun trains what app.toml describes.", "rtrun"};
-  app.footer(kFooter);
+  app.footer(kTrainFooter);
   app.set_help_flag("-h,--help", "Print this help");
   bool version = false;
   std::string resume;
@@ -58,12 +117,19 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
                  "auto: go on from the newest checkpoint, if there is one; never; or the path of a checkpoint")
       ->type_name("auto|never|PATH");
   app.add_flag("--version", version, "Print the versions of troupe and of what it stands on");
-  app.add_flag("-q,--quiet", line.quiet, "No header, table or progress bar: only the last line and errors");
+  app.add_flag("-q,--quiet", line.quiet, "No header, table or progress: only the last line, warnings and errors");
+  app.add_flag("--json", line.json, "Print a JSON object per line on stdout, and nothing else there");
   add_common(app, line);
   CLI::App& check = *app.add_subcommand("check", "Print the effective settings and where each came from; runs nothing");
   add_common(check, line);
+  check.footer(kCheckFooter);
   CLI::App& plan = *app.add_subcommand("plan", "Print who would run where and what it would take; runs nothing");
   add_common(plan, line);
+  plan.footer(kPlanFooter);
+  std::string shell;
+  CLI::App& completion = *app.add_subcommand("completion", "Print a script that makes a shell complete rtrun's words");
+  completion.add_option("SHELL", shell, "bash, zsh or fish");
+  completion.footer(kCompletionFooter);
   CLI::App& reference = *app.add_subcommand("reference", "Print every key of app.toml, as Markdown");
   app.require_subcommand(0, 1);
   try {
@@ -79,6 +145,12 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   if (reference.parsed()) {
     out << reference_page();
     return Answered{0};
+  }
+  if (completion.parsed()) {
+    const std::string script = completion_script(shell);
+    if (script.empty()) err << "rtrun: error: completion is for " << kShells << ": write `rtrun completion bash`\n";
+    out << script;
+    return Answered{script.empty() ? 2 : 0};
   }
   if (check.parsed()) line.verb = Verb::check;
   if (plan.parsed()) line.verb = Verb::plan;

@@ -15,14 +15,15 @@ struct CommandLine {
   std::string file;                    // app.toml
   std::vector<std::string> overrides;  // "a.b=c", in order; --resume's too
   bool quiet = false;
+  bool json = false;
 };
 
-/// The exit code of a program that has said all there was to say (--help, --version, a usage error).
+/// The exit code of a program that has said all there was to say (--help, --version, completion, a usage error).
 struct Answered {
   int exit_code = 0;
 };
 
-/// Reads the command line; help and versions go to `out`, usage errors to `err` (exit code 2).
+/// Reads the command line; help, versions and completion scripts go to `out`, usage errors to `err` (exit code 2).
 std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                                        std::ostream& err);
 

@@ -7,6 +7,7 @@
 
 #include "tools/rtrun/log_file.hpp"
 #include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/progress_text.hpp"
 #include "tools/rtrun/table.hpp"
 
 namespace troupe::rtrun {
@@ -23,6 +24,11 @@ double samples_per_s(const RunTotal& total) {
   return total.train_s > 0 ? static_cast<double>(total.samples) / total.train_s : 0;
 }
 
+/// A line; bytes that are no UTF-8, in a path say, do not break it.
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 std::string last_line(const RunResult& result, const EpochReport* best, const std::string& folder) {
   std::string line = fmt::format("{} {} steps in {:.1f} s: {} samples/s", result.stopped ? "Stopped after" : "Trained",
                                  grouped(result.total.steps), result.total.elapsed_s,
@@ -33,8 +39,8 @@ std::string last_line(const RunResult& result, const EpochReport* best, const st
 }
 
 std::string last_json(const RunResult& result, const EpochReport* best, const std::string& folder) {
-  nlohmann::ordered_json line{{"event", "end"},
-                              {"stopped", result.stopped},
+  nlohmann::ordered_json line{{"event", "finished"},
+                              {"status", result.stopped ? "stopped" : "finished"},
                               {"iteration", result.total.steps},
                               {"elapsed_time", result.total.elapsed_s},
                               {"samples_per_s", samples_per_s(result.total)}};
@@ -43,13 +49,33 @@ std::string last_json(const RunResult& result, const EpochReport* best, const st
     line["best/epoch"] = best->epoch;
   }
   line["results"] = folder;
-  return line.dump() + "\n";
+  return text_of(line);
+}
+
+std::string progress_json(const RunProgress& progress) {
+  return text_of({{"event", "progress"},
+                  {"iteration", progress.step},
+                  {"iterations", progress.steps},
+                  {"samples", progress.samples},
+                  {"samples_per_s", progress.samples_per_s},
+                  {"loss", progress.loss},
+                  {"elapsed_time", progress.elapsed_s}});
+}
+
+/// As LogReport names things, behind what kind of line it is.
+std::string epoch_line(const EpochReport& report) {
+  nlohmann::ordered_json line{{"event", "epoch"}};
+  line.update(nlohmann::ordered_json::parse(epoch_json(report)));
+  return text_of(line);
 }
 
 }  // namespace
 
 Console::Console(const Settings& settings, std::ostream& out, ConsoleOptions options)
-    : settings_(settings), out_(out), options_(options), bar_(out, options.bar && !options.quiet, options.columns) {}
+    : settings_(settings),
+      out_(out),
+      options_(options),
+      bar_(out, options.bar && !options.quiet && !json(), options.columns) {}
 
 void Console::print(const std::string& text) {
   bar_.clear();
@@ -61,12 +87,17 @@ void Console::note(const std::string& text) {
   say(text);
 }
 
+void Console::starting(std::uint32_t ranks) {
+  const double patience = std::chrono::duration<double>(settings_.faults.start).count();
+  bar_.say(fmt::format("starting {} rank{} (faults.start_s = {:g})", ranks, ranks == 1 ? "" : "s", patience));
+}
+
 void Console::started(const Plan& plan, const std::string& device, const DataPlace& data) {
   samples_per_step_ = std::uint64_t{plan.batch} * plan.world_size();
   if (samples_per_step_ > 0) steps_per_epoch_ = (plan.train_samples + samples_per_step_ - 1) / samples_per_step_;
   if (options_.quiet) return;
   if (json()) {
-    const nlohmann::ordered_json line{{"event", "start"},
+    const nlohmann::ordered_json line{{"event", "started"},
                                       {"ranks", plan.world_size()},
                                       {"device", device},
                                       {"communicator", name_of(plan.route)},
@@ -77,13 +108,14 @@ void Console::started(const Plan& plan, const std::string& device, const DataPla
                                       {"seed", plan.seed},
                                       {"data", data.description},
                                       {"plan", fmt::format("{:016x}", plan.hash())}};
-    return print(line.dump() + "\n");
+    return print(text_of(line));
   }
   print(
       fmt::format("Data: {}\nDevice: {}\n{}{}", data.description, device, job_header(settings_, plan), table_header()));
 }
 
 void Console::progress(const RunProgress& progress) {
+  if (options_.json && !options_.quiet) return print(progress_json(progress));
   const double share =
       progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
   bar_.draw(progress_label(progress, steps_per_epoch_, settings_.train.epochs), share,
@@ -91,12 +123,16 @@ void Console::progress(const RunProgress& progress) {
 }
 
 void Console::epoch(const EpochReport& report) {
-  if (!options_.quiet) print(json() ? epoch_json(report) + "\n" : table_row(report));
+  if (!options_.quiet) print(json() ? epoch_line(report) : table_row(report));
   log_.push_back(report);
   try {  // after the row: a busy disk may hold this up
     replace_file(settings_.report.dir + "/log", log_json(log_));
   } catch (const Error& error) {  // training is worth more than its log: say it once and go on
-    if (!std::exchange(log_failed_, true)) note(fmt::format("warning: {}; training goes on without it", error.what()));
+    if (!std::exchange(log_failed_, true))
+      note(fmt::format(
+          "warning: {}; training goes on without the log: free some room there, or set report.dir to a folder "
+          "that can be written",
+          error.what()));
   }
 }
 
@@ -105,6 +141,10 @@ void Console::finish(const RunResult& result) {
   if (!result.status.ok()) return;
   const EpochReport* best = best_of(log_);
   print(json() ? last_json(result, best, settings_.report.dir) : last_line(result, best, settings_.report.dir));
+}
+
+std::string failed_json(const std::string& error, int exit_code) {
+  return text_of({{"event", "finished"}, {"status", "failed"}, {"error", error}, {"exit_code", exit_code}});
 }
 
 }  // namespace troupe::rtrun

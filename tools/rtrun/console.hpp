@@ -6,19 +6,20 @@
 #include <vector>
 
 #include "apps/session/session.hpp"
-#include "tools/rtrun/progress_bar.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
 
 struct ConsoleOptions {
   bool quiet = false;        // only the last line
+  bool json = false;         // lines of JSON and nothing else, progress among them
   bool bar = false;          // `out` is a terminal
   std::size_t columns = 80;  // of that terminal
 };
 
-/// What rank 0 shows of a run: ChainerMN's header and table, or lines of JSON, as report.format says; a progress bar on
-/// a terminal; and the log file in report.dir, complete after every epoch. Threads: the session's, one call at a time;
-/// finish() after the run.
+/// What rank 0 shows of a run: ChainerMN's header and table, or lines of JSON, as the options or report.format say; a
+/// progress bar on a terminal; and the log file in report.dir, complete after every epoch. Threads: the session's, one
+/// call at a time; finish() after the run.
 class Console final : public SessionListener {
  public:
   /// `settings` and `out` outlive it.
@@ -28,20 +29,25 @@ class Console final : public SessionListener {
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& report) override;
+  /// The ranks begin to look for each other.
+  void starting(std::uint32_t ranks);
   /// The last line. Nothing for a run that failed: its error follows.
   void finish(const RunResult& result);
 
  private:
-  bool json() const { return settings_.report.format == "json"; }
+  bool json() const { return options_.json || settings_.report.format == "json"; }
   void print(const std::string& text);
   const Settings& settings_;
   std::ostream& out_;
   ConsoleOptions options_;
-  ProgressBar bar_;
+  terminal::ProgressBar bar_;
   std::uint64_t samples_per_step_ = 0;
   std::uint64_t steps_per_epoch_ = 0;
   std::vector<EpochReport> log_;
   bool log_failed_ = false;
 };
+
+/// The last line of JSON of a run that failed.
+std::string failed_json(const std::string& error, int exit_code);
 
 }  // namespace troupe::rtrun

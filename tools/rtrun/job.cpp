@@ -35,22 +35,28 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
   if (passed_on_signal != 0) {
     const auto preempted = [](const RankEnd& e) { return e.signal == 0 && e.exit_code == kPreempted; };
     Verdict verdict{
-        !ends.empty() && std::all_of(ends.begin(), ends.end(), preempted) ? kPreempted : 128 + passed_on_signal, {}};
-    if (lost != ends.end())
+        !ends.empty() && std::all_of(ends.begin(), ends.end(), preempted) ? kPreempted : 128 + passed_on_signal,
+        {},
+        {}};
+    if (lost != ends.end()) {
       verdict.text = cause_of(*lost);
-    else if (std::any_of(ends.begin(), ends.end(), [](const RankEnd& e) { return e.by_launcher; }))
+      verdict.culprit = lost->rank;
+    } else if (std::any_of(ends.begin(), ends.end(), [](const RankEnd& e) { return e.by_launcher; })) {
       verdict.text = "ranks that had not ended were killed";
+    }
     return verdict;
   }
-  if (lost != ends.end()) return {kPeersLost, cause_of(*lost)};
+  if (lost != ends.end()) return {kPeersLost, cause_of(*lost), lost->rank};
   auto failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0 && e.exit_code != kPeersLost; });
   if (failed == ends.end()) failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0; });
   const auto stuck = first([](const RankEnd& e) { return e.by_launcher; });
   if (failed != ends.end() && failed->exit_code == kPeersLost && stuck != ends.end())
-    return {kPeersLost, fmt::format("rank {} was lost by the others, did not end, and was killed", stuck->rank)};
-  if (failed != ends.end()) return {failed->exit_code, cause_of(*failed)};
+    return {kPeersLost, fmt::format("rank {} was lost by the others, did not end, and was killed", stuck->rank),
+            stuck->rank};
+  if (failed != ends.end()) return {failed->exit_code, cause_of(*failed), failed->rank};
   if (stuck != ends.end())
-    return {1, fmt::format("rank {} did not end after the others had ended well, and was killed", stuck->rank)};
+    return {1, fmt::format("rank {} did not end after the others had ended well, and was killed", stuck->rank),
+            stuck->rank};
   return {};
 }
 

@@ -20,7 +20,8 @@ struct RankEnd {
 /// What the launcher says and returns at the end.
 struct Verdict {
   int exit_code = 0;
-  std::string text;  // empty: nothing went wrong
+  std::string text;                      // empty: nothing went wrong
+  std::optional<std::uint32_t> culprit;  // the rank that the text is about
 };
 
 /// Judges a job from its ranks' ends in the order in which they were seen, and the signal (0: none) that the launcher

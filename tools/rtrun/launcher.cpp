@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -43,8 +46,20 @@ std::string random_secret() {
   return text;
 }
 
+/// Logs of an earlier job, which may have had more ranks or other troubles.
+void remove_logs(const std::string& folder) {
+  std::error_code ignored;  // a log that stays does no harm that is worth a job
+  for (const auto& entry : std::filesystem::directory_iterator{folder, ignored}) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("rank-") || !name.ends_with(".log") || name.size() < 10) continue;
+    if (std::all_of(name.begin() + 5, name.end() - 4, [](unsigned char c) { return std::isdigit(c); }))
+      std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
 struct RankEntry {
   std::uint32_t rank = 0;
+  std::unique_ptr<RankLog> log;
   pid_t pid = -1;
   Fd pidfd;
   LineForwarder out;
@@ -64,6 +79,8 @@ class Job {
 
   void start() {
     const Fd secret = sealed_file(random_secret());
+    const std::string& folder = options_.log_folder;
+    if (!folder.empty()) remove_logs(folder);
     const auto [listener, port] = loopback_listener();
     for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
       RankStart start;
@@ -85,11 +102,11 @@ class Job {
       }
       RankProcess process = spawn_rank(signals_, start);
       const std::string prefix = fmt::format("[rank {}] ", rank);
-      ranks_.push_back({rank,
-                        process.pid,
-                        std::move(process.pidfd),
-                        {prefix, std::move(process.out)},
-                        {prefix, std::move(process.err)}});
+      auto log =
+          std::make_unique<RankLog>(rank == 0 || folder.empty() ? "" : fmt::format("{}/rank-{}.log", folder, rank));
+      LineForwarder out{prefix, std::move(process.out), *log};
+      LineForwarder err{prefix, std::move(process.err), *log};
+      ranks_.push_back({rank, std::move(log), process.pid, std::move(process.pidfd), std::move(out), std::move(err)});
     }
   }
 
@@ -114,7 +131,15 @@ class Job {
     }
   }
 
-  Verdict verdict() const { return judge(ends_, signal_); }
+  /// With what the culprit itself said first, and where the rest of it is.
+  Verdict verdict() const {
+    Verdict verdict = judge(ends_, signal_);
+    if (!verdict.culprit) return verdict;
+    const RankLog& log = *ranks_[*verdict.culprit].log;
+    if (!log.first_error().empty()) verdict.text += ": " + log.first_error();
+    if (log.made()) verdict.text += fmt::format("; all that it wrote is in {}", log.path());
+    return verdict;
+  }
 
  private:
   bool any_alive() const {
@@ -216,7 +241,10 @@ int launch_local(Blocking&, const Signals& signals, const LaunchOptions& options
   job.wait();
   job.drain();
   const Verdict verdict = job.verdict();
-  if (!verdict.text.empty()) say_error(verdict.text);
+  if (!verdict.text.empty()) {
+    say_error(verdict.text);
+    if (options.failed) options.failed(verdict.text, verdict.exit_code);
+  }
   return verdict.exit_code;
 }
 

@@ -1,31 +1,49 @@
 #include "tools/rtrun/line_forwarder.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <string_view>
 
-#include "tools/rtrun/progress_bar.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
 namespace {
 
 constexpr std::size_t kLongestLine = 64 * 1024;  // longer ones are cut into lines
 
-void write_all(std::string_view text) {
+constexpr std::string_view kOwn = "rtrun: ";
+constexpr std::string_view kError = "rtrun: error: ";
+
+/// False: the rest was not taken.
+bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+    const ssize_t n = ::write(fd, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // nobody reads stderr any more
+    if (n <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(n));
   }
+  return true;
 }
 
 }  // namespace
 
-LineForwarder::LineForwarder(std::string prefix, Fd source) : prefix_(std::move(prefix)), source_(std::move(source)) {
-  if (draws_bars(STDERR_FILENO)) prefix_ = "\r\033[K" + prefix_;  // rank 0's progress bar may stand there
+bool RankLog::keep(std::string_view line) {
+  if (first_error_.empty() && line.starts_with(kError)) {
+    first_error_ = line.substr(kError.size());
+    while (first_error_.ends_with('\n')) first_error_.pop_back();
+  }
+  if (path_.empty() || failed_) return false;
+  if (!file_) file_ = Fd{::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  failed_ = !file_ || !write_all(file_.get(), line);
+  return !failed_;
+}
+
+LineForwarder::LineForwarder(std::string prefix, Fd source, RankLog& log)
+    : prefix_(std::move(prefix)), source_(std::move(source)), log_(&log) {
+  if (terminal::draws_bars(STDERR_FILENO)) prefix_ = "\r\033[K" + prefix_;  // rank 0's progress bar may stand there
 }
 
 void LineForwarder::forward() {
@@ -46,16 +64,19 @@ void LineForwarder::forward() {
 void LineForwarder::flush() { write_lines(true); }
 
 void LineForwarder::write_lines(bool all) {
-  std::string lines;
+  std::string shown;
+  const auto take = [&](const std::string& line) {
+    if (!log_->keep(line) || line.starts_with(kOwn)) shown += prefix_ + line;
+  };
   std::size_t begin = 0;
   for (std::size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1)
-    lines += prefix_ + pending_.substr(begin, end + 1 - begin);
+    take(pending_.substr(begin, end + 1 - begin));
   pending_.erase(0, begin);
   if (!pending_.empty() && (all || pending_.size() > kLongestLine)) {
-    lines += prefix_ + pending_ + "\n";
+    take(pending_ + "\n");
     pending_.clear();
   }
-  write_all(lines);
+  write_all(STDERR_FILENO, shown);  // nobody may be reading it any more
 }
 
 }  // namespace troupe::rtrun

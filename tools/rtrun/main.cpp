@@ -4,13 +4,17 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <string_view>
 
+#include "apps/report/report_writer.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/planner.hpp"
 #include "tools/rtrun/cli.hpp"
+#include "tools/rtrun/console.hpp"
 #include "tools/rtrun/inspect.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/messages.hpp"
@@ -29,48 +33,68 @@ void prepare_folders(const Settings& settings) {
   if (settings.checkpoint.every_steps != 0) prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
 }
 
+/// Whether this process tells how the job ended: it started all of it, or a launcher of somebody else's made it rank 0.
+bool tells_the_end() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    const char* const rank = std::getenv(name);
+    if (rank != nullptr && std::string_view{rank} != "0") return false;
+  }
+  return std::getenv("TROUPE_LISTEN_FD") == nullptr;
+}
+
+/// What went wrong, on stderr, and as the last line of JSON if those are wanted. Returns the exit code.
+int failed(const std::string& why, int exit_code, bool json) {
+  say_error(why);
+  if (json && tells_the_end()) std::cout << failed_json(why, exit_code) << std::flush;
+  return exit_code;
+}
+
 int train(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
   Blocking blocking = Blocking::on_thread("main");
   const Signals signals;  // before any thread is started
   std::optional<LaunchPlace> place = launch_place_from_environment();
-  const std::uint32_t local = configuration.settings.cluster.local;
+  const Settings& settings = configuration.settings;
+  const std::uint32_t local = settings.cluster.local;
   // What is wrong with the plan is said once and here, before anything is made or started.
   if (!place) preview(configuration, look_for_data(configuration));
   prepare_file_limit(place ? place->world_size : std::max<std::uint32_t>(1, local));
-  if (!place || place->rank == 0) prepare_folders(configuration.settings);
+  if (!place || place->rank == 0) prepare_folders(settings);
   std::optional<SignalThread> answers{signals};
-  const DataPlace data = locate_data(configuration);
+  const DataPlace data = locate_data(configuration, line.quiet);
   if (place || local <= 1) return run_rank(blocking, *answers, line, configuration, data, std::move(place));
 
   answers.reset();  // the launcher reads signals itself
-  const auto& faults = configuration.settings.faults;
-  return launch_local(blocking, signals, {local, std::move(arguments), faults.stop, faults.exchange});
+  LaunchOptions options{local, std::move(arguments), settings.faults.stop, settings.faults.exchange,
+                        settings.report.dir};
+  options.failed = [&](const std::string& what, int exit_code) {
+    report::tell_failure(report_file(settings), what);
+    if (line.json) std::cout << failed_json(what, exit_code) << std::flush;
+  };
+  return launch_local(blocking, signals, options);
 }
 
-int run(int argc, char** argv) {
-  const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
-  if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;
-  const auto& line = std::get<CommandLine>(parsed);
+int run(const CommandLine& line, std::vector<std::string> arguments) {
   const Configuration configuration = read_configuration(line.file, line.overrides);
   switch (line.verb) {
     case Verb::check: print_settings(configuration, look_for_data(configuration), std::cout); return 0;
     case Verb::plan: std::cout << describe(preview(configuration, look_for_data(configuration))); return 0;
     case Verb::train: break;
   }
-  return train(line, configuration, {argv, argv + argc});
+  return train(line, configuration, std::move(arguments));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "rtrun");  // ranks are started as /proc/self/exe
+  const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
+  if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;
+  const auto& line = std::get<CommandLine>(parsed);
   try {
-    return run(argc, argv);
+    return run(line, {argv, argv + argc});
   } catch (const Error& error) {
-    say_error(error.what());
-    return exit_code(error.code());
+    return failed(error.what(), exit_code(error.code()), line.json);
   } catch (const std::exception& error) {
-    say_error(error.what());
-    return 1;
+    return failed(error.what(), 1, line.json);
   }
 }

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 
-#include "tools/rtrun/progress_bar.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -14,7 +13,7 @@ namespace {
 constexpr std::string_view kPrefix = "rtrun: ";
 
 void write_line(std::string line) {
-  if (draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // a progress bar may stand there
+  if (terminal::draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // a progress bar may stand there
   line += '\n';
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
@@ -32,8 +31,7 @@ void say(std::string_view text) {
 }
 
 void say_error(std::string_view text) {
-  const char* no_color = std::getenv("NO_COLOR");
-  const bool color = draws_bars(STDERR_FILENO) && (no_color == nullptr || *no_color == '\0');
+  const bool color = terminal::shows_color(STDERR_FILENO);
   write_line(fmt::format("{}{}error:{} {}", kPrefix, color ? "\033[1;31m" : "", color ? "\033[0m" : "", text));
 }
 

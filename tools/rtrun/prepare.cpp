@@ -13,16 +13,17 @@
 #include "runtime/error.hpp"
 #include "runtime/fd.hpp"
 #include "tools/rtrun/messages.hpp"
-#include "tools/rtrun/progress_bar.hpp"
 #include "tools/rtrun/table.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
-DataPlace locate_data(const Configuration& configuration) {
-  ProgressBar bar{std::cerr, draws_bars(STDERR_FILENO), terminal_columns(STDERR_FILENO)};
+DataPlace locate_data(const Configuration& configuration, bool quiet) {
+  terminal::ProgressBar bar{std::cerr, !quiet && terminal::draws_bars(STDERR_FILENO),
+                            terminal::columns_of(STDERR_FILENO)};
   DataRequest request = data_request(configuration);
   bool said = false;
   request.progress = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
-    if (!std::exchange(said, true)) say(what);
+    if (!quiet && !std::exchange(said, true)) say(what);
     bar.draw("preparing data", total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0,
              fmt::format("{}/{}", grouped(done), grouped(total)));
   };

@@ -8,9 +8,9 @@
 
 namespace troupe::rtrun {
 
-/// Finds the data that a configuration speaks of; when digits have to be drawn first it says so, with a progress bar on
-/// a terminal. Throws Error as find_data.
-DataPlace locate_data(const Configuration& configuration);
+/// Finds the data that a configuration speaks of; when digits have to be drawn first it says so unless it is to be
+/// `quiet`, with a progress bar on a terminal. Throws Error as find_data.
+DataPlace locate_data(const Configuration& configuration, bool quiet = false);
 /// The same without drawing any: for verbs that run nothing.
 DataPlace look_for_data(const Configuration& configuration);
 

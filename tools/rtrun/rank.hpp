@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "runtime/blocking.hpp"
 #include "runtime/config.hpp"
@@ -12,8 +13,12 @@
 namespace troupe::rtrun {
 
 /// Is one rank of a job, or with no `place` all of it, from joining to the end. `signals` is the thread that answers
-/// them. Returns the exit code; says on stderr what went wrong on the way. Throws Error when the job cannot start.
+/// them. Rank 0 shows the run on stdout and writes report.dir's log and page. Returns the exit code. Throws Error when
+/// the job cannot start, or fails.
 int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line, const Configuration& configuration,
              const DataPlace& data, std::optional<LaunchPlace> place);
+
+/// The page of a run.
+std::string report_file(const Settings& settings);
 
 }  // namespace troupe::rtrun

@@ -1,13 +1,9 @@
-#include "tools/rtrun/progress_bar.hpp"
+#include "tools/rtrun/progress_text.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <string_view>
 
 #include "tools/rtrun/table.hpp"
 
@@ -22,39 +18,6 @@ std::string duration_text(double seconds) {
 }
 
 }  // namespace
-
-bool draws_bars(int fd) {
-  const char* terminal = std::getenv("TERM");
-  return ::isatty(fd) == 1 && terminal != nullptr && std::string_view{terminal} != "dumb";
-}
-
-std::size_t terminal_columns(int fd) {
-  winsize size{};
-  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-void ProgressBar::draw(const std::string& label, double share, const std::string& tail) {
-  if (!active_) return;
-  const std::size_t text = label.size() + tail.size() + 4;  // " [" and "] "
-  std::string line = label;
-  if (columns_ > text + 5) {
-    const std::size_t cells = std::min<std::size_t>(40, columns_ - text - 1);
-    const auto full = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(cells));
-    line += " [" + std::string(full, '#') + std::string(cells - full, '.') + "] ";
-  } else {
-    line += ' ';
-  }
-  line += tail;
-  if (line.size() >= columns_) line.resize(columns_ - 1);  // a line that wraps could not be taken away again
-  out_ << '\r' << line << "\033[K" << std::flush;
-  drawn_ = true;
-}
-
-void ProgressBar::clear() {
-  if (!drawn_) return;
-  out_ << "\r\033[K" << std::flush;
-  drawn_ = false;
-}
 
 std::string progress_label(const RunProgress& progress, std::uint64_t steps_per_epoch, std::uint32_t epochs) {
   if (steps_per_epoch == 0) return fmt::format("step {}/{}", progress.step, progress.steps);

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <variant>
+
+#include "devices/cpu/operations.hpp"
+#include "runtime/clock.hpp"
+#include "runtime/stream_times.hpp"
+
+namespace troupe::cpu {
+
+/// Adds up where a stream's thread spends its time: one look at the clock after each operation. What a wait was for
+/// shows in what it held up: a wait, or an empty queue, right before a batch's first work was for that batch; other
+/// waits are for other ranks, other empty queues the host's. Threads: the stream's writes, any may read.
+class StreamMeter {
+ public:
+  /// The time since the last call went by without anything to do. Before the first work that is nobody's.
+  void had_nothing() noexcept {
+    const auto span = lap();
+    if (begun_) empty_ += span;
+    begun_ = true;
+  }
+
+  /// The time since the last call went to `operation`.
+  void did(const Operation& operation) noexcept {
+    const auto span = lap();
+    if (std::holds_alternative<AwaitPoint>(operation)) {
+      waited_ += span;
+      return;
+    }
+    const Kind kind = kind_of(operation);
+    const auto* const program = std::get_if<RunProgram>(&operation);
+    const bool first = program != nullptr && (kind == Kind::evaluate || program->part == ProgramPart::forward_and_loss);
+    const Kind of_batch = kind == Kind::evaluate ? Kind::evaluate : Kind::load;
+    add(first ? of_batch : Kind::exchange, waited_);
+    add(first ? of_batch : Kind::idle, empty_);
+    add(kind, span);
+    waited_ = empty_ = {};
+  }
+
+  StreamTimes times() const noexcept {
+    const auto spent = [this](Kind kind) {
+      return StreamTimes::Span{spent_[static_cast<std::size_t>(kind)].load(std::memory_order_relaxed)};
+    };
+    return {spent(Kind::load),     spent(Kind::compute), spent(Kind::exchange), spent(Kind::update),
+            spent(Kind::evaluate), spent(Kind::copy),    spent(Kind::idle)};
+  }
+
+ private:
+  enum class Kind : std::uint8_t { load, compute, exchange, update, evaluate, copy, idle, count };
+
+  static Kind kind_of(const Operation& operation) noexcept {
+    if (std::holds_alternative<Update>(operation)) return Kind::update;
+    if (std::holds_alternative<CopyBytes>(operation)) return Kind::copy;
+    const auto* const program = std::get_if<RunProgram>(&operation);
+    if (program == nullptr) return Kind::exchange;
+    return program->part == ProgramPart::evaluate ? Kind::evaluate : Kind::compute;
+  }
+
+  StreamTimes::Span lap() noexcept {
+    const Clock::time_point now = Clock::now();
+    const auto span = now - last_;
+    last_ = now;
+    return span;
+  }
+
+  void add(Kind kind, StreamTimes::Span span) noexcept {
+    std::atomic<std::int64_t>& sum = spent_[static_cast<std::size_t>(kind)];
+    sum.store(sum.load(std::memory_order_relaxed) + span.count(), std::memory_order_relaxed);  // its only writer
+  }
+
+  alignas(64) std::array<std::atomic<std::int64_t>, static_cast<std::size_t>(Kind::count)> spent_{};
+  Clock::time_point last_ = Clock::now();
+  StreamTimes::Span waited_{};  // since the last work that was no wait
+  StreamTimes::Span empty_{};
+  bool begun_ = false;
+};
+
+}  // namespace troupe::cpu

@@ -1,0 +1,116 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "runtime/config.hpp"
+#include "runtime/detail/config_schema.hpp"
+#include "tests/support/process.hpp"
+#include "tools/rtrun/completion.hpp"
+#include "tools/rtrun/line_forwarder.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::internal::CaptureStderr;
+using ::testing::internal::GetCapturedStderr;
+
+class RankLines : public ::testing::Test {
+ protected:
+  RankLines() {
+    std::string pattern = ::testing::TempDir() + "/lines-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~RankLines() override { std::filesystem::remove_all(folder_); }
+  /// What stderr shows when rank 1 writes this.
+  std::string shown_of(const std::string& written, RankLog& log) {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0 || ::write(ends[1], written.data(), written.size()) < 0) return "no pipe";
+    ::close(ends[1]);
+    CaptureStderr();
+    LineForwarder lines{"[rank 1] ", Fd{ends[0]}, log};
+    lines.forward();
+    lines.flush();
+    return GetCapturedStderr();
+  }
+  std::string kept() const {
+    std::ifstream file{folder_ / "rank-1.log"};
+    return {std::istreambuf_iterator<char>{file}, {}};
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(RankLines, AreAllShownBehindAPrefixWithoutALog) {
+  RankLog log{""};
+  EXPECT_EQ(shown_of("one\ntwo", log), "[rank 1] one\n[rank 1] two\n");
+}
+
+TEST_F(RankLines, AreKeptAndOnlyRtrunsOwnAreShown) {
+  RankLog log{folder_ / "rank-1.log"};
+  EXPECT_EQ(shown_of("a library speaks\nrtrun: a note\n", log), "[rank 1] rtrun: a note\n");
+  EXPECT_EQ(kept(), "a library speaks\nrtrun: a note\n");
+  EXPECT_TRUE(log.made());
+}
+
+TEST_F(RankLines, MakeNoFileWhenThereAreNone) {
+  RankLog log{folder_ / "rank-1.log"};
+  EXPECT_EQ(shown_of("", log), "");
+  EXPECT_FALSE(log.made());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(RankLines, AreShownWhenTheyCannotBeKept) {
+  RankLog log{folder_ / "gone" / "rank-1.log"};
+  EXPECT_EQ(shown_of("a library speaks\n", log), "[rank 1] a library speaks\n");
+}
+
+TEST_F(RankLines, TellTheFirstError) {
+  RankLog log{folder_ / "rank-1.log"};
+  shown_of("rtrun: error: no memory is left\nrtrun: error: and so on\n", log);
+  EXPECT_EQ(log.first_error(), "no memory is left");
+}
+
+TEST(Completion, KnowsEveryKeyAndEveryWordItTakesInEveryShell) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = completion_script(shell);
+    for (const detail::SettingKey& key : detail::setting_keys())
+      EXPECT_THAT(script, HasSubstr(std::string{key.name})) << shell;
+    for (const char* word : {"check", "plan", "completion", "set", "resume", "quiet", "json", "generated", "bf16"})
+      EXPECT_THAT(script, HasSubstr(word)) << shell;
+  }
+  EXPECT_EQ(completion_script("tcsh"), "");
+}
+
+/// What bash would offer for a line.
+std::string offered(const std::string& line) {
+  testing::ProgramStart start;
+  start.arguments = {"bash", "-c", completion_script("bash") + R"(
+    COMP_LINE="$1"; COMP_POINT=${#1}; _rtrun; echo "${COMPREPLY[*]}")",
+                     "completion", line};
+  testing::Program program{start};
+  EXPECT_EQ(program.wait(20s), 0);
+  EXPECT_EQ(program.err(), "");
+  return program.out();
+}
+
+TEST(Completion, OffersVerbsOptionsKeysAndWordsInBash) {
+  EXPECT_EQ(offered("rtrun chec"), "check\n");
+  EXPECT_EQ(offered("rtrun --qui"), "--quiet\n");
+  EXPECT_EQ(offered("rtrun check --"), "--set --help\n");
+  EXPECT_EQ(offered("rtrun app.toml --set data.so"), "data.source=\n");
+  EXPECT_EQ(offered("rtrun app.toml --set data.source="), "idx generated\n");
+  EXPECT_EQ(offered("rtrun app.toml --set train.det"), "train.deterministic=\n");
+  EXPECT_EQ(offered("rtrun app.toml --set train.deterministic=t"), "true\n");
+  EXPECT_EQ(offered("rtrun completion z"), "zsh\n");
+}
+
+}  // namespace
+}  // namespace troupe::rtrun

@@ -1,0 +1,225 @@
+#include "tools/rtrun/completion.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "runtime/detail/config_schema.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+struct Word {
+  std::string_view name;
+  std::string_view help;
+};
+
+constexpr std::array<Word, 3> kVerbs{{{"check", "print the effective settings; runs nothing"},
+                                      {"plan", "print who would run where; runs nothing"},
+                                      {"completion", "print a completion script"}}};
+
+struct Option {
+  std::string_view name;  // without the dashes
+  std::string_view help;
+  std::string_view value;  // of its argument, if it has one
+  bool of_verbs = false;   // check and plan take it too
+};
+constexpr std::array<Option, 6> kOptions{{{"set", "override a value", "a.b=c", true},
+                                          {"resume", "go on from a checkpoint", "auto|never|PATH"},
+                                          {"quiet", "only the last line and errors", ""},
+                                          {"json", "lines of JSON on stdout", ""},
+                                          {"version", "print versions", ""},
+                                          {"help", "print help", "", true}}};
+
+constexpr std::array<std::string_view, 3> kShellNames{"bash", "zsh", "fish"};
+
+/// What can stand behind "KEY=".
+std::vector<std::string> words_of(const detail::SettingKey& key) {
+  std::vector<std::string> words;
+  for (const detail::Choice& choice : key.choices)
+    if (choice.built) words.emplace_back(choice.name);
+  if (key.kind == detail::ValueKind::boolean) words = {"true", "false"};
+  return words;
+}
+
+/// Inside single quotes of a POSIX shell.
+std::string in_single_quotes(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '\'' ? std::string{"'\\''"} : std::string(1, c);
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& words, std::string_view between) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : std::string{between}) + word;
+  return out;
+}
+
+std::string option_words(bool of_verbs) {
+  std::vector<std::string> words;
+  for (const Option& option : kOptions)
+    if (!of_verbs || option.of_verbs) words.push_back(fmt::format("--{}", option.name));
+  return joined(words, " ");
+}
+
+std::string verb_words() {
+  std::vector<std::string> words;
+  for (const Word& verb : kVerbs) words.emplace_back(verb.name);
+  return joined(words, " ");
+}
+
+/// The value of an option, `case` by `case`: a word that the shell has broken at "=" is put together again.
+std::string bash_script() {
+  std::string keys;
+  std::string values;
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    keys += fmt::format("    {}=\n", key.name);
+    if (const auto words = words_of(key); !words.empty())
+      values += fmt::format("    {}) words='{}' ;;\n", key.name, joined(words, " "));
+  }
+  return fmt::format(R"script(# Completion of rtrun for bash: source <(rtrun completion bash)
+_rtrun_words() {{  # the words of a key
+  local words=''
+  case "$1" in
+{}  esac
+  printf '%s' "$words"
+}}
+_rtrun() {{
+  local line="${{COMP_LINE:0:COMP_POINT}}" current previous verb='' word
+  local -a words
+  read -r -a words <<< "$line"
+  current=''
+  case "$line" in *[[:space:]]) ;; *) current="${{words[-1]}}"; unset 'words[-1]' ;; esac
+  previous="${{words[-1]-}}"
+  for word in "${{words[@]:1}}"; do
+    case "$word" in {}) verb="$word"; break ;; esac
+  done
+  COMPREPLY=()
+  compopt +o nospace 2> /dev/null
+  case "$previous" in
+    --set)
+      local key="${{current%%=*}}"
+      if [ "$key" != "$current" ]; then
+        # The shell takes "=" for the end of a word: what it replaces begins behind it.
+        COMPREPLY=($(compgen -W "$(_rtrun_words "$key")" -- "${{current#*=}}"))
+        case "$COMP_WORDBREAKS" in *=*) ;; *) COMPREPLY=("${{COMPREPLY[@]/#/$key=}}") ;; esac
+      else
+        COMPREPLY=($(compgen -W '
+{}' -- "$current"))
+        compopt -o nospace 2> /dev/null
+      fi
+      return ;;
+    --resume)
+      compopt -o filenames 2> /dev/null
+      COMPREPLY=($(compgen -W 'auto never' -- "$current") $(compgen -d -- "$current"))
+      return ;;
+    completion)
+      COMPREPLY=($(compgen -W 'bash zsh fish' -- "$current"))
+      return ;;
+  esac
+  case "$current" in
+    -*)
+      if [ -n "$verb" ]; then COMPREPLY=($(compgen -W '{}' -- "$current"))
+      else COMPREPLY=($(compgen -W '{}' -- "$current")); fi ;;
+    *)
+      compopt -o filenames 2> /dev/null
+      COMPREPLY=($(compgen -d -- "$current") $(compgen -f -X '!*.toml' -- "$current"))
+      if [ -z "$verb" ]; then COMPREPLY+=($(compgen -W '{}' -- "$current")); fi ;;
+  esac
+}}
+complete -F _rtrun rtrun
+)script",
+                     values, joined({"check", "plan", "completion"}, "|"), keys, option_words(true),
+                     option_words(false), verb_words());
+}
+
+std::string zsh_script() {
+  std::string keys;
+  std::string values;
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    keys += fmt::format("    '{}:{}'\n", key.name, in_single_quotes(key.help));
+    if (const auto words = words_of(key); !words.empty())
+      values += fmt::format("      {}) compadd -- {} ;;\n", key.name, joined(words, " "));
+  }
+  std::string verbs;
+  for (const Word& verb : kVerbs) verbs += fmt::format("    '{}:{}'\n", verb.name, in_single_quotes(verb.help));
+  std::string options;
+  for (const Option& option : kOptions) {
+    const std::string_view action = option.name == "set"      ? ":a.b=c:_rtrun_settings"
+                                    : option.name == "resume" ? ":checkpoint:_rtrun_resume"
+                                                              : "";
+    options += fmt::format("    '{}--{}[{}]{}' \\\n", option.name == "set" ? "*" : "", option.name,
+                           in_single_quotes(option.help), action);
+  }
+  return fmt::format(R"script(#compdef rtrun
+# Completion of rtrun for zsh: source <(rtrun completion zsh), or as a file _rtrun in a folder of $fpath
+_rtrun_settings() {{
+  local -a keys
+  keys=(
+{})
+  if compset -P 1 '*='; then
+    case "${{IPREFIX%=}}" in
+{}    esac
+  else
+    _describe -t settings 'setting' keys -S '='
+  fi
+}}
+_rtrun_resume() {{
+  compadd -- auto never
+  _files -/
+}}
+_rtrun_first() {{
+  local -a verbs
+  verbs=(
+{})
+  _describe -t verbs 'verb' verbs
+  _files -g '*.toml'
+}}
+_rtrun_rest() {{
+  if (( ${{words[(I)completion]}} )); then compadd -- bash zsh fish; else _files -g '*.toml'; fi
+}}
+_rtrun() {{
+  _arguments \
+{}    '1:app.toml or verb:_rtrun_first' \
+    '*::rest:_rtrun_rest'
+}}
+if [ "$funcstack[1]" = _rtrun ]; then _rtrun "$@"; else compdef _rtrun rtrun; fi
+)script",
+                     keys, values, verbs, options);
+}
+
+std::string fish_script() {
+  std::string out = "# Completion of rtrun for fish: rtrun completion fish > ~/.config/fish/completions/rtrun.fish\n";
+  out += "complete -c rtrun -f\n";
+  out += "complete -c rtrun -n 'not __fish_seen_subcommand_from completion' -k -a '(__fish_complete_suffix .toml)'\n";
+  for (const Word& verb : kVerbs)
+    out += fmt::format("complete -c rtrun -n __fish_use_subcommand -a {} -d '{}'\n", verb.name, verb.help);
+  out += "complete -c rtrun -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
+  for (const Option& option : kOptions) {
+    if (option.name == "set") continue;
+    out +=
+        fmt::format("complete -c rtrun {}-l {} -d '{}'{}\n",
+                    option.of_verbs ? "" : "-n 'not __fish_seen_subcommand_from check plan completion' ", option.name,
+                    option.help, option.name == "resume" ? " -r -a 'auto never (__fish_complete_directories)'" : "");
+  }
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    std::string help;
+    for (const char c : key.help) help += c == '\'' ? std::string{"\\'"} : std::string(1, c);
+    out += fmt::format("complete -c rtrun -l set -x -a '{}=' -d '{}'\n", key.name, help);
+    for (const std::string& word : words_of(key))
+      out += fmt::format("complete -c rtrun -l set -x -a '{}={}'\n", key.name, word);
+  }
+  return out + "complete -c rtrun -l set -x -d 'override a value, a.b=c'\n";  // the last explanation is the option's
+}
+
+}  // namespace
+
+std::string completion_script(std::string_view shell) {
+  if (shell == kShellNames[0]) return bash_script();
+  if (shell == kShellNames[1]) return zsh_script();
+  if (shell == kShellNames[2]) return fish_script();
+  return {};
+}
+
+}  // namespace troupe::rtrun

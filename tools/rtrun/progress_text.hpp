@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/report.hpp"
+
+namespace troupe::rtrun {
+
+/// The texts around the bar of a training run. `steps_per_epoch` may be 0 when unknown.
+std::string progress_label(const RunProgress& progress, std::uint64_t steps_per_epoch, std::uint32_t epochs);
+std::string progress_tail(const RunProgress& progress, std::uint64_t samples_per_step);
+
+}  // namespace troupe::rtrun
