@@ -121,7 +121,8 @@ std::optional<StepSums> OwnLoop::run_step(Blocking& blocking, const OwnStep& com
   const Step step{next_++};
   total_.reset();
   held_ = false;
-  caf::anon_send(device_, std::move(*std::exchange(batch_, {})));
+  caf::anon_send(device_, std::move(*batch_));
+  batch_.reset();
   pass_evaluations();
   const bool evaluates = parts_.model != nullptr && parts_.schedule.evaluates(step);
   std::uint64_t evaluations = evaluates ? parts_.schedule.test_batches(parts_.rank) : 0;

@@ -15,8 +15,9 @@ struct Word {
   std::string_view help;
 };
 
-constexpr std::array<Word, 3> kVerbs{{{"check", "print the effective settings; runs nothing"},
+constexpr std::array<Word, 4> kVerbs{{{"check", "print the effective settings; runs nothing"},
                                       {"plan", "print who would run where; runs nothing"},
+                                      {"reference", "print every key of app.toml"},
                                       {"completion", "print a completion script"}}};
 
 struct Option {
