@@ -101,6 +101,9 @@ Graph::Graph(std::string name, Shape input, std::vector<Parameter> parameters)
                    parameter.name, ": its extents must be positive and make at most ", kMaxElements, " elements");
       count *= extent;
     }
+    TROUPE_CHECK(std::isfinite(parameter.deviation) && parameter.deviation >= 0, Code::invalid, "graph ", name_,
+                 ", parameter ", parameter.name, ": its deviation is ", parameter.deviation,
+                 "; it must be 0 or positive");
     parameter.layer = i;
   }
 }
@@ -140,7 +143,7 @@ std::string Graph::to_string() const {
     for (const Parameter& parameter : parameters_) {
       out << ' ' << std::quoted(parameter.name) << '[';
       for (const std::uint64_t extent : parameter.extents) out << ' ' << extent;
-      out << " ] deviation " << parameter.deviation;
+      out << " ] deviation " << std::setprecision(17) << parameter.deviation;
     }
   }
   return out.str();

@@ -199,7 +199,7 @@ std::string report_of(troupe_session& session) {
                       {"finished", session.result.has_value()}};
   for (const EpochReport& line : epochs) json["epochs"].push_back(to_json(line));
   if (const auto& result = session.result) {
-    json["steps"] = result->total.steps;
+    json["committed"] = result->total.steps;
     json["stopped"] = result->stopped;
     json["error"] = result->status.text();
     if (result->total.samples != 0) json["samples"] = result->total.samples;

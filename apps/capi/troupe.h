@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Grows when functions are added or structs grow at their end; what is there stays as it is. */
+/* Grows when functions are added or troupe_options grows at its end; what is there stays as it is. */
 #define TROUPE_ABI_VERSION 1
 
 #if defined(__GNUC__)
@@ -99,8 +99,8 @@ TROUPE_API const char* troupe_tensor_name(const troupe_session* session, size_t 
 TROUPE_API troupe_result troupe_parameters(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 TROUPE_API troupe_result troupe_gradients(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 
-/* The run so far as JSON: rank, ranks, steps, samples, epochs with loss and accuracy (rank 0), the plan; after
- * troupe_finish also how it ended. Valid until the session's next call. */
+/* The run so far as JSON: rank, ranks, steps taken by this session, samples, epochs with loss and accuracy (rank 0), the
+ * plan; after troupe_finish also the job's committed steps and how it ended. Valid until the session's next call. */
 TROUPE_API troupe_result troupe_report(troupe_session* session, const char** json);
 /* Asks the whole job to end after the steps now under way. Any thread; a signal handler may not. */
 TROUPE_API void troupe_request_stop(troupe_session* session);

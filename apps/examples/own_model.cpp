@@ -11,13 +11,13 @@
 using namespace troupe;
 
 constexpr std::size_t kPixels = 784, kClasses = 10;
-
 template <bool kLearns>
 StepSums regress(const BatchView& batch, const std::vector<SessionTensor>& tensors) {
   const SessionTensor &weights = tensors[0], &bias = tensors[1];
   if (kLearns) {
     for (const SessionTensor& tensor : tensors) std::ranges::fill(tensor.gradients, 0.0f);
   }
+  if (batch.features != kPixels) fail(Code::invalid, "the images do not have 784 pixels");
   StepSums sums;
   for (std::size_t row = 0; row < batch.rows; ++row) {
     if (batch.labels[row] < 0) continue;
@@ -30,7 +30,7 @@ StepSums regress(const BatchView& batch, const std::vector<SessionTensor>& tenso
     const float largest = std::ranges::max(p);
     for (float& each : p) each = std::exp(each - largest);
     const float total = std::accumulate(p.begin(), p.end(), 0.0f);
-    sums.loss -= std::log(p[label] / total);
+    sums.loss -= std::log(p.at(label) / total);
     ++sums.samples;
     for (std::size_t c = 0; kLearns && c < kClasses; ++c) {
       const float error = p[c] / total - (c == label ? 1.0f : 0.0f);
@@ -46,11 +46,12 @@ int main(int argc, char** argv) try {
   auto blocking = Blocking::on_thread("main");
   SessionOptions options{.configuration = read_configuration(argv[1], {argv + 2, argv + argc})};
   options.place = launch_place_from_environment();
-  const std::vector<Parameter> parameters{{"weight", {kClasses, kPixels}}, {"bias", {kClasses}}};
-  options.model = OwnModel{"regression", parameters, regress<true>, regress<false>};
+  options.model = {
+      "regression", {{"weight", {kClasses, kPixels}}, {"bias", {kClasses}}}, regress<true>, regress<false>};
   const RunResult result = Session::start(blocking, std::move(options))->run(blocking);
   if (!result.status.ok()) std::cerr << result.status.text() << std::endl;
-  if (!result.epochs.empty()) std::cout << "test accuracy " << *result.epochs.back().test_accuracy << std::endl;
+  if (!result.epochs.empty() && result.epochs.back().test_accuracy)
+    std::cout << "test accuracy " << *result.epochs.back().test_accuracy << std::endl;
   return exit_code(result.status.code());
 } catch (const Error& error) {
   std::cerr << error.what() << std::endl;

@@ -112,14 +112,11 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
                     : build_model(settings, data.train->shape(), data.train->count_classes());
   Layout layout{graph};
   Plan plan = make_plan(settings, graph, inputs);
-  return {place,
-          std::move(bootstrap),
-          std::move(hellos),
-          std::move(data),
-          std::move(graph),
-          std::move(layout),
-          std::move(plan),
-          !own || (own->evaluate && options.own_samples == 0)};
+  const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
+  if (!can_evaluate) plan.model += " without evaluation";  // all ranks or none
+  return {place,           std::move(bootstrap), std::move(hellos),
+          std::move(data), std::move(graph),     std::move(layout),
+          std::move(plan), can_evaluate};
 }
 
 }  // namespace troupe

@@ -36,8 +36,14 @@ BatchReceiver OwnLoop::gate(caf::actor_system& system, const DeviceActor& device
 
 void OwnLoop::post(const HostWork& work) {
   const std::lock_guard lock(mutex_);
+  if (closed_) return give_up(work);
   work_.push_back(work);
   changed_.notify_all();
+}
+
+/// Work that nobody will do: the stream need not wait for it.
+void OwnLoop::give_up(const HostWork& work) {
+  parts_.space.timeline(work.done.line).poison({Code::aborted, "the run is over"});
 }
 
 void OwnLoop::committed(Step step, const StepSums& total) {
@@ -52,6 +58,8 @@ void OwnLoop::close() {
   closed_ = true;
   device_ = nullptr;
   waiting_.clear();
+  for (const HostWork& work : work_) give_up(work);
+  work_.clear();
   changed_.notify_all();
 }
 
@@ -97,8 +105,14 @@ BatchView OwnLoop::view(Memory batch) const {
 }
 
 std::optional<BatchView> OwnLoop::next() {
+  if (is_closed()) batch_.reset();
   if (!batch_ && !take_batch()) return {};
   return view(batch_->lease.memory());
+}
+
+bool OwnLoop::is_closed() {
+  const std::lock_guard lock(mutex_);
+  return closed_;
 }
 
 std::optional<StepSums> OwnLoop::step(Blocking& blocking) {
@@ -110,14 +124,17 @@ std::optional<StepSums> OwnLoop::step(Blocking& blocking) {
 std::optional<StepSums> OwnLoop::exchange(Blocking& blocking, const StepSums& own) {
   TROUPE_CHECK(parts_.model != nullptr, Code::invalid,
                "the device computes this session's gradients: call step(), or give SessionOptions::model");
-  if (!batch_ && parts_.empty_batches != nullptr && !take_batch()) return {};
+  if (parts_.empty_batches != nullptr && !next()) return {};
   return run_step(blocking, [&own](const BatchView&, const std::vector<SessionTensor>&) { return own; });
 }
 
 std::optional<StepSums> OwnLoop::run_step(Blocking& blocking, const OwnStep& compute) {
   TROUPE_CHECK(batch_.has_value(), Code::invalid, "there is no batch: call next() first");
   std::unique_lock lock(mutex_);
-  if (closed_) return {};
+  if (closed_) {
+    batch_.reset();
+    return {};
+  }
   const Step step{next_++};
   total_.reset();
   held_ = false;
@@ -150,6 +167,8 @@ void OwnLoop::serve(Blocking& blocking, const HostWork& work, const OwnStep& com
     sums = compute(view(work.batch), parts_.tensors);
   } catch (const std::exception& error) {
     return done.poison({Code::device_fault, text("the app's model failed: ", error.what())});
+  } catch (...) {
+    return done.poison({Code::device_fault, "the app's model threw what is no std::exception"});
   }
   StepSums& all = *parts_.space.address_of<StepSums>(work.sums);
   if (!work.evaluation) all.loss = all.correct = all.samples = 0;  // the votes that stand there too are left alone

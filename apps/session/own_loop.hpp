@@ -58,6 +58,8 @@ class OwnLoop {
  private:
   std::optional<StepSums> run_step(Blocking& blocking, const OwnStep& compute);
   bool take_batch();
+  bool is_closed();
+  void give_up(const HostWork& work);
   void pass_evaluations();
   void serve(Blocking& blocking, const HostWork& work, const OwnStep& compute);
   BatchView view(Memory batch) const;

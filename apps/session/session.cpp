@@ -468,16 +468,15 @@ void RankSession::begin(Blocking& blocking, bool owned) {
   begun_ = true;
   owned_ = owned;
   if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data.value_or(DataPlace{}));
+  const Deadline deadline = Deadline::after(settings().faults.start);
   CoordinatorHandles coordinator;
   try {
     if (!nothing_left() && job_.self().value != 0) {
-      coordinator.membership =
-          caf::actor_cast<MembershipPeer>(remote_->resolve(blocking, {0}, "membership", deadline_));
-      coordinator.evaluator =
-          caf::actor_cast<TestPartReceiver>(remote_->resolve(blocking, {0}, "evaluator", deadline_));
+      coordinator.membership = caf::actor_cast<MembershipPeer>(remote_->resolve(blocking, {0}, "membership", deadline));
+      coordinator.evaluator = caf::actor_cast<TestPartReceiver>(remote_->resolve(blocking, {0}, "evaluator", deadline));
       if (saves())
         coordinator.checkpointer =
-            caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline_));
+            caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
     }
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
@@ -557,12 +556,15 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
 void RankSession::take_down(Blocking& blocking) noexcept {
   if (taken_down_) return;
   taken_down_ = true;
+  const bool given_up = begun_ && !over_;
   over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
   if (io_) io_->close();
-  if (communicator_) communicator_->abort({Code::aborted, "the session is over"});
+  if (communicator_)
+    communicator_->abort(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
+                                  : Status{Code::aborted, "the session is over"});
   stream_.reset();
   if (remote_) remote_->stop(blocking, deadline);
   if (job_.bootstrap) job_.bootstrap->leave();

@@ -234,6 +234,43 @@ TEST_F(SessionLoop, SaysWhatIsMissingWhenNobodyCanCompute) {
   EXPECT_THAT(std::string{without_batch[0].status.text()}, ::testing::HasSubstr("next()"));
 }
 
+TEST_F(SessionLoop, EndsWithTheLossWhenAnotherRankIsGoneBetweenTwoCalls) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  const auto results =
+      run(2, options({"train.epochs=1000"}), [](Blocking& blocking, Session& session, std::uint32_t rank) {
+        for (int step = 0; session.next(blocking); ++step) {
+          if (rank == 1 && step == 3) return RunResult{};  // its session ends unfinished
+          session.step(blocking);                          // nothing is not looked at: next() must tell
+        }
+        return session.finish(blocking);
+      });
+  EXPECT_EQ(results[0].status.code(), Code::peer_lost) << results[0].status.text();
+}
+
+TEST_F(SessionLoop, EndsWithAReasonWhateverTheAppsModelThrows) {
+  Asked asked;
+  SessionOptions own = options();
+  own.model = counting_model(asked);
+  own.model->step = [](const BatchView&, const std::vector<SessionTensor>&) -> StepSums { throw 42; };
+  const auto results = run(1, own, run_to_the_end);
+  EXPECT_EQ(results[0].status.code(), Code::device_fault);
+  EXPECT_THAT(std::string{results[0].status.text()}, ::testing::HasSubstr("the app's model"));
+}
+
+TEST_F(SessionLoop, MayBeginLongAfterItsStart) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  std::atomic<int> late{0};
+  const auto results = run(2, options({"train.steps=3", "faults.start_s=0.5"}),
+                           [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+                             // The time to join begins with the first call.
+                             const Deadline start_has_passed = Deadline::after(std::chrono::milliseconds{700});
+                             while (!start_has_passed.passed()) std::this_thread::yield();
+                             for (++late; late < 2;) std::this_thread::yield();
+                             return step_to_the_end(blocking, session, rank);
+                           });
+  for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+}
+
 TEST_F(SessionLoop, MayBeGivenUpInTheMiddle) {
   const auto results = run(1, options(), [](Blocking& blocking, Session& session, std::uint32_t) {
     EXPECT_TRUE(session.next(blocking).has_value());
