@@ -1,0 +1,346 @@
+#include "apps/session/rank_session.hpp"
+
+#include "apps/session/host_replica.hpp"
+#include "devices/cpu/cpu_device.hpp"
+#include "runtime/planner.hpp"
+#include "transports/collectives/arena_communicator.hpp"
+#include "transports/collectives/direct_communicator.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ViewId kFirstView{1};
+constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
+
+/// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
+constexpr std::chrono::microseconds kPollLane{200};
+
+/// What goes on from a checkpoint reads it first.
+std::chrono::milliseconds start_within(const Settings& settings) {
+  return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
+}
+
+/// Whether two nodes of the plan are network namespaces of one host; UCX would take shared memory between them.
+bool shares_host(const Plan& plan) {
+  for (const NodePlan& a : plan.nodes)
+    for (const NodePlan& b : plan.nodes)
+      if (&a != &b && a.identity.boot_id == b.identity.boot_id) return true;
+  return false;
+}
+
+UcxMeans means(const Settings& settings, const Plan& plan) {
+  if (settings.cluster.transport == "shm") return UcxMeans::shm;
+  if (settings.cluster.transport == "tcp" || shares_host(plan)) return UcxMeans::tcp;
+  // On one node gradients go by the arena and messages are few: nothing is worth the files that UCX's shared memory
+  // leaves behind when a process is killed while it starts.
+  return plan.route == Route::arena ? UcxMeans::tcp : UcxMeans::automatic;
+}
+
+SessionOptions checked(SessionOptions options) {
+  TROUPE_CHECK(options.own_samples == 0 || options.model, Code::invalid,
+               "SessionOptions::own_samples says that the app brings its samples; it must bring the model too");
+  TROUPE_CHECK(!options.model || options.configuration.settings.model.dtype == DType::f32, Code::invalid,
+               "model.dtype = \"bf16\": a model of the app's own is computed in f32; write \"f32\"");
+  if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
+  return options;
+}
+
+}  // namespace
+
+RankSession::RankSession(Blocking& blocking, SessionOptions options)
+    : options_(checked(std::move(options))),
+      deadline_(Deadline::after(start_within(options_.configuration.settings))),
+      job_(join_job(blocking, options_, deadline_)),
+      affinity_(job_.mine().cpus),
+      listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
+      config_(std::max<std::size_t>(1, job_.mine().cpus.size() / 2)),
+      system_(config_),
+      silences_(job_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()) {
+  space_.may_spin(job_.mine().may_spin);
+  make_memory();
+  if (job_.bootstrap) make_transport();
+  meet(blocking);
+  resume();
+  make_device();
+  make_loop();
+  load();
+  make_actors();
+  membership_ = actors_->membership();
+  if (job_.bootstrap) {
+    remote_->publish("membership", membership_);
+    if (job_.self().value == 0) {
+      remote_->publish("evaluator", actors_->evaluator());
+      if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
+    }
+    control_->start();
+    bulk_->start();
+    job_.bootstrap->all_gather(blocking, "ready", {}, deadline_);
+    watch_peers();
+  }
+  affinity_.restore();
+}
+
+void RankSession::make_memory() {
+  arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
+  space_.map(arena_);
+  memory_ = allocate_rank_memory(*arena_, job_.plan, settings().rule.kind, job_.layout.count_elements(), job_.self());
+  pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
+  if (holds_parameters()) join_node_memory(memory_, *arena_);
+}
+
+/// Opens what the job goes on from, as rank 0 decided.
+void RankSession::resume() {
+  const CheckpointStart& start = places_[0].start;
+  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_, settings());
+  schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
+  committed_ = schedule_.first_step;
+  if (resumed_ && leads_job()) note_resumed(start);
+}
+
+void RankSession::note_resumed(const CheckpointStart& start) {
+  const std::string from = CheckpointStore(start.folder).folder_of(start.id);
+  note(nothing_left() ? text(from, " has all ", schedule_.first_step,
+                             " steps: nothing is left to train (raise train.epochs or train.steps)")
+                      : text("going on from ", from, ", step ", schedule_.first_step, " of ", schedule_.steps));
+}
+
+/// The state before the first step. Others read it once the view stands.
+void RankSession::load() {
+  if (holds_parameters()) fill_parameters();
+  if (resumed_) resumed_->load_state(job_, space_, memory_.stripe, settings().rule.kind);
+}
+
+void RankSession::fill_parameters() {
+  const std::uint64_t count = job_.layout.count_elements();
+  float* parameters = space_.address_of<float>(memory_.parameters);
+  if (resumed_) {
+    resumed_->load_parameters(job_, {parameters, count});
+  } else {
+    fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
+  }
+  if (memory_.half.size_bytes == 0) return;
+  auto* half = space_.address_of<std::uint16_t>(memory_.half);
+  for (std::uint64_t i = 0; i < count; ++i) half[i] = to_bf16(parameters[i]);
+}
+
+void RankSession::make_transport() {
+  TROUPE_CHECK(ucx_available(), Code::unsupported,
+               "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
+  const Peer self{job_.self().value};
+  transport_ = make_ucx_transport(space_, {.self = self, .means = means(settings(), job_.plan)});
+  const LanePair lanes = lanes_on(job_.mine().control_cpus, job_.mine().bulk_cpus);
+  control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, lanes.control, "lane-control");
+  bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, lanes.bulk, "lane-bulk");
+  RemoteOptions options{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes};
+  options.heartbeats = FailureDetectorOptions::with_dead(settings().faults.dead);
+  options.heartbeats_setting = "faults.dead_ms";
+  options.suspected = [this](Peer peer, bool suspected) {
+    if (!over_) silences_.tell(peer, suspected, Clock::now());
+  };
+  options.lost = [this](Peer peer, const Status& why) { caf::anon_send(membership_, PeerLost{peer, why}); };
+  remote_ = std::make_unique<RemoteActors>(system_, space_, *control_, *bulk_, self, std::move(options));
+}
+
+/// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
+void RankSession::meet(Blocking& blocking) {
+  places_.resize(job_.plan.world_size());
+  PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket()};
+  if (leads_job()) mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
+  if (!job_.bootstrap) {
+    places_[0] = std::move(mine);
+    return;
+  }
+  mine.transport = transport_->address();
+  mine.actor_node = remote_->identity();
+  const auto blobs = job_.bootstrap->all_gather(blocking, "places", encode(mine), deadline_);
+  for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
+    places_[rank] = decode_place(blobs[rank]);
+    TROUPE_CHECK(places_[rank].plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
+                 places_[rank].plan_hash, ", rank ", job_.place.rank, " made ", mine.plan_hash,
+                 ": give every rank the same app.toml, --set options and data (compare their `rtrun plan`)");
+    if (rank == job_.place.rank) continue;
+    transport_->connect({rank}, places_[rank].transport);
+    remote_->add_peer({rank}, places_[rank].actor_node);
+  }
+}
+
+void RankSession::watch_peers() {
+  job_.bootstrap->watch([this](Peer peer, const Status& why) {
+    remote_->lost(peer, why);
+    caf::anon_send(membership_, PeerLost{peer, why});
+  });
+}
+
+std::unique_ptr<Communicator> RankSession::make_communicator() {
+  if (job_.plan.route == Route::direct) {
+    std::vector<Peer> peers;
+    for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
+    return std::make_unique<DirectCommunicator>(space_, *bulk_,
+                                                DirectGroup{.view = kFirstView,
+                                                            .rank = job_.self(),
+                                                            .peers = std::move(peers),
+                                                            .stripes = job_.plan.stripes,
+                                                            .buckets = job_.plan.buckets,
+                                                            .parameters = memory_.parameters,
+                                                            .half = memory_.half,
+                                                            .staging = memory_.staging});
+  }
+  ArenaGroup group{.rank = job_.self()};
+  for (const PlaceBlob& place : places_) {
+    const RankMemory peer = find_rank_memory(space_.arena(place.arena.id));
+    group.members.push_back(
+        {.gradients = peer.gradients, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
+  }
+  return std::make_unique<ArenaCommunicator>(space_, std::move(group));
+}
+
+void RankSession::make_device() {
+  const RankPlan& mine = job_.mine();
+  if (job_.plan.route == Route::arena) {
+    for (const PlaceBlob& place : places_)
+      if (place.arena.id != arena_->id()) space_.map(Arena::open(place.arena));
+    const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
+    join_node_memory(memory_, space_.arena(places_[leader].arena.id));
+  }
+  communicator_ = make_communicator();
+  // Between nodes the stream waits for what the bulk lane brings.
+  if (bulk_ && job_.plan.route == Route::direct)
+    waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
+  device_ = device_for(mine);
+  if (options_.model) {
+    replica_ =
+        std::make_unique<HostReplica>(space_, job_.plan.buckets, [this](const HostWork& work) { loop_->post(work); });
+  } else {
+    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
+                                {memory_.parameters, memory_.half, memory_.gradients});
+  }
+  stream_ = device_->stream();
+  exchange_ = collective_exchange(*communicator_, settings().rule, memory_.gradients, memory_.stripe);
+  steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
+                                          std::vector<Exchange*>{exchange_.get()}, job_.plan.buckets.size());
+  step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
+  snapshot_messages_ = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
+  evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
+}
+
+std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
+  const auto deadline = settings().faults.exchange;
+  if (options_.make_device) return options_.make_device({space_, mine, deadline, waits_.get()});
+  return make_cpu_device(space_, {.cpus = mine.cpus,
+                                  .threads = mine.device_threads,
+                                  .may_spin = mine.may_spin,
+                                  .wait_deadline = deadline,
+                                  .waits = waits_.get()});
+}
+
+void RankSession::make_loop() {
+  const auto* parameters = space_.address_of<const float>(memory_.parameters);
+  auto* gradients = space_.address_of<float>(memory_.gradients);
+  for (std::size_t p = 0; p < job_.layout.entries().size(); ++p) {
+    const auto [first, count] = job_.layout.entries()[p];
+    const Parameter& parameter = job_.graph.parameters()[p];
+    tensors_.push_back({parameter.name, parameter.extents, {parameters + first, count}, {gradients + first, count}});
+  }
+  loop_ = std::make_unique<OwnLoop>(OwnLoopParts{.space = space_,
+                                                 .batch = job_.batch(),
+                                                 .rank = job_.self(),
+                                                 .schedule = schedule_,
+                                                 .tensors = tensors_,
+                                                 .model = options_.model ? &*options_.model : nullptr,
+                                                 .empty_batches = options_.own_samples != 0 ? pool_.get() : nullptr,
+                                                 .wait_deadline = settings().faults.exchange,
+                                                 .stop = [this] { request_stop(); }});
+}
+
+void RankSession::make_actors() {
+  TrainingParts parts{.loader = {},
+                      .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
+                                 memory_.evaluations, schedule_, *snapshot_messages_, save_plan()},
+                      .exchanges = {exchange_.get()},
+                      .view = kFirstView,
+                      .self = job_.self(),
+                      .hosts = job_.hosts(),
+                      .start_within = settings().faults.start,
+                      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
+                      .report = report_targets(),
+                      .abort_view = [this](const Status& why) { communicator_->abort(why); },
+                      .ended =
+                          [this](const RunEnd& end) {
+                            end_.put(end);
+                            loop_->close();
+                          },
+                      .committed =
+                          [this](Step step) {
+                            committed_ = step.value + 1;
+                            if (owned_) loop_->committed(step, steps_->total(step));
+                          },
+                      .checkpoints = {},
+                      .epoch = {}};
+  if (job_.data.train)
+    parts.loader.emplace(
+        LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(), job_.plan.seed});
+  if (saves()) parts.checkpoints.emplace(checkpointer_parts());
+  if (resumed_) {
+    const EpochSoFar& epoch = resumed_->manifest().epoch;
+    parts.epoch = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
+  }
+  actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
+}
+
+std::optional<SavePlan> RankSession::save_plan() const {
+  if (!saves()) return {};
+  return SavePlan{.every_steps = settings().checkpoint.every_steps,
+                  .evaluated = settings().checkpoint.keep_best,
+                  .first_number = places_[0].start.first_number,
+                  .parts = copies_of(snapshot_pieces())};
+}
+
+CheckpointerParts RankSession::checkpointer_parts() {
+  const CheckpointStart& start = places_[0].start;
+  io_ = std::make_unique<IoThread>("io");
+  CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
+  manifest.rule = name_of(settings().rule.kind);
+  manifest.plan = job_.plan.to_string();
+  manifest.run = start.run;
+  for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
+  for (const EffectiveValue& value : options_.configuration.values)
+    manifest.settings.push_back(text(value.key, " = ", value.value, "  # ", value.origin));
+  CheckpointerParts parts{.store = CheckpointStore(checkpoint_folder(settings())),
+                          .io = *io_,
+                          .space = space_,
+                          .self = job_.self(),
+                          .ranks = job_.plan.world_size(),
+                          .pieces = snapshot_pieces(),
+                          .schedule = schedule_,
+                          .keep = settings().checkpoint.keep,
+                          .save_within = settings().checkpoint.save,
+                          .manifest = std::move(manifest)};
+  if (resumed_) parts.epoch = resumed_->manifest().epoch;
+  parts.note = [this](const std::string& what) { note(what); };
+  return parts;
+}
+
+ReportTargets RankSession::report_targets() {
+  ReportTargets targets;
+  ListenerThread* listener = listener_.get();
+  targets.line = [this, listener](const EpochReport& line) {
+    result_.epochs.push_back(line);
+    if (listener != nullptr) listener->epoch(line);
+  };
+  targets.total = [this](const RunTotal& total) { result_.total = total; };
+  targets.times = [this] { return stream_->times(); };  // the actors end before the stream
+  if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
+  if (listener == nullptr && !options_.time_limit) return targets;
+  targets.step = [this, listener, until = std::optional<Deadline>{}](Step step, const StepSums& total) mutable {
+    if (listener != nullptr && options_.every_step) listener->step(step, total);
+    if (!options_.time_limit) return;
+    if (!until) until = Deadline::after(*options_.time_limit);
+    if (until->passed()) request_stop();
+  };
+  return targets;
+}
+
+}  // namespace troupe

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+
+#include "actors/remote/remote_actors.hpp"
+#include "apps/session/affinity.hpp"
+#include "apps/session/joined_job.hpp"
+#include "apps/session/listener_thread.hpp"
+#include "apps/session/own_loop.hpp"
+#include "apps/session/places.hpp"
+#include "apps/session/rank_memory.hpp"
+#include "apps/session/resume.hpp"
+#include "apps/session/run_end_box.hpp"
+#include "apps/session/session.hpp"
+#include "apps/session/silence_notes.hpp"
+#include "apps/session/system_config.hpp"
+#include "apps/session/training.hpp"
+#include "runtime/io_thread.hpp"
+#include "runtime/lane_loop.hpp"
+#include "runtime/lane_wait.hpp"
+
+namespace troupe {
+
+/// What Session::start makes. How it is built stands in rank_session.cpp, how it runs and ends in session.cpp.
+class RankSession final : public Session {
+ public:
+  RankSession(Blocking& blocking, SessionOptions options);
+  ~RankSession() override {
+    Blocking blocking = Blocking::on_thread("session");
+    take_down(blocking);
+  }
+
+  const Plan& plan() const override { return job_.plan; }
+  RunResult run(Blocking& blocking) override;
+  std::optional<BatchView> next(Blocking& blocking) override;
+  std::optional<StepSums> step(Blocking& blocking) override {
+    begin(blocking, true);
+    return loop_->step(blocking);
+  }
+  std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) override {
+    begin(blocking, true);
+    return loop_->exchange(blocking, own);
+  }
+  const std::vector<SessionTensor>& tensors() const override { return tensors_; }
+  RunResult finish(Blocking& blocking) override;
+  void request_stop() noexcept override { actors_->request_stop(); }
+  std::string describe(Blocking& blocking, Deadline deadline) override;
+  std::vector<float> parameters() const override {
+    const auto* first = space_.address_of<const float>(memory_.parameters);
+    return {first, first + job_.layout.count_elements()};
+  }
+
+ private:
+  const Settings& settings() const { return options_.configuration.settings; }
+  bool leads_job() const { return job_.self().value == 0; }
+  bool leads_node() const { return job_.plan.nodes[job_.mine().node].leader == job_.self().value; }
+  /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
+  bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
+  bool saves() const { return job_.plan.saves; }
+  bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
+  void note(const std::string& what) const {
+    if (listener_) listener_->note(what);
+  }
+
+  // Building, in this order.
+  void make_memory();
+  void make_transport();
+  void meet(Blocking& blocking);
+  void resume();
+  void note_resumed(const CheckpointStart& start);
+  void make_device();
+  std::unique_ptr<Device> device_for(const RankPlan& mine);
+  std::unique_ptr<Communicator> make_communicator();
+  void make_loop();
+  void load();
+  void fill_parameters();
+  void make_actors();
+  std::vector<SnapshotPiece> snapshot_pieces() const {
+    return pieces_of(job_, memory_.stripe, memory_.snapshot, settings().rule.kind);
+  }
+  std::optional<SavePlan> save_plan() const;
+  CheckpointerParts checkpointer_parts();
+  ReportTargets report_targets();
+  void watch_peers();
+
+  // Running and ending.
+  void begin(Blocking& blocking, bool owned);
+  RunResult wait_for_end(Blocking& blocking);
+  void take_down(Blocking& blocking) noexcept;
+
+  SessionOptions options_;
+  Deadline deadline_;  // of the start
+  JoinedJob job_;
+  ThreadAffinity affinity_;
+  AddressSpace space_;
+  std::shared_ptr<Arena> arena_;
+  RankMemory memory_;
+  std::unique_ptr<LeasePool> pool_;
+  std::unique_ptr<Resumed> resumed_;  // null: from the beginning
+  Schedule schedule_;
+  std::vector<PlaceBlob> places_;  // by rank
+  std::vector<SessionTensor> tensors_;
+  std::unique_ptr<OwnLoop> loop_;
+  std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
+  SystemConfig config_;
+  std::unique_ptr<IoThread> io_;  // closed before the actors that it tells end; those that post to it end before it
+  caf::actor_system system_;
+  MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
+  SilenceNotes silences_;       // told by the control lane
+  std::unique_ptr<RemoteActors> remote_;
+  std::unique_ptr<Communicator> communicator_;  // hears from the transport until that is gone
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<LaneLoop> bulk_;
+  std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
+  std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<StepExchange> steps_;
+  std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
+  std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
+  std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
+  std::unique_ptr<Replica> replica_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<TrainingActors> actors_;
+  RunEndBox end_;
+  RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
+  std::atomic<std::uint64_t> committed_{0};  // steps
+  bool begun_ = false;                       // the view was joined
+  bool owned_ = false;                       // by an app's loop
+  std::atomic<bool> over_{false};            // the run: from now on silence means nothing
+  bool taken_down_ = false;
+};
+
+}  // namespace troupe
