@@ -28,6 +28,8 @@ int main(int argc, char** argv) try {
   };
   options.listener = &console;
   const RunResult result = Session::start(blocking, std::move(options))->run(blocking);
+  if (result.total.samples > 0)  // rank 0 knows
+    std::cout << static_cast<double>(result.total.samples) / result.total.train_s << " samples/s" << std::endl;
   if (!result.status.ok()) std::cerr << result.status.text() << std::endl;
   return exit_code(result.status.code());
 } catch (const Error& error) {
