@@ -158,6 +158,8 @@ Arena& AddressSpace::arena(ArenaId id) const {
   return *mapped->arena;
 }
 
+Region AddressSpace::region(ArenaId id) const { return state_->region(id); }
+
 MemoryKind AddressSpace::kind(ArenaId id) const { return state_->region(id).kind; }
 
 std::byte* AddressSpace::address(const Memory& memory) const {

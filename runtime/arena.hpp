@@ -107,6 +107,8 @@ class AddressSpace {
   Arena& arena(ArenaId id) const;
   /// Throws Error{invalid} when nothing of that id is mapped or bound.
   MemoryKind kind(ArenaId id) const;
+  /// All of the arena or region, for devices that make whole mappings known to their driver. Throws as kind() does.
+  Region region(ArenaId id) const;
   /// Where `memory` lies here. Throws Error{invalid} when the arena is not mapped or the range leaves it.
   std::byte* address(const Memory& memory) const;
   template <class T>

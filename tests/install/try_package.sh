@@ -15,14 +15,8 @@ cmake -S "$source/tests/install/consumer" -B "$work/consumer" -G Ninja -DCMAKE_B
 }
 cmake --build "$work/consumer"
 
-# 200 images of noise and their labels, as training and as test set.
-mkdir "$work/data"
-for set in train t10k; do
-  { printf '\000\000\010\003\000\000\000\310\000\000\000\034\000\000\000\034'; head -c 156800 /dev/urandom; } \
-    >"$work/data/$set-images-idx3-ubyte"
-  { printf '\000\000\010\001\000\000\000\310'; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-      printf '\000\001\002\003\004\005\006\007\010\011'; done; } >"$work/data/$set-labels-idx1-ubyte"
-done
+. "$source/tests/install/small_data.sh"
+small_data "$work/data"
 cat >"$work/app.toml" <<'TOML'
 data = { path = "data", batch = 20 }
 model = { units = [16] }

@@ -1,0 +1,48 @@
+// What the other kernels use. A stream's kernels look at its fault first: when the stream has ended, they do nothing.
+// Work groups have one item each, which goes through a chunk by itself in vectors of eight: what suits a processor. A
+// kernel for a GPU would spread the chunk over the items of a group.
+#pragma OPENCL FP_CONTRACT OFF
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+
+#define TASK kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+
+// Memory is given as a buffer and an offset in bytes: parts of an arena are aligned to 64 bytes, which is less than a
+// sub-buffer may have to be.
+#define PLACE(name) global uchar *name##_base, ulong name##_offset
+#define AT(type, name) ((global type *)(name##_base + name##_offset))
+
+// As in stream_progress.hpp.
+typedef struct {
+  ulong code;
+  ulong sequence;
+  ulong where;
+  ulong what;
+} Fault;
+
+#define FAULT global Fault *fault
+#define RETURN_IF_ENDED                              \
+  if (*(volatile global ulong *)&fault->code) return
+
+// The first report stays.
+static void report(global Fault *fault, ulong code, ulong sequence, ulong where, ulong what) {
+  if (atom_cmpxchg((volatile global ulong *)&fault->code, 0UL, 1UL) != 0UL) return;
+  fault->sequence = sequence;
+  fault->where = where;
+  fault->what = what;
+  mem_fence(CLK_GLOBAL_MEM_FENCE);
+  atom_xchg((volatile global ulong *)&fault->code, code);
+}
+
+// As troupe::StepSums.
+typedef struct {
+  double loss;
+  ulong correct;
+  ulong samples;
+  ulong stop;
+  ulong saving;
+  ulong reserved[3];
+} StepSums;
+
+#define CHUNK_BYTES 65536UL
+#define CHUNK_ELEMENTS 4096UL

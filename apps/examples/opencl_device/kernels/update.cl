@@ -1,0 +1,142 @@
+// The optimizers' rules, operation by operation as troupe::update_element has them, so that the bits agree: without
+// contraction, division and root rounded correctly, denormals flushed (the program's build options).
+
+enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW };  // as troupe::RuleKind
+
+// As opencl::RuleArguments.
+typedef struct {
+  uint kind;
+  float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon;
+} Rule;
+
+// Arithmetic and bf16 image (round to nearest even, NaN stays NaN) of one element, or of eight.
+#define DEFINE_RULE(REAL, WORD, HALF, TO_HALF)                                                                        \
+  static void apply_##REAL(const Rule *r, float scale, REAL sum, REAL *p, REAL *s0, REAL *s1) {                       \
+    REAL g = sum * scale;                                                                                             \
+    if (r->kind != ADAMW) g += r->decay * *p;                                                                         \
+    if (r->kind == SGD) {                                                                                             \
+      *p -= r->rate * g;                                                                                              \
+    } else if (r->kind == MOMENTUM) {                                                                                 \
+      *s0 = r->momentum * *s0 + g;                                                                                    \
+      *p -= r->rate * *s0;                                                                                            \
+    } else if (r->kind == NESTEROV) {                                                                                 \
+      *s0 = r->momentum * *s0 + g;                                                                                    \
+      *p -= r->rate * (g + r->momentum * *s0);                                                                        \
+    } else {                                                                                                          \
+      if (r->kind == ADAMW) *p -= r->decay * *p;                                                                      \
+      *s0 = r->beta1 * *s0 + r->one_minus_beta1 * g;                                                                  \
+      *s1 = r->beta2 * *s1 + r->one_minus_beta2 * (g * g);                                                            \
+      *p -= r->rate * *s0 / (sqrt(*s1 * r->second_scale) + r->epsilon);                                               \
+    }                                                                                                                 \
+  }                                                                                                                   \
+  static HALF image_##REAL(REAL value) {                                                                              \
+    const WORD bits = as_##WORD(value);                                                                               \
+    const WORD rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;                                                \
+    const WORD nan = (bits >> 16) | 0x40U;                                                                            \
+    return TO_HALF((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);                                               \
+  }
+DEFINE_RULE(float, uint, ushort, convert_ushort)
+DEFINE_RULE(float8, uint8, ushort8, convert_ushort8)
+
+#define BLOCK 1024UL  // UpdateJournal::kBlockElements
+
+// A stripe; what is absent is not touched.
+typedef struct {
+  global const float *first, *second;  // contributions; `parts` of them
+  global float *p, *s0, *s1;           // `states` of the latter
+  global ushort *bf16;                 // when `image`
+  uint parts, states, image;
+} Stripe;
+
+static void update_elements(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
+  for (; i + 8 <= end; i += 8) {
+    float8 sum = vload8(0, at->first + i), p = vload8(0, at->p + i), s0 = 0, s1 = 0;
+    if (at->parts > 1) sum += vload8(0, at->second + i);
+    if (at->states > 0) s0 = vload8(0, at->s0 + i);
+    if (at->states > 1) s1 = vload8(0, at->s1 + i);
+    apply_float8(rule, scale, sum, &p, &s0, &s1);
+    vstore8(p, 0, at->p + i);
+    if (at->states > 0) vstore8(s0, 0, at->s0 + i);
+    if (at->states > 1) vstore8(s1, 0, at->s1 + i);
+    if (at->image) vstore8(image_float8(p), 0, at->bf16 + i);
+  }
+  for (; i < end; ++i) {
+    float sum = at->first[i], p = at->p[i], s0 = 0, s1 = 0;
+    if (at->parts > 1) sum += at->second[i];
+    if (at->states > 0) s0 = at->s0[i];
+    if (at->states > 1) s1 = at->s1[i];
+    apply_float(rule, scale, sum, &p, &s0, &s1);
+    at->p[i] = p;
+    if (at->states > 0) at->s0[i] = s0;
+    if (at->states > 1) at->s1[i] = s1;
+    if (at->image) at->bf16[i] = image_float(p);
+  }
+}
+
+#define STRIPE_ARGUMENTS                                                                                             \
+  PLACE(total), PLACE(first), PLACE(second), PLACE(p), PLACE(s0), PLACE(s1), PLACE(bf16), uint parts, uint states,   \
+      uint image, ulong count, Rule rule
+#define STRIPE                                                                                                        \
+  {AT(float, first), AT(float, second), AT(float, p), AT(float, s0), AT(float, s1), AT(ushort, bf16), parts, states, \
+   image}
+
+// Each item updates a block. Not restartable.
+TASK update_blocks(FAULT, STRIPE_ARGUMENTS) {
+  RETURN_IF_ENDED;
+  const ulong samples = AT(StepSums, total)->samples;
+  if (samples == 0) return;
+  const float scale = (float)(1.0 / (double)samples);
+  const Stripe at = STRIPE;
+  const ulong begin = get_global_id(0) * BLOCK;
+  update_elements(&rule, scale, &at, begin, min(begin + BLOCK, count));
+}
+
+static void copy_block(global float *to, global const float *from, ulong count) {
+  ulong i = 0;
+  for (; i + 8 <= count; i += 8) vstore8(vload8(0, from + i), 0, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+// Copies a block to its undo block, or back: parameters, then states.
+static void undo_block(const Stripe *at, global float *undo, ulong block, ulong count, bool back) {
+  const ulong begin = block * BLOCK, size = min(BLOCK, count - begin);
+  undo += (block % 2) * BLOCK * (1 + at->states);
+  global float *const arrays[3] = {at->p, at->s0, at->s1};
+  for (uint a = 0; a <= at->states; ++a) {
+    global float *const saved = undo + a * BLOCK, *const here = arrays[a] + begin;
+    copy_block(back ? here : saved, back ? saved : here, size);
+  }
+}
+
+// What was written before is in memory before the word is, and what comes after stays behind it: whoever finishes the
+// pass finds a prefix of it.
+static void publish(volatile global ulong *progress, ulong number, ulong done) {
+  mem_fence(CLK_GLOBAL_MEM_FENCE);
+  atom_xchg(progress, number << 24 | (done + 1));
+  mem_fence(CLK_GLOBAL_MEM_FENCE);
+}
+
+// The pass of troupe::run_update_pass, with its journal, by a single item: its order is the order of the program.
+TASK update_pass(FAULT, STRIPE_ARGUMENTS, PLACE(journal), ulong number, ulong sequence) {
+  RETURN_IF_ENDED;
+  const ulong samples = AT(StepSums, total)->samples;
+  if (samples == 0) return;
+  const float scale = (float)(1.0 / (double)samples);
+  const Stripe at = STRIPE;
+  volatile global ulong *const progress = AT(ulong, journal);
+  global float *const undo = AT(float, journal) + 16;  // behind the journal's 64 bytes
+  const ulong blocks = (count + BLOCK - 1) / BLOCK;
+  const ulong seen = atom_add(progress, 0UL), found = seen >> 24, done = (seen & 0xffffffUL) - 1;
+  if (found > number || (found == number && done > blocks)) {
+    report(fault, 3, sequence, found, done);
+    return;
+  }
+  ulong block = found == number ? done : 0;
+  if (block < blocks) undo_block(&at, undo, block, count, found == number);
+  for (; block < blocks; ++block) {
+    publish(progress, number, block);
+    if (block + 1 < blocks) undo_block(&at, undo, block + 1, count, false);
+    update_elements(&rule, scale, &at, block * BLOCK, min((block + 1) * BLOCK, count));
+  }
+  publish(progress, number, blocks);
+}

@@ -1,0 +1,141 @@
+#include "opencl_replica.hpp"
+
+#include <variant>
+
+namespace opencl {
+namespace {
+
+constexpr std::uint64_t kRowLossBytes = 16;  // RowLoss in kernels/loss.cl
+
+void check_fits(const Graph& graph, const Layout& layout, const BatchLayout& batch, const ReplicaMemory& memory) {
+  TROUPE_CHECK(graph.dtype() == DType::f32, Code::unsupported, "graph ", graph.name(),
+               ": the OpenCL device computes in f32, not ", name_of(graph.dtype()), ": set model.dtype = \"f32\"");
+  TROUPE_CHECK(batch.rows > 0 && batch.features == graph.input().count_elements() && batch.dtype == DType::f32,
+               Code::invalid, "graph ", graph.name(), " takes rows of ", graph.input().count_elements(),
+               " f32, the batch has ", batch.rows, " rows of ", batch.features, ' ', name_of(batch.dtype));
+  const std::uint64_t size_bytes = layout.count_elements() * sizeof(float);
+  TROUPE_CHECK(memory.parameters.size_bytes == size_bytes && memory.gradients.size_bytes == size_bytes, Code::invalid,
+               "graph ", graph.name(), ": parameters and gradients must have ", layout.count_elements(), " elements");
+}
+
+}  // namespace
+
+OpenClReplica::OpenClReplica(const Context& context, const AddressSpace& space, const Graph& graph,
+                             const Layout& layout, const BatchLayout& batch, const std::vector<Bucket>& buckets,
+                             const ReplicaMemory& memory)
+    : space_(space), batch_(batch), buckets_(buckets), classes_(graph.count_classes()) {
+  check_fits(graph, layout, batch, memory);
+  (void)space.address(memory.parameters), (void)space.address(memory.gradients);
+  row_losses_ = context.make_buffer(batch.rows * kRowLossBytes);
+  std::size_t parameter = 0;
+  auto in = static_cast<cl_uint>(batch.features);
+  const auto part = [&](const Memory& whole, const Layout::Entry& entry) {
+    return slice(whole, entry.first * sizeof(float), entry.count * sizeof(float));
+  };
+  for (std::size_t l = 0; l + 1 < graph.layers().size(); ++l) {
+    LayerPart made;
+    made.dense = std::holds_alternative<Dense>(graph.layers()[l].operation);
+    TROUPE_CHECK(made.dense || std::holds_alternative<Relu>(graph.layers()[l].operation), Code::unsupported, "layer ",
+                 graph.layers()[l].name, ": the OpenCL device has dense layers and ReLU alone");
+    made.in = in;
+    made.out = in = static_cast<cl_uint>(graph.output_of(l).count_elements());
+    if (made.dense) {
+      const Layout::Entry &weight = layout.entries()[parameter], &bias = layout.entries()[parameter + 1];
+      made.first = weight.first;
+      made.weight = part(memory.parameters, weight), made.bias = part(memory.parameters, bias);
+      made.weight_gradient = part(memory.gradients, weight), made.bias_gradient = part(memory.gradients, bias);
+      parameter += 2;
+    }
+    made.output = context.make_buffer(sizeof(float) * batch.rows * made.out);
+    made.output_gradient = context.make_buffer(sizeof(float) * batch.rows * made.out);
+    layers_.push_back(std::move(made));
+  }
+}
+
+OpenClStream& OpenClReplica::own(Stream& stream) const {
+  auto* const found = dynamic_cast<OpenClStream*>(&stream);
+  TROUPE_CHECK(found != nullptr, Code::invalid, "an OpenCL replica was given another device's stream");
+  return *found;
+}
+
+Place OpenClReplica::input(OpenClStream& stream, const Memory& batch, std::size_t layer) const {
+  if (layer > 0) return {layers_[layer - 1].output.get(), 0};
+  return stream.use(slice(batch, batch_.inputs_offset(), batch_.rows * batch_.features * sizeof(float)));
+}
+
+void OpenClReplica::step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) {
+  OpenClStream& queue = own(stream);
+  check_memory(batch, sums);
+  queue.unless_ended([&] {
+    forward(queue, batch);
+    loss(queue, batch, sums, true);
+  });
+  std::size_t told = 0;
+  for (std::size_t l = layers_.size(); l-- > 0;) {
+    queue.unless_ended([&] { backward(queue, batch, l); });
+    while (layers_[l].dense && told < buckets_.size() && buckets_[told].first >= layers_[l].first)
+      sink.ready(buckets_[told++], stream);
+  }
+}
+
+void OpenClReplica::evaluate(Stream& stream, Memory batch, Memory sums) {
+  OpenClStream& queue = own(stream);
+  check_memory(batch, sums);
+  queue.unless_ended([&] {
+    forward(queue, batch);
+    loss(queue, batch, sums, false);
+  });
+}
+
+void OpenClReplica::check_memory(const Memory& batch, const Memory& sums) const {
+  TROUPE_CHECK(batch.size_bytes == batch_.size_bytes() && sums.size_bytes == sizeof(StepSums), Code::invalid,
+               "a batch of ", batch.size_bytes, " bytes and sums of ", sums.size_bytes,
+               " were given, this replica takes ", batch_.size_bytes(), " and ", sizeof(StepSums));
+  (void)space_.address(batch), (void)space_.address(sums);  // throw when they are not mapped here
+}
+
+void OpenClReplica::forward(OpenClStream& stream, const Memory& batch) {
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const LayerPart& layer = layers_[l];
+    const Place x = input(stream, batch, l), y{layer.output.get(), 0};
+    if (layer.dense) {
+      stream.run(Kernel::dense, {pieces(layer.out, 4), pieces(batch_.rows, 4)}, y, x, stream.use(layer.weight),
+                 stream.use(layer.bias), cl_uint{batch_.rows}, layer.out, layer.in);
+    } else {
+      const cl_ulong count = cl_ulong{batch_.rows} * layer.out;
+      stream.run(Kernel::relu, {pieces(count, kChunkElements), 1}, y, x, count);
+    }
+  }
+}
+
+void OpenClReplica::loss(OpenClStream& stream, const Memory& batch, const Memory& sums, bool learns) {
+  const Place logits{layers_.back().output.get(), 0}, gradient{layers_.back().output_gradient.get(), 0};
+  const Place labels = stream.use(slice(batch, batch_.labels_offset(), batch_.rows * sizeof(std::int32_t)));
+  const Place found{row_losses_.get(), 0};
+  stream.run(Kernel::loss_rows, {pieces(batch_.rows, 8), 1}, found, logits, labels, gradient, cl_uint{batch_.rows},
+             classes_, cl_uint{learns}, cl_ulong{stream.sequence()});
+  stream.run(Kernel::loss_sums, {1, 1}, stream.use(sums), found, cl_uint{batch_.rows}, cl_uint{!learns});
+}
+
+/// The gradient to the layer's input first: the layer's weights are read no more when its own gradients are there.
+void OpenClReplica::backward(OpenClStream& stream, const Memory& batch, std::size_t l) {
+  const LayerPart& layer = layers_[l];
+  const Place dy{layer.output_gradient.get(), 0};
+  const cl_uint rows = batch_.rows;
+  if (l > 0) {
+    const Place dx{layers_[l - 1].output_gradient.get(), 0};
+    if (layer.dense) {
+      stream.run(Kernel::product, {pieces(layer.in, 16), pieces(rows, 4)}, dx, dy, layer.out, cl_uint{1},
+                 stream.use(layer.weight), rows, layer.out, layer.in);
+    } else {
+      const cl_ulong count = cl_ulong{rows} * layer.out;
+      stream.run(Kernel::relu_gradient, {pieces(count, kChunkElements), 1}, dx, dy, input(stream, batch, l), count);
+    }
+  }
+  if (!layer.dense) return;
+  stream.run(Kernel::product, {pieces(layer.in, 16), pieces(layer.out, 4)}, stream.use(layer.weight_gradient), dy,
+             cl_uint{1}, layer.out, input(stream, batch, l), layer.out, rows, layer.in);
+  stream.run(Kernel::bias_gradient, {pieces(layer.out, 64), 1}, stream.use(layer.bias_gradient), dy, rows, layer.out);
+}
+
+}  // namespace opencl

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "opencl_context.hpp"
+#include "opencl_stream.hpp"
+#include "runtime/device.hpp"
+
+namespace opencl {
+
+/// A chain of dense layers and ReLUs in f32, its activations in buffers of the device.
+class OpenClReplica final : public Replica {
+ public:
+  OpenClReplica(const Context& context, const AddressSpace& space, const Graph& graph, const Layout& layout,
+                const BatchLayout& batch, const std::vector<Bucket>& buckets, const ReplicaMemory& memory);
+  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override;
+  void evaluate(Stream& stream, Memory batch, Memory sums) override;
+
+ private:
+  struct LayerPart {
+    bool dense = false;  // else a ReLU
+    cl_uint in = 0, out = 0;
+    Memory weight, bias;                    // dense layers
+    Memory weight_gradient, bias_gradient;  // the same
+    std::uint64_t first = 0;                // the weight's element
+    OwnedBuffer output;                     // [rows, out]
+    OwnedBuffer output_gradient;            // [rows, out]
+  };
+  OpenClStream& own(Stream& stream) const;
+  void check_memory(const Memory& batch, const Memory& sums) const;
+  Place input(OpenClStream& stream, const Memory& batch, std::size_t layer) const;
+  void forward(OpenClStream& stream, const Memory& batch);
+  void loss(OpenClStream& stream, const Memory& batch, const Memory& sums, bool learns);
+  void backward(OpenClStream& stream, const Memory& batch, std::size_t layer);
+
+  const AddressSpace& space_;
+  const BatchLayout batch_;
+  const std::vector<Bucket> buckets_;
+  std::vector<LayerPart> layers_;  // without the loss
+  OwnedBuffer row_losses_;
+  cl_uint classes_;
+};
+
+}  // namespace opencl

@@ -1,0 +1,212 @@
+#include "opencl_stream.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace opencl {
+namespace {
+
+constexpr std::array<const char*, kKernels> kNames{"copy",        "reduce",        "sum_up",    "update_blocks",
+                                                   "update_pass", "dense",         "product",   "bias_gradient",
+                                                   "relu",        "relu_gradient", "loss_rows", "loss_sums"};
+
+/// As Rule in kernels/update.cl.
+struct RuleArguments {
+  cl_uint kind;
+  cl_float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon;
+};
+
+RuleArguments arguments_of(const RuleStep& r) {
+  return {static_cast<cl_uint>(r.kind),
+          r.rate,
+          r.decay,
+          r.momentum,
+          r.beta1,
+          r.one_minus_beta1,
+          r.beta2,
+          r.one_minus_beta2,
+          r.second_scale,
+          r.epsilon};
+}
+
+}  // namespace
+
+OpenClStream::OpenClStream(const Context& context, AddressSpace& space, WaitKeeper& waits)
+    : context_(context),
+      space_(space),
+      waits_(waits),
+      line_(space.timeline(space.make_private_timeline())),
+      queue_(context.make_queue()),
+      windows_(context, queue_.get(), space),
+      progress_(queue_.get(), waits, line_) {
+  for (std::size_t k = 0; k < kKernels; ++k) kernels_[k] = context.make_kernel(kNames[k]);
+}
+
+OpenClStream::~OpenClStream() { clFinish(queue_.get()); }
+
+// ---- The order of things ----
+
+void OpenClStream::wait(Point point) {
+  if (point.value == 0) return;
+  Timeline& line = space_.timeline(point.line);
+  unless_ended([&] {
+    windows_.give_back();
+    if (line.value() >= point.value) return;
+    const auto awaited = std::make_shared<AwaitedPoint>();
+    awaited->line = &line;
+    awaited->value = point.value;
+    awaited->stream = &progress_;
+    cl_int error = CL_SUCCESS;
+    awaited->event.reset(clCreateUserEvent(context_.context(), &error));
+    check(error, "clCreateUserEvent");
+    progress_.then_arrive(awaited);
+    const cl_event event = awaited->event.get();
+    check(clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, nullptr), "clEnqueueBarrierWithWaitList");
+    waits_.watch(awaited);
+  });
+}
+
+Point OpenClStream::mark() {
+  const Point point{line_.id(), ++marks_};
+  signal(point);
+  return point;
+}
+
+void OpenClStream::signal(Point point) {
+  Timeline& line = space_.timeline(point.line);
+  unless_ended([&] {
+    windows_.give_back();
+    progress_.then_signal(line, point.value);
+  });
+}
+
+// ---- Work ----
+
+void OpenClStream::launch(cl_kernel kernel, std::array<std::size_t, 2> items) {
+  constexpr std::array<std::size_t, 2> kGroup{1, 1};
+  check(clEnqueueNDRangeKernel(queue_.get(), kernel, 2, nullptr, items.data(), kGroup.data(), 0, nullptr, nullptr),
+        "clEnqueueNDRangeKernel");
+}
+
+void OpenClStream::check_size(const Memory& memory, std::uint64_t size_bytes) const {
+  TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, "memory of ", memory.size_bytes,
+               " bytes was given where ", size_bytes, " are needed");
+  (void)space_.address(memory);  // throws when it is not mapped here
+}
+
+void OpenClStream::check_parts(std::span<const Memory> parts, std::uint64_t size_bytes) const {
+  TROUPE_CHECK(!parts.empty(), Code::invalid, "a stream was given no parts to add up");
+  for (const Memory& part : parts) check_size(part, size_bytes);
+}
+
+void OpenClStream::copy(Memory to, Memory from) {
+  check_size(from, from.size_bytes);
+  check_size(to, from.size_bytes);
+  if (to == from || from.size_bytes == 0) return;
+  TROUPE_CHECK(
+      to.arena != from.arena || to.offset + to.size_bytes <= from.offset || from.offset + from.size_bytes <= to.offset,
+      Code::invalid, "a copy of ", from.size_bytes, " bytes from ", from.offset, " to ", to.offset,
+      " of one arena: they overlap");
+  unless_ended([&] {
+    run(Kernel::copy, {pieces(from.size_bytes, kChunkBytes), 1}, use(to), use(from), cl_ulong{from.size_bytes});
+  });
+}
+
+Place OpenClStream::scratch(std::uint64_t size_bytes) {
+  if (scratch_bytes_ < size_bytes) {
+    scratch_ = context_.make_buffer(size_bytes);  // commands hold on to the one before
+    scratch_bytes_ = size_bytes;
+  }
+  return {scratch_.get(), 0};
+}
+
+template <class Add>
+void OpenClStream::in_fours(Place to, std::span<const Memory> parts, std::uint64_t size_bytes, Add&& add) {
+  std::array<Place, 4> four;
+  std::size_t filled = 0;
+  // `to` may be one of the parts, so nothing is written there before all are read.
+  const Place between = parts.size() > four.size() ? scratch(size_bytes) : Place{};
+  for (std::size_t next = 0; next < parts.size();) {
+    while (filled < four.size() && next < parts.size()) four[filled++] = use(parts[next++]);
+    const auto count = static_cast<cl_uint>(filled);
+    while (filled < four.size()) four[filled++] = four[0];  // not read
+    add(next == parts.size() ? to : between, four, count);
+    four[0] = between;
+    filled = 1;
+  }
+}
+
+void OpenClStream::sum_up(Memory total, std::span<const Memory> parts) {
+  check_size(total, sizeof(StepSums));
+  check_parts(parts, sizeof(StepSums));
+  unless_ended([&] {
+    in_fours(use(total), parts, sizeof(StepSums), [&](Place to, const std::array<Place, 4>& four, cl_uint count) {
+      run(Kernel::sum_up, {1, 1}, to, four[0], four[1], four[2], four[3], count);
+    });
+  });
+}
+
+void OpenClStream::reduce(Memory to, std::span<const Memory> parts) {
+  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a reduction over ", to.size_bytes,
+               " bytes, which are not whole f32");
+  check_size(to, to.size_bytes);
+  check_parts(parts, to.size_bytes);
+  const cl_ulong count = to.size_bytes / sizeof(float);
+  if (count == 0) return;
+  unless_ended([&] {
+    in_fours(use(to), parts, to.size_bytes, [&](Place target, const std::array<Place, 4>& four, cl_uint added) {
+      run(Kernel::reduce, {pieces(count, kChunkElements), 1}, target, four[0], four[1], four[2], four[3], added, count);
+    });
+  });
+}
+
+void OpenClStream::check_stripe(const StripeMemory& stripe, std::size_t slots) const {
+  const std::uint64_t count = stripe.stripe.count;
+  check_size(stripe.parameters, count * sizeof(float));
+  if (stripe.half.size_bytes != 0) check_size(stripe.half, count * size_bytes(DType::bf16));
+  for (std::size_t s = 0; s < slots; ++s) check_size(stripe.state[s], count * sizeof(float));
+  if (stripe.journal.size_bytes == 0) return;
+  check_size(stripe.journal, stripe.journal.size_bytes);
+  TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
+               stripe.journal.size_bytes, " bytes, ", journal_bytes(slots), " are needed");
+}
+
+void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                          std::span<const Memory> contributions, Memory total) {
+  const cl_ulong count = stripe.stripe.count;
+  if (count == 0) return;
+  const std::size_t slots = state_slots(rule.kind), blocks = pieces(count, UpdateJournal::kBlockElements);
+  check_stripe(stripe, slots);
+  check_parts(contributions, count * sizeof(float));
+  check_size(total, sizeof(StepSums));
+  TROUPE_CHECK(number > 0 && number < (std::uint64_t{1} << 40) && blocks < (1U << 24) - 1, Code::invalid, "update ",
+               number, " of ", blocks,
+               " blocks does not fit the journal: numbers count from 1 to 2^40, blocks to 2^24");
+  unless_ended([&] {
+    std::array<Place, 2> sums{use(contributions[0]), use(contributions.back())};
+    const cl_uint parts = contributions.size() > 1 ? 2 : 1;
+    if (contributions.size() > 2) {  // the update adds the last one itself
+      sums[0] = scratch(count * sizeof(float));
+      in_fours(sums[0], contributions.first(contributions.size() - 1), count * sizeof(float),
+               [&](Place to, const std::array<Place, 4>& four, cl_uint added) {
+                 run(Kernel::reduce, {pieces(count, kChunkElements), 1}, to, four[0], four[1], four[2], four[3], added,
+                     count);
+               });
+    }
+    const Place p = use(stripe.parameters);
+    const bool image = stripe.half.size_bytes != 0;
+    const Place s0 = slots > 0 ? use(stripe.state[0]) : p, s1 = slots > 1 ? use(stripe.state[1]) : p;
+    const Place half = image ? use(stripe.half) : p;
+    const auto launch_with = [&](Kernel kernel, std::size_t items, const auto&... more) {
+      run(kernel, {items, 1}, use(total), sums[0], sums[1], p, s0, s1, half, parts, static_cast<cl_uint>(slots),
+          cl_uint{image}, count, arguments_of(rule), more...);
+    };
+    if (stripe.journal.size_bytes != 0) {
+      launch_with(Kernel::update_pass, 1, use(stripe.journal), cl_ulong{number}, cl_ulong{sequence()});
+    } else {
+      launch_with(Kernel::update_blocks, blocks);
+    }
+  });
+}
+
+}  // namespace opencl
