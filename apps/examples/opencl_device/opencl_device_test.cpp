@@ -80,7 +80,7 @@ TEST_P(OpenClDevice, EndsWithTheReasonWhenALabelIsNoClass) {
 
 /// A stripe of AdamW with its contributions, all in one arena; plain data.
 struct Updated {
-  static constexpr std::uint64_t kCount = 40 * UpdateJournal::kBlockElements + 100;
+  static constexpr std::uint64_t kCount = 150 * UpdateJournal::kBlockElements + 100;
   StripeMemory stripe;
   std::array<Memory, 6> contributions;
   Memory total;
