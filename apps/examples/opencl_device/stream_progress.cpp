@@ -13,6 +13,7 @@ void Progress::end(const Status& why) noexcept {
   if (ended_.exchange(true, std::memory_order_acq_rel)) return;
   std::atomic_ref{fault_.code}.store(Fault::ended_by_host, std::memory_order_release);
   own_.poison(why);
+  waits_.look_again();
 }
 
 void Progress::enqueue(Marker marker) {

@@ -58,6 +58,11 @@ void WaitKeeper::arrived(const std::shared_ptr<AwaitedPoint>& point) {
   state_->news.notify_one();
 }
 
+void WaitKeeper::look_again() noexcept {
+  const std::lock_guard lock{state_->mutex};
+  state_->news.notify_one();
+}
+
 std::optional<Status> WaitKeeper::outcome(const AwaitedPoint& point) const {
   if (point.told && point.told->ok()) return Status{};
   if (!point.begins) return {};

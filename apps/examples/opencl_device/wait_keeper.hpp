@@ -50,6 +50,8 @@ class WaitKeeper {
   void watch(const std::shared_ptr<AwaitedPoint>& point);
   /// The queue has come to `point`; its time runs from now on.
   void arrived(const std::shared_ptr<AwaitedPoint>& point);
+  /// A stream has ended: it waits no more.
+  void look_again() noexcept;
 
  private:
   struct State {
