@@ -4,6 +4,13 @@
 
 namespace opencl {
 
+Windows::~Windows() {
+  for (const Window& each : windows_) {
+    if (each.with_host) clEnqueueUnmapMemObject(queue_, each.buffer.get(), each.host, 0, nullptr, nullptr);
+  }
+  clFinish(queue_);
+}
+
 Place Windows::use(const Memory& memory) {
   const std::byte* const at = space_.address(memory);  // checks the range
   const Region region = space_.region(memory.arena);

@@ -16,6 +16,10 @@ class Windows {
  public:
   Windows(const Context& context, cl_command_queue queue, const AddressSpace& space)
       : context_(context), queue_(queue), space_(space) {}
+  /// Takes all memory out of the host's hands: OpenCL keeps buffers that are mapped.
+  ~Windows();
+  Windows(const Windows&) = delete;
+  Windows& operator=(const Windows&) = delete;
   /// Where `memory` is to commands enqueued from now on. Throws Error{invalid} when it is not mapped in the space.
   Place use(const Memory& memory);
   /// The same for host memory that is of no arena; it outlives the windows.
