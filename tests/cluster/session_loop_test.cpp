@@ -24,6 +24,7 @@ class SessionLoop : public ::testing::Test {
 
   SessionOptions options(std::vector<std::string> settings = {}) const {
     settings.insert(settings.begin(), {"cluster.nodes=\"local:1\"", "train.deterministic=true",
+                                       "data.path=\"" + (folder_.path() / "data").string() + "\"",
                                        "report.dir=\"" + (folder_.path() / "run").string() + "\""});
     return {.configuration = read_configuration(folder_.path() / "app.toml", settings)};
   }

@@ -432,6 +432,7 @@ TEST_P(TransportContract, EndsInTheMiddleOfTransfersFromBothSides) {
     }
     end(round % 2);
     end(1 - round % 2);
+    home_ = GetParam().make();  // new peers, whose numbers were others' before
     expect_told_once(sends);
   }
 }
