@@ -108,6 +108,7 @@ class RankSession final : public Session {
   std::vector<SessionTensor> tensors_;
   std::unique_ptr<OwnLoop> loop_;
   std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
+  RunEndBox end_;                             // Membership's last words reach it when its actor is gone for the others
   SystemConfig config_;
   std::unique_ptr<IoThread> io_;  // closed before the actors that it tells end; those that post to it end before it
   caf::actor_system system_;
@@ -128,7 +129,6 @@ class RankSession final : public Session {
   std::unique_ptr<Replica> replica_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
-  RunEndBox end_;
   RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
   std::atomic<std::uint64_t> committed_{0};  // steps
   bool begun_ = false;                       // the view was joined
