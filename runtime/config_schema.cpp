@@ -139,28 +139,28 @@ constexpr std::array kCluster{
         .help = "where ranks run; empty: what the launcher gave",
         .example = "\"local:2\"",
         .more =
-            "\"local:N\": N processes on this machine, one rank each. A list of hosts with their slots, as in "
-            "[\"node1:4\", \"node[02-08]:4\"], or the path of a host file, relative to the file, with a line such as "
-            "`node1 slots=4` for each: a rank a slot, in this order; those of other machines are started by "
-            "cluster.remote_shell. Without the key rtrun takes its place from RANK, WORLD_SIZE, LOCAL_RANK, "
-            "MASTER_ADDR and MASTER_PORT, or from mpirun or srun --mpi=pmix, and is one rank alone when there is no "
-            "launcher. What a launcher says goes before the key.",
+            "\"local:N\": N processes on this machine, one rank each. A list of hosts with their slots, "
+            "`[\"node1:4\", \"node[02-08]:4\"]`, or the path of a host file, relative to the folder of this file, with "
+            "a line such as `node1 slots=4` for each: a rank a slot, in this order; those on other machines are "
+            "started by cluster.remote_shell. Without the key rtrun takes its place from RANK, WORLD_SIZE, "
+            "LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or from mpirun or srun --mpi=pmix, and is one rank alone when "
+            "there is no launcher. What a launcher says goes before the key.",
         .check = check_nodes,
         .store = store_nodes,
         .show = show_nodes},
-    SettingKey{
-        .name = "cluster.remote_shell",
-        .kind = K::text,
-        .help = "what starts a rank on another machine",
-        .example = "\"ssh -p 2222\"",
-        .more = "The shell's words, run with the host's name and a command behind them; stdin must reach the command. "
-                "It is not asked for passwords: it has no terminal.",
-        .check = [](const V& v) -> std::optional<Finding> {
-          if (v.text.find_first_not_of(" \t\r\n") != v.text.npos) return std::nullopt;
-          return Finding{Code::invalid, "is empty; name a program, as in cluster.remote_shell = \"ssh\""};
-        },
-        .store = [](S& s, const V& v) { s.cluster.remote_shell = v.text; },
-        .show = [](const S& s) { return quoted(s.cluster.remote_shell); }},
+    SettingKey{.name = "cluster.remote_shell",
+               .kind = K::text,
+               .help = "what starts a rank on another machine",
+               .example = "\"ssh -p 2222\"",
+               .more =
+                   "A shell's words, run with the host's name and a command behind them; stdin must reach the command. "
+                   "It cannot ask for a password: it has no terminal.",
+               .check = [](const V& v) -> std::optional<Finding> {
+                 if (v.text.find_first_not_of(" \t\r\n") != v.text.npos) return std::nullopt;
+                 return Finding{Code::invalid, "is empty; name a program, as in cluster.remote_shell = \"ssh\""};
+               },
+               .store = [](S& s, const V& v) { s.cluster.remote_shell = v.text; },
+               .show = [](const S& s) { return quoted(s.cluster.remote_shell); }},
     SettingKey{
         .name = "cluster.port",
         .kind = K::integer,

@@ -117,6 +117,14 @@ TEST_F(HostsJob, SaysWhatTheShellSaidWhenAHostCannotBeReached) {
                                  HasSubstr(": ssh: connect to host 127.2 port 22: No route to host")));
 }
 
+TEST_F(HostsJob, EndsItsJsonOnce) {
+  write_shell("exec sh -c \"$2\"");
+  Program rtrun{job({kTwoHosts, "data.path=nowhere"}, {"--json"})};
+  EXPECT_EQ(rtrun.wait(30s), 2) << rtrun.err();
+  EXPECT_EQ(rtrun.out().find("\"failed\""), rtrun.out().rfind("\"failed\"")) << rtrun.out();
+  EXPECT_THAT(rtrun.out(), HasSubstr("\"failed\""));
+}
+
 TEST_F(HostsJob, SaysThatThereIsNoSuchShell) {
   Program rtrun{folder_.rtrun({"--set", kTwoHosts, "--set", "cluster.remote_shell=no-such-shell"})};
   EXPECT_EQ(rtrun.wait(30s), 127) << rtrun.err();

@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kTrainFooter =
     R"(Started without a launcher, rtrun starts the processes that cluster.nodes asks for: "local:N" here, or ranks on hosts by
-cluster.remote_shell (ssh). Started once per rank by mpirun or srun --mpi=pmix, or with RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
+cluster.remote_shell (ssh). Started once per rank by mpirun or srun --mpi=pmix, or with RANK
+WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
 Ctrl-C or SIGTERM ends the run after the step under way and saves a checkpoint; a second one ends it at once.
 kill -USR1 to it or to a rank prints on stderr what each rank is doing.
 

@@ -42,7 +42,7 @@ bool tells_the_end() {
     const char* const rank = std::getenv(name);
     if (rank != nullptr && std::string_view{rank} != "0") return false;
   }
-  return std::getenv("TROUPE_LISTEN_FD") == nullptr;
+  return std::getenv("TROUPE_LISTEN_FD") == nullptr && std::getenv("TROUPE_SECRET_STDIN") == nullptr;
 }
 
 /// What went wrong, on stderr, and as the last line of JSON if those are wanted. Returns the exit code.

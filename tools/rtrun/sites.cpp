@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <tuple>
 
 #include "runtime/error.hpp"
 #include "runtime/hosts.hpp"
@@ -81,16 +82,21 @@ HostList hosts_here(const HostList& hosts) {
   return here;
 }
 
+std::pair<Fd, std::uint16_t> loopback_listener(std::uint16_t port) {
+  Fd listener = listener_at(INADDR_LOOPBACK, port);
+  TROUPE_CHECK_ERRNO(listener, Code::environment, "cannot listen on 127.0.0.1 for this job's ranks; ",
+                     port != 0 ? "is cluster.port in use, or below 1024? leave it out, and one that is free is taken"
+                               : "is the loopback interface up (`ip link set lo up`)?");
+  const std::uint16_t taken = port_of(listener);
+  return {std::move(listener), taken};
+}
+
 Meeting meeting_of(const std::vector<RankSite>& sites, std::uint16_t port) {
   Meeting meeting;
   const RankSite& first = sites.front();
   if (std::all_of(sites.begin(), sites.end(), [](const RankSite& site) { return site.here; })) {
     meeting.address = "127.0.0.1";
-    meeting.listener = listener_at(INADDR_LOOPBACK, port);
-    TROUPE_CHECK_ERRNO(meeting.listener, Code::environment, "cannot listen on 127.0.0.1 for this job's ranks; ",
-                       port != 0 ? "is cluster.port in use, or below 1024? leave it out, and one that is free is taken"
-                                 : "is the loopback interface up (`ip link set lo up`)?");
-    meeting.port = port_of(meeting.listener);
+    std::tie(meeting.listener, meeting.port) = loopback_listener(port);
     return meeting;
   }
   meeting.address = first.host;

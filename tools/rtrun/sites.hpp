@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/config.hpp"
@@ -23,6 +24,9 @@ std::vector<RankSite> sites_of(const Settings::Cluster& cluster, const HostList&
 bool wants_launcher(const std::vector<RankSite>& sites);
 /// Those hosts of the list that are this machine.
 HostList hosts_here(const HostList& hosts);
+
+/// A socket that listens on a loopback port (0: a free one), and the port. Throws Error{environment}.
+std::pair<Fd, std::uint16_t> loopback_listener(std::uint16_t port = 0);
 
 /// Where the ranks of a job meet.
 struct Meeting {

@@ -24,12 +24,12 @@ struct RankProcess {
 
 /// What a rank is started with.
 struct RankStart {
-  std::string program = "/proc/self/exe";                        // this one again
   std::vector<std::string> arguments;                            // argv, the program's name first
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of this process's own
-  std::vector<int> inherited;  // descriptors that stay open in it, under their numbers
-  bool own_stdout = true;      // piped to the launcher; false: the launcher's stdout
-  bool remote = false;         // a remote shell: stdin from the launcher, and no terminal that it could ask anything
+  std::vector<int> inherited;              // descriptors that stay open in it, under their numbers
+  bool own_stdout = true;                  // piped to the launcher; false: the launcher's stdout
+  std::string program = "/proc/self/exe";  // this one again
+  bool remote = false;  // a remote shell: stdin from the launcher, and no terminal that it could ask anything
 };
 
 /// Starts a rank or a remote shell, in a process group of its own (a terminal's Ctrl-C reaches only the
