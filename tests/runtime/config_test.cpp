@@ -269,7 +269,7 @@ TEST(Config, RanksMayDifferInWhatOnlyALauncherReads) {
 }
 
 TEST(Config, AnOverrideMakesAFileValidThatWasNot) {
-  EXPECT_EQ(settings("[update]\npolicy = \"async\"\n", {"update.policy=sync"}).update.policy, "sync");
+  EXPECT_EQ(settings("[update]\npolicy = \"async\"\n", {"update.policy=sync"}).update.kind, PolicyKind::sync);
 }
 
 TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
