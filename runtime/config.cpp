@@ -121,6 +121,7 @@ class Reading {
       if (problems_.full()) break;
       check(key, given, out.settings);
     }
+    settle(out.settings);
     if (problems_.empty()) check_together(out.settings);
     problems_.throw_if_any();
     for (const SettingKey& key : detail::setting_keys()) {
@@ -207,23 +208,43 @@ class Reading {
     }
   }
 
+  /// What one key's meaning takes from another: rmsprop has a momentum only where it is given.
+  void settle(Settings& settings) const {
+    if (settings.rule.kind != RuleKind::rmsprop) return;
+    if (!given_.contains("optimizer.momentum")) settings.rule.momentum = 0;
+    if (settings.rule.momentum > 0) settings.rule.kind = RuleKind::rmsprop_momentum;
+  }
+
+  void add_meaningless(std::string_view key, std::string_view to, std::string_view cure, const Settings& settings) {
+    const auto& given = given_.find(key)->second;
+    problems_.add(given.place, given.origin,
+                  {Code::invalid, text(key, " means nothing to ", to, " = ", value_and_origin(to, settings),
+                                       "; leave it out, or choose ", cure)});
+  }
+
+  /// Constants that the rule does not use.
+  void check_rule(const Settings& settings) {
+    struct Own {
+      std::string_view key;
+      bool (*used)(RuleKind) noexcept;
+      std::string_view rules;
+    };
+    static constexpr std::array kOwn{
+        Own{"optimizer.momentum", uses_momentum, "\"momentum\", \"nesterov\" or \"rmsprop\""},
+        Own{"optimizer.beta1", uses_betas, "\"adam\" or \"adamw\""},
+        Own{"optimizer.beta2", uses_betas, "\"adam\" or \"adamw\""}, Own{"optimizer.alpha", uses_alpha, "\"rmsprop\""},
+        Own{"optimizer.epsilon", uses_epsilon, "\"adam\", \"adamw\", \"adagrad\" or \"rmsprop\""}};
+    const RuleKind rule = settings.rule.kind;
+    for (const Own& own : kOwn) {
+      const bool none_of_rmsprop = rule == RuleKind::rmsprop && own.key == "optimizer.momentum";  // momentum = 0
+      if (!given_.contains(own.key) || own.used(rule) || none_of_rmsprop) continue;
+      add_meaningless(own.key, "optimizer.rule", own.rules, settings);
+    }
+  }
+
   /// Contradictions between keys: each names both places.
   void check_together(const Settings& settings) {
-    constexpr std::array<std::pair<std::string_view, bool>, 4> kOwn{{{"optimizer.momentum", false},
-                                                                     {"optimizer.beta1", true},
-                                                                     {"optimizer.beta2", true},
-                                                                     {"optimizer.epsilon", true}}};
-    const RuleKind rule = settings.rule.kind;
-    const bool adam = rule == RuleKind::adam || rule == RuleKind::adamw;
-    const bool momentum = rule == RuleKind::momentum || rule == RuleKind::nesterov;
-    for (const auto& [key, of_adam] : kOwn) {
-      const auto found = given_.find(key);
-      if (found == given_.end() || (of_adam ? adam : momentum)) continue;
-      problems_.add(found->second.place, found->second.origin,
-                    {Code::invalid, text(key, " means nothing to optimizer.rule = ",
-                                         value_and_origin("optimizer.rule", settings), "; leave it out, or choose ",
-                                         of_adam ? "\"adam\" or \"adamw\"" : "\"momentum\" or \"nesterov\"")});
-    }
+    check_rule(settings);
     if (settings.faults.exchange < settings.faults.dead) {
       const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
       const auto found = given_.find(key);

@@ -17,7 +17,8 @@ constexpr std::array kSources{Choice{"idx"},        Choice{"generated"},     Cho
                               Choice{"voc", false}};
 constexpr std::array kModels{Choice{"mlp"}};
 constexpr std::array kDTypes{Choice{"f32"}, Choice{"bf16"}};
-constexpr std::array kRules{Choice{"sgd"}, Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"}, Choice{"adamw"}};
+constexpr std::array kRules{Choice{"sgd"},   Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"},
+                            Choice{"adamw"}, Choice{"adagrad"},  Choice{"rmsprop"}};
 constexpr std::array kPolicies{Choice{"sync"},
                                Choice{"double_buffered", false},
                                Choice{"local_sgd", false},
@@ -192,8 +193,8 @@ constexpr std::array kOptimizer{
                .kind = K::choice,
                .help = "how gradients become steps",
                .example = "\"adam\"",
-               .more = "Formulas: docs/policies.md. State: none of sgd, one f32 per parameter of momentum and "
-                       "nesterov, two of adam and adamw.",
+               .more = "Formulas: docs/optimizers.md. State: none of sgd, one f32 per parameter of momentum, nesterov, "
+                       "adagrad and rmsprop, two of adam, adamw and rmsprop with momentum.",
                .choices = kRules,
                .store =
                    [](S& s, const V& v) {
@@ -201,7 +202,11 @@ constexpr std::array kOptimizer{
                          std::find_if(kRules.begin(), kRules.end(), [&](const Choice& c) { return c.name == v.text; });
                      s.rule.kind = static_cast<RuleKind>(at - kRules.begin());
                    },
-               .show = [](const S& s) { return quoted(kRules.at(static_cast<std::size_t>(s.rule.kind)).name); }},
+               .show =
+                   [](const S& s) {
+                     const bool rmsprop = s.rule.kind == RuleKind::rmsprop_momentum;
+                     return quoted(name_of(rmsprop ? RuleKind::rmsprop : s.rule.kind));
+                   }},
     SettingKey{.name = "optimizer.rate",
                .kind = K::number,
                .help = "the learning rate",
@@ -214,9 +219,9 @@ constexpr std::array kOptimizer{
                .show = show_rule<&Rule::rate>},
     SettingKey{.name = "optimizer.momentum",
                .kind = K::number,
-               .help = "of momentum and nesterov; below 1",
+               .help = "of momentum, nesterov and rmsprop; below 1",
                .example = "0.9",
-               .more = "Refused with another rule.",
+               .more = "Of rmsprop 0 where it is left out. Refused with another rule.",
                .range = {0, 0.999999},
                .store = store_rule<&Rule::momentum>,
                .show = show_rule<&Rule::momentum>},
@@ -236,11 +241,19 @@ constexpr std::array kOptimizer{
                .range = {0, 0.999999},
                .store = store_rule<&Rule::beta2>,
                .show = show_rule<&Rule::beta2>},
+    SettingKey{.name = "optimizer.alpha",
+               .kind = K::number,
+               .help = "decay of rmsprop's mean of squares; below 1",
+               .example = "0.9",
+               .more = "Refused with another rule than rmsprop.",
+               .range = {0, 0.999999},
+               .store = store_rule<&Rule::alpha>,
+               .show = show_rule<&Rule::alpha>},
     SettingKey{.name = "optimizer.epsilon",
                .kind = K::number,
-               .help = "keeps Adam's division finite",
+               .help = "keeps the division by a root finite",
                .example = "1e-8",
-               .more = "Refused with another rule than adam and adamw.",
+               .more = "Of adam, adamw, adagrad and rmsprop; refused with another rule.",
                .range = {1e-30, 1},
                .store = store_rule<&Rule::epsilon>,
                .show = show_rule<&Rule::epsilon>},

@@ -23,16 +23,6 @@ void flush_denormals() noexcept {
 #endif
 }
 
-void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) noexcept {
-  switch (rule.kind) {
-    case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
-    case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
-    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
-  }
-}
-
 template <class T>
 T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_bytes) {
   TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, "memory of ", memory.size_bytes,
@@ -49,8 +39,8 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
       float sum = contributions[0][i];
       for (std::size_t c = 1; c < contributions.size(); ++c) sum += contributions[c][i];
       float none = 0;
-      apply(rule, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
-            at.state[1] ? at.state[1][i] : none);
+      update_element(rule, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
+                     at.state[1] ? at.state[1][i] : none);
       if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
   };

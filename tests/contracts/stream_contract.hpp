@@ -14,17 +14,6 @@ namespace troupe::contracts {
 /// What every Stream does. See device_world.hpp for how to run it on a device.
 class StreamContract : public DeviceWorld {
  protected:
-  static void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) {
-    switch (rule.kind) {
-      case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
-      case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
-      case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
-      case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
-      case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
-    }
-  }
-  static constexpr std::array kRules{RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam,
-                                     RuleKind::adamw};
   static RuleStep rule_for(RuleKind kind, std::uint64_t number) {
     return rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1}, number);
   }
@@ -43,7 +32,8 @@ class StreamContract : public DeviceWorld {
     made.parameters = random_floats(sub_key(key, 1), count);
     made.s0 = random_floats(sub_key(key, 2), count);
     made.s1 = random_floats(sub_key(key, 3), count);
-    for (float& v : made.s1) v = v * v + 0.01F;
+    std::vector<float>& squares = uses_betas(kind) ? made.s1 : made.s0;
+    for (float& v : squares) v = v * v + 0.01F;
     made.stripe.stripe = {GroupId{}, Rank{}, 0, count};
     made.stripe.parameters = put(made.parameters);
     if (slots > 0) made.stripe.state[0] = put(made.s0);
@@ -60,7 +50,7 @@ class StreamContract : public DeviceWorld {
     for (std::size_t i = 0; i < count; ++i) {
       float sum = gradients[0][i];
       for (std::size_t part = 1; part < parts; ++part) sum += gradients[part][i];
-      apply(rule, static_cast<float>(1.0 / 37), sum, made.parameters[i], made.s0[i], made.s1[i]);
+      update_element(rule, static_cast<float>(1.0 / 37), sum, made.parameters[i], made.s0[i], made.s1[i]);
     }
     return made;
   }
@@ -100,8 +90,9 @@ class StreamContract : public DeviceWorld {
           sum = started ? sum + value : value;
           started = true;
         }
-        apply(rule, static_cast<float>(1.0 / 37), sum, addresses.parameters[i],
-              addresses.state[0] ? addresses.state[0][i] : none, addresses.state[1] ? addresses.state[1][i] : none);
+        update_element(rule, static_cast<float>(1.0 / 37), sum, addresses.parameters[i],
+                       addresses.state[0] ? addresses.state[0][i] : none,
+                       addresses.state[1] ? addresses.state[1][i] : none);
       }
     };
     EXPECT_FALSE(run_update_pass(addresses, number, elements, Stop{moment, block}));
@@ -231,7 +222,7 @@ TEST_P(StreamContract, ReducesInTheOrderOfThePartsWhicheverOfThemIsTheTarget) {
 
 TEST_P(StreamContract, UpdatesWithTheBitsOfTheDefinition) {
   const auto stream = device().stream();
-  for (const RuleKind kind : kRules) {
+  for (const RuleKind kind : kRuleKinds) {
     for (const auto& [parts, half, journal, count] : {std::tuple{1, false, false, 2500},
                                                       {2, true, true, 2048},
                                                       {2, false, true, 17},
@@ -281,7 +272,7 @@ TEST_P(StreamContract, DoesNotRepeatAnUpdateThatItsJournalTellsOf) {
 
 TEST_P(StreamContract, CompletesAnUpdateThatAnotherProcessLeftAtAnyMoment) {
   const auto stream = device().stream();
-  for (const RuleKind kind : {RuleKind::sgd, RuleKind::nesterov, RuleKind::adamw}) {
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::nesterov, RuleKind::adamw, RuleKind::rmsprop_momentum}) {
     for (const PassMoment moment : {PassMoment::undo_copied, PassMoment::progress_published,
                                     PassMoment::half_of_block_computed, PassMoment::block_done}) {
       for (std::uint64_t block = 0; block < 3; ++block) {

@@ -10,6 +10,7 @@ namespace {
 /// What else has to be set so that a key means something.
 std::vector<std::string> beside(const std::string& key) {
   if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
+  if (key == "optimizer.alpha") return {"optimizer.rule=rmsprop"};
   return {};
 }
 

@@ -36,16 +36,6 @@ float add_up(std::span<const float* const> parts, std::uint64_t i) noexcept {
   return sum;
 }
 
-void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) noexcept {
-  switch (rule.kind) {
-    case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
-    case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
-    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
-  }
-}
-
 struct Probe {
   static constexpr bool kWatches = true;
   const std::function<bool(PassMoment, std::uint64_t)>& go_on;
@@ -63,8 +53,8 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
     undo.copy();
     for (std::uint64_t i = first; i < first + count; ++i) {
       float none = 0;
-      apply(rule, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
-            at.state[1] ? at.state[1][i] : none);
+      update_element(rule, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
+                     at.state[1] ? at.state[1][i] : none);
       if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
   };

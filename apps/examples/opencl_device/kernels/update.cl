@@ -1,7 +1,7 @@
 // The optimizers' rules, operation by operation as troupe::update_element has them, so that the bits agree: without
 // contraction, division and root rounded correctly, denormals flushed (the program's build options).
 
-enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW };  // as troupe::RuleKind
+enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM };  // as troupe::RuleKind
 
 // As opencl::RuleArguments.
 typedef struct {
@@ -22,6 +22,16 @@ typedef struct {
     } else if (r->kind == NESTEROV) {                                                                                 \
       *s0 = r->momentum * *s0 + g;                                                                                    \
       *p -= r->rate * (g + r->momentum * *s0);                                                                        \
+    } else if (r->kind == ADAGRAD) {                                                                                  \
+      *s0 += g * g;                                                                                                   \
+      *p -= r->rate * g / (sqrt(*s0) + r->epsilon);                                                                   \
+    } else if (r->kind == RMSPROP) {                                                                                  \
+      *s0 = r->beta2 * *s0 + r->one_minus_beta2 * (g * g);                                                            \
+      *p -= r->rate * g / (sqrt(*s0) + r->epsilon);                                                                   \
+    } else if (r->kind == RMSPROP_MOMENTUM) {                                                                         \
+      *s0 = r->beta2 * *s0 + r->one_minus_beta2 * (g * g);                                                            \
+      *s1 = r->momentum * *s1 + g / (sqrt(*s0) + r->epsilon);                                                         \
+      *p -= r->rate * *s1;                                                                                            \
     } else {                                                                                                          \
       if (r->kind == ADAMW) *p -= r->decay * *p;                                                                      \
       *s0 = r->beta1 * *s0 + r->one_minus_beta1 * g;                                                                  \
