@@ -15,6 +15,7 @@
 
 #include "runtime/detail/config_schema.hpp"
 #include "runtime/detail/config_toml.hpp"
+#include "runtime/detail/rate_keys.hpp"
 #include "runtime/error.hpp"
 
 namespace troupe {
@@ -95,12 +96,12 @@ class Reading {
       return problems_.add({}, origin, {Code::invalid, "has no key and value; write --set data.batch=100"});
     }
     const std::string value_text = trimmed(std::string_view{assignment}.substr(equals + 1));
-    const SettingKey* setting = detail::find_setting(key);
+    const SettingKey* setting = detail::find_setting(detail::canonical(key));
     if (setting == nullptr && detail::find_planned(key) == nullptr) return add_unknown({}, origin, key);
     const bool wants_text =
         setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice);
     if (auto value = override_value(value_text, wants_text)) {
-      take(key, {std::move(*value), origin, {}});
+      give(key, {std::move(*value), origin, {}});
     } else {
       const std::string_view cure =
           value_text.empty()
@@ -191,10 +192,27 @@ class Reading {
       return add_unknown(leaf.place, at(leaf.place), key);
     }
     const Place place = leaf.value.place.line == 0 ? leaf.place : leaf.value.place;
-    take(key, {leaf.value, at(place), place});
+    give(key, {leaf.value, at(place), place});
   }
 
-  void take(const std::string& key, Given given) { given_.insert_or_assign(key, std::move(given)); }
+  /// Takes a value, or the values in a table that may stand for it.
+  void give(std::string_view key, Given given) {
+    if (given.value.kind != TomlValue::Kind::table || !detail::takes_table(key)) {
+      given_.insert_or_assign(std::string{detail::canonical(key)}, std::move(given));
+      return;
+    }
+    for (const TomlValue::Entry& entry : given.value.entries) {
+      const std::string inner = text(key, ".", entry.key);
+      const bool in_file = entry.place.line != 0 && given.place.line != 0;
+      if (detail::find_setting(detail::canonical(inner)) == nullptr) {
+        add_unknown(in_file ? entry.place : Place{}, in_file ? at(entry.place) : given.origin, inner);
+        continue;
+      }
+      const Place place = entry.value.place.line == 0 ? entry.place : entry.value.place;
+      given_.insert_or_assign(std::string{detail::canonical(inner)},
+                              in_file ? Given{entry.value, at(place), place} : Given{entry.value, given.origin, {}});
+    }
+  }
 
   void check(const std::string& key, const Given& given, Settings& settings) {
     const SettingKey* setting = detail::find_setting(key);
@@ -245,6 +263,12 @@ class Reading {
   /// Contradictions between keys: each names both places.
   void check_together(const Settings& settings) {
     check_rule(settings);
+    const auto given = [this](std::string_view key) { return given_.contains(key); };
+    const auto shown = [&](std::string_view key) { return value_and_origin(key, settings); };
+    for (const auto& [key, what] : detail::rate_contradictions(settings, given, shown)) {
+      const auto& where = given_.find(key)->second;
+      problems_.add(where.place, where.origin, {Code::invalid, what});
+    }
     if (settings.faults.exchange < settings.faults.dead) {
       const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
       const auto found = given_.find(key);

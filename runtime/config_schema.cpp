@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "runtime/detail/rate_keys.hpp"
+
 namespace troupe::detail {
 namespace {
 
@@ -211,10 +213,9 @@ constexpr std::array kOptimizer{
                .kind = K::number,
                .help = "the learning rate",
                .example = "0.001",
-               .more = "Constant over the run.",
+               .more = "Constant, or the base of a schedule: rate = { base = 0.1, schedule = \"cosine\", warmup_epochs "
+                       "= 5 }, whose keys follow.",
                .range = {0, 1000, true},
-               .planned_shape = "a schedule of rates",
-               .today = "a constant, as in optimizer.rate = 0.001",
                .store = store_rule<&Rule::rate>,
                .show = show_rule<&Rule::rate>},
     SettingKey{.name = "optimizer.momentum",
@@ -469,7 +470,7 @@ constexpr auto joined(const std::array<SettingKey, kSizes>&... parts) {
   (append(parts), ...);
   return all;
 }
-constexpr auto kSettingKeys = joined(kCluster, kData, kModel, kOptimizer, kTrain, kRest);
+constexpr auto kSettingKeys = joined(kCluster, kData, kModel, kOptimizer, kRateKeys, kTrain, kRest);
 
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
@@ -493,6 +494,10 @@ const SettingKey* find_setting(std::string_view name) {
       std::find_if(kSettingKeys.begin(), kSettingKeys.end(), [&](const auto& key) { return key.name == name; });
   return at == kSettingKeys.end() ? nullptr : &*at;
 }
+
+std::string_view canonical(std::string_view name) { return name == "optimizer.rate.base" ? "optimizer.rate" : name; }
+
+bool takes_table(std::string_view name) { return name == "optimizer.rate"; }
 
 const PlannedKey* find_planned(std::string_view name) {
   const auto at =

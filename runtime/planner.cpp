@@ -148,6 +148,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.model = graph.to_string();
   plan.dtype = graph.dtype();
   plan.rule = to_string(settings.rule);
+  if (settings.rate != RateSettings{}) plan.rule += text(", rate ", to_string(settings.rate));
   plan.parameters = graph.count_parameters();
   plan.training_flops = graph.training_flops();
   plan.batch = settings.data.batch;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/graph.hpp"
+#include "runtime/rules/rate_schedule.hpp"
 #include "runtime/rules/rule.hpp"
 
 namespace troupe {
@@ -28,6 +29,7 @@ struct Settings {
     DType dtype = DType::f32;
   } model;
   Rule rule;
+  RateSettings rate;  // how rule.rate changes
   struct Train {
     std::uint32_t epochs = 20;
     std::uint64_t steps = 0;  // 0: as the epochs say; otherwise the end, whatever the epochs
