@@ -124,6 +124,7 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept {
 StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule) {
   StripeMemory part;
   part.stripe = common_part(stripe.stripe, bucket);
+  part.no_decay = stripe.no_decay;
   const std::uint64_t count = part.stripe.count;
   if (count == 0) return part;
   const std::uint64_t first = part.stripe.first - stripe.stripe.first;

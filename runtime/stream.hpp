@@ -50,6 +50,8 @@ struct StripeMemory {
   Memory half;                                 // bf16 image written along with the parameters; empty: none
   std::array<Memory, kMaxStateSlots> state{};  // state_slots(rule) of them
   Memory journal;                              // empty: the pass is not restartable
+  /// Elements of the group without weight decay, growing; outlives the work that is enqueued with it.
+  std::span<const Layout::Entry> no_decay{};
 };
 
 /// A queue of work on one device, done in the order it was enqueued; every call only enqueues and returns. The first

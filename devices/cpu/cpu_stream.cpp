@@ -142,7 +142,7 @@ void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeM
   if (count == 0) return;
   const std::uint64_t size_bytes = count * sizeof(float);
   const std::size_t slots = state_slots(rule.kind);
-  UpdateAddresses at{.count = count};
+  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
   if (stripe.half.size_bytes) {
     at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t), "a stripe's bf16 image");

@@ -15,12 +15,20 @@ class UpdateArithmetic {
  public:
   UpdateArithmetic(const Kernels& kernels, const RuleStep& rule, float scale, const UpdateAddresses& at,
                    std::span<const float* const> contributions) noexcept
-      : kernels_(kernels), rule_(rule), scale_(scale), at_(at), contributions_(contributions) {}
+      : kernels_(kernels),
+        rule_(rule),
+        undecayed_(without_decay(rule)),
+        scale_(scale),
+        at_(at),
+        contributions_(contributions) {}
   void operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const;
 
  private:
+  void run(const UpdatePart& part, std::uint64_t first, const UndoCopy& undo) const;
+
   const Kernels& kernels_;
   const RuleStep& rule_;
+  const RuleStep undecayed_;
   const float scale_;
   const UpdateAddresses& at_;
   const std::span<const float* const> contributions_;

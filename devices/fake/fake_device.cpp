@@ -124,7 +124,7 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
   if (count == 0) return;
   const AddressSpace& space = device_.space_;
   const std::size_t slots = state_slots(rule.kind);
-  UpdateAddresses at{.count = count};
+  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
   at.parameters = space.address_of<float>(stripe.parameters);
   if (stripe.half.size_bytes > 0) {

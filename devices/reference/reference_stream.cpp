@@ -34,16 +34,19 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
                 const std::vector<const float*>& contributions, const StepSums& total) {
   if (total.samples == 0) return;
   const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
-  const auto elements = [&](std::uint64_t first, std::uint64_t count) {
+  const RuleStep undecayed = without_decay(rule);
+  const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
+    const RuleStep& here = decays ? rule : undecayed;
     for (std::uint64_t i = first; i < first + count; ++i) {
       float sum = contributions[0][i];
       for (std::size_t c = 1; c < contributions.size(); ++c) sum += contributions[c][i];
       float none = 0;
-      update_element(rule, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
+      update_element(here, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
       if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
   };
+  const auto elements = [&](std::uint64_t first, std::uint64_t count) { for_each_decay(at, first, count, piece); };
   run_update_pass(at, number, elements, NoProbe{});
 }
 
@@ -156,7 +159,7 @@ void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const S
   const std::uint64_t count = stripe.stripe.count;
   if (count == 0) return;
   const std::size_t slots = state_slots(rule.kind);
-  UpdateAddresses at{.count = count};
+  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
   if (stripe.half.size_bytes) at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t));
   for (std::size_t s = 0; s < slots; ++s)

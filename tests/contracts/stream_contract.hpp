@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include "runtime/update_pass.hpp"
@@ -25,7 +27,10 @@ class StreamContract : public DeviceWorld {
     Memory total;
     std::vector<float> parameters, s0, s1;  // expected after the update
   };
-  Case make_case(RuleKind kind, std::uint64_t number, std::size_t count, std::size_t parts, bool half, bool journal) {
+  /// `no_decay` [group elements], for a stripe that begins at element kFirst of its group.
+  static constexpr std::uint64_t kFirst = 4096;
+  Case make_case(RuleKind kind, std::uint64_t number, std::size_t count, std::size_t parts, bool half, bool journal,
+                 std::span<const Layout::Entry> no_decay = {}) {
     Case made;
     const std::uint64_t key = sub_key(count, parts * 8 + static_cast<std::uint64_t>(kind));
     const std::size_t slots = state_slots(kind);
@@ -34,7 +39,8 @@ class StreamContract : public DeviceWorld {
     made.s1 = random_floats(sub_key(key, 3), count);
     std::vector<float>& squares = uses_betas(kind) ? made.s1 : made.s0;
     for (float& v : squares) v = v * v + 0.01F;
-    made.stripe.stripe = {GroupId{}, Rank{}, 0, count};
+    made.stripe.stripe = {GroupId{}, Rank{}, kFirst, count};
+    made.stripe.no_decay = no_decay;
     made.stripe.parameters = put(made.parameters);
     if (slots > 0) made.stripe.state[0] = put(made.s0);
     if (slots > 1) made.stripe.state[1] = put(made.s1);
@@ -50,9 +56,15 @@ class StreamContract : public DeviceWorld {
     for (std::size_t i = 0; i < count; ++i) {
       float sum = gradients[0][i];
       for (std::size_t part = 1; part < parts; ++part) sum += gradients[part][i];
-      update_element(rule, static_cast<float>(1.0 / 37), sum, made.parameters[i], made.s0[i], made.s1[i]);
+      update_element(decays(no_decay, i) ? rule : without_decay(rule), static_cast<float>(1.0 / 37), sum,
+                     made.parameters[i], made.s0[i], made.s1[i]);
     }
     return made;
+  }
+  static bool decays(std::span<const Layout::Entry> no_decay, std::uint64_t element) {
+    return std::none_of(no_decay.begin(), no_decay.end(), [&](const Layout::Entry& range) {
+      return kFirst + element >= range.first && kFirst + element < range.first + range.count;
+    });
   }
   void expect_updated(const Case& made, RuleKind kind) {
     EXPECT_EQ(get(made.stripe.parameters), made.parameters);
@@ -90,8 +102,8 @@ class StreamContract : public DeviceWorld {
           sum = started ? sum + value : value;
           started = true;
         }
-        update_element(rule, static_cast<float>(1.0 / 37), sum, addresses.parameters[i],
-                       addresses.state[0] ? addresses.state[0][i] : none,
+        update_element(decays(made.stripe.no_decay, i) ? rule : without_decay(rule), static_cast<float>(1.0 / 37), sum,
+                       addresses.parameters[i], addresses.state[0] ? addresses.state[0][i] : none,
                        addresses.state[1] ? addresses.state[1][i] : none);
       }
     };
@@ -231,6 +243,23 @@ TEST_P(StreamContract, UpdatesWithTheBitsOfTheDefinition) {
       SCOPED_TRACE(text(name_of(kind), ", ", parts, " contributions, ", count, " elements"));
       const Case made =
           make_case(kind, 3, static_cast<std::size_t>(count), static_cast<std::size_t>(parts), half, journal);
+      stream->update(rule_for(kind, 3), 3, made.stripe, made.contributions, made.total);
+      finish(*stream);
+      expect_updated(made, kind);
+    }
+  }
+}
+
+TEST_P(StreamContract, LeavesOutWeightDecayWhereTheStripeSaysSo) {
+  const auto stream = device().stream();
+  // Before the stripe, over its beginning, a single element, over the edge of a block, over its end, behind it.
+  const std::array<Layout::Entry, 6> no_decay{
+      {{0, 100}, {4000, 100}, {4200, 1}, {5000, 300}, {kFirst + 2490, 50}, {kFirst + 3000, 5}}};
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::adamw}) {
+    for (const bool journal : {false, true}) {
+      SCOPED_TRACE(text(name_of(kind), journal ? " with" : " without", " a journal"));
+      const Case made = make_case(kind, 3, 2500, 3, !journal, journal, no_decay);
+      if (journal) begin_pass(made, kind, 3, PassMoment::half_of_block_computed, 1);
       stream->update(rule_for(kind, 3), 3, made.stripe, made.contributions, made.total);
       finish(*stream);
       expect_updated(made, kind);

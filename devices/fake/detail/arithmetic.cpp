@@ -49,14 +49,19 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
   if (total.samples == 0) return true;
   const FlushDenormals flush;
   const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
-  const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
-    undo.copy();
+  const RuleStep undecayed = without_decay(rule);
+  const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
+    const RuleStep& here = decays ? rule : undecayed;
     for (std::uint64_t i = first; i < first + count; ++i) {
       float none = 0;
-      update_element(rule, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
+      update_element(here, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
       if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
+  };
+  const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
+    undo.copy();
+    for_each_decay(at, first, count, piece);
   };
   return run_update_pass(at, number, elements, Probe{go_on});
 }
