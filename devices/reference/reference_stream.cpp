@@ -154,6 +154,21 @@ void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
   });
 }
 
+void ReferenceStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "weights of ", to.size_bytes,
+               " bytes, which are not whole f32");
+  call([target = space_.address_of<float>(to), left = address_of<const float>(space_, anchor, to.size_bytes),
+        right = address_of<const float>(space_, from, to.size_bytes), count = to.size_bytes / sizeof(float),
+        counted = address_of<const StepSums>(space_, sums, sizeof(StepSums))] {
+    const auto samples = static_cast<float>(counted->samples);
+    for (std::uint64_t i = 0; i < count; ++i) target[i] = samples * (left[i] - right[i]);
+  });
+}
+
+void ReferenceStream::clear(Memory memory) {
+  call([at = space_.address_of<std::byte>(memory), size = memory.size_bytes] { std::memset(at, 0, size); });
+}
+
 void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                              std::span<const Memory> contributions, Memory total) {
   const std::uint64_t count = stripe.stripe.count;

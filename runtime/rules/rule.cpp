@@ -16,12 +16,14 @@ std::string_view name_of(RuleKind kind) noexcept {
     case RuleKind::adagrad: return "adagrad";
     case RuleKind::rmsprop: return "rmsprop";
     case RuleKind::rmsprop_momentum: return "rmsprop_momentum";
+    case RuleKind::block: return "block";
   }
   return "unknown";
 }
 
 bool uses_momentum(RuleKind kind) noexcept {
-  return kind == RuleKind::momentum || kind == RuleKind::nesterov || kind == RuleKind::rmsprop_momentum;
+  return kind == RuleKind::momentum || kind == RuleKind::nesterov || kind == RuleKind::rmsprop_momentum ||
+         kind == RuleKind::block;
 }
 bool uses_betas(RuleKind kind) noexcept { return kind == RuleKind::adam || kind == RuleKind::adamw; }
 bool uses_alpha(RuleKind kind) noexcept { return kind == RuleKind::rmsprop || kind == RuleKind::rmsprop_momentum; }
@@ -31,6 +33,7 @@ std::string to_string(const Rule& rule) {
   // fmt prints the shortest text that reads back as the same number, so equal texts mean equal rules.
   std::string out = fmt::format("{}(rate={}", name_of(rule.kind), rule.rate);
   if (uses_momentum(rule.kind)) out += fmt::format(", momentum={}", rule.momentum);
+  if (rule.kind == RuleKind::block) out += fmt::format(", look_ahead={}", rule.look_ahead);
   if (uses_betas(rule.kind)) out += fmt::format(", beta1={}, beta2={}", rule.beta1, rule.beta2);
   if (uses_alpha(rule.kind)) out += fmt::format(", alpha={}", rule.alpha);
   if (uses_epsilon(rule.kind)) out += fmt::format(", epsilon={}", rule.epsilon);
@@ -44,6 +47,7 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   step.rate = static_cast<float>(rule.rate);
   step.decay = static_cast<float>(rule.kind == RuleKind::adamw ? rule.rate * rule.weight_decay : rule.weight_decay);
   step.momentum = static_cast<float>(rule.momentum);
+  step.look_ahead = static_cast<float>(rule.look_ahead);
   if (uses_epsilon(rule.kind)) step.epsilon = static_cast<float>(rule.epsilon);
   if (uses_alpha(rule.kind)) {
     step.beta2 = static_cast<float>(rule.alpha);

@@ -9,10 +9,11 @@
 
 namespace troupe {
 
-enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, rmsprop_momentum };
-inline constexpr std::array kRuleKinds{RuleKind::sgd,     RuleKind::momentum,        RuleKind::nesterov,
-                                       RuleKind::adam,    RuleKind::adamw,           RuleKind::adagrad,
-                                       RuleKind::rmsprop, RuleKind::rmsprop_momentum};
+/// `block` is of policies alone: no setting of an optimizer.
+enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, rmsprop_momentum, block };
+inline constexpr std::array kRuleKinds{
+    RuleKind::sgd,     RuleKind::momentum, RuleKind::nesterov,         RuleKind::adam, RuleKind::adamw,
+    RuleKind::adagrad, RuleKind::rmsprop,  RuleKind::rmsprop_momentum, RuleKind::block};
 
 /// The arithmetic of an optimizer as a value. `g` below is the mean gradient over the step's samples (plus
 /// weight_decay * p, except for AdamW).
@@ -28,6 +29,7 @@ inline constexpr std::array kRuleKinds{RuleKind::sgd,     RuleKind::momentum,   
 ///   rmsprop   s = alpha s + (1-alpha) g^2;  p -= rate * g / (sqrt(s) + epsilon)     (not centred; epsilon outside)
 ///             Source: Tieleman, Hinton 2012 (lecture 6.5).
 ///   rmsprop_momentum   s as rmsprop;  v = momentum * v + g / (sqrt(s) + epsilon);  p -= rate * v
+///   block     v = momentum * v + rate * g;  p -= v + look_ahead * v       (the rate inside v, as both change by block)
 struct Rule {
   RuleKind kind = RuleKind::adam;
   double rate = 0.001;
@@ -37,20 +39,22 @@ struct Rule {
   double epsilon = 1e-8;
   double weight_decay = 0;
   double alpha = 0.99;
+  double look_ahead = 0;
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
 inline constexpr std::size_t kMaxStateSlots = 2;
 
-/// How many f32 per parameter the rule keeps: momentum and nesterov 1 (v), adam and adamw 2 (m, then v), adagrad and
-/// rmsprop 1 (s), rmsprop_momentum 2 (s, then v).
+/// How many f32 per parameter the rule keeps: momentum, nesterov and block 1 (v), adam and adamw 2 (m, then v), adagrad
+/// and rmsprop 1 (s), rmsprop_momentum 2 (s, then v).
 constexpr std::size_t state_slots(RuleKind kind) noexcept {
   switch (kind) {
     case RuleKind::sgd: return 0;
     case RuleKind::momentum:
     case RuleKind::nesterov:
     case RuleKind::adagrad:
-    case RuleKind::rmsprop: return 1;
+    case RuleKind::rmsprop:
+    case RuleKind::block: return 1;
     case RuleKind::adam:
     case RuleKind::adamw:
     case RuleKind::rmsprop_momentum: return 2;
@@ -75,6 +79,7 @@ struct RuleStep {
   float beta2 = 0, one_minus_beta2 = 0;  // rmsprop: alpha
   float second_scale = 0;                // adam: 1 / (1 - beta2^t)
   float epsilon = 0;
+  float look_ahead = 0;
 };
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);
@@ -103,6 +108,9 @@ inline void update_element(const RuleStep& r, float scale, float sum, float& p, 
     s0 = r.beta2 * s0 + r.one_minus_beta2 * (g * g);
     s1 = r.momentum * s1 + g / (std::sqrt(s0) + r.epsilon);
     p -= r.rate * s1;
+  } else if constexpr (kKind == RuleKind::block) {
+    s0 = r.momentum * s0 + r.rate * g;
+    p -= s0 + r.look_ahead * s0;
   } else {
     if constexpr (kKind == RuleKind::adamw) p -= r.decay * p;
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;
@@ -122,6 +130,7 @@ inline void update_element(const RuleStep& r, float scale, float sum, float& p, 
     case RuleKind::adagrad: return update_element<RuleKind::adagrad>(r, scale, sum, p, s0, s1);
     case RuleKind::rmsprop: return update_element<RuleKind::rmsprop>(r, scale, sum, p, s0, s1);
     case RuleKind::rmsprop_momentum: return update_element<RuleKind::rmsprop_momentum>(r, scale, sum, p, s0, s1);
+    case RuleKind::block: return update_element<RuleKind::block>(r, scale, sum, p, s0, s1);
   }
 }
 

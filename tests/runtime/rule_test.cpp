@@ -25,6 +25,10 @@ struct Textbook {
         v = r.momentum * v + g;
         p -= r.rate * (g + r.momentum * v);
         break;
+      case RuleKind::block:
+        v = r.momentum * v + r.rate * g;
+        p -= (1 + r.look_ahead) * v;
+        break;
       case RuleKind::adamw: p -= r.rate * r.weight_decay * p; [[fallthrough]];
       case RuleKind::adam:
         m = r.beta1 * m + (1 - r.beta1) * g;
@@ -52,7 +56,7 @@ struct Textbook {
 TEST(Rule, FollowsTheTextbookForEveryKindWithAndWithoutWeightDecay) {
   for (const RuleKind kind : kRuleKinds) {
     for (const double decay : {0.0, 0.1}) {
-      const Rule rule{.kind = kind, .rate = 0.05, .weight_decay = decay};
+      const Rule rule{.kind = kind, .rate = 0.05, .weight_decay = decay, .look_ahead = 0.7};
       Textbook expected;
       float p = 1, s0 = 0, s1 = 0;
       for (std::uint64_t t = 1; t <= 20; ++t) {

@@ -66,6 +66,11 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
   return run_update_pass(at, number, elements, Probe{go_on});
 }
 
+void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {
+  const FlushDenormals flush;
+  for (std::uint64_t i = 0; i < count; ++i) to[i] = samples * (anchor[i] - from[i]);
+}
+
 void reduce(float* to, std::span<const float* const> parts, std::uint64_t count) {
   const FlushDenormals flush;
   for (std::uint64_t i = 0; i < count; ++i) to[i] = add_up(parts, i);
