@@ -327,6 +327,7 @@ TEST(DeviceActor, SavesWhenABlockEndsAndNotInIt) {
     w.actors.send(w.actor, SnapshotFree{});
     w.actors.run();
   }
+  w.run_device();
   EXPECT_THAT(w.saved, ElementsAre(Pair(8, 1), Pair(17, 2), Pair(23, 3)));
 }
 
