@@ -289,12 +289,13 @@ class Reading {
       const auto meant = detail::policies_of(key.name);
       if (found == given_.end() || meant.empty() || std::find(meant.begin(), meant.end(), policy) != meant.end())
         continue;
+      if (key.show(settings) == key.show({})) continue;  // a printed default is no wish
       std::string names;
       for (const std::string_view name : meant) names += (names.empty() ? "\"" : ", \"") + std::string{name} + '"';
       problems_.add(found->second.place, found->second.origin,
-                    {Code::invalid, text(key.name, " means nothing to update.policy = ",
-                                         value_and_origin("update.policy", settings), "; leave it out, or choose ",
-                                         meant.size() > 1 ? "one of " : "", names)});
+                    {Code::invalid,
+                     text(key.name, " means nothing to update.policy = ", value_and_origin("update.policy", settings),
+                          "; leave it out, or choose ", meant.size() > 1 ? "one of " : "", names)});
     }
     const std::string wrong = contradiction(settings.update);
     if (wrong.empty()) return;

@@ -7,10 +7,10 @@ namespace troupe::detail {
 namespace {
 
 // In the order of PolicyKind.
-constexpr std::array kPolicies{
-    Choice{"sync"},           Choice{"double_buffered"}, Choice{"local_sgd"},    Choice{"post_local_sgd"},
-    Choice{"model_averaging"}, Choice{"block_momentum"}, Choice{"diloco"},       Choice{"easgd", false},
-    Choice{"async", false},   Choice{"ssp", false}};
+constexpr std::array kPolicies{Choice{"sync"},           Choice{"double_buffered"}, Choice{"local_sgd"},
+                               Choice{"post_local_sgd"}, Choice{"model_averaging"}, Choice{"block_momentum"},
+                               Choice{"diloco"},         Choice{"easgd", false},    Choice{"async", false},
+                               Choice{"ssp", false}};
 constexpr std::array kBlockRules{Choice{"paper"}, Choice{"cntk"}};
 constexpr std::uint64_t kMostSamples = 9'000'000'000'000'000'000;
 
@@ -74,22 +74,21 @@ constexpr std::array kUpdate{
                .kind = K::integer,
                .help = "samples of all ranks from one round to the next",
                .example = "2400",
-               .more = "Of model_averaging and block_momentum; a block ends with the first step that fills it. 0: 40000 "
-                       "and 120000.",
+               .more =
+                   "Of model_averaging and block_momentum; a block ends with the first step that fills it. 0: 40000 "
+                   "and 120000.",
                .range = {0, static_cast<double>(kMostSamples)},
                .store = [](S& s, const V& v) { s.update.block_samples = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.block_samples); }},
-    SettingKey{.name = "update.rule",
-               .kind = K::choice,
-               .help = "which formula block_momentum follows",
-               .example = "\"paper\"",
-               .more = "paper: Chen and Huo 2016. cntk: CNTK's learner, whose rate and momentum follow the block's size.",
-               .choices = kBlockRules,
-               .store =
-                   [](S& s, const V& v) {
-                     s.update.block_rule = v.text == "cntk" ? BlockRule::cntk : BlockRule::paper;
-                   },
-               .show = [](const S& s) { return quoted(s.update.block_rule == BlockRule::cntk ? "cntk" : "paper"); }},
+    SettingKey{
+        .name = "update.rule",
+        .kind = K::choice,
+        .help = "which formula block_momentum follows",
+        .example = "\"paper\"",
+        .more = "paper: Chen and Huo 2016. cntk: CNTK's learner, whose rate and momentum follow the block's size.",
+        .choices = kBlockRules,
+        .store = [](S& s, const V& v) { s.update.block_rule = v.text == "cntk" ? BlockRule::cntk : BlockRule::paper; },
+        .show = [](const S& s) { return quoted(s.update.block_rule == BlockRule::cntk ? "cntk" : "paper"); }},
     SettingKey{.name = "update.outer_momentum",
                .kind = K::number,
                .help = "momentum of the outer update; below 1",

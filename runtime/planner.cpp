@@ -137,7 +137,8 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   std::uint64_t largest = 0;
   for (const Stripe& stripe : plan.stripes) largest = std::max(largest, stripe.count);
   needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
-  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + 4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
+  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
+                4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
   needs.data = plan.data_bytes;
   needs.activations = 2 * plan.batch * outputs * size_bytes(plan.dtype);
   if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);

@@ -195,8 +195,7 @@ std::unique_ptr<Communicator> RankSession::make_communicator() {
         {.gradients = peer.contributions, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
     // What ranks put aside is free whenever their states are gathered.
     const std::uint64_t whole = memory_.gradients.size_bytes;
-    if (needs_of(job_.plan.policy).whole_state)
-      group.members.back().scratch = slice(peer.contributions, whole, whole);
+    if (needs_of(job_.plan.policy).whole_state) group.members.back().scratch = slice(peer.contributions, whole, whole);
   }
   return std::make_unique<ArenaCommunicator>(space_, std::move(group));
 }

@@ -46,7 +46,7 @@ class NotingExchange final : public Exchange {
 
   std::vector<StepFacts> facts;
   std::vector<Step> steps;
-  std::vector<bool> shown;            // common, own
+  std::vector<bool> shown;           // common, own
   std::size_t consistent_every = 1;  // steps
   bool refuses = false;
 

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "runtime/config.hpp"
+#include "runtime/detail/config_schema.hpp"
 
 namespace troupe {
 namespace {
 
-/// What else has to be set so that a key means something.
-std::vector<std::string> beside(const std::string& key, const std::string& value) {
-  if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
-  if (key == "optimizer.alpha") return {"optimizer.rule=rmsprop"};
+/// What else has to be set so that a key of the rate's table means something.
+std::vector<std::string> beside_rate(const std::string& key, const std::string& value) {
   if (!key.starts_with("optimizer.rate.") || (value == "0" && key.find("_f") == key.npos) || value == "[]") return {};
   const std::string leaf = key.substr(std::string_view{"optimizer.rate."}.size());
   if (leaf.starts_with("every_")) return {"optimizer.rate.schedule=step"};
@@ -22,6 +21,18 @@ std::vector<std::string> beside(const std::string& key, const std::string& value
   if (leaf == "warmup_from") return {"optimizer.rate.warmup_epochs=1"};
   if (leaf == "reference_batch") return {"optimizer.rate.scale=linear"};
   return {};
+}
+
+/// The same of any key.
+std::vector<std::string> beside(const std::string& key, const std::string& value) {
+  if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
+  if (key == "optimizer.alpha") return {"optimizer.rule=rmsprop"};
+  if (key.starts_with("optimizer.rate.")) return beside_rate(key, value);
+  const auto policies = detail::policies_of(key);
+  if (policies.empty()) return {};
+  std::vector<std::string> more{"update.policy=" + std::string{policies.front()}};
+  if (policies.front() == "post_local_sgd") more.emplace_back("update.distributed_after=100");
+  return more;
 }
 
 void expect_taken(const KeyReference& key, const std::string& value) {

@@ -142,8 +142,8 @@ class PlainRun {
     }
     block_ += script_.rows;
     ++block_steps_;
-    const bool full = settings_.every_steps != 0 ? block_steps_ == settings_.every_steps
-                                                 : block_ >= settings_.block_samples;
+    const bool full =
+        settings_.every_steps != 0 ? block_steps_ == settings_.every_steps : block_ >= settings_.block_samples;
     if (full || step + 1 == script_.steps) end_block();
   }
 
@@ -351,6 +351,37 @@ TEST_P(PolicyExchange, OfBlockMomentumFiltersTheAverage) {
 }
 TEST_P(PolicyExchange, OfDiLoCoIsAnOuterNesterov) {
   expect_plain({.kind = PolicyKind::diloco, .distributed_after = 30, .every_steps = 3}, 180);
+}
+
+/// Two policies, plain SGD, and equal batches at all ranks: the weights agree within the order of summing.
+void expect_agreement(const CommunicatorCase& how, const PolicySettings& a, const PolicySettings& b,
+                      std::uint32_t ranks) {
+  for (std::uint64_t seed = 200; seed < 204; ++seed) {
+    Script script{.spec = random_group(ranks, seed), .policy = a, .steps = 6};
+    script.spec.half = false;
+    script.spec.rule = {.kind = RuleKind::sgd, .rate = 0.05};
+    const auto one = ExchangedRun{script, how}.run();
+    script.policy = b;
+    const auto other = ExchangedRun{script, how}.run();
+    ASSERT_TRUE(one && other);
+    const Floats &left = one->weights.back()[0], &right = other->weights.back()[0];
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      ASSERT_NEAR(left[i], right[i], 1e-4 * std::max(1.0F, std::abs(left[i]))) << "element " << i;
+    }
+  }
+}
+
+TEST_P(PolicyExchange, OfLocalSgdWithARoundInEveryStepIsSync) {
+  expect_agreement(GetParam(), {}, {.kind = PolicyKind::local_sgd, .every_steps = 1}, 3);
+}
+TEST_P(PolicyExchange, OfBlockMomentumWithoutMomentumIsModelAveraging) {
+  expect_agreement(GetParam(), {.kind = PolicyKind::model_averaging, .block_samples = 60},
+                   {.kind = PolicyKind::block_momentum, .block_samples = 60, .outer_momentum = 0, .outer_rate = 1}, 3);
+}
+TEST_P(PolicyExchange, OfOneRankIsPlainSgdWhateverAverages) {
+  expect_agreement(GetParam(), {}, {.kind = PolicyKind::local_sgd, .every_steps = 3}, 1);
+  expect_agreement(GetParam(), {}, {.kind = PolicyKind::model_averaging, .block_samples = 60}, 1);
+  expect_agreement(GetParam(), {}, {.kind = PolicyKind::block_momentum, .block_samples = 60}, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Lent, PolicyExchange, ::testing::ValuesIn(communicators()), communicator_name);
