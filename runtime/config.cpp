@@ -270,6 +270,7 @@ class Reading {
       problems_.add(where.place, where.origin, {Code::invalid, what});
     }
     check_update(settings);
+    check_verdict(settings);
     if (settings.faults.exchange < settings.faults.dead) {
       const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
       const auto found = given_.find(key);
@@ -279,6 +280,22 @@ class Reading {
            text("an exchange gives up (faults.exchange_s = ", value_and_origin("faults.exchange_s", settings),
                 ") before a silent rank is dead (faults.dead_ms = ", value_and_origin("faults.dead_ms", settings),
                 ") and can be named; make exchange_s the longer one")});
+    }
+  }
+
+  /// What needs a verdict of all ranks on each update needs a policy with a round in each.
+  void check_verdict(const Settings& settings) {
+    const PolicyKind policy = settings.update.kind;
+    if (policy == PolicyKind::sync || policy == PolicyKind::double_buffered || !needs_verdict(settings.rule)) return;
+    for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
+      const bool counts = key == "optimizer.clip_norm" ? settings.rule.clip_norm > 0 : settings.rule.skips_non_finite;
+      if (!counts) continue;
+      const auto found = given_.find(key);
+      problems_.add(found->second.place, found->second.origin,
+                    {Code::invalid, text(key, " = ", value_and_origin(key, settings),
+                                         " needs a round of all ranks in each update, which update.policy = ",
+                                         value_and_origin("update.policy", settings),
+                                         " does not have; choose \"sync\" or \"double_buffered\", or leave it out")});
     }
   }
 

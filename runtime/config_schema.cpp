@@ -21,6 +21,7 @@ constexpr std::array kModels{Choice{"mlp"}};
 constexpr std::array kDTypes{Choice{"f32"}, Choice{"bf16"}};
 constexpr std::array kRules{Choice{"sgd"},   Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"},
                             Choice{"adamw"}, Choice{"adagrad"},  Choice{"rmsprop"}};
+constexpr std::array kNonFinite{Choice{"stop"}, Choice{"skip"}, Choice{"roll_back", false}};
 constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
 constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
 constexpr std::array kLosses{Choice{"abort"}, Choice{"shrink", false}, Choice{"wait", false}};
@@ -254,10 +255,38 @@ constexpr std::array kOptimizer{
                .help = "pull of the weights to zero",
                .example = "0.0001",
                .more = "Times the weight, added to the gradient; adamw takes rate times this times the weight off the "
-                       "weight itself. Biases decay too.",
+                       "weight itself. Biases decay too, unless optimizer.no_decay says otherwise.",
                .range = {0, 1},
                .store = store_rule<&Rule::weight_decay>,
                .show = show_rule<&Rule::weight_decay>},
+    SettingKey{.name = "optimizer.no_decay",
+               .kind = K::texts,
+               .help = "which parameters do not decay, by name or pattern",
+               .example = "[\"*.bias\"]",
+               .more = "`*` stands for any letters. A pattern that no parameter's name matches is refused.",
+               .least_items = 0,
+               .most_items = 100,
+               .store =
+                   [](S& s, const V& v) {
+                     s.no_decay.clear();
+                     for (const V& item : v.items) s.no_decay.push_back(item.text);
+                   },
+               .show =
+                   [](const S& s) {
+                     std::string out;
+                     for (const auto& pattern : s.no_decay) out += (out.empty() ? "" : ", ") + quoted(pattern);
+                     return "[" + out + "]";
+                   }},
+    SettingKey{.name = "optimizer.clip_norm",
+               .kind = K::number,
+               .help = "the longest a step's mean gradient may be, by its L2 norm over all parameters; 0: as it is",
+               .example = "1",
+               .more =
+                   "A longer one is shortened to it. All ranks agree on the norm before the first parameter changes, "
+                   "which takes one more pass over the gradients. Of policies sync and double_buffered.",
+               .range = {0, 1e9},
+               .store = store_rule<&Rule::clip_norm>,
+               .show = show_rule<&Rule::clip_norm>},
 };
 
 constexpr std::array kTrain{
@@ -288,6 +317,18 @@ constexpr std::array kTrain{
                .range = {0, kNoLimit},
                .store = [](S& s, const V& v) { s.train.seed = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.train.seed); }},
+    SettingKey{.name = "train.non_finite",
+               .kind = K::choice,
+               .help = "what happens when a number is not finite",
+               .example = "\"skip\"",
+               .more = "stop: the run ends with the step and the rank whose loss is not finite first, which costs "
+                       "nothing to know. skip: a step whose gradient is not finite changes nothing, and it is said "
+                       "which parameter and rank; all ranks agree on that before the first parameter changes, which "
+                       "takes one more pass over the gradients. skip is of policies sync and double_buffered.",
+               .choices = kNonFinite,
+               .today = "train.non_finite = \"stop\" or \"skip\"",
+               .store = [](S& s, const V& v) { s.rule.skips_non_finite = v.text == "skip"; },
+               .show = [](const S& s) { return quoted(s.rule.skips_non_finite ? "skip" : "stop"); }},
     SettingKey{.name = "train.deterministic",
                .kind = K::boolean,
                .help = "the same bits on every run of one world",

@@ -52,6 +52,7 @@ Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes vot
   }
   const Memory sums = entry(sums_, step, 0);
   StepSums fresh;
+  fresh.who = votes.rank.value + 1;
   if (exchanges_[reporting_]->has_round()) {  // otherwise nobody counts them, and they would be old when somebody does
     fresh.stop = votes.stop ? 1 : 0;
     fresh.saving = votes.saving ? 1 : 0;

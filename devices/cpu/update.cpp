@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/rules/gradient_check.hpp"
+
 namespace troupe::cpu {
 namespace {
 
@@ -32,6 +34,14 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
     add_up(kernels, sums.data(), parts.first(parts.size() - 1), first, block);
     kernels.add(to + first, sums.data(), parts.back() + first, block);
   }
+}
+
+void measure(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
+             StepSums& sums, std::uint64_t first_element) {
+  reduce(kernels, to, parts, count);
+  SquareLanes lanes{};
+  kernels.add_squares(lanes.data(), to, count);
+  note_gradient(sums, fold(lanes), to, parts, count, first_element);
 }
 
 void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {

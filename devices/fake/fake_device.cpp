@@ -118,6 +118,15 @@ void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
            }});
 }
 
+void FakeStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+  check_size(sums, sizeof(StepSums), "the sums of a measured reduction");
+  auto* sum = device_.space_.address_of<float>(to);
+  auto* found = device_.space_.address_of<StepSums>(sums);
+  enqueue({{}, [=, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
+             fake::measure(sum, from, count, *found, first_element);
+           }});
+}
+
 void FakeStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
   const AddressSpace& space = device_.space_;
   check_size(anchor, to.size_bytes, "an anchor");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/blocking.hpp"
+#include "runtime/rules/gradient_check.hpp"
 #include "runtime/thread.hpp"
 #include "runtime/update_pass.hpp"
 
@@ -32,8 +33,8 @@ T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_byte
 
 void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
                 const std::vector<const float*>& contributions, const StepSums& total) {
-  if (total.samples == 0) return;
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
+  const float scale = gradient_scale(rule, total);
+  if (scale == 0) return;
   const RuleStep undecayed = without_decay(rule);
   const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
     const RuleStep& here = decays ? rule : undecayed;
@@ -152,6 +153,13 @@ void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
       target[i] = sum;
     }
   });
+}
+
+void ReferenceStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+  reduce(to, parts);
+  call([sum = space_.address_of<const float>(to), count = to.size_bytes / sizeof(float), first_element,
+        found = address_of<StepSums>(space_, sums, sizeof(StepSums)),
+        parts = resolve<float>(parts, to.size_bytes)] { measure_gradient(*found, sum, parts, count, first_element); });
 }
 
 void ReferenceStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {

@@ -37,7 +37,10 @@ std::string to_string(const Rule& rule) {
   if (uses_betas(rule.kind)) out += fmt::format(", beta1={}, beta2={}", rule.beta1, rule.beta2);
   if (uses_alpha(rule.kind)) out += fmt::format(", alpha={}", rule.alpha);
   if (uses_epsilon(rule.kind)) out += fmt::format(", epsilon={}", rule.epsilon);
-  return out + fmt::format(", weight_decay={})", rule.weight_decay);
+  out += fmt::format(", weight_decay={}", rule.weight_decay);
+  if (rule.clip_norm > 0) out += fmt::format(", clip_norm={}", rule.clip_norm);
+  if (rule.skips_non_finite) out += ", skips non-finite";
+  return out + ")";
 }
 
 RuleStep rule_step(const Rule& rule, std::uint64_t t) {
@@ -47,6 +50,8 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   step.rate = static_cast<float>(rule.rate);
   step.decay = static_cast<float>(rule.kind == RuleKind::adamw ? rule.rate * rule.weight_decay : rule.weight_decay);
   step.momentum = static_cast<float>(rule.momentum);
+  step.clip_norm = rule.clip_norm;
+  step.judged = needs_verdict(rule);
   step.look_ahead = static_cast<float>(rule.look_ahead);
   if (uses_epsilon(rule.kind)) step.epsilon = static_cast<float>(rule.epsilon);
   if (uses_alpha(rule.kind)) {

@@ -40,8 +40,13 @@ struct Rule {
   double weight_decay = 0;
   double alpha = 0.99;
   double look_ahead = 0;
+  double clip_norm = 0;           // the mean gradient's L2 norm is cut to this; 0: it is not
+  bool skips_non_finite = false;  // an update with a gradient that is not finite changes nothing
   friend bool operator==(const Rule&, const Rule&) = default;
 };
+
+/// Whether an update must know all of its gradient before it begins; otherwise buckets are updated one by one.
+constexpr bool needs_verdict(const Rule& rule) noexcept { return rule.clip_norm > 0 || rule.skips_non_finite; }
 
 inline constexpr std::size_t kMaxStateSlots = 2;
 
@@ -80,6 +85,8 @@ struct RuleStep {
   float second_scale = 0;                // adam: 1 / (1 - beta2^t)
   float epsilon = 0;
   float look_ahead = 0;
+  double clip_norm = 0;  // as in Rule
+  bool judged = false;   // needs_verdict(): StepSums::squares is known
 };
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);

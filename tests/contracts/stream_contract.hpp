@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 #include <tuple>
 
+#include "runtime/rules/gradient_check.hpp"
 #include "runtime/update_pass.hpp"
 #include "tests/contracts/device_world.hpp"
 
@@ -220,6 +223,92 @@ TEST_P(StreamContract, WeighsADifferenceByTheSamplesThatMadeIt) {
   finish(*stream);
   EXPECT_EQ(get(to), expected);
   EXPECT_EQ(get(moved), expected);
+}
+
+TEST_P(StreamContract, MeasuresWhatItReducesWithTheBitsOfTheDefinition) {
+  const auto stream = device().stream();
+  for (const std::size_t count : {std::size_t{1}, std::size_t{16}, std::size_t{1000}, std::size_t{4113}}) {
+    for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
+      SCOPED_TRACE(text(count, " elements of ", ranks, " ranks"));
+      std::vector<std::vector<float>> values;
+      std::vector<Memory> parts;
+      for (std::size_t r = 0; r < ranks; ++r) {
+        values.push_back(random_floats(sub_key(count, 10 * ranks + r), count));
+        parts.push_back(put(values.back()));
+      }
+      std::vector<float> sum = values[0];
+      for (std::size_t r = 1; r < ranks; ++r)
+        for (std::size_t i = 0; i < count; ++i) sum[i] += values[r][i];
+      StepSums expected{.loss = 3, .samples = 2, .squares = 0.5};
+      measure_gradient(expected, sum.data(), {}, count, 70);
+      const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .squares = 0.5});
+      stream->measure(parts.back(), parts, sums, 70);
+      finish(*stream);
+      EXPECT_EQ(get(parts.back()), sum);
+      EXPECT_EQ(at<StepSums>(sums).squares, expected.squares);
+      EXPECT_EQ(at<StepSums>(sums).bad, 0U);
+      EXPECT_EQ(at<StepSums>(sums).loss, 3);
+    }
+  }
+}
+
+TEST_P(StreamContract, NamesTheFirstElementThatIsNotFiniteAndWhoMadeItSo) {
+  const auto stream = device().stream();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kMost = std::numeric_limits<float>::max();
+  const auto found = [&](std::size_t where, float first, float second, float third) {
+    std::vector<std::vector<float>> values(3, std::vector<float>(2000, 1.0F));
+    values[2][1900] = kNaN;  // later
+    values[0][where] = first, values[1][where] = second, values[2][where] = third;
+    const std::vector<Memory> parts{put(values[0]), put(values[1]), put(values[2])};
+    const Memory sums = put_sums(StepSums{.samples = 2});
+    stream->measure(parts[1], parts, sums, 5000);
+    finish(*stream);
+    EXPECT_FALSE(std::isfinite(at<StepSums>(sums).squares));
+    return at<StepSums>(sums).bad;
+  };
+  EXPECT_EQ(found(1234, 1, 1, kNaN), bad_at(6234, 2));
+  EXPECT_EQ(found(7, -INFINITY, 1, 1), bad_at(5007, 0));
+  EXPECT_EQ(found(7, 1, kNaN, 1), bad_at(5007, 1));       // the part whose place the sum took
+  EXPECT_EQ(found(7, kMost, kMost, 1), bad_at(5007, 1));  // all are finite, their sum is not
+}
+
+TEST_P(StreamContract, ClipsOrLeavesOutAnUpdateByWhatAllRanksHaveMeasured) {
+  const auto stream = device().stream();
+  Rule rule{.kind = RuleKind::momentum, .rate = 0.01, .clip_norm = 2};
+  for (const double squares : {0.25 * 37 * 37, 9.0 * 37 * 37, static_cast<double>(INFINITY)}) {
+    SCOPED_TRACE(squares);
+    const Case made = make_case(RuleKind::momentum, 1, 1500, 1, false, false);
+    const std::vector<float> before = random_floats(sub_key(sub_key(1500, 8 + 1), 1), 1500);
+    std::vector<float> p = before, v = get(made.stripe.state[0]), none(1);
+    const std::vector<float> gradient = get(made.contributions[0]);
+    StepSums& total = at<StepSums>(made.total);
+    total.squares = squares;
+    const float scale = gradient_scale(rule_step(rule, 1), total);
+    EXPECT_NEAR(scale, squares == INFINITY ? 0 : squares > 4 * 37 * 37 ? 2.0 / 3 / 37 : 1.0 / 37, 1e-8);
+    for (std::size_t i = 0; scale != 0 && i < p.size(); ++i)
+      update_element(rule_step(rule, 1), scale, gradient[i], p[i], v[i], none[0]);
+    stream->update(rule_step(rule, 1), 1, made.stripe, made.contributions, made.total);
+    finish(*stream);
+    EXPECT_EQ(get(made.stripe.parameters), p);
+    EXPECT_EQ(get(made.stripe.state[0]), v);
+  }
+}
+
+TEST_P(StreamContract, TellsWhichRanksLossIsNotFinite) {
+  const auto stream = device().stream();
+  const auto of = [&](double loss, std::uint64_t who, std::uint64_t bad) {
+    return put_sums(StepSums{.loss = loss, .squares = 2, .bad = bad, .who = who});
+  };
+  const Memory total = put_sums({});
+  stream->sum_up(total, std::vector{of(1, 1, 0), of(NAN, 2, bad_at(9, 1)), of(INFINITY, 3, bad_at(3, 2))});
+  finish(*stream);
+  EXPECT_EQ(at<StepSums>(total).who, 2U);
+  EXPECT_EQ(at<StepSums>(total).squares, 6);
+  EXPECT_EQ(at<StepSums>(total).bad, bad_at(3, 2));
+  stream->sum_up(total, std::vector{of(1, 1, 0), of(2, 2, 0)});
+  finish(*stream);
+  EXPECT_EQ(at<StepSums>(total).who, 0U);
+  EXPECT_EQ(at<StepSums>(total).bad, 0U);
 }
 
 TEST_P(StreamContract, ClearsMemoryAndNothingBesideIt) {

@@ -134,6 +134,14 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:10: data.source is the text \"mnist\", but takes one of \"idx\", \"generated\""}},
       {"[cluster]\ntransport = \"ib\"\n",
        {"app.toml:2:13: cluster.transport is the text \"ib\"", "\"auto\", \"shm\", \"tcp\""}},
+      // What needs a verdict.
+      {"[optimizer]\nclip_norm = 1\n[update]\npolicy = \"local_sgd\"\nevery_steps = 4\n",
+       {"app.toml:2:13: optimizer.clip_norm = 1 (app.toml:2:13) needs a round of all ranks in each update",
+        "update.policy = \"local_sgd\" (app.toml:4:10)", "\"double_buffered\""}},
+      {"[train]\nnon_finite = \"roll_back\"\n",
+       {"app.toml:2:14: train.non_finite", "planned", "\"skip\""},
+       Code::unsupported},
+      {"[optimizer]\nno_decay = \"*.bias\"\n", {"app.toml:2:12: optimizer.no_decay is the text \"*.bias\""}},
       // A rate's table.
       {"[optimizer]\nrate = { base = 0.1, shedule = \"cosine\" }\n",
        {"app.toml:2:22: unknown key optimizer.rate.shedule; did you mean optimizer.rate.schedule?"}},

@@ -152,6 +152,15 @@ TEST(Config, RmspropHasAMomentumOnlyWhereOneIsGiven) {
   }
 }
 
+TEST(Config, ReadsWhatIsJudgedAndWhatDoesNotDecay) {
+  const Settings s =
+      settings("[optimizer]\nclip_norm = 1.5\nno_decay = [\"*.bias\", \"out.*\"]\n[train]\nnon_finite = \"skip\"\n");
+  EXPECT_EQ(s.rule.clip_norm, 1.5);
+  EXPECT_TRUE(s.rule.skips_non_finite);
+  EXPECT_EQ(s.no_decay, (std::vector<std::string>{"*.bias", "out.*"}));
+  EXPECT_FALSE(needs_verdict(settings("").rule));
+}
+
 TEST(Config, ReadsARateAndItsScheduleFromATable) {
   const RateSettings expected{.shape = RateShape::cosine,
                               .over = {.epochs = 12.5},

@@ -1,5 +1,7 @@
 #include "devices/fake/detail/arithmetic.hpp"
 
+#include "runtime/rules/gradient_check.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -46,9 +48,9 @@ struct Probe {
 bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
             std::span<const float* const> contributions, const StepSums& total,
             const std::function<bool(PassMoment, std::uint64_t)>& go_on) {
-  if (total.samples == 0) return true;
+  const float scale = gradient_scale(rule, total);
+  if (scale == 0) return true;
   const FlushDenormals flush;
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
   const RuleStep undecayed = without_decay(rule);
   const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
     const RuleStep& here = decays ? rule : undecayed;
@@ -64,6 +66,13 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
     for_each_decay(at, first, count, piece);
   };
   return run_update_pass(at, number, elements, Probe{go_on});
+}
+
+void measure(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
+             std::uint64_t first_element) {
+  reduce(to, parts, count);
+  const FlushDenormals flush;
+  measure_gradient(sums, to, parts, count, first_element);
 }
 
 void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {
