@@ -150,6 +150,7 @@ std::string expected(const SettingKey& key) {
   const std::string items = text("an array of ", key.least_items, " to ", key.most_items);
   switch (key.kind) {
     case ValueKind::text: return "text in quotes";
+    case ValueKind::hosts: return "text in quotes, or an array of hosts";
     case ValueKind::boolean: return "true or false";
     case ValueKind::integer: return range("an integer");
     case ValueKind::number: return range("a number");
@@ -175,6 +176,7 @@ bool kind_fits(const SettingKey& key, const TomlValue& value) {
     case ValueKind::integers:
     case ValueKind::numbers:
     case ValueKind::texts: return value.kind == Kind::array;
+    case ValueKind::hosts: return value.kind == Kind::text || value.kind == Kind::array;
   }
   return false;
 }
@@ -270,6 +272,7 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
       if (auto finding = check_choice(key, value)) return finding;
       break;
     case ValueKind::text:
+    case ValueKind::hosts:
     case ValueKind::boolean: break;
   }
   if (value.kind == Kind::text && value.text.find('\0') != std::string::npos) {
