@@ -66,7 +66,7 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
   const Memory sums = parts.exchange.begin(batch.step, {.stop = s.stop, .saving = s.saving});
   parts.stream.wait(batch.lease.valid_from());
-  parts.replica.step(parts.stream, batch.lease.memory(), sums, parts.exchange);
+  parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
   const Point committed = parts.exchange.commit(parts.stream);
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
@@ -83,7 +83,7 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
     ++s.evaluations_left;
   }
   parts.stream.wait(batch.lease.valid_from());
-  parts.replica.evaluate(parts.stream, batch.lease.memory(), sums);
+  parts.replica.evaluate(parts.stream, batch.lease.memory(), batch.rows, sums);
   const Point done = parts.stream.mark();
   batch.lease.free_after(done);
   if (batch.last) {

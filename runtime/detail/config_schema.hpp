@@ -14,7 +14,7 @@
 
 namespace troupe::detail {
 
-enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers };
+enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers, batches };
 
 /// One of the words a choice knows; `built` is false for those that are designed and refused.
 struct Choice {
@@ -43,8 +43,8 @@ struct SettingKey {
   std::string_view help;       // half a sentence
   std::string_view example;    // as TOML
   std::string_view more{};     // whole sentences for the reference; may be empty
-  Range range{};               // of an integer or number, and of each of the integers
-  std::size_t most_items = 0;  // of integers, at least 1
+  Range range{};               // of an integer or number, of each of the integers, of a batch's rows
+  std::size_t most_items = 0;  // of integers or batches, at least 1
   std::span<const Choice> choices{};
   std::string_view planned_shape{};  // what a table or array stands for by design; empty: it is a wrong type
   std::string_view today{};          // what to write instead of what is planned

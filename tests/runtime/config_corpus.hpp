@@ -69,7 +69,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"model = \"mlp\"\n", {"app.toml:1:1: model is a section", "the text \"mlp\""}},
       // Values of the wrong type.
       {"[data]\nbatch = \"100\"\n",
-       {"app.toml:2:9: data.batch is the text \"100\", but takes an integer from 1 to 1000000, as in data.batch = 100 "
+       {"app.toml:2:9: data.batch is the text \"100\", but takes an integer from 1 to 1000000, or an array of [rows, "
+        "epochs] pairs, as in data.batch = 100 "
         "(without quotes)"}},
       {"[data]\nbatch = 100.0\n", {"app.toml:2:9: data.batch is the number 100.0, but takes an integer"}},
       {"[data]\nbatch = true\n", {"app.toml:2:9: data.batch is true, but takes an integer"}},
