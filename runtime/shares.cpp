@@ -12,14 +12,20 @@ namespace {
 
 constexpr std::size_t kLoad = static_cast<std::size_t>(StepPart::load);
 constexpr std::size_t kCompute = static_cast<std::size_t>(StepPart::compute);
+constexpr std::size_t kUpdate = static_cast<std::size_t>(StepPart::update);
 
 /// A rank is clearly the last when the next one waits longer than it by this part of a step.
 constexpr double kClearly = 0.1;
 /// Reports kept while others of the same steps are missing: ranks are only a few steps apart.
 constexpr std::size_t kMostWaiting = 256;
 
-std::int64_t own_ns(const RankTimes& times) { return times.spent_ns[kLoad] + times.spent_ns[kCompute]; }
-double own_ms(const RankShare& share) { return share.step_ms[kLoad] + share.step_ms[kCompute]; }
+/// What a rank would take by itself.
+std::int64_t own_ns(const RankTimes& times) {
+  return times.spent_ns[kLoad] + times.spent_ns[kCompute] + times.spent_ns[kUpdate];
+}
+double own_ms(const RankShare& share) {
+  return share.step_ms[kLoad] + share.step_ms[kCompute] + share.step_ms[kUpdate];
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

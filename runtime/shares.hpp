@@ -35,7 +35,7 @@ struct RankTimes {
 /// One rank in a window of steps.
 struct RankShare {
   std::uint32_t rows = 0;                    // a step, in the last of them
-  double samples_per_s = 0;                  // while it loads and computes; 0: it had nothing to compute
+  double samples_per_s = 0;                  // while it loads, computes and updates; 0: it had nothing to compute
   std::array<double, kStepParts> step_ms{};  // mean of a step, by StepPart
   std::uint64_t last = 0;                    // steps in which it was clearly the last to arrive
   friend bool operator==(const RankShare&, const RankShare&) = default;
@@ -52,7 +52,7 @@ struct Straggler {
 struct ShareChange {
   LedgerSpan span;
   std::vector<std::uint32_t> before;
-  double now_ms = 0;   // that the slowest rank loads and computes in a step
+  double now_ms = 0;   // that the slowest rank loads, computes and updates in a step
   double then_ms = 0;  // the same with the new shares, by the ranks' rates
 };
 
@@ -61,7 +61,7 @@ struct ShareWindow {
   std::uint64_t first = 0;
   std::uint64_t steps = 0;
   std::vector<RankShare> ranks;
-  double ratio = 1;  // of the slowest rank's loading and computing to the median's
+  double ratio = 1;  // of the slowest rank's own time, as above, to the median's
   std::optional<Straggler> straggler;
   std::optional<ShareChange> change;
 };
@@ -83,8 +83,8 @@ struct SharesOptions {
 constexpr std::uint64_t horizon_steps(std::uint64_t ahead) noexcept { return 2 * (ahead + 4); }
 
 /// The ledger's coordinator: reports of all ranks in; windows, shares and horizons out. The rows of a step over all
-/// ranks stay what the schedule says. A rank's rate is its samples over the time in which it loads and computes;
-/// waiting for others, and the update of its stripe, which comes after that waiting, do not count. Shares follow the
+/// ranks stay what the schedule says. A rank's rate is its samples over the time in which it loads, computes
+/// and updates its stripe; waiting for others does not count. Shares follow the
 /// rates, and change when that promises enough, several windows in a row: a rank whose step has a fixed cost too is not
 /// at its best share at once, but comes nearer with every change. Threads: one.
 class Shares {

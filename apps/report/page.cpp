@@ -116,7 +116,7 @@ std::string ranks(const RunRecord& record) {
   }
   return out +
          "</tbody></table></div><p class=\"remark\">In the last steps before the newest line of the log. A rank's own "
-         "rate is its samples over the time that it loads and computes; waiting for others counts as "
+         "rate is its samples over the time that it loads, computes and updates; waiting for others counts as "
          "exchange.</p></section>\n";
 }
 

@@ -348,8 +348,9 @@ void RankSession::tell(const ShareWindow& window) {
     shares_ = window.ranks;
   }
   if (window.change) note(to_string(*window.change, window));
-  if (window.straggler && window.straggler != straggler_) note(to_string(*window.straggler, window));
+  if (!window.straggler || window.straggler == straggler_) return;
   straggler_ = window.straggler;
+  note(to_string(*window.straggler, window));
 }
 
 ReportTargets RankSession::report_targets() {

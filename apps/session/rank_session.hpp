@@ -134,7 +134,7 @@ class RankSession final : public Session {
   std::unique_ptr<TrainingActors> actors_;
   std::mutex shares_mutex_;             // guards shares_
   std::vector<RankShare> shares_;       // rank 0: of the newest window, by rank
-  std::optional<Straggler> straggler_;  // rank 0: of the newest window; the balancer's thread
+  std::optional<Straggler> straggler_;  // rank 0: the last that was told; the balancer's thread
   RunResult result_;                    // rank 0's report so far; the reporter writes it, run() reads it after the end
   std::atomic<std::uint64_t> committed_{0};  // steps
   bool begun_ = false;                       // the view was joined
