@@ -11,20 +11,6 @@ namespace {
 
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 
-struct Bounds {
-  std::uint64_t quantum;
-  std::uint64_t least;  // units of it
-  std::uint64_t most;
-};
-
-Bounds bounds_of(std::uint32_t rows, const SplitRange& range) {
-  const std::uint64_t quantum = quantum_of(rows);
-  const auto units = [&](double share) { return share * rows / static_cast<double>(quantum); };
-  const auto mean = std::uint64_t{rows} / quantum;
-  return {quantum, std::min(static_cast<std::uint64_t>(std::ceil(units(range.least))), mean),
-          std::max(static_cast<std::uint64_t>(std::floor(units(range.most))), mean + 1)};
-}
-
 /// `total` in proportion to `weights`, rounded down; what is left goes where it makes the least of shares by weight,
 /// one at a time: a slow rank's share is not rounded up at the cost of all.
 std::vector<std::uint64_t> proportional(std::uint64_t total, const std::vector<std::uint64_t>& weights) {
@@ -49,9 +35,17 @@ std::vector<std::uint64_t> proportional(std::uint64_t total, const std::vector<s
 
 }  // namespace
 
+ShareBounds bounds_of(std::uint32_t rows, const SplitRange& range) noexcept {
+  const std::uint64_t quantum = quantum_of(rows);
+  const auto units = [&](double share) { return share * rows / static_cast<double>(quantum); };
+  const auto mean = std::uint64_t{rows} / quantum;
+  return {quantum, std::min(static_cast<std::uint64_t>(std::ceil(units(range.least))), mean),
+          std::max(static_cast<std::uint64_t>(std::floor(units(range.most))), mean + 1)};
+}
+
 std::uint32_t room_of(std::uint32_t rows, const SplitRange& range) noexcept {
   if (range == SplitRange{}) return rows;
-  const Bounds bounds = bounds_of(rows, range);
+  const ShareBounds bounds = bounds_of(rows, range);
   return static_cast<std::uint32_t>((bounds.most + 1) * bounds.quantum);  // with what makes no whole quantum
 }
 
@@ -59,7 +53,7 @@ std::vector<std::uint32_t> share_out(std::uint32_t rows, std::span<const std::ui
                                      const SplitRange& range) {
   const std::size_t ranks = weights.size();
   if (range == SplitRange{}) return std::vector<std::uint32_t>(ranks, rows);
-  const Bounds bounds = bounds_of(rows, range);
+  const ShareBounds bounds = bounds_of(rows, range);
   const std::uint64_t total = std::uint64_t{rows} * ranks;
   std::uint64_t units = total / bounds.quantum;
   std::vector<std::uint64_t> shares(ranks);

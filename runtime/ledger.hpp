@@ -20,6 +20,14 @@ struct SplitRange {
 /// numbers of rows.
 constexpr std::uint32_t quantum_of(std::uint32_t rows) noexcept { return rows >= 64 ? 8 : rows >= 16 ? 4 : 1; }
 
+/// The same in those multiples, and what a rank must have of them; `most` is above what an equal part has.
+struct ShareBounds {
+  std::uint64_t quantum = 1;  // rows
+  std::uint64_t least = 0;
+  std::uint64_t most = 0;
+};
+ShareBounds bounds_of(std::uint32_t rows, const SplitRange& range) noexcept;
+
 /// Rows that a batch must have room for where `rows` are the mean of a rank.
 std::uint32_t room_of(std::uint32_t rows, const SplitRange& range) noexcept;
 

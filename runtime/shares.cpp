@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <queue>
 #include <utility>
 
 #include "runtime/error.hpp"
@@ -66,6 +68,58 @@ std::string to_string(const Straggler& straggler, const ShareWindow& window) {
               rounded(median(others)));
 }
 
+void StepCost::learn(double rows_now, double ms_now) noexcept {
+  constexpr double kClearlyOther = 0.25;  // of the larger
+  constexpr double kFlattest = 0.5;       // times what the rate alone says: measurements are not exact
+  constexpr double kSteepest = 2;
+  const double by_rate = ms_now / rows_now;
+  if (rows <= 0) {
+    slope = by_rate;
+  } else if (std::abs(rows_now - rows) >= kClearlyOther * std::max(rows_now, rows)) {
+    slope = (ms_now - ms) / (rows_now - rows);
+  } else if (at(rows_now) > 0) {
+    slope *= ms_now / at(rows_now);  // faster or slower as a whole
+  }
+  slope = std::clamp(slope, kFlattest * by_rate, kSteepest * by_rate);
+  rows = rows_now;
+  ms = ms_now;
+}
+
+std::vector<std::uint32_t> share_out(std::uint32_t rows, const std::vector<StepCost>& costs, const SplitRange& range) {
+  constexpr std::uint64_t kRough = 64;  // pieces that an equal part is given out in at first
+  const std::size_t ranks = costs.size();
+  const ShareBounds bounds = bounds_of(rows, range);
+  const auto quantum = static_cast<double>(bounds.quantum);
+  std::vector<std::uint64_t> shares(ranks, bounds.least);
+  std::uint64_t left = std::uint64_t{rows} * ranks / bounds.quantum - bounds.least * ranks;
+  using Offer = std::pair<double, std::size_t>;  // what a rank's step would cost with the next piece
+  struct Round {
+    std::uint64_t piece;
+    bool careful;  // nobody gets much more than its cost is known for; that may not be enough when batches grow
+  };
+  for (const auto [piece, careful] :
+       {Round{std::max<std::uint64_t>(1, rows / bounds.quantum / kRough), true}, Round{1, true}, Round{1, false}}) {
+    std::priority_queue<Offer, std::vector<Offer>, std::greater<>> offers;
+    const auto offer = [&](std::size_t rank) {
+      const auto known = static_cast<std::uint64_t>(2 * costs[rank].rows / quantum) + 1;
+      const std::uint64_t then = shares[rank] + piece;
+      if (then <= bounds.most && (!careful || then <= known))
+        offers.emplace(costs[rank].at(static_cast<double>(then) * quantum), rank);
+    };
+    for (std::size_t rank = 0; rank < ranks; ++rank) offer(rank);
+    for (; left >= piece && !offers.empty(); left -= piece) {
+      const std::size_t rank = offers.top().second;
+      offers.pop();
+      shares[rank] += piece;
+      offer(rank);
+    }
+  }
+  std::vector<std::uint32_t> all;
+  for (const std::uint64_t share : shares) all.push_back(static_cast<std::uint32_t>(share * bounds.quantum));
+  *std::max_element(all.begin(), all.end()) += static_cast<std::uint32_t>(std::uint64_t{rows} * ranks % bounds.quantum);
+  return all;
+}
+
 Shares::Shares(const Schedule& schedule, SharesOptions options)
     : schedule_(schedule),
       options_(options),
@@ -73,7 +127,7 @@ Shares::Shares(const Schedule& schedule, SharesOptions options)
       until_{schedule.first_step + horizon_steps(options.ahead)},
       sums_(schedule.ranks),
       last_(schedule.ranks),
-      rates_(schedule.ranks) {}
+      costs_(schedule.ranks) {}
 
 bool Shares::committed(Step step) {
   const std::uint64_t half = horizon_steps(options_.ahead) / 2;
@@ -129,14 +183,16 @@ ShareWindow Shares::close() {
     RankShare& share = window.ranks.emplace_back();
     const double own_s = static_cast<double>(own_ns(sum)) / 1e9;
     if (sum.samples > 0 && own_s > 0) share.samples_per_s = static_cast<double>(sum.samples) / own_s;
-    if (share.samples_per_s > 0) rates_[sum.rank] = share.samples_per_s;
     for (std::size_t part = 0; part < kStepParts; ++part)
       share.step_ms[part] = static_cast<double>(sum.spent_ns[part]) / 1e6 / static_cast<double>(window.steps);
     share.last = std::exchange(last_[sum.rank], 0);
     own.push_back(own_ms(share));
   }
   const std::vector<std::uint32_t> rows = rows_of(span_, last, schedule_, options_.range);
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) window.ranks[rank].rows = rows[rank];
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    window.ranks[rank].rows = rows[rank];
+    if (window.ranks[rank].samples_per_s > 0) costs_[rank].learn(rows[rank], own[rank]);
+  }
   const double middle = median(own);
   if (middle > 0) window.ratio = *std::max_element(own.begin(), own.end()) / middle;
   return window;
@@ -163,20 +219,20 @@ std::optional<Straggler> Shares::straggler_of(const ShareWindow& window) const {
 }
 
 std::optional<ShareChange> Shares::change_after(const ShareWindow& window) {
-  const bool known = std::all_of(rates_.begin(), rates_.end(), [](double rate) { return rate > 0; });
+  const bool known = std::all_of(costs_.begin(), costs_.end(), [](const StepCost& cost) { return cost.rows > 0; });
   if (!known) return {};  // a device that does not measure itself
-  std::vector<std::uint64_t> weights;
-  for (const double rate : rates_) weights.push_back(std::max<std::uint64_t>(1, std::llround(rate * 1000)));
-  ShareChange change;
-  change.span = {until_, share_out(schedule_.run_at(until_).rows, weights, options_.range)};
-  // Where the batch size changes meanwhile, both are compared at the size of the window.
   const std::uint32_t mean = schedule_.run_at({window.first + window.steps - 1}).rows;
-  const std::vector<std::uint32_t> same_size = share_out(mean, weights, options_.range);
-  for (std::size_t rank = 0; rank < rates_.size(); ++rank) {
+  const std::vector<std::uint32_t> same_size = share_out(mean, costs_, options_.range);
+  ShareChange change;
+  for (std::size_t rank = 0; rank < costs_.size(); ++rank) {
     change.before.push_back(window.ranks[rank].rows);
     change.now_ms = std::max(change.now_ms, own_ms(window.ranks[rank]));
-    change.then_ms = std::max(change.then_ms, 1e3 * same_size[rank] / rates_[rank]);
+    change.then_ms = std::max(change.then_ms, costs_[rank].at(same_size[rank]));
   }
+  // Where the batch size changes meanwhile: the same proportion.
+  const std::uint32_t mean_then = schedule_.run_at(until_).rows;
+  const std::vector<std::uint64_t> proportion(same_size.begin(), same_size.end());
+  change.span = {until_, mean_then == mean ? same_size : share_out(mean_then, proportion, options_.range)};
   if (same_size == change.before || change.now_ms < (1 + options_.least_gain) * change.then_ms) {
     promising_ = 0;
     return {};

@@ -66,6 +66,22 @@ struct ShareWindow {
   std::optional<ShareChange> change;
 };
 
+/// What a rank's step costs by its rows, as a straight line through the newest window and the one before with clearly
+/// other rows: a fixed cost makes it flatter than its rate alone would say, a processor that is held back after a burst
+/// steeper.
+struct StepCost {
+  double rows = 0;  // of the newest window; 0: nothing is known
+  double ms = 0;
+  double slope = 0;  // ms a row
+
+  void learn(double rows_now, double ms_now) noexcept;
+  double at(double other_rows) const noexcept { return ms + slope * (other_rows - rows); }
+};
+
+/// Shares `rows` a rank on average out so that the costliest rank costs as little as multiples of quantum_of(rows) and
+/// `range` allow; nobody gets more than twice what its cost is known for.
+std::vector<std::uint32_t> share_out(std::uint32_t rows, const std::vector<StepCost>& costs, const SplitRange& range);
+
 /// For people: a sentence each.
 std::string to_string(const ShareChange& change, const ShareWindow& window);
 std::string to_string(const Straggler& straggler, const ShareWindow& window);
@@ -116,7 +132,7 @@ class Shares {
   std::vector<RankTimes> sums_;                // of the window under way, by rank
   std::vector<std::uint64_t> last_;            // the same
   std::uint64_t steps_ = 0;                    // of it
-  std::vector<double> rates_;                  // by rank, the newest known: samples a second
+  std::vector<StepCost> costs_;                // by rank, as far as they are known
   std::uint32_t promising_ = 0;                // windows in a row
 };
 

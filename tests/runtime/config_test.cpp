@@ -251,7 +251,7 @@ TEST(Config, OverridesTakeTomlAndBareWords) {
 }
 
 TEST(Config, AnOverrideMakesAFileValidThatWasNot) {
-  EXPECT_EQ(settings("[update]\npolicy = \"async\"\n", {"update.policy=sync"}).update.policy, "sync");
+  EXPECT_EQ(settings("[update]\npolicy = \"async\"\n", {"update.policy=sync"}).update.kind, PolicyKind::sync);
 }
 
 TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
