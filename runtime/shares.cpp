@@ -72,6 +72,7 @@ void StepCost::learn(double rows_now, double ms_now) noexcept {
   constexpr double kClearlyOther = 0.25;  // of the larger
   constexpr double kFlattest = 0.5;       // times what the rate alone says: measurements are not exact
   constexpr double kSteepest = 2;
+  if (rows_now == rows) ms_now = (ms + ms_now) / 2;  // whatever else the machine does comes and goes
   const double by_rate = ms_now / rows_now;
   if (rows <= 0) {
     slope = by_rate;
@@ -226,7 +227,7 @@ std::optional<ShareChange> Shares::change_after(const ShareWindow& window) {
   ShareChange change;
   for (std::size_t rank = 0; rank < costs_.size(); ++rank) {
     change.before.push_back(window.ranks[rank].rows);
-    change.now_ms = std::max(change.now_ms, own_ms(window.ranks[rank]));
+    change.now_ms = std::max(change.now_ms, costs_[rank].ms);
     change.then_ms = std::max(change.then_ms, costs_[rank].at(same_size[rank]));
   }
   // Where the batch size changes meanwhile: the same proportion.

@@ -68,7 +68,7 @@ struct ShareWindow {
 
 /// What a rank's step costs by its rows, as a straight line through the newest window and the one before with clearly
 /// other rows: a fixed cost makes it flatter than its rate alone would say, a processor that is held back after a burst
-/// steeper.
+/// steeper. Windows with the same rows are averaged, newer ones counting more.
 struct StepCost {
   double rows = 0;  // of the newest window; 0: nothing is known
   double ms = 0;
