@@ -98,7 +98,8 @@ class Reading {
     const SettingKey* setting = detail::find_setting(key);
     if (setting == nullptr && detail::find_planned(key) == nullptr) return add_unknown({}, origin, key);
     const bool wants_text =
-        setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice);
+        setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice ||
+                               setting->kind == detail::ValueKind::hosts);
     if (auto value = override_value(value_text, wants_text)) {
       take(key, {std::move(*value), origin, {}});
     } else {
@@ -269,6 +270,11 @@ class Reading {
   Problems problems_;
 };
 
+/// Whether only who starts the ranks reads it: once they run it means nothing.
+bool is_for_the_launcher(std::string_view key) {
+  return key == "cluster.nodes" || key == "cluster.remote_shell" || key == "cluster.port";
+}
+
 /// Closes a descriptor at the end of a scope.
 class File {
  public:
@@ -318,8 +324,19 @@ std::string Configuration::origin_of(std::string_view key) const {
 
 std::uint64_t Configuration::hash() const {
   std::string all;
-  for (const EffectiveValue& value : values) all += text(value.key, " = ", value.value, "\n");
+  for (const EffectiveValue& value : values)
+    if (!is_for_the_launcher(value.key)) all += text(value.key, " = ", value.value, "\n");
   return XXH3_64bits(all.data(), all.size());
+}
+
+HostList host_list(const Configuration& configuration) {
+  const Settings::Cluster& cluster = configuration.settings.cluster;
+  if (cluster.host_file.empty()) return cluster.hosts;
+  const std::filesystem::path file{cluster.host_file};
+  const bool elsewhere = file.is_relative() && configuration.folder != ".";
+  return read_host_file(elsewhere ? std::filesystem::path{configuration.folder} / file : file,
+                        text(configuration.origin_of("cluster.nodes"), ": cluster.nodes = ",
+                             detail::quoted(cluster.host_file), ", from the folder of app.toml: "));
 }
 
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides) {

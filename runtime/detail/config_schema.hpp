@@ -14,7 +14,7 @@
 
 namespace troupe::detail {
 
-enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers, batches };
+enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers, hosts, batches };
 
 /// One of the words a choice knows; `built` is false for those that are designed and refused.
 struct Choice {
