@@ -62,6 +62,8 @@ def train(options, ranks, quota, split, slow):
         command = [options.rtbench, "train", "--np", str(ranks), "--dtype", options.dtype]
         command += ["--batch", str(options.batch), "--seconds", str(options.seconds)]
         command += ["--set", f'placement.split="{split}"']
+        if ranks == 1:
+            command += ["--set", "placement.cores=1"]  # one thread, as each of several ranks has
         programs = []
         for rank in range(ranks):
             environment = dict(common, RANK=str(rank), LOCAL_RANK=str(rank)) if ranks > 1 else dict(os.environ)
