@@ -89,7 +89,7 @@ bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
 /// What the policies are told of `step`.
 StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, Step step) {
   StepFacts facts{.step = step, .samples_before = parts.schedule.samples_before(step)};
-  facts.samples = parts.schedule.global_rows();
+  facts.samples = parts.schedule.global_rows(step);
   facts.last = s.last == step;
   facts.consistent = parts.schedule.evaluates(step) || (parts.saves && is_due(*parts.saves, step));
   return facts;
@@ -100,7 +100,7 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch.step), votes);
   parts.stream.wait(batch.lease.valid_from());
-  parts.replica.step(parts.stream, batch.lease.memory(), sums, parts.exchange);
+  parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
   const Point committed = parts.exchange.commit(parts.stream);
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
@@ -118,7 +118,7 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
     parts.exchange.show_common(parts.stream);
   }
   parts.stream.wait(batch.lease.valid_from());
-  parts.replica.evaluate(parts.stream, batch.lease.memory(), sums);
+  parts.replica.evaluate(parts.stream, batch.lease.memory(), batch.rows, sums);
   const Point done = parts.stream.mark();
   batch.lease.free_after(done);
   if (batch.last) {

@@ -3,13 +3,15 @@
 #include "actors/messages.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/lease.hpp"
+#include "runtime/ledger.hpp"
 #include "runtime/schedule.hpp"
 
 namespace troupe {
 
 /// Fills free slots with the rank's part of each step's samples, in order, and sends them to the device; after a step
-/// that is evaluated, with the rank's part of the test set. No free slot, no send. Its position is one step number.
-using LoaderActor = ActorOf<Takes<SlotFree>>;
+/// that is evaluated, with the rank's part of the test set. No free slot, no send; no step beyond the ledger's horizon.
+/// Its position is one step number.
+using LoaderActor = ActorOf<Takes<SlotFree>, Takes<LedgerNews>>;
 using BatchReceiver = ActorOf<Takes<BatchLease>>;
 
 /// What a loader works with; all outlive it.
@@ -21,6 +23,7 @@ struct LoaderParts {
   Schedule schedule;
   Rank rank;
   std::uint64_t seed = 0;
+  Ledger ledger{schedule};  // as far as it is known when the job begins
 };
 
 LoaderActor spawn_loader(caf::actor_system& system, const LoaderParts& parts, BatchReceiver device);

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "actors/dialect.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/error.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/lease.hpp"
+#include "runtime/shares.hpp"
 #include "runtime/stream.hpp"
 
 // Every message of a training job. The first part never leaves its process (leases, status texts); the second crosses
@@ -19,7 +21,8 @@ struct BatchLease {
   Lease lease;
   Step step;
   bool evaluation = false;
-  bool last = false;  // evaluation: the last batch of this pass
+  bool last = false;       // evaluation: the last batch of this pass
+  std::uint32_t rows = 0;  // filled, from the slot's first on
 };
 
 /// The pool to Loader: a slot came back.
@@ -169,6 +172,19 @@ struct TestPart {
   std::uint64_t samples = 0;
 };
 
+/// Balancer to rank 0's: a rank is there, and wants to hear of the ledger.
+struct JoinLedger {
+  std::uint32_t rank = 0;
+};
+
+/// Rank 0's Balancer to the others, and each to its rank's Loader: from step `first` on ranks take so many rows, up to
+/// step `until`, beyond which nothing is decided.
+struct LedgerNews {
+  std::uint64_t first = 0;
+  std::uint64_t until = 0;
+  std::vector<std::uint32_t> rows;
+};
+
 /// Checkpointer to rank 0's: one rank's file is written, or why not.
 struct PartSaved {
   std::uint32_t rank = 0;
@@ -201,6 +217,20 @@ auto inspect(Inspector& f, MemberLost& x) {
 template <class Inspector>
 auto inspect(Inspector& f, TestPart& x) {
   return f(caf::meta::type_name("troupe.TestPart"), x.rank, x.step, x.loss, x.correct, x.samples);
+}
+
+template <class Inspector>
+auto inspect(Inspector& f, JoinLedger& x) {
+  return f(caf::meta::type_name("troupe.JoinLedger"), x.rank);
+}
+template <class Inspector>
+auto inspect(Inspector& f, LedgerNews& x) {
+  return f(caf::meta::type_name("troupe.LedgerNews"), x.first, x.until, x.rows);
+}
+/// Balancer to rank 0's: what its device did in some steps.
+template <class Inspector>
+auto inspect(Inspector& f, RankTimes& x) {
+  return f(caf::meta::type_name("troupe.RankTimes"), x.rank, x.first, x.samples, x.spent_ns, x.waits_us);
 }
 
 template <class Inspector>

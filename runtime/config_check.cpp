@@ -158,6 +158,7 @@ std::string expected(const SettingKey& key) {
     case ValueKind::integers: return text(items, " integers, ", range("each"));
     case ValueKind::numbers: return text(items, " numbers, ", range("each"));
     case ValueKind::texts: return text(items, " texts in quotes");
+    case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
     case ValueKind::choice: break;
   }
   std::string words;
@@ -179,6 +180,7 @@ bool kind_fits(const SettingKey& key, const TomlValue& value) {
     case ValueKind::texts: return value.kind == Kind::array;
     case ValueKind::hosts: return value.kind == Kind::text || value.kind == Kind::array;
     case ValueKind::switches: return value.kind == Kind::array;
+    case ValueKind::batches: return value.kind == Kind::integer || value.kind == Kind::array;
   }
   return false;
 }
@@ -230,6 +232,33 @@ std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value
   return std::nullopt;
 }
 
+/// A batch-size schedule: [rows, epochs] pairs, the last with 0 epochs, which is for the rest of the run.
+std::optional<Finding> check_batches(const SettingKey& key, const TomlValue& value) {
+  constexpr double kMostEpochs = 1e6;
+  const auto bad = [&](std::string what) {
+    return Finding{Code::invalid,
+                   text(std::move(what), ", but takes [rows, epochs] pairs, the last with 0 epochs, as in ", key.name,
+                        " = [[64, 10], [128, 10], [256, 0]]")};
+  };
+  const std::size_t count = value.items.size();
+  if (count == 0 || count > key.most_items)
+    return bad(text("has ", count, " entries, from 1 to ", key.most_items, " can be"));
+  for (std::size_t i = 0; i < count; ++i) {
+    const TomlValue& pair = value.items[i];
+    if (pair.kind != Kind::array || pair.items.size() != 2)
+      return bad(text("has ", describe(pair), " as entry ", i + 1));
+    const TomlValue& rows = pair.items[0];
+    const TomlValue& epochs = pair.items[1];
+    if (rows.kind != Kind::integer || !key.range.contains(rows.number))
+      return bad(text("has ", describe(rows), " as the rows of entry ", i + 1));
+    const bool number = epochs.kind == Kind::integer || epochs.kind == Kind::number;
+    const bool last = i + 1 == count;
+    if (!number || (last ? epochs.number != 0 : !(epochs.number > 0 && epochs.number <= kMostEpochs)))
+      return bad(text("has ", describe(epochs), " as the epochs of entry ", i + 1));
+  }
+  return std::nullopt;
+}
+
 /// Whether the text would do without its quotes.
 bool fits_unquoted(const SettingKey& key, const TomlValue& value) {
   if (value.kind != Kind::text) return false;
@@ -269,6 +298,11 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
     case ValueKind::numbers:
     case ValueKind::texts:
       if (auto finding = check_items(key, value)) return finding;
+      break;
+    case ValueKind::batches:
+      if (value.kind == Kind::integer && !key.range.contains(value.number)) return wrong(key, value);
+      if (value.kind == Kind::array)
+        if (auto finding = check_batches(key, value)) return finding;
       break;
     case ValueKind::choice:
       if (auto finding = check_choice(key, value)) return finding;

@@ -21,12 +21,26 @@ constexpr std::array kRules{Choice{"sgd"},   Choice{"momentum"}, Choice{"nestero
                             Choice{"adamw"}, Choice{"adagrad"},  Choice{"rmsprop"}};
 constexpr std::array kNonFinite{Choice{"stop"}, Choice{"skip"}, Choice{"roll_back", false}};
 constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
+constexpr std::array kSplits{Choice{"equal"}, Choice{"measured"}};
 constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
 constexpr std::array kLosses{Choice{"abort"}, Choice{"shrink", false}, Choice{"wait", false}};
 
 template <std::string Settings::Data::*kMember>
 void store_data(Settings& s, const TomlValue& v) {
   s.data.*kMember = v.text;
+}
+void store_batches(Settings& s, const TomlValue& v) {
+  const auto rows = [](const TomlValue& one) { return static_cast<std::uint32_t>(one.integer); };
+  s.data.batches.clear();
+  for (const TomlValue& pair : v.items) s.data.batches.push_back({rows(pair.items[0]), pair.items[1].number});
+  s.data.batch = v.items.empty() ? rows(v) : s.data.batches.front().rows;
+}
+std::string show_batches(const Settings& s) {
+  if (s.data.batches.empty()) return std::to_string(s.data.batch);
+  std::string out;
+  for (const Settings::Data::Batch& one : s.data.batches)
+    out += text(out.empty() ? "[" : ", ", '[', one.rows, ", ", number_text(one.epochs), ']');
+  return out + "]";
 }
 std::uint32_t small(const TomlValue& v) { return static_cast<std::uint32_t>(v.integer); }
 std::chrono::milliseconds seconds(const TomlValue& v) {
@@ -64,15 +78,18 @@ constexpr std::array kData{
                .store = store_data<&S::Data::path>,
                .show = [](const S& s) { return quoted(s.data.path); }},
     SettingKey{.name = "data.batch",
-               .kind = K::integer,
-               .help = "samples per rank and step",
+               .kind = K::batches,
+               .help = "samples per rank and step, or a schedule of them",
                .example = "100",
-               .more = "A step takes this times the number of ranks from the order of samples.",
+               .more =
+                   "A step takes this times the number of ranks from the order of samples; with placement.split = "
+                   "\"measured\" it is the mean of the ranks. [[64, 10], [128, 10], [256, 0]]: 64 for 10 epochs, 128 "
+                   "for the 10 after them, 256 for the rest; epochs may be fractions, and a size holds from the "
+                   "first step that begins at its epoch or after it.",
                .range = {1, 1e6},
-               .planned_shape = "a schedule of batch sizes",
-               .today = "data.batch = 100",
-               .store = [](S& s, const V& v) { s.data.batch = small(v); },
-               .show = [](const S& s) { return std::to_string(s.data.batch); }},
+               .most_items = 64,
+               .store = store_batches,
+               .show = show_batches},
     SettingKey{.name = "data.prefetch",
                .kind = K::integer,
                .help = "batches a loader keeps ready",
@@ -302,6 +319,32 @@ constexpr std::array kRest{
                .range = {0, 4096},
                .store = [](S& s, const V& v) { s.placement.cores = small(v); },
                .show = [](const S& s) { return std::to_string(s.placement.cores); }},
+    SettingKey{.name = "placement.split",
+               .kind = K::choice,
+               .help = "how ranks share a step's samples",
+               .example = "\"measured\"",
+               .more =
+                   "equal: each takes data.batch. measured: in proportion to the rates that ranks are seen to compute "
+                   "at; their sum stays data.batch times the ranks, and the gradient the mean over all samples.",
+               .choices = kSplits,
+               .store = [](S& s, const V& v) { s.placement.split = v.text; },
+               .show = [](const S& s) { return quoted(s.placement.split); }},
+    SettingKey{.name = "placement.min_share",
+               .kind = K::number,
+               .help = "the least that a rank takes with split = \"measured\", as a part of data.batch",
+               .example = "0.05",
+               .more = "Rounded up to a multiple of 8 samples, of 4 below 64, of 1 below 16.",
+               .range = {0, 1},
+               .store = [](S& s, const V& v) { s.placement.min_share = v.number; },
+               .show = [](const S& s) { return number_text(s.placement.min_share); }},
+    SettingKey{.name = "placement.max_share",
+               .kind = K::number,
+               .help = "the most that a rank takes with split = \"measured\", times data.batch",
+               .example = "4",
+               .more = "Every slot of the loader's pool has room for it.",
+               .range = {1, 1024},
+               .store = [](S& s, const V& v) { s.placement.max_share = v.number; },
+               .show = [](const S& s) { return number_text(s.placement.max_share); }},
     SettingKey{.name = "evaluate.every_epochs",
                .kind = K::integer,
                .help = "how often the test set is gone through; 0: never",
@@ -444,7 +487,6 @@ constexpr std::array kPlannedKeys{
     PlannedKey{"update.group", "", "one policy for all parameters, update.policy = \"sync\""},
     PlannedKey{"update.compress", "", "gradients travel as f32; leave the key out"},
     PlannedKey{"placement.mesh", "", "ranks in one row; leave the key out"},
-    PlannedKey{"placement.split", "\"equal\"", ""},
     PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
     PlannedKey{"report.metrics_port", "0", ""},
 };

@@ -29,12 +29,15 @@ class BucketSink {
 class Replica {
  public:
   virtual ~Replica() = default;
-  /// Enqueues forward and backward over `batch` (as the BatchLayout says). Gradients are sums over the samples, not
-  /// means; they overwrite the ones before. Loss, correct and samples are written to the StepSums at `sums` before the
-  /// first bucket is ready; its `stop` is left alone. Buckets become ready in the order of their index.
-  virtual void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) = 0;
-  /// Enqueues a forward pass that adds loss, correct and samples to the StepSums at `sums`.
-  virtual void evaluate(Stream& stream, Memory batch, Memory sums) = 0;
+  /// Enqueues forward and backward over the first `rows` rows of `batch`, 0 to the BatchLayout's, as a batch with no
+  /// more rows would be; what lies behind them is not read. Gradients are sums over the samples, not means; they
+  /// overwrite the ones before, with zeros when there are no rows. Loss, correct and samples are written to the
+  /// StepSums at `sums` before the first bucket is ready; its `stop` is left alone. Buckets become ready in the order
+  /// of their index. A number of rows that is new may cost some milliseconds and memory here; another step of as many
+  /// takes none.
+  virtual void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) = 0;
+  /// Enqueues a forward pass over the first `rows` rows that adds loss, correct and samples to the StepSums at `sums`.
+  virtual void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) = 0;
 };
 
 /// What a replica reads and writes; all live longer than the replica.

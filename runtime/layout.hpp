@@ -44,7 +44,8 @@ std::uint16_t to_bf16(float value) noexcept;
 float from_bf16(std::uint16_t value) noexcept;
 
 /// How one batch lies in a slot of a pool: inputs [rows, features] of the graph's dtype, then labels [rows] int32.
-/// Rows that do not count (a short last batch) have zero inputs and label -1.
+/// A step or an evaluation may use fewer rows than there is room for: the first ones. Rows whose label is below 0 do
+/// not count.
 struct BatchLayout {
   std::uint32_t rows = 0;
   std::uint64_t features = 0;

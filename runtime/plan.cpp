@@ -39,7 +39,10 @@ std::string Plan::to_string() const {
       << "rule " << std::quoted(rule) << '\n'
       << "policies " << quoted_policies(policies) << '\n'
       << "parameters " << parameters << " flops " << training_flops << '\n'
-      << "batch " << batch << " prefetch " << prefetch << '\n'
+      << "batch " << batch << " room " << room << " prefetch " << prefetch << " measured " << measured << ' '
+      << range.least << ' ' << range.most << " changes " << batches.size();
+  for (const BatchChange& change : batches) out << ' ' << change.first_sample << ' ' << change.rows;
+  out << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
       << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves << '\n'
       << "nodes " << nodes.size() << '\n';

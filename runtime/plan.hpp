@@ -7,8 +7,10 @@
 #include "runtime/graph.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/layout.hpp"
+#include "runtime/ledger.hpp"
 #include "runtime/policies/policy.hpp"
 #include "runtime/rules/rule.hpp"
+#include "runtime/schedule.hpp"
 #include "runtime/topology.hpp"
 
 namespace troupe {
@@ -51,7 +53,11 @@ struct Plan {
   std::vector<PolicyPhase> policies;  // of group 0, one after the other
   std::uint64_t parameters = 0;      // Graph::count_parameters()
   std::uint64_t training_flops = 0;  // of one sample, forward and backward
-  std::uint32_t batch = 0;           // rows a rank and step
+  std::uint32_t batch = 0;           // rows a rank and step on average, at first
+  std::vector<BatchChange> batches;  // where that changes, by samples
+  std::uint32_t room = 0;            // rows that a batch has room for
+  bool measured = false;             // ranks take samples by their measured rates, otherwise equal parts
+  SplitRange range;                  // of a rank's share, when measured
   std::uint32_t prefetch = 0;
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;

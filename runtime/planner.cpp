@@ -1,6 +1,7 @@
 #include "runtime/planner.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "runtime/arena.hpp"
@@ -108,15 +109,38 @@ std::vector<PolicyPhase> plan_policies(const Settings& settings, std::uint32_t r
 }
 
 /// So many that an epoch ends with the first step whose samples reach its end.
-std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs) {
+std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs, const std::vector<BatchChange>& changes) {
   if (settings.train.steps != 0) return settings.train.steps;
   __extension__ using Wide = unsigned __int128;
   const Wide samples = static_cast<Wide>(settings.train.epochs) * inputs.train_samples;
-  const Wide rows = static_cast<Wide>(settings.data.batch) * inputs.ranks.size();
-  const Wide steps = (samples + rows - 1) / rows;
-  TROUPE_CHECK(steps <= ~std::uint64_t{0} / 2, Code::invalid, "train.epochs = ", settings.train.epochs, " of ",
+  TROUPE_CHECK(samples <= ~std::uint64_t{0} / 2, Code::invalid, "train.epochs = ", settings.train.epochs, " of ",
                inputs.train_samples, " samples makes more steps than can be counted");
-  return static_cast<std::uint64_t>(steps);
+  const Schedule schedule{.train_samples = inputs.train_samples,
+                          .rows = settings.data.batch,
+                          .ranks = static_cast<std::uint32_t>(inputs.ranks.size())};
+  return with_batches(schedule, changes).steps_until(static_cast<std::uint64_t>(samples));
+}
+
+/// The batch-size schedule in samples; nothing for a batch that stays.
+std::vector<BatchChange> batch_changes(const Settings& settings, std::uint64_t train_samples) {
+  std::vector<BatchChange> changes;
+  double epochs = 0;
+  for (const Settings::Data::Batch& batch : settings.data.batches) {
+    changes.push_back(
+        {static_cast<std::uint64_t>(std::llround(epochs * static_cast<double>(train_samples))), batch.rows});
+    epochs += batch.epochs;
+  }
+  return changes;
+}
+
+void share_batches(Plan& plan, const Settings& settings) {
+  plan.measured = settings.placement.split == "measured" && plan.ranks.size() > 1;
+  if (plan.measured) plan.range = {settings.placement.min_share, settings.placement.max_share};
+  plan.room = room_of(plan.batch, plan.range);
+  for (const BatchChange& change : plan.batches) plan.room = std::max(plan.room, room_of(change.rows, plan.range));
+  if (plan.measured)
+    plan.reasons.push_back(text("Ranks take samples by the rates that they are measured at, each at most ", plan.room,
+                                " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
 }
 
 }  // namespace
@@ -130,7 +154,7 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   std::uint64_t own = 0;
   for (const Stripe& stripe : plan.stripes) own += stripe.tenant == rank ? stripe.count : 0;
   const std::size_t slots = state_slots(rule);
-  const BatchLayout batch{plan.batch, graph.input().count_elements(), plan.dtype};
+  const BatchLayout batch{plan.room, graph.input().count_elements(), plan.dtype};
   std::uint64_t outputs = 0;
   for (std::size_t i = 0; i < graph.layers().size(); ++i) outputs += graph.output_of(i).count_elements();
 
@@ -158,7 +182,7 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
                 4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
   needs.data = plan.data_bytes;
-  needs.activations = 2 * plan.batch * outputs * size_bytes(plan.dtype);
+  needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
   if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);
   return needs;
 }
@@ -187,11 +211,13 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.train_samples = inputs.train_samples;
   plan.test_samples = inputs.test_samples;
   plan.data_bytes = inputs.data_bytes;
-  plan.steps = count_steps(settings, inputs);
+  plan.batches = batch_changes(settings, inputs.train_samples);
+  plan.steps = count_steps(settings, inputs, plan.batches);
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;
   plan.saves = settings.checkpoint.every_steps != 0;
   place_on_nodes(plan, settings, inputs);
+  share_batches(plan, settings);
   choose_route(plan, settings, graph);
   for (RankPlan& rank : plan.ranks) {
     const MemoryNeeds needs = memory_needs(plan, graph, settings.rule.kind, rank.rank);

@@ -27,7 +27,12 @@ struct Settings {
   struct Data {
     std::string source = "idx";  // idx, generated
     std::string path;            // as written
-    std::uint32_t batch = 100;   // per rank
+    std::uint32_t batch = 100;   // per rank on average, at first
+    struct Batch {
+      std::uint32_t rows = 0;  // per rank on average
+      double epochs = 0;       // 0: for the rest of the run
+    };
+    std::vector<Batch> batches;  // a schedule of them; empty: always `batch`
     std::uint32_t prefetch = 3;
   } data;
   struct Model {
@@ -49,6 +54,9 @@ struct Settings {
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
+    std::string split = "equal";  // equal, measured
+    double min_share = 0.05;      // of data.batch, with split = "measured"
+    double max_share = 4;         // the same
   } placement;
   struct Evaluate {
     std::uint32_t every_epochs = 1;  // 0: never

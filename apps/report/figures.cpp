@@ -283,7 +283,8 @@ std::string split_section(const RunRecord& record) {
     if (share <= 0) continue;
     whole.push_back({kind.name, kind.style, {share}});
   }
-  const double rows = record.plan ? static_cast<double>(record.plan->batch) * record.plan->world_size() : 0;
+  const bool one_size = record.plan && record.plan->batches.empty();  // of its batches
+  const double rows = one_size ? static_cast<double>(record.plan->batch) * record.plan->world_size() : 0;
   const double steps = rows > 0 ? static_cast<double>(end.samples) / rows : 0;
   return fmt::format(
       "<section class=\"split\"><h2>Where rank 0's time went</h2>\n{}<div class=\"scroll\">{}</div>"

@@ -88,12 +88,36 @@ std::string facts(const RunRecord& record) {
     out += fact("optimizer", plan.rule);
     out += fact("ranks", fmt::format("{} on {} node{}; gradients by {}", plan.world_size(), plan.nodes.size(),
                                      plan.nodes.size() == 1 ? "" : "s", name_of(plan.route)));
-    out += fact("batch", fmt::format("{} a rank, {} a step", grouped(plan.batch),
-                                     grouped(std::uint64_t{plan.batch} * plan.world_size())));
+    out +=
+        fact("batch", fmt::format("{} a rank{}, {} a step{}", grouped(plan.batch), plan.measured ? " on average" : "",
+                                  grouped(std::uint64_t{plan.batch} * plan.world_size()),
+                                  plan.batches.empty() ? "" : ", at first"));
     out += fact("seed", fmt::format("{}{}", plan.seed, plan.deterministic ? ", deterministic" : ""));
     out += fact("plan", fmt::format("{:016x}", plan.hash()));
   }
   return out + "</tbody></table></section>\n";
+}
+
+/// What each rank did last: how many samples it takes, how fast it computes, and what a step of it goes to.
+std::string ranks(const RunRecord& record) {
+  if (record.epochs.empty() || record.epochs.back().ranks.empty()) return {};
+  std::string out =
+      "<section class=\"ranks\"><h2>Ranks</h2>\n<div class=\"scroll\"><table "
+      "class=\"numbers\"><thead><tr><th>rank</th><th>samples a step</th><th>samples/s of its own</th>";
+  for (std::size_t part = 0; part < kStepParts; ++part)
+    out += fmt::format("<th>{}, ms</th>", name_of(static_cast<StepPart>(part)));
+  out += "<th>steps it was last in</th></tr></thead><tbody>\n";
+  const std::vector<RankShare>& all = record.epochs.back().ranks;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    out += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td>", rank, grouped(all[rank].rows),
+                       grouped(static_cast<std::uint64_t>(all[rank].samples_per_s)));
+    for (const double ms : all[rank].step_ms) out += fmt::format("<td>{:.2f}</td>", ms);
+    out += fmt::format("<td>{}</td></tr>\n", all[rank].last);
+  }
+  return out +
+         "</tbody></table></div><p class=\"remark\">In the last steps before the newest line of the log. A rank's own "
+         "rate is its samples over the time that it loads, computes and updates; waiting for others counts as "
+         "exchange.</p></section>\n";
 }
 
 std::string settings(const RunRecord& record) {
@@ -150,7 +174,7 @@ std::string page_of(const RunRecord& record) {
   const std::string figures =
       loss_figure(record) + accuracy_figure(record) + rate_figure(record) + throughput_figure(record) + shares_figure(record);
   if (!figures.empty()) out += "<div class=\"figures\">\n" + figures + "</div>\n";
-  out += split_section(record) + facts(record) + notes(record) + settings(record);
+  out += split_section(record) + ranks(record) + facts(record) + notes(record) + settings(record);
   if (record.plan) out += "<section><h2>Plan</h2>\n<pre>" + escaped(describe(*record.plan)) + "</pre></section>\n";
   out += fmt::format("<footer>Written by troupe at {}.</footer>\n</main>\n</body>\n</html>\n",
                      moment_text(record.written));

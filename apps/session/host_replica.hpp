@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -11,9 +12,10 @@ namespace troupe {
 struct HostWork {
   bool evaluation = false;
   Memory batch;
-  Memory sums;  // StepSums: a step writes them, an evaluation adds to them
-  Point ready;  // what it reads is written from here on
-  Point done;   // to be signalled; or its line poisoned
+  std::uint32_t rows = 0;  // of the batch
+  Memory sums;             // StepSums: a step writes them, an evaluation adds to them
+  Point ready;             // what it reads is written from here on
+  Point done;              // to be signalled; or its line poisoned
 };
 
 /// A replica that computes nothing: it hands every piece of work to `post` and lets the stream wait. Any device's
@@ -22,12 +24,12 @@ class HostReplica final : public Replica {
  public:
   HostReplica(AddressSpace& space, std::vector<Bucket> buckets, std::function<void(const HostWork&)> post)
       : buckets_(std::move(buckets)), post_(std::move(post)), line_(space.make_private_timeline()) {}
-  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override {
-    hand_over(stream, {.batch = batch, .sums = sums});
+  void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
+    hand_over(stream, {.batch = batch, .rows = rows, .sums = sums});
     for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);
   }
-  void evaluate(Stream& stream, Memory batch, Memory sums) override {
-    hand_over(stream, {.evaluation = true, .batch = batch, .sums = sums});
+  void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override {
+    hand_over(stream, {.evaluation = true, .batch = batch, .rows = rows, .sums = sums});
   }
 
  private:

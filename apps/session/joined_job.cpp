@@ -75,16 +75,24 @@ Schedule JoinedJob::schedule(const Settings& settings, const CheckpointManifest*
                     .ranks = plan.world_size(),
                     .steps = plan.steps,
                     .evaluate_every = can_evaluate ? settings.evaluate.every_epochs : 0};
+  if (from != nullptr) {
+    schedule.first_step = from->steps;
+    schedule.first_sample = from->samples;
+  }
+  schedule = with_batches(schedule, plan.batches);
   if (from == nullptr) return schedule;
-  schedule.first_step = from->steps;
-  schedule.first_sample = from->samples;
   if (settings.train.steps == 0)
     schedule.steps = schedule.steps_until(std::uint64_t{settings.train.epochs} * plan.train_samples);
   return schedule;
 }
 
+Ledger JoinedJob::ledger(const Schedule& schedule) const {
+  if (!plan.measured) return Ledger(schedule);
+  return {schedule, plan.range, {schedule.first_step + horizon_steps(steps_ahead())}};
+}
+
 BatchLayout JoinedJob::batch() const {
-  return {.rows = plan.batch, .features = graph.input().count_elements(), .dtype = graph.dtype()};
+  return {.rows = plan.room, .features = graph.input().count_elements(), .dtype = graph.dtype()};
 }
 
 JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline) {

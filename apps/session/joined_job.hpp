@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "actors/device_actor.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/layout.hpp"
+#include "runtime/ledger.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/shares.hpp"
 
 namespace troupe {
 
@@ -30,6 +33,10 @@ struct JoinedJob {
   /// Without evaluations where nothing can be evaluated. `from`: the checkpoint that the job goes on from; null: none.
   Schedule schedule(const Settings& settings, const CheckpointManifest* from) const;
   BatchLayout batch() const;
+  /// Steps that a rank may have loaded or enqueued beyond the last one committed.
+  std::uint64_t steps_ahead() const { return plan.prefetch + kStepsAhead; }
+  /// Who takes which samples, as far as it is known when `schedule` begins.
+  Ledger ledger(const Schedule& schedule) const;
 };
 
 /// Joins, reads the data and plans. Throws Error.

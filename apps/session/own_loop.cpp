@@ -66,6 +66,8 @@ void OwnLoop::close() {
 /// Evaluations go on to the device as soon as the step before them has.
 void OwnLoop::pass_evaluations() {
   while (!held_ && !waiting_.empty() && waiting_.front().evaluation) {
+    ++passed_;
+    pass_ended_ = waiting_.front().last;
     caf::anon_send(device_, std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -85,29 +87,30 @@ bool OwnLoop::take_batch() {
   } else {
     auto slot = parts_.empty_batches->try_take();
     TROUPE_CHECK(slot.has_value(), Code::invalid, "a step is under way already; its end must come first");
-    batch_ = BatchLease{.lease = std::move(*slot).publish(), .step = {next_}};
+    batch_ =
+        BatchLease{.lease = std::move(*slot).publish(), .step = {next_}, .rows = parts_.schedule.run_at({next_}).rows};
   }
   held_ = true;
   return true;
 }
 
-BatchView OwnLoop::view(Memory batch) const {
+BatchView OwnLoop::view(Memory batch, std::uint32_t rows) const {
   const BatchLayout& layout = parts_.batch;
   const std::byte* const first = parts_.space.address(batch);
-  BatchView seen{.rows = layout.rows, .features = layout.features};
-  const std::uint64_t inputs = layout.rows * layout.features;
+  BatchView seen{.rows = rows, .features = layout.features};
+  const std::uint64_t inputs = rows * layout.features;
   if (layout.dtype == DType::f32)
     seen.inputs = {reinterpret_cast<const float*>(first + layout.inputs_offset()), inputs};
   else
     seen.half_inputs = {reinterpret_cast<const std::uint16_t*>(first + layout.inputs_offset()), inputs};
-  seen.labels = {reinterpret_cast<const std::int32_t*>(first + layout.labels_offset()), layout.rows};
+  seen.labels = {reinterpret_cast<const std::int32_t*>(first + layout.labels_offset()), rows};
   return seen;
 }
 
 std::optional<BatchView> OwnLoop::next() {
   if (is_closed()) batch_.reset();
   if (!batch_ && !take_batch()) return {};
-  return view(batch_->lease.memory());
+  return view(batch_->lease.memory(), batch_->rows);
 }
 
 bool OwnLoop::is_closed() {
@@ -137,19 +140,22 @@ std::optional<StepSums> OwnLoop::run_step(Blocking& blocking, const OwnStep& com
   }
   const Step step{next_++};
   total_.reset();
-  held_ = false;
+  held_ = pass_ended_ = false;
+  passed_ = 0;
   caf::anon_send(device_, std::move(*batch_));
   batch_.reset();
   pass_evaluations();
   const bool evaluates = parts_.model != nullptr && parts_.schedule.evaluates(step);
-  std::uint64_t evaluations = evaluates ? parts_.schedule.test_batches(parts_.rank) : 0;
+  std::uint64_t evaluated = 0;
   for (;;) {
     // As long as the step takes: the exchange has a deadline, and whatever ends the run closes the loop.
-    changed_.wait(lock, [&] { return closed_ || !work_.empty() || (total_ && evaluations == 0); });
+    changed_.wait(lock, [&] {
+      return closed_ || !work_.empty() || (total_ && (!evaluates || (pass_ended_ && evaluated == passed_)));
+    });
     if (work_.empty()) return total_;
     const HostWork work = work_.front();
     work_.pop_front();
-    if (work.evaluation) --evaluations;
+    if (work.evaluation) ++evaluated;
     lock.unlock();
     serve(blocking, work, work.evaluation ? parts_.model->evaluate : compute);
     lock.lock();
@@ -164,7 +170,7 @@ void OwnLoop::serve(Blocking& blocking, const HostWork& work, const OwnStep& com
   if (!before.ok()) return done.poison(before);
   StepSums sums;
   try {
-    sums = compute(view(work.batch), parts_.tensors);
+    sums = compute(view(work.batch, work.rows), parts_.tensors);
   } catch (const std::exception& error) {
     return done.poison({Code::device_fault, text("the app's model failed: ", error.what())});
   } catch (...) {

@@ -20,7 +20,6 @@ namespace troupe {
 struct OwnLoopParts {
   AddressSpace& space;
   BatchLayout batch;
-  Rank rank;
   Schedule schedule;
   std::vector<SessionTensor> tensors;
   const OwnModel* model = nullptr;     // null: the device computes
@@ -62,7 +61,7 @@ class OwnLoop {
   void give_up(const HostWork& work);
   void pass_evaluations();
   void serve(Blocking& blocking, const HostWork& work, const OwnStep& compute);
-  BatchView view(Memory batch) const;
+  BatchView view(Memory batch, std::uint32_t rows) const;
 
   const OwnLoopParts parts_;
   std::optional<BatchLease> batch_;  // that next() gave; the app's thread's
@@ -74,6 +73,8 @@ class OwnLoop {
   std::optional<StepSums> total_;  // of step next_ - 1, once it is committed
   std::uint64_t next_;             // the step of the batch that comes next, or of the one the app has
   std::uint64_t end_;              // one after the job's last step, as far as is known
+  std::uint64_t passed_ = 0;       // evaluation batches of the step under way that went to the device
+  bool pass_ended_ = false;        // the last of them did
   bool held_ = false;              // the app has a batch
   bool closed_ = false;
 };

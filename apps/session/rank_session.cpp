@@ -57,6 +57,10 @@ SessionOptions checked(SessionOptions options) {
                "SessionOptions::own_samples says that the app brings its samples; it must bring the model too");
   TROUPE_CHECK(!options.model || options.configuration.settings.model.dtype == DType::f32, Code::invalid,
                "model.dtype = \"bf16\": a model of the app's own is computed in f32; write \"f32\"");
+  TROUPE_CHECK(
+      !options.model || options.configuration.settings.placement.split == "equal", Code::invalid,
+      "placement.split = \"measured\": a model of the app's own is computed by the app, and nobody measures how "
+      "fast; write \"equal\"");
   if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
   return options;
 }
@@ -87,6 +91,7 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
     if (job_.self().value == 0) {
       remote_->publish("evaluator", actors_->evaluator());
       if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
+      remote_->publish("balancer", actors_->balancer());
     }
     control_->start();
     bulk_->start();
@@ -210,7 +215,8 @@ std::unique_ptr<Communicator> RankSession::make_communicator() {
         {.gradients = peer.contributions, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
     // What ranks put aside is free whenever their states are gathered.
     const std::uint64_t whole = memory_.gradients.size_bytes;
-    if (needs_of(job_.plan.policies).whole_state) group.members.back().scratch = slice(peer.contributions, whole, whole);
+    if (needs_of(job_.plan.policies).whole_state)
+      group.members.back().scratch = slice(peer.contributions, whole, whole);
   }
   return std::make_unique<ArenaCommunicator>(space_, std::move(group));
 }
@@ -276,7 +282,6 @@ void RankSession::make_loop() {
   }
   loop_ = std::make_unique<OwnLoop>(OwnLoopParts{.space = space_,
                                                  .batch = job_.batch(),
-                                                 .rank = job_.self(),
                                                  .schedule = schedule_,
                                                  .tensors = tensors_,
                                                  .model = options_.model ? &*options_.model : nullptr,
@@ -329,10 +334,12 @@ void RankSession::make_actors() {
                             if (owned_) loop_->committed(step, steps_->total(step));
                           },
                       .checkpoints = {},
+                      .balancer = {},
                       .epoch = {}};
   if (job_.data.train)
-    parts.loader.emplace(
-        LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(), job_.plan.seed});
+    parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
+                                     job_.plan.seed, job_.ledger(schedule_)});
+  if (job_.bootstrap) parts.balancer.emplace(balancer_parts());
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());
   if (resumed_) {
     const EpochSoFar& epoch = resumed_->manifest().epoch;
@@ -374,15 +381,43 @@ CheckpointerParts RankSession::checkpointer_parts() {
   return parts;
 }
 
+BalancerParts RankSession::balancer_parts() {
+  const SharesOptions options{.adapts = job_.plan.measured, .range = job_.plan.range, .ahead = job_.steps_ahead()};
+  BalancerParts parts{.schedule = schedule_,
+                      .self = job_.self(),
+                      .options = options,
+                      .ledger = job_.ledger(schedule_),
+                      .times = [this] { return stream_->times(); },
+                      .windows = {}};
+  if (leads_job()) parts.windows = [this](const ShareWindow& window) { tell(window); };
+  return parts;
+}
+
+/// For people: what changed, and whom the others wait for when that is news.
+void RankSession::tell(const ShareWindow& window) {
+  {
+    const std::lock_guard lock(shares_mutex_);
+    shares_ = window.ranks;
+  }
+  if (window.change) note(to_string(*window.change, window));
+  if (!window.straggler || window.straggler == straggler_) return;
+  straggler_ = window.straggler;
+  note(to_string(*window.straggler, window));
+}
+
 ReportTargets RankSession::report_targets() {
   ReportTargets targets;
   ListenerThread* listener = listener_.get();
-  targets.line = [this, listener](const EpochReport& line) {
+  targets.line = [this, listener](EpochReport line) {
+    {
+      const std::lock_guard lock(shares_mutex_);
+      line.ranks = shares_;
+    }
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
   targets.rate = [this, rate = rate()](Step step) {
-    return rate.at(schedule_.samples_before(step), schedule_.global_rows());
+    return rate.at(schedule_.samples_before(step), schedule_.global_rows(step));
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { result_.total = total; };

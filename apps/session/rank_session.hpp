@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -88,6 +89,8 @@ class RankSession final : public Session {
   std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_, settings().rule.kind); }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
+  BalancerParts balancer_parts();
+  void tell(const ShareWindow& window);
   ReportTargets report_targets();
   RateSchedule rate() const;
   Status judge(Step step, const StepSums& total) const;
@@ -135,7 +138,10 @@ class RankSession final : public Session {
   std::unique_ptr<Stream> side_stream_;  // null: the policy has no round behind the next step
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
-  RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end
+  std::mutex shares_mutex_;             // guards shares_
+  std::vector<RankShare> shares_;       // rank 0: of the newest window, by rank
+  std::optional<Straggler> straggler_;  // rank 0: the last that was told; the balancer's thread
+  RunResult result_;                    // rank 0's report so far; the reporter writes it, run() reads it after the end
   std::atomic<std::uint64_t> committed_{0};  // steps
   bool begun_ = false;                       // the view was joined
   bool owned_ = false;                       // by an app's loop

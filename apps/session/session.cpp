@@ -24,6 +24,7 @@ void RankSession::begin(Blocking& blocking, bool owned) {
       if (saves())
         coordinator.checkpointer =
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
+      coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
     }
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});

@@ -12,7 +12,8 @@ SystemConfig::SystemConfig(std::size_t workers) {
   add_messages(*this, MessageName<JoinView>{"troupe.JoinView"}, MessageName<ViewStands>{"troupe.ViewStands"},
                MessageName<MemberFinished>{"troupe.MemberFinished"}, MessageName<LeaveView>{"troupe.LeaveView"},
                MessageName<MemberLost>{"troupe.MemberLost"}, MessageName<TestPart>{"troupe.TestPart"},
-               MessageName<PartSaved>{"troupe.PartSaved"});
+               MessageName<PartSaved>{"troupe.PartSaved"}, MessageName<JoinLedger>{"troupe.JoinLedger"},
+               MessageName<LedgerNews>{"troupe.LedgerNews"}, MessageName<RankTimes>{"troupe.RankTimes"});
 }
 
 std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }

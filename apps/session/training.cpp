@@ -20,6 +20,7 @@ struct TrainingActors::Gone {
 TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
     : system_(system), parts_(std::move(parts)) {
   membership_ = spawn_membership(system_);
+  if (parts_.balancer) balancer_ = spawn_balancer(system_, std::move(*parts_.balancer));
   if (parts_.checkpoints) checkpointer_ = spawn_checkpointer(system_, std::move(*parts_.checkpoints));
   if (parts_.self.value != 0) return;
   reporter_ = spawn_reporter(system_, parts_.device.schedule, std::move(parts_.report), membership_, parts_.epoch);
@@ -42,6 +43,7 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
     audience.finished.emplace_back(checkpointer_);
     audience.snapshots = checkpointer_;
   }
+  if (balancer_) audience.committed.emplace_back(balancer_);
   {
     const std::lock_guard lock(mutex_);
     device_ = spawn_device(system_, parts_.device, std::move(audience));
@@ -50,6 +52,8 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   const BatchReceiver batches = gate ? gate(device_) : BatchReceiver{device_};
   if (parts_.loader) loader_ = spawn_loader(system_, *parts_.loader, batches);
   if (checkpointer_) caf::anon_send(checkpointer_, CheckpointerWiring{device_, membership_, coordinator.checkpointer});
+
+  if (balancer_) caf::anon_send(balancer_, BalancerWiring{coordinator.balancer, loader_});
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
@@ -62,6 +66,10 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
     membership.begin.insert(membership.begin.begin(), reporter_);
     membership.watched.push_back(caf::actor_cast<caf::actor>(reporter_));
     membership.waits_for_report = true;
+  }
+  if (balancer_) {
+    membership.begin.insert(membership.begin.begin(), balancer_);
+    membership.watched.push_back(caf::actor_cast<caf::actor>(balancer_));
   }
   if (checkpointer_) {
     membership.watched.push_back(caf::actor_cast<caf::actor>(checkpointer_));
@@ -97,6 +105,7 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(evaluator_);
   add(reporter_);
   add(checkpointer_);
+  add(balancer_);
   for (const auto& shard : shards_) add(shard);
   add(membership_);
   gone->left = actors.size();

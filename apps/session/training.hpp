@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/balancer_actor.hpp"
 #include "actors/checkpointer_actor.hpp"
 #include "actors/device_actor.hpp"
 #include "actors/evaluator_actor.hpp"
@@ -22,6 +23,7 @@ struct CoordinatorHandles {
   MembershipPeer membership;
   TestPartReceiver evaluator;
   PartReceiver checkpointer;  // of jobs that save
+  BalancerPeer balancer;      // of jobs of several ranks
 };
 
 /// What the actors of one rank are made of; everything outlives them.
@@ -39,12 +41,13 @@ struct TrainingParts {
   std::function<void(const RunEnd&)> ended;
   std::function<void(Step)> committed;  // told of every step, in order
   std::optional<CheckpointerParts> checkpoints;
-  StepSums epoch;  // rank 0: of the epoch under way, before the first step
+  std::optional<BalancerParts> balancer;  // jobs of several ranks
+  StepSums epoch;                         // rank 0: of the epoch under way, before the first step
 };
 
-/// The training actors of one rank. Membership and, on rank 0, evaluator and checkpointer exist at once, so that they
-/// can be published; the others begin with start(). Ended explicitly by end(), since they refer to what is taken down
-/// after them.
+/// The training actors of one rank. Membership and, on rank 0, evaluator, checkpointer and balancer exist at once, so
+/// that they can be published; the others begin with start(). Ended explicitly by end(), since they refer to what is
+/// taken down after them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
@@ -52,6 +55,8 @@ class TrainingActors {
   EvaluatorActor evaluator() const { return evaluator_; }
   /// Null in a job that saves nothing.
   CheckpointerActor checkpointer() const { return checkpointer_; }
+  /// Null in a job of one rank.
+  BalancerActor balancer() const { return balancer_; }
   /// What stands before the device for the loader; it ends with the device.
   using Gate = std::function<BatchReceiver(const DeviceActor&)>;
   /// Joins the view; `coordinator` is needed on other ranks than 0. `gate` may be empty: batches go to the device.
@@ -69,6 +74,7 @@ class TrainingActors {
   EvaluatorActor evaluator_;
   ReporterActor reporter_;
   CheckpointerActor checkpointer_;
+  BalancerActor balancer_;
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;

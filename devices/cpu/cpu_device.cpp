@@ -40,13 +40,7 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
-    try {
-      return std::make_unique<cpu::CpuReplica>(space_, graph, layout, batch, buckets, memory, options_.threads);
-    } catch (const dnnl::error& error) {
-      fail(Code::unsupported, text("graph ", graph.name(), " in ", name_of(graph.dtype()), " with ", batch.rows,
-                                   " rows: oneDNN cannot do it on this machine (", error.what(), ")",
-                                   graph.dtype() == DType::bf16 ? "; bf16 needs AVX-512, try dtype = \"f32\"" : ""));
-    }
+    return std::make_unique<cpu::CpuReplica>(space_, graph, layout, batch, buckets, memory, options_.threads);
   }
 
  private:

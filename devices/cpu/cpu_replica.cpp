@@ -1,9 +1,15 @@
 #include "devices/cpu/cpu_replica.hpp"
 
+#include <algorithm>
+
 #include "devices/cpu/cpu_stream.hpp"
 
 namespace troupe::cpu {
 namespace {
+
+/// Evaluations compute whole multiples of so many rows: the last batch of a test set can have any number of them, and a
+/// program is made for each that is new.
+constexpr std::uint32_t kEvaluatedTogether = 8;
 
 CpuStream& own(Stream& stream) {
   auto* found = dynamic_cast<CpuStream*>(&stream);
@@ -40,35 +46,63 @@ const BatchLayout& checked(const Graph& graph, const BatchLayout& batch) {
 CpuReplica::CpuReplica(AddressSpace& space, const Graph& graph, const Layout& layout, const BatchLayout& batch,
                        const std::vector<Bucket>& buckets, const ReplicaMemory& memory, std::uint32_t threads)
     : space_(space),
+      graph_(graph),
+      layout_(layout),
       batch_(checked(graph, batch)),
       buckets_(buckets),
-      program_(graph, layout, batch, buckets, cpu::resolve(space, graph, layout, memory), threads) {}
+      memory_(cpu::resolve(space, graph, layout, memory)),
+      threads_(threads),
+      full_(make_program(batch.rows, nullptr)) {}
 
-RunProgram CpuReplica::resolve(Memory batch, Memory sums, ProgramPart part) {
+StepProgram CpuReplica::make_program(std::uint32_t rows, const StepProgram* room) {
+  try {
+    return {graph_, layout_, batch_, rows, buckets_, memory_, threads_, room};
+  } catch (const dnnl::error& error) {
+    fail(Code::unsupported, text("graph ", graph_.name(), " in ", name_of(graph_.dtype()), " with ", rows,
+                                 " rows: oneDNN cannot do it on this machine (", error.what(), ")",
+                                 graph_.dtype() == DType::bf16 ? "; bf16 needs AVX-512, try dtype = \"f32\"" : ""));
+  }
+}
+
+StepProgram& CpuReplica::program_for(std::uint32_t rows) {
+  TROUPE_CHECK(rows > 0 && rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+  if (rows == batch_.rows) return full_;
+  const auto found = with_fewer_.find(rows);
+  if (found != with_fewer_.end()) return found->second;
+  return with_fewer_.try_emplace(rows, make_program(rows, &full_)).first->second;
+}
+
+RunProgram CpuReplica::resolve(StepProgram& program, Memory batch, std::uint32_t rows, Memory sums, ProgramPart part) {
   TROUPE_CHECK(batch.size_bytes == batch_.size_bytes() && sums.size_bytes == sizeof(StepSums), Code::invalid,
                "a batch of ", batch.size_bytes, " bytes with sums of ", sums.size_bytes,
                " was given, this replica takes ", batch_.size_bytes(), " and ", sizeof(StepSums));
-  return {&program_, part, 0, space_.address(batch), space_.address_of<StepSums>(sums)};
+  return {&program, part, 0, space_.address(batch), space_.address_of<StepSums>(sums), rows};
 }
 
-void CpuReplica::step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) {
+void CpuReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CpuStream& queue = own(stream);
-  RunProgram work = resolve(batch, sums, ProgramPart::forward_and_loss);
+  RunProgram work = rows == 0 ? resolve(full_, batch, 0, sums, ProgramPart::no_rows)
+                              : resolve(program_for(rows), batch, rows, sums, ProgramPart::forward_and_loss);
   queue.run(work);
   work.part = ProgramPart::backward;
   for (const Bucket& bucket : buckets_) {
-    queue.run(work);
+    if (rows > 0) queue.run(work);
     sink.ready(bucket, stream);
     ++work.segment;
   }
 }
 
-void CpuReplica::evaluate(Stream& stream, Memory batch, Memory sums) {
-  own(stream).run(resolve(batch, sums, ProgramPart::evaluate));
+void CpuReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) {
+  CpuStream& queue = own(stream);
+  if (rows == 0) return;
+  TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+  const std::uint32_t computed =
+      std::min((rows + kEvaluatedTogether - 1) / kEvaluatedTogether * kEvaluatedTogether, batch_.rows);
+  queue.run(resolve(program_for(computed), batch, rows, sums, ProgramPart::evaluate));
 }
 
 void CpuReplica::products(Stream& stream, Memory batch, Memory sums) {
-  own(stream).run(resolve(batch, sums, ProgramPart::products));
+  own(stream).run(resolve(full_, batch, batch_.rows, sums, ProgramPart::products));
 }
 
 }  // namespace troupe::cpu

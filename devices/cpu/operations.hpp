@@ -69,13 +69,14 @@ struct Update {
   Operands contributions;
   const StepSums* total;
 };
-enum class ProgramPart : std::uint8_t { forward_and_loss, backward, evaluate, products };
+enum class ProgramPart : std::uint8_t { forward_and_loss, backward, evaluate, products, no_rows };
 struct RunProgram {
   StepProgram* program;
   ProgramPart part;
   std::uint32_t segment;  // of backward
   const std::byte* batch;
   StepSums* sums;
+  std::uint32_t rows = 0;  // that the loss is taken over; the program computes as many or more
 };
 using Operation =
     std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Measure, Weigh, ClearBytes, Update, RunProgram>;

@@ -11,10 +11,12 @@ using dnnl::inner_product_forward;
 using dnnl::memory;
 using dnnl::prop_kind;
 
-StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch,
-                         const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads)
+StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
+                         const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads,
+                         const StepProgram* room)
     : layout_(layout),
       batch_(batch),
+      rows_(rows),
       memory_(memory),
       type_(graph.dtype() == DType::bf16 ? Type::bf16 : Type::f32),
       kernels_(best_kernels()),
@@ -22,10 +24,10 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
       stream_(engine_) {
   const ThreadsInScope plan_for{threads};
   read_stages(graph);
-  make_activations();
+  make_activations(room);
   make_forward();
   make_backward(buckets);
-  take_scratch();
+  take_scratch(room);
 }
 
 void StepProgram::read_stages(const Graph& graph) {
@@ -43,26 +45,32 @@ void StepProgram::read_stages(const Graph& graph) {
     }
     inputs = graph.output_of(i).count_elements();
   }
-  loss_ = {batch_.rows, graph.count_classes(), graph.dtype(), stages_.back().relu};
+  loss_ = {rows_, graph.count_classes(), graph.dtype(), stages_.back().relu};
 }
 
 memory::desc StepProgram::matrix(std::uint64_t rows, std::uint64_t columns, Type type) const {
   return {{static_cast<memory::dim>(rows), static_cast<memory::dim>(columns)}, type, memory::format_tag::ab};
 }
 
-void StepProgram::make_activations() {
+void StepProgram::make_activations(const StepProgram* room) {
+  const auto take = [this](const memory::desc& desc, const memory* shared) {
+    return shared != nullptr ? memory{desc, engine_, shared->get_data_handle()} : memory{desc, engine_};
+  };
   std::uint64_t widest = 0;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     Stage& stage = stages_[i];
     // The first input is the batch, wherever the step's batch lies.
-    stage.input = i ? stages_[i - 1].output : memory{matrix(batch_.rows, stage.inputs, type_), engine_, nullptr};
+    stage.input = i ? stages_[i - 1].output : memory{matrix(rows_, stage.inputs, type_), engine_, nullptr};
     const bool last = i + 1 == stages_.size();
-    stage.output = memory{matrix(batch_.rows, stage.units, last ? Type::f32 : type_), engine_};
+    stage.output = take(matrix(rows_, stage.units, last ? Type::f32 : type_),
+                        room != nullptr ? &room->stages_[i].output : nullptr);
     if (!last) widest = std::max<std::uint64_t>(widest, stage.units);
   }
-  logits_gradient_ = memory{matrix(batch_.rows, stages_.back().units, type_), engine_};
+  logits_gradient_ =
+      take(matrix(rows_, stages_.back().units, type_), room != nullptr ? &room->logits_gradient_ : nullptr);
   if (widest == 0) return;
-  for (memory& gradient : gradients_) gradient = memory{matrix(batch_.rows, widest, type_), engine_};
+  for (std::size_t i = 0; i < gradients_.size(); ++i)
+    gradients_[i] = take(matrix(rows_, widest, type_), room != nullptr ? &room->gradients_[i] : nullptr);
 }
 
 dnnl::primitive_attr StepProgram::attributes(bool relu) const {
@@ -78,8 +86,8 @@ dnnl::primitive_attr StepProgram::attributes(bool relu) const {
 
 inner_product_forward::primitive_desc StepProgram::forward_descriptor(const Stage& stage, Type output, bool relu) {
   const memory::desc bias{{static_cast<memory::dim>(stage.units)}, Type::f32, memory::format_tag::a};
-  return {{prop_kind::forward_training, matrix(batch_.rows, stage.inputs, type_),
-           matrix(stage.units, stage.inputs, type_), bias, matrix(batch_.rows, stage.units, output)},
+  return {{prop_kind::forward_training, matrix(rows_, stage.inputs, type_), matrix(stage.units, stage.inputs, type_),
+           bias, matrix(rows_, stage.units, output)},
           attributes(relu),
           engine_};
 }
@@ -130,7 +138,7 @@ void StepProgram::make_backward(const std::vector<Bucket>& buckets) {
       const Stage& stage = stages_[--index];
       memory input_gradient;
       if (index > 0) {
-        input_gradient = {matrix(batch_.rows, stage.inputs, type_), engine_, gradients_[index % 2].get_data_handle()};
+        input_gradient = {matrix(rows_, stage.inputs, type_), engine_, gradients_[index % 2].get_data_handle()};
       }
       add_backward(calls, index, gradient, input_gradient);
       gradient = input_gradient;
@@ -148,9 +156,9 @@ void StepProgram::add_backward(std::vector<Call>& calls, std::size_t index, cons
                                const memory& input_gradient) {
   const Stage& stage = stages_[index];
   const auto hint = forward_descriptor(stage, type_, false);
-  const memory::desc input = matrix(batch_.rows, stage.inputs, type_);
+  const memory::desc input = matrix(rows_, stage.inputs, type_);
   const memory::desc bias{{static_cast<memory::dim>(stage.units)}, Type::f32, memory::format_tag::a};
-  const memory::desc output = matrix(batch_.rows, stage.units, type_);
+  const memory::desc output = matrix(rows_, stage.units, type_);
   inner_product_backward_weights::primitive_desc weights{
       {input, matrix(stage.units, stage.inputs, Type::f32), bias, output}, attributes(false), engine_, hint};
   choose(weights, stage, "gradient of the weights");
@@ -171,33 +179,44 @@ void StepProgram::add_backward(std::vector<Call>& calls, std::size_t index, cons
                                      {DNNL_ARG_DIFF_SRC, input_gradient},
                                      {DNNL_ARG_SCRATCHPAD, scratch_for(data)}}});
   if (stages_[index - 1].relu) {
-    calls.emplace_back(Mask{input_gradient.get_data_handle(), stage.input.get_data_handle(),
-                            std::uint64_t{batch_.rows} * stage.inputs});
+    calls.emplace_back(
+        Mask{input_gradient.get_data_handle(), stage.input.get_data_handle(), std::uint64_t{rows_} * stage.inputs});
   }
 }
 
-void StepProgram::take_scratch() {
+void StepProgram::take_scratch(const StepProgram* room) {
   std::size_t largest = 0;
   for (const memory& scratchpad : scratchpads_) largest = std::max(largest, scratchpad.get_desc().get_size());
   if (largest == 0) return;
-  scratch_ = memory{{{static_cast<memory::dim>(largest)}, Type::u8, memory::format_tag::a}, engine_};
-  for (const memory& scratchpad : scratchpads_) scratchpad.set_data_handle(scratch_.get_data_handle());
+  const bool serves = room != nullptr && room->scratch_ && room->scratch_.get_desc().get_size() >= largest;
+  if (!serves) scratch_ = memory{{{static_cast<memory::dim>(largest)}, Type::u8, memory::format_tag::a}, engine_};
+  void* const first = (serves ? room->scratch_ : scratch_).get_data_handle();
+  for (const memory& scratchpad : scratchpads_) scratchpad.set_data_handle(first);
 }
 
 void StepProgram::run(const RunProgram& what) {
   if (what.part == ProgramPart::backward) return call(segments_[what.segment]);
   if (what.part == ProgramPart::products) return call_products();
+  if (what.part == ProgramPart::no_rows) return clear(*what.sums);
   auto* batch = const_cast<std::byte*>(what.batch);  // oneDNN has no read-only handles
   stages_.front().input.set_data_handle(batch + batch_.inputs_offset());
   call(forward_);
   const bool training = what.part == ProgramPart::forward_and_loss;
-  const StepSums sums = softmax_cross_entropy(loss_, static_cast<const float*>(stages_.back().output.get_data_handle()),
+  LossShape shape = loss_;
+  shape.rows = what.rows;
+  const StepSums sums = softmax_cross_entropy(shape, static_cast<const float*>(stages_.back().output.get_data_handle()),
                                               reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset()),
                                               training ? logits_gradient_.get_data_handle() : nullptr);
   StepSums& to = *what.sums;
   to.loss = (training ? 0 : to.loss) + sums.loss;
   to.correct = (training ? 0 : to.correct) + sums.correct;
   to.samples = (training ? 0 : to.samples) + sums.samples;
+}
+
+void StepProgram::clear(StepSums& sums) const {
+  std::fill_n(memory_.gradients, layout_.count_elements(), 0.0F);
+  sums.loss = 0;
+  sums.correct = sums.samples = 0;
 }
 
 void StepProgram::call_products() const {

@@ -27,10 +27,13 @@ struct ProgramMemory {
 /// constructor's, then one stream's.
 class StepProgram {
  public:
-  /// Throws Error{unsupported} naming the layer that cannot be done, Error{invalid} when the buckets are not the layers
-  /// from the last to the first.
-  StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, const std::vector<Bucket>& buckets,
-              const ProgramMemory& memory, std::uint32_t threads);
+  /// For the first `rows` rows of a batch, 1 to batch.rows. `room`: a program of the same graph with at least as many
+  /// rows, whose activations this one uses too and which outlives it, since a stream runs one program at a time; null:
+  /// it takes its own. Throws Error{unsupported} naming the layer that cannot be done, Error{invalid} when the buckets
+  /// are not the layers from the last to the first.
+  StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
+              const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads,
+              const StepProgram* room = nullptr);
   /// On the stream's thread.
   void run(const RunProgram& what);
   /// The implementation of each primitive, one a line.
@@ -57,15 +60,17 @@ class StepProgram {
   using Type = dnnl::memory::data_type;
 
   void read_stages(const Graph& graph);
-  void make_activations();
+  void make_activations(const StepProgram* room);
   void make_forward();
   void make_backward(const std::vector<Bucket>& buckets);
   /// The calls of one stage: from the gradient of its output to those of its weights and, but for the first stage, its
   /// input.
   void add_backward(std::vector<Call>& calls, std::size_t index, const dnnl::memory& gradient,
                     const dnnl::memory& input_gradient);
-  void take_scratch();
+  void take_scratch(const StepProgram* room);
   void call(const std::vector<Call>& calls) const;
+  /// Of a step without samples: zeros.
+  void clear(StepSums& sums) const;
   /// A step's matrix products alone, on whatever batch came last.
   void call_products() const;
 
@@ -82,6 +87,7 @@ class StepProgram {
 
   const Layout layout_;
   const BatchLayout batch_;
+  const std::uint32_t rows_;
   const ProgramMemory memory_;
   const Type type_;
   const Kernels& kernels_;
@@ -92,7 +98,7 @@ class StepProgram {
   std::array<dnnl::memory, 2> gradients_;  // to activations, by turns
   LossShape loss_;
   std::vector<dnnl::memory> scratchpads_;  // all the same place: primitives run one after another
-  dnnl::memory scratch_;
+  dnnl::memory scratch_;                   // none where nothing is needed, or another program's serves
   std::vector<Call> forward_;
   std::vector<std::vector<Call>> segments_;
   std::string description_;

@@ -32,7 +32,9 @@ class StreamMeter {
     }
     const Kind kind = kind_of(operation);
     const auto* const program = std::get_if<RunProgram>(&operation);
-    const bool first = program != nullptr && (kind == Kind::evaluate || program->part == ProgramPart::forward_and_loss);
+    const bool first =
+        program != nullptr && (kind == Kind::evaluate || program->part == ProgramPart::forward_and_loss ||
+                               program->part == ProgramPart::no_rows);
     const Kind of_batch = kind == Kind::evaluate ? Kind::evaluate : Kind::load;
     add(first ? of_batch : Kind::exchange, waited_);
     add(first ? of_batch : Kind::idle, empty_);

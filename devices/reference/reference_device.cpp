@@ -40,10 +40,10 @@ class ReferenceReplica final : public Replica {
     entries_ = layout.entries();
   }
 
-  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override {
+  void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
     auto* to = space_.address_of<StepSums>(sums);
-    own(stream).call([this, rows = rows_of(batch), to] {
-      result_ = run(rows, true);
+    own(stream).call([this, from = first_row(batch, rows), rows, to] {
+      result_ = run(from, rows, true);
       to->loss = result_.loss;
       to->correct = result_.correct;
       to->samples = result_.samples;
@@ -59,10 +59,10 @@ class ReferenceReplica final : public Replica {
     }
   }
 
-  void evaluate(Stream& stream, Memory batch, Memory sums) override {
+  void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override {
     auto* to = space_.address_of<StepSums>(sums);
-    own(stream).call([this, rows = rows_of(batch), to] {
-      const Result result = run(rows, false);
+    own(stream).call([this, from = first_row(batch, rows), rows, to] {
+      const Result result = run(from, rows, false);
       to->loss += result.loss;
       to->correct += result.correct;
       to->samples += result.samples;
@@ -70,14 +70,15 @@ class ReferenceReplica final : public Replica {
   }
 
  private:
-  const std::byte* rows_of(const Memory& batch) const {
+  const std::byte* first_row(const Memory& batch, std::uint32_t rows) const {
+    TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
     TROUPE_CHECK(batch.size_bytes == batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
                  " bytes was given, this replica takes ", batch_.size_bytes());
     return space_.address(batch);
   }
 
-  Result run(const std::byte* batch, bool with_gradients) const {
-    std::vector<double> parameters(count_), inputs(batch_.rows * batch_.features);
+  Result run(const std::byte* batch, std::uint32_t count_rows, bool with_gradients) const {
+    std::vector<double> parameters(count_), inputs(count_rows * batch_.features);
     const auto* values = space_.address_of<const float>(memory_.parameters);
     std::copy_n(values, count_, parameters.begin());
     if (batch_.dtype == DType::bf16) {
@@ -93,7 +94,7 @@ class ReferenceReplica final : public Replica {
       std::copy_n(reinterpret_cast<const float*>(batch + batch_.inputs_offset()), inputs.size(), inputs.begin());
     }
     const auto* labels = reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset());
-    return model_.run(parameters, inputs, {labels, batch_.rows}, with_gradients);
+    return model_.run(parameters, inputs, {labels, count_rows}, with_gradients);
   }
 
   AddressSpace& space_;

@@ -75,7 +75,7 @@ class IdxSource final : public Source {
 
  private:
   template <class Number>
-  void decode_rows(std::span<const std::uint64_t> indices, std::uint32_t rows, Number* inputs) const;
+  void decode_rows(std::span<const std::uint64_t> indices, Number* inputs) const;
   IdxFile images_;
   IdxFile labels_;
   Shape shape_;

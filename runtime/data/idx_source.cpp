@@ -56,13 +56,12 @@ IdxSource::IdxSource(IdxFile images, IdxFile labels, std::uint32_t count_classes
 }
 
 template <class Number>
-void IdxSource::decode_rows(std::span<const std::uint64_t> indices, std::uint32_t rows, Number* inputs) const {
+void IdxSource::decode_rows(std::span<const std::uint64_t> indices, Number* inputs) const {
   const std::size_t features = images_.header.sample_bytes();
   for (const std::uint64_t index : indices) {
     decode(images_.content.data() + index * features, features, inputs);
     inputs += features;
   }
-  std::fill_n(inputs, (rows - indices.size()) * features, Number{});
 }
 
 void IdxSource::fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const {
@@ -75,13 +74,12 @@ void IdxSource::fill(std::span<const std::uint64_t> indices, const BatchLayout& 
   }
   std::byte* inputs = slot + batch.inputs_offset();
   if (batch.dtype == DType::f32) {
-    decode_rows(indices, batch.rows, reinterpret_cast<float*>(inputs));
+    decode_rows(indices, reinterpret_cast<float*>(inputs));
   } else {
-    decode_rows(indices, batch.rows, reinterpret_cast<std::uint16_t*>(inputs));
+    decode_rows(indices, reinterpret_cast<std::uint16_t*>(inputs));
   }
   auto* labels = reinterpret_cast<std::int32_t*>(slot + batch.labels_offset());
   for (const std::uint64_t index : indices) *labels++ = labels_.content[index];
-  std::fill_n(labels, batch.rows - indices.size(), -1);
 }
 
 }  // namespace troupe

@@ -18,8 +18,8 @@ class Source {
   virtual std::uint64_t count_samples() const noexcept = 0;
   virtual const Shape& shape() const noexcept = 0;
   virtual std::uint32_t count_classes() const noexcept = 0;
-  /// Decodes the samples `indices` (at most batch.rows) into the batch at `slot` (batch.size_bytes() bytes); rows that
-  /// are left over get zero inputs and label -1.
+  /// Decodes the samples `indices` (at most batch.rows) into the first rows of the batch at `slot` (batch.size_bytes()
+  /// bytes); what lies behind them is left alone.
   virtual void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const = 0;
   /// Memory the samples take.
   virtual std::uint64_t size_bytes() const noexcept = 0;

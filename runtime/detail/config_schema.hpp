@@ -24,7 +24,8 @@ enum class ValueKind : std::uint8_t {
   hosts,
   switches,
   numbers,
-  texts
+  texts,
+  batches
 };
 
 /// One of the words a choice knows; `built` is false for those that are designed and refused.

@@ -99,7 +99,7 @@ struct World {
     auto slot = pool->try_take();
     ASSERT_TRUE(slot.has_value());
     std::fill_n(slot->data(), batch.size_bytes(), std::byte{1});
-    actors.send(actor, BatchLease{std::move(*slot).publish(), {step}, evaluation, last});
+    actors.send(actor, BatchLease{std::move(*slot).publish(), {step}, evaluation, last, batch.rows});
     actors.run();
   }
   /// Lets the device do all it can, and the actors after it.

@@ -41,19 +41,19 @@ struct Received {
   bool evaluation;
   bool last;
   std::vector<float> rows;  // those that count
+  std::uint32_t count = 0;  // as the message says
 };
 
 /// A loader whose batches are noted and, unless told otherwise, given back at once.
 struct World {
   World(Schedule schedule, Rank rank, std::size_t slots = 3, bool holds = false)
-      : hold(holds),
-        train(schedule.train_samples),
-        test(schedule.test_samples),
-        batch{.rows = schedule.rows, .features = 1} {
+      : World(schedule, rank, slots, holds, Ledger{schedule}, schedule.rows) {}
+  World(const Schedule& schedule, Rank rank, std::size_t slots, bool holds, const Ledger& ledger, std::uint32_t room)
+      : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch{.rows = room, .features = 1} {
     space.map(arena);
     pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
     device = actors.listener<BatchReceiver, BatchLease>([this](const BatchLease& b) { take(b); });
-    loader = spawn_loader(actors.system(), {*pool, train, test, batch, schedule, rank, 7}, device);
+    loader = spawn_loader(actors.system(), {*pool, train, test, batch, schedule, rank, 7, ledger}, device);
     actors.run();
   }
   ~World() {
@@ -62,7 +62,7 @@ struct World {
     actors.run();
   }
   void take(const BatchLease& b) {
-    Received r{b.step.value, b.evaluation, b.last, {}};
+    Received r{b.step.value, b.evaluation, b.last, {}, b.rows};
     const auto* inputs = space.address_of<float>(b.lease.memory());
     const auto* labels = reinterpret_cast<const std::int32_t*>(space.address(b.lease.memory()) + batch.labels_offset());
     for (std::uint32_t row = 0; row < batch.rows; ++row)
@@ -157,6 +157,41 @@ TEST(LoaderActor, SendsAnEmptyTestBatchToARankWithoutPart) {
   EXPECT_TRUE(w.received[1].evaluation);
   EXPECT_TRUE(w.received[1].last);
   EXPECT_TRUE(w.received[1].rows.empty());
+}
+
+TEST(LoaderActor, TakesItsPartOfAStepByTheLedgerAndSaysHowManyRowsThatAre) {
+  const Schedule schedule{
+      .train_samples = 100, .test_samples = 1, .rows = 4, .ranks = 2, .steps = 6, .evaluate_every = 0};
+  Ledger ledger{schedule, {0, 4}, {2}};
+  ledger.append({{2}, {8, 0}}, {4});
+  ledger.append({{4}, {1, 7}}, {6});
+  std::vector<std::vector<float>> of_steps(6);
+  std::vector<std::uint32_t> rows;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    World w{schedule, {rank}, 3, false, ledger, 8};
+    ASSERT_EQ(w.received.size(), 6u);
+    for (const Received& r : w.received) {
+      of_steps[r.step].insert(of_steps[r.step].end(), r.rows.begin(), r.rows.end());
+      rows.push_back(r.count);
+    }
+  }
+  EXPECT_EQ(rows, (std::vector<std::uint32_t>{4, 4, 8, 8, 1, 1, 4, 4, 0, 0, 7, 7}));
+  World alone{{.train_samples = 100, .test_samples = 1, .rows = 8, .ranks = 1, .steps = 6, .evaluate_every = 0}, {0}};
+  for (std::size_t step = 0; step < 6; ++step) EXPECT_EQ(of_steps[step], alone.received[step].rows) << step;
+}
+
+TEST(LoaderActor, LoadsNothingBeyondTheHorizonAndGoesOnWhenItMoves) {
+  const Schedule schedule{
+      .train_samples = 100, .test_samples = 1, .rows = 4, .ranks = 2, .steps = 50, .evaluate_every = 0};
+  World w{schedule, {1}, 3, false, Ledger{schedule, {0, 2}, {5}}, 8};
+  EXPECT_EQ(w.received.size(), 5u);
+  w.actors.send(w.loader, LedgerNews{5, 8, {2, 6}});
+  w.actors.run();
+  EXPECT_EQ(w.received.size(), 8u);
+  EXPECT_EQ(w.received.back().count, 6u);
+  w.actors.send(w.loader, LedgerNews{5, 50, {2, 6}});
+  w.actors.run();
+  EXPECT_EQ(w.received.size(), 50u);
 }
 
 }  // namespace

@@ -9,9 +9,11 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "runtime/data/find.hpp"
 #include "tests/cluster/job_folder.hpp"
+#include "tests/support/cpu_quota.hpp"
 #include "tests/support/network.hpp"
 
 namespace troupe::testing {
@@ -56,6 +58,10 @@ class Agreement : public ClusterTest {
       }
       if (ranks == 1) start.arguments.push_back("placement.cores=1");  // one thread, as each of several ranks has
       start.arguments.insert(start.arguments.end(), settings.begin(), settings.end());
+      if (rank == slow_rank_) {
+        const auto enter = slow_group_->enter();
+        start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
+      }
       if (nodes != nullptr) {
         const auto enter = nodes->enter(rank);
         start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
@@ -63,10 +69,14 @@ class Agreement : public ClusterTest {
       programs.push_back(std::make_unique<Program>(start));
     }
     for (auto& program : programs) EXPECT_EQ(program->wait(90s), 0) << program->err();
+    said_ = programs.front()->out();
     return read(file);
   }
 
   std::uint32_t global_batch_ = 200;
+  std::string said_;  // by rank 0, in the last run
+  std::unique_ptr<CpuQuota> slow_group_;
+  std::optional<std::uint32_t> slow_rank_;     // who is in it
   static inline std::filesystem::path cache_;  // of the digits; empty: there is MNIST
 
   static Trained read(const std::string& file) {
@@ -129,6 +139,28 @@ TEST_F(Agreement, OfTwoNodesWithOneProcess) {
   EXPECT_LT(loss_distance(train(2, kAdam, &nodes), train(1, kAdam)), 1e-5);
   EXPECT_LT(loss_distance(train(2, kSgd, &nodes), train(1, kSgd)), 1e-4);
   EXPECT_LT(parameter_distance(train(2, kShortSgd, &nodes), train(1, kShortSgd)), 5e-5);
+}
+
+TEST_F(Agreement, OfLossesWithABatchScheduleAtAnyNumberOfRanks) {
+  // 60,000 samples: 12 steps of 200, then of 400.
+  const std::vector<std::string> one_rank{"train.steps=20", "data.batch=[[200, 0.04], [400, 0]]"};
+  const std::vector<std::string> two_ranks{"train.steps=20", "data.batch=[[100, 0.04], [200, 0]]"};
+  const Trained one = train(1, one_rank);
+  EXPECT_LT(loss_distance(train(2, two_ranks), one), 1e-5);
+  EXPECT_GT(loss_distance(train(2, kAdam), one), 1e-3);  // a batch that stays trains otherwise
+}
+
+TEST_F(Agreement, OfLossesWithAMeasuredSplitWhenOneRankIsSlow) {
+  if (const std::string reason = CpuQuota::why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  slow_group_ = std::make_unique<CpuQuota>(0.15);
+  const std::vector<std::string> settings{"train.steps=60", "optimizer.rule=sgd", "optimizer.rate=0.01"};
+  std::vector<std::string> measured = settings;
+  measured.emplace_back("placement.split=\"measured\"");
+  const Trained equal = train(2, settings);
+  slow_rank_ = 1;
+  EXPECT_LT(loss_distance(train(2, measured), equal), 1e-5);
+  EXPECT_NE(said_.find("on the ranks take "), said_.npos) << said_;
+  EXPECT_NE(said_.find("the others wait for rank 1"), said_.npos) << said_;
 }
 
 TEST_F(Agreement, OfLossesAtAnyNumberOfRanksThatGoOnFromACheckpoint) {

@@ -50,7 +50,7 @@ class Network {
     for (std::int32_t label = 0; label < static_cast<std::int32_t>(kClasses); ++label) {
       *space_.address_of<std::int32_t>(slice(slot_, batch_.labels_offset(), sizeof label)) = label;
       *space_.address_of<StepSums>(sums_) = {};
-      replica_->evaluate(*stream_, slot_, sums_);
+      replica_->evaluate(*stream_, slot_, batch_.rows, sums_);
       const Point end = stream_->mark();
       Blocking blocking = Blocking::on_thread("test");
       const Status done = space_.timeline(end.line).wait(blocking, end.value, Deadline::after(30s), "an evaluation");

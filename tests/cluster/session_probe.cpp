@@ -17,6 +17,7 @@ using namespace troupe;
 class LossLog final : public SessionListener {
  public:
   void step(Step, const StepSums& total) override { losses.push_back(total.loss / static_cast<double>(total.samples)); }
+  void note(const std::string& text) override { std::printf("%s\n", text.c_str()); }
   std::vector<double> losses;
 };
 

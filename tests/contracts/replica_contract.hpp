@@ -80,7 +80,7 @@ class ReplicaContract : public DeviceWorld {
   };
   std::vector<float> gradients(Model& model, Stream& stream, const Memory& batch) {
     NoSink sink;
-    model.replica->step(stream, batch, model.sums, sink);
+    model.replica->step(stream, batch, model.batch.rows, model.sums, sink);
     finish(stream);
     return get(model.memory.gradients);
   }
@@ -107,10 +107,10 @@ class ReplicaContract : public DeviceWorld {
     const double before = at<StepSums>(model.sums).loss;
     NoSink sink;
     for (std::uint64_t step = 1; step <= 20; ++step) {
-      model.replica->step(*stream, batch, model.sums, sink);
+      model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
       stream->update(rule_step({.kind = RuleKind::sgd, .rate = 0.1}, step), step, stripe, contributions, model.sums);
     }
-    model.replica->step(*stream, batch, model.sums, sink);
+    model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
     finish(*stream);
     EXPECT_LT(at<StepSums>(model.sums).loss, before);
   }
@@ -149,8 +149,8 @@ TEST_P(ReplicaContract, AddsAnEvaluationToTheSumsAndWritesNoGradients) {
   const StepSums once = at<StepSums>(model.sums);
   const Memory total = put_sums(StepSums{.loss = 10, .correct = 20, .samples = 30, .stop = 1});
   std::fill_n(&at<float>(model.memory.gradients), model.layout.count_elements(), 42.0F);
-  model.replica->evaluate(*stream, batch, total);
-  model.replica->evaluate(*stream, batch, total);
+  model.replica->evaluate(*stream, batch, model.batch.rows, total);
+  model.replica->evaluate(*stream, batch, model.batch.rows, total);
   finish(*stream);
   const StepSums& sums = at<StepSums>(total);
   EXPECT_NEAR(sums.loss, 10 + 2 * once.loss, 1e-9 * once.loss);
@@ -184,6 +184,56 @@ TEST_P(ReplicaContract, GivesNoGradientsForABatchInWhichNoRowCounts) {
   EXPECT_EQ(at<StepSums>(model.sums).loss, 0);
 }
 
+TEST_P(ReplicaContract, TakesTheFirstRowsOfABatchBitwiseAsABatchOfAsManyRows) {
+  const auto stream = device().stream();
+  Model roomy = make_model(graph(), 0, 2 * kRows + 1);
+  for (const std::uint32_t rows : {kRows, std::uint32_t{1}, 2 * kRows, kRows}) {
+    Model exact = make_model(graph(), 0, rows);
+    const Memory batch = make_batch(exact.batch, 3);
+    // What lies behind the rows would spoil everything it touched.
+    const Memory in_room = arena()->allocate(roomy.batch.size_bytes());
+    std::memset(space().address(in_room), 0xff, roomy.batch.size_bytes());
+    const auto copy = [&](std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+      std::memcpy(space().address(in_room) + to, space().address(batch) + from, bytes);
+    };
+    copy(0, 0, rows * exact.batch.features * sizeof(float));
+    copy(roomy.batch.labels_offset(), exact.batch.labels_offset(), rows * sizeof(std::int32_t));
+    NoSink sink;
+    roomy.replica->step(*stream, in_room, rows, roomy.sums, sink);
+    const std::vector<float> expected = gradients(exact, *stream, batch);
+    const std::vector<float> found = get(roomy.memory.gradients);
+    for (const Layout::Entry& entry : roomy.layout.entries()) {
+      for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) ASSERT_EQ(found[i], expected[i]) << i;
+    }
+    EXPECT_EQ(at<StepSums>(roomy.sums).samples, rows);
+    EXPECT_EQ(at<StepSums>(roomy.sums).loss, at<StepSums>(exact.sums).loss);
+    const Memory total = put_sums(StepSums{});
+    roomy.replica->evaluate(*stream, in_room, rows, total);
+    finish(*stream);
+    EXPECT_EQ(at<StepSums>(total).samples, rows);
+    EXPECT_NEAR(at<StepSums>(total).loss, at<StepSums>(exact.sums).loss, 1e-5 * at<StepSums>(exact.sums).loss);
+  }
+}
+
+TEST_P(ReplicaContract, GivesZeroGradientsAndNoSamplesForAStepWithoutRows) {
+  const auto stream = device().stream();
+  Model model = make_model(graph(), /*target_bytes=*/1);
+  const Memory batch = make_batch(model.batch, 9);
+  gradients(model, *stream, batch);
+  NoSink sink;
+  model.replica->step(*stream, batch, 0, model.sums, sink);
+  model.replica->evaluate(*stream, batch, 0, model.sums);
+  finish(*stream);
+  const std::vector<float> none = get(model.memory.gradients);
+  for (const Layout::Entry& entry : model.layout.entries()) {
+    for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) ASSERT_EQ(none[i], 0.0F) << i;
+  }
+  EXPECT_EQ(at<StepSums>(model.sums).samples, 0U);
+  EXPECT_EQ(at<StepSums>(model.sums).loss, 0);
+  EXPECT_EQ(at<StepSums>(model.sums).stop, 5U);
+  EXPECT_EQ(gradients(model, *stream, batch), gradients(model, *stream, batch));
+}
+
 TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWritten) {
   // Copies what is there when a bucket becomes ready, in stream order, and then spoils its weights: the rest of the
   // step may not need them.
@@ -213,7 +263,7 @@ TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWrit
   sink.copied_sums = put_sums(StepSums{});
   sink.copied_gradients = put(std::vector<float>(expected.size()));
   sink.junk = put(std::vector<float>(expected.size(), 1e6F));
-  model.replica->step(*stream, batch, model.sums, sink);
+  model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
   finish(*stream);
   EXPECT_EQ(sink.order, (std::vector<std::uint32_t>{0, 1, 2}));
   const std::vector<float> found = get(sink.copied_gradients);

@@ -119,7 +119,7 @@ class CpuReplica : public ::testing::Test {
     const auto run = [&](Device& device, const ReplicaMemory& at, const Memory& to) {
       const auto replica = device.compile(graph, layout, batch_layout, buckets, at);
       const auto stream = device.stream();
-      replica->step(*stream, batch, to, sink);
+      replica->step(*stream, batch, batch_layout.rows, to, sink);
       finish(*stream);
     };
     run(*cpu_, memory, sums);
@@ -201,7 +201,7 @@ TEST_P(CpuReplicaOf, LearnsATinyProblem) {
   const auto stream = cpu_->stream();
   NoSink sink;
   for (std::uint64_t step = 1; step <= 300; ++step) {
-    replica->step(*stream, batch, sums, sink);
+    replica->step(*stream, batch, batch_layout.rows, sums, sink);
     stream->update(rule_step({.rate = 0.01}, step), step, stripe, std::array{memory.gradients}, sums);
     if (step % 50 == 0) finish(*stream);
   }
@@ -220,7 +220,7 @@ TEST_F(CpuReplica, EndsItsStreamNamingRowAndLabelWhenALabelIsNoClass) {
                                      make_memory(graph, layout, 1));
   const auto stream = cpu_->stream();
   NoSink sink;
-  replica->step(*stream, batch, arena_->allocate(sizeof(StepSums)), sink);
+  replica->step(*stream, batch, batch_layout.rows, arena_->allocate(sizeof(StepSums)), sink);
   const Point end = stream->mark();
   Blocking blocking = Blocking::on_thread("test");
   const Status status =
@@ -251,7 +251,7 @@ TEST_F(CpuReplica, RefusesAnotherDevicesStream) {
   const auto replica = cpu_->compile(graph, layout, {5, 3, DType::f32}, make_buckets(GroupId{}, graph, layout, 0),
                                      make_memory(graph, layout, 1));
   const auto stream = reference_->stream();
-  EXPECT_THROW(replica->evaluate(*stream, make_batch({5, 3, DType::f32}, 4, 1), arena_->allocate(sizeof(StepSums))),
+  EXPECT_THROW(replica->evaluate(*stream, make_batch({5, 3, DType::f32}, 4, 1), 5, arena_->allocate(sizeof(StepSums))),
                Error);
 }
 

@@ -98,7 +98,7 @@ class CpuStream : public ::testing::Test {
       sink.update = step;
       sink.await = {others.id(), step};
       sink.tell = {own.id(), step};
-      replica->step(*stream, batch, sink.sums, sink);
+      replica->step(*stream, batch, batch_layout.rows, sink.sums, sink);
       const Point end = stream->mark();
       others.signal(step);
       ASSERT_TRUE(reach(end).ok());

@@ -230,6 +230,22 @@ TEST(Config, AllValuesPrintedAsAFileGiveTheSameConfiguration) {
   EXPECT_EQ(parse_configuration(file, "again.toml", {}).hash(), first.hash());
 }
 
+TEST(Config, TakesABatchSizeOrAScheduleOfThem) {
+  const auto schedule = parse_configuration("[data]\nbatch = [[64, 0.5], [128, 10], [256, 0]]\n", "app.toml", {});
+  const auto& batches = schedule.settings.data.batches;
+  ASSERT_EQ(batches.size(), 3u);
+  EXPECT_EQ(schedule.settings.data.batch, 64u);
+  EXPECT_EQ(batches[0].epochs, 0.5);
+  EXPECT_EQ(batches[2].rows, 256u);
+  EXPECT_EQ(schedule.settings.data.batches.back().epochs, 0);
+  const auto shown = std::ranges::find(schedule.values, "data.batch", &EffectiveValue::key)->value;
+  EXPECT_EQ(shown, "[[64, 0.5], [128, 10], [256, 0]]");
+  EXPECT_EQ(parse_configuration("data.batch = " + shown, "again.toml", {}).hash(), schedule.hash());
+  const auto one = parse_configuration("[data]\nbatch = [[64, 1], [128, 0]]\n", "app.toml", {"data.batch=50"});
+  EXPECT_EQ(one.settings.data.batch, 50u);
+  EXPECT_TRUE(one.settings.data.batches.empty());
+}
+
 TEST(Config, EveryWrongFileIsAnsweredWithPlaceCauseAndCure) {
   for (const WrongConfiguration& wrong : wrong_configurations()) {
     const Status status = failure(wrong.toml);

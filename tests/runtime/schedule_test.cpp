@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace troupe {
 namespace {
 
@@ -38,25 +40,51 @@ TEST(Schedule, EvaluatesEveryNthEpochAndTheLast) {
   EXPECT_TRUE(s.evaluates({4}));
 }
 
-TEST(Schedule, SharesTheTestSetOutWithoutGapsAndGivesEveryRankABatch) {
-  for (std::uint32_t ranks = 1; ranks <= 7; ++ranks) {
-    const Schedule s{.train_samples = 100, .test_samples = 5, .rows = 2, .ranks = ranks, .steps = 1};
-    std::uint64_t next = 0;
-    for (std::uint32_t r = 0; r < ranks; ++r) {
-      EXPECT_EQ(s.test_first({r}), next);
-      next += s.test_count({r});
-      EXPECT_GE(s.test_batches({r}), 1u);
-      EXPECT_GE(s.test_batches({r}) * 2, s.test_count({r}));
-    }
-    EXPECT_EQ(next, 5u);
-  }
+Schedule growing() {
+  const BatchChange changes[] = {{0, 10}, {100, 20}, {190, 40}};
+  return with_batches({.train_samples = 200, .ranks = 2, .steps = 20}, changes);
 }
 
-TEST(Schedule, GivesRanksNeighbouringPartsOfOneStepsSamples) {
-  const Schedule s{.train_samples = 100, .rows = 10, .ranks = 3, .steps = 9};
-  EXPECT_EQ(s.first_position({2}, {0}), 60u);
-  EXPECT_EQ(s.first_position({2}, {2}), 80u);
-  EXPECT_EQ(s.first_position({3}, {0}), 90u);
+TEST(Schedule, ChangesTheBatchSizeWithTheFirstStepThatBeginsAtItsSampleOrAfterIt) {
+  const Schedule s = growing();
+  std::vector<std::uint64_t> rows;
+  std::vector<std::uint64_t> before;
+  for (std::uint64_t step = 0; step < 10; ++step) {
+    rows.push_back(s.global_rows({step}));
+    before.push_back(s.samples_before({step}));
+  }
+  EXPECT_EQ(rows, (std::vector<std::uint64_t>{20, 20, 20, 20, 20, 40, 40, 40, 80, 80}));
+  EXPECT_EQ(before, (std::vector<std::uint64_t>{0, 20, 40, 60, 80, 100, 140, 180, 220, 300}));
+}
+
+TEST(Schedule, CountsStepsAndEpochsAcrossChangesOfTheBatchSize) {
+  const Schedule s = growing();
+  EXPECT_EQ(s.steps_until(0), 0u);
+  EXPECT_EQ(s.steps_until(81), 5u);
+  EXPECT_EQ(s.steps_until(100), 5u);
+  EXPECT_EQ(s.steps_until(101), 6u);
+  EXPECT_EQ(s.steps_until(220), 8u);
+  EXPECT_EQ(s.steps_until(300), 9u);
+  EXPECT_TRUE(s.ends_epoch({7}));  // 180 to 220
+  EXPECT_FALSE(s.ends_epoch({8}));
+  EXPECT_EQ(s.epochs_done({9}), 1u);
+}
+
+TEST(Schedule, GoesOnWithTheBatchSizeOfItsFirstSampleWhateverWorldCameBefore) {
+  const BatchChange changes[] = {{0, 10}, {100, 20}, {190, 40}};
+  const Schedule s =
+      with_batches({.train_samples = 200, .ranks = 1, .steps = 20, .first_step = 7, .first_sample = 150}, changes);
+  EXPECT_EQ(s.global_rows({7}), 20u);
+  EXPECT_EQ(s.global_rows({8}), 20u);
+  EXPECT_EQ(s.samples_before({9}), 190u);
+  EXPECT_EQ(s.global_rows({9}), 40u);
+}
+
+TEST(Schedule, TakesTheLaterOfTwoChangesThatBeginWithOneStep) {
+  const BatchChange changes[] = {{0, 100}, {50, 7}, {60, 200}};
+  const Schedule s = with_batches({.train_samples = 1000, .ranks = 1, .steps = 20}, changes);
+  EXPECT_EQ(s.global_rows({0}), 100u);
+  EXPECT_EQ(s.global_rows({1}), 200u);
 }
 
 }  // namespace

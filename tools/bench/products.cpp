@@ -66,7 +66,7 @@ class Products {
     replica_ = device_->compile(graph, layout, batch, plan.buckets, memory);
     stream_ = device_->stream();
     Unused unused;
-    replica_->step(*stream_, batch_, sums_, unused);
+    replica_->step(*stream_, batch_, batch.rows, sums_, unused);
     wait();
   }
 

@@ -1,5 +1,7 @@
 #include "tools/rtrun/log_file.hpp"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -19,6 +21,13 @@ nlohmann::ordered_json to_json(const EpochReport& report) {
   entry["elapsed_time"] = report.elapsed_s;
   if (report.rate > 0) entry["lr"] = report.rate;
   if (report.skipped > 0) entry["skipped"] = report.skipped;
+  for (const RankShare& rank : report.ranks) {
+    nlohmann::ordered_json one{{"samples_per_step", rank.rows}, {"samples_per_s", rank.samples_per_s}};
+    for (std::size_t part = 0; part < kStepParts; ++part)
+      one[fmt::format("{}_ms", name_of(static_cast<StepPart>(part)))] = rank.step_ms[part];
+    one["last_in_steps"] = rank.last;
+    entry["ranks"].push_back(std::move(one));
+  }
   return entry;
 }
 

@@ -33,7 +33,7 @@ class OpenClDevice : public DeviceWorld {
     const auto replica = device.compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
     const auto stream = device.stream();
     NoSink sink;
-    replica->step(*stream, batch, put_sums(StepSums{}), sink);
+    replica->step(*stream, batch, rows.rows, put_sums(StepSums{}), sink);
     finish(*stream);
     return get(memory.gradients);
   }
@@ -68,7 +68,7 @@ TEST_P(OpenClDevice, EndsWithTheReasonWhenALabelIsNoClass) {
   const auto stream = device().stream();
   const Point before = stream->mark();
   NoSink sink;
-  replica->step(*stream, batch, put_sums(StepSums{}), sink);
+  replica->step(*stream, batch, kRows.rows, put_sums(StepSums{}), sink);
   const Memory to = put({0});
   stream->copy(to, put({1}));
   const Status status = reach(stream->mark());

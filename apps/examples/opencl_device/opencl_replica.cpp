@@ -1,5 +1,6 @@
 #include "opencl_replica.hpp"
 
+#include <algorithm>
 #include <variant>
 
 namespace opencl {
@@ -58,84 +59,91 @@ OpenClStream& OpenClReplica::own(Stream& stream) const {
   return *found;
 }
 
-Place OpenClReplica::input(OpenClStream& stream, const Memory& batch, std::size_t layer) const {
+Place OpenClReplica::input(OpenClStream& stream, const Rows& rows, std::size_t layer) const {
   if (layer > 0) return {layers_[layer - 1].output.get(), 0};
-  return stream.use(slice(batch, batch_.inputs_offset(), batch_.rows * batch_.features * sizeof(float)));
+  const std::uint64_t elements = std::max<std::uint64_t>(rows.count, 1) * batch_.features;
+  return stream.use(slice(rows.batch, batch_.inputs_offset(), elements * sizeof(float)));
 }
 
-void OpenClReplica::step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) {
+void OpenClReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   OpenClStream& queue = own(stream);
-  check_memory(batch, sums);
+  const Rows taken = checked(batch, rows, sums);
   queue.unless_ended([&] {
-    forward(queue, batch);
-    loss(queue, batch, sums, true);
+    forward(queue, taken);
+    loss(queue, taken, sums, true);
   });
   std::size_t told = 0;
   for (std::size_t l = layers_.size(); l-- > 0;) {
-    queue.unless_ended([&] { backward(queue, batch, l); });
+    queue.unless_ended([&] { backward(queue, taken, l); });
     while (layers_[l].dense && told < buckets_.size() && buckets_[told].first >= layers_[l].first)
       sink.ready(buckets_[told++], stream);
   }
 }
 
-void OpenClReplica::evaluate(Stream& stream, Memory batch, Memory sums) {
+void OpenClReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) {
   OpenClStream& queue = own(stream);
-  check_memory(batch, sums);
+  const Rows taken = checked(batch, rows, sums);
   queue.unless_ended([&] {
-    forward(queue, batch);
-    loss(queue, batch, sums, false);
+    forward(queue, taken);
+    loss(queue, taken, sums, false);
   });
 }
 
-void OpenClReplica::check_memory(const Memory& batch, const Memory& sums) const {
+OpenClReplica::Rows OpenClReplica::checked(const Memory& batch, std::uint32_t rows, const Memory& sums) const {
   TROUPE_CHECK(batch.size_bytes == batch_.size_bytes() && sums.size_bytes == sizeof(StepSums), Code::invalid,
                "a batch of ", batch.size_bytes, " bytes and sums of ", sums.size_bytes,
                " were given, this replica takes ", batch_.size_bytes(), " and ", sizeof(StepSums));
+  TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
   (void)space_.address(batch), (void)space_.address(sums);  // throw when they are not mapped here
+  return {batch, rows};
 }
 
-void OpenClReplica::forward(OpenClStream& stream, const Memory& batch) {
+void OpenClReplica::forward(OpenClStream& stream, const Rows& rows) {
+  if (rows.count == 0) return;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const LayerPart& layer = layers_[l];
-    const Place x = input(stream, batch, l), y{layer.output.get(), 0};
+    const Place x = input(stream, rows, l), y{layer.output.get(), 0};
     if (layer.dense) {
-      stream.run(Kernel::dense, {pieces(layer.out, 4), pieces(batch_.rows, 4)}, y, x, stream.use(layer.weight),
-                 stream.use(layer.bias), cl_uint{batch_.rows}, layer.out, layer.in);
+      stream.run(Kernel::dense, {pieces(layer.out, 4), pieces(rows.count, 4)}, y, x, stream.use(layer.weight),
+                 stream.use(layer.bias), rows.count, layer.out, layer.in);
     } else {
-      const cl_ulong count = cl_ulong{batch_.rows} * layer.out;
+      const cl_ulong count = cl_ulong{rows.count} * layer.out;
       stream.run(Kernel::relu, {pieces(count, kChunkElements), 1}, y, x, count);
     }
   }
 }
 
-void OpenClReplica::loss(OpenClStream& stream, const Memory& batch, const Memory& sums, bool learns) {
+void OpenClReplica::loss(OpenClStream& stream, const Rows& rows, const Memory& sums, bool learns) {
   const Place logits{layers_.back().output.get(), 0}, gradient{layers_.back().output_gradient.get(), 0};
-  const Place labels = stream.use(slice(batch, batch_.labels_offset(), batch_.rows * sizeof(std::int32_t)));
   const Place found{row_losses_.get(), 0};
-  stream.run(Kernel::loss_rows, {pieces(batch_.rows, 8), 1}, found, logits, labels, gradient, cl_uint{batch_.rows},
-             classes_, cl_uint{learns}, cl_ulong{stream.sequence()});
-  stream.run(Kernel::loss_sums, {1, 1}, stream.use(sums), found, cl_uint{batch_.rows}, cl_uint{!learns});
+  if (rows.count > 0) {
+    const Place labels = stream.use(slice(rows.batch, batch_.labels_offset(), rows.count * sizeof(std::int32_t)));
+    stream.run(Kernel::loss_rows, {pieces(rows.count, 8), 1}, found, logits, labels, gradient, rows.count, classes_,
+               cl_uint{learns}, cl_ulong{stream.sequence()});
+  }
+  stream.run(Kernel::loss_sums, {1, 1}, stream.use(sums), found, rows.count, cl_uint{!learns});
 }
 
 /// The gradient to the layer's input first: the layer's weights are read no more when its own gradients are there.
-void OpenClReplica::backward(OpenClStream& stream, const Memory& batch, std::size_t l) {
+/// Those are sums over the rows: zero when there are none.
+void OpenClReplica::backward(OpenClStream& stream, const Rows& rows, std::size_t l) {
   const LayerPart& layer = layers_[l];
   const Place dy{layer.output_gradient.get(), 0};
-  const cl_uint rows = batch_.rows;
-  if (l > 0) {
+  if (l > 0 && rows.count > 0) {
     const Place dx{layers_[l - 1].output_gradient.get(), 0};
     if (layer.dense) {
-      stream.run(Kernel::product, {pieces(layer.in, 16), pieces(rows, 4)}, dx, dy, layer.out, cl_uint{1},
-                 stream.use(layer.weight), rows, layer.out, layer.in);
+      stream.run(Kernel::product, {pieces(layer.in, 16), pieces(rows.count, 4)}, dx, dy, layer.out, cl_uint{1},
+                 stream.use(layer.weight), rows.count, layer.out, layer.in);
     } else {
-      const cl_ulong count = cl_ulong{rows} * layer.out;
-      stream.run(Kernel::relu_gradient, {pieces(count, kChunkElements), 1}, dx, dy, input(stream, batch, l), count);
+      const cl_ulong count = cl_ulong{rows.count} * layer.out;
+      stream.run(Kernel::relu_gradient, {pieces(count, kChunkElements), 1}, dx, dy, input(stream, rows, l), count);
     }
   }
   if (!layer.dense) return;
   stream.run(Kernel::product, {pieces(layer.in, 16), pieces(layer.out, 4)}, stream.use(layer.weight_gradient), dy,
-             cl_uint{1}, layer.out, input(stream, batch, l), layer.out, rows, layer.in);
-  stream.run(Kernel::bias_gradient, {pieces(layer.out, 64), 1}, stream.use(layer.bias_gradient), dy, rows, layer.out);
+             cl_uint{1}, layer.out, input(stream, rows, l), layer.out, rows.count, layer.in);
+  stream.run(Kernel::bias_gradient, {pieces(layer.out, 64), 1}, stream.use(layer.bias_gradient), dy, rows.count,
+             layer.out);
 }
 
 }  // namespace opencl

@@ -13,8 +13,8 @@ class OpenClReplica final : public Replica {
  public:
   OpenClReplica(const Context& context, const AddressSpace& space, const Graph& graph, const Layout& layout,
                 const BatchLayout& batch, const std::vector<Bucket>& buckets, const ReplicaMemory& memory);
-  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override;
-  void evaluate(Stream& stream, Memory batch, Memory sums) override;
+  void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override;
+  void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override;
 
  private:
   struct LayerPart {
@@ -27,11 +27,16 @@ class OpenClReplica final : public Replica {
     OwnedBuffer output_gradient;            // [rows, out]
   };
   OpenClStream& own(Stream& stream) const;
-  void check_memory(const Memory& batch, const Memory& sums) const;
-  Place input(OpenClStream& stream, const Memory& batch, std::size_t layer) const;
-  void forward(OpenClStream& stream, const Memory& batch);
-  void loss(OpenClStream& stream, const Memory& batch, const Memory& sums, bool learns);
-  void backward(OpenClStream& stream, const Memory& batch, std::size_t layer);
+  /// The first rows of a batch.
+  struct Rows {
+    Memory batch;
+    cl_uint count = 0;
+  };
+  Rows checked(const Memory& batch, std::uint32_t rows, const Memory& sums) const;
+  Place input(OpenClStream& stream, const Rows& rows, std::size_t layer) const;
+  void forward(OpenClStream& stream, const Rows& rows);
+  void loss(OpenClStream& stream, const Rows& rows, const Memory& sums, bool learns);
+  void backward(OpenClStream& stream, const Rows& rows, std::size_t layer);
 
   const AddressSpace& space_;
   const BatchLayout batch_;

@@ -33,12 +33,12 @@ class QuadraticReplica final : public Replica {
     half_ = space.address_of<const std::uint16_t>(memory.half);
   }
 
-  void step(Stream& stream, Memory batch, Memory sums, BucketSink& sink) override {
+  void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
     FakeStream& queue = fake(stream);
-    const std::byte* rows = rows_of(batch);
+    const std::byte* from = first_row(batch, rows);
     auto* to = space_.address_of<StepSums>(sums);
-    queue.call([this, rows, to] {
-      read_targets(rows);
+    queue.call([this, from, rows, to] {
+      read_targets(from, rows);
       const StepSums found = measure();
       to->loss = found.loss;
       to->correct = found.correct;
@@ -50,11 +50,11 @@ class QuadraticReplica final : public Replica {
     }
   }
 
-  void evaluate(Stream& stream, Memory batch, Memory sums) override {
-    const std::byte* rows = rows_of(batch);
+  void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override {
+    const std::byte* from = first_row(batch, rows);
     auto* to = space_.address_of<StepSums>(sums);
-    fake(stream).call([this, rows, to] {
-      read_targets(rows);
+    fake(stream).call([this, from, rows, to] {
+      read_targets(from, rows);
       const StepSums found = measure();
       to->loss += found.loss;
       to->correct += found.correct;
@@ -68,18 +68,19 @@ class QuadraticReplica final : public Replica {
     bool even;
   };
 
-  const std::byte* rows_of(const Memory& batch) const {
+  const std::byte* first_row(const Memory& batch, std::uint32_t rows) const {
+    TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
     TROUPE_CHECK(batch.size_bytes >= batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
                  " bytes, the layout needs ", batch_.size_bytes());
     return space_.address(batch);
   }
 
   /// The targets of the rows that count. Source of the hash: FNV-1a.
-  void read_targets(const std::byte* batch) {
+  void read_targets(const std::byte* batch, std::uint32_t rows) {
     targets_.clear();
     const auto* labels = reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset());
     const std::uint64_t row_bytes = batch_.features * size_bytes(batch_.dtype);
-    for (std::uint32_t row = 0; row < batch_.rows; ++row) {
+    for (std::uint32_t row = 0; row < rows; ++row) {
       if (labels[row] < 0) continue;
       std::uint64_t hash = 0xcbf29ce484222325ULL ^ static_cast<std::uint64_t>(labels[row]);
       for (const std::byte byte : std::span{batch + batch_.inputs_offset() + row * row_bytes, row_bytes}) {

@@ -1,0 +1,111 @@
+#include "actors/balancer_actor.hpp"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/caf_error.hpp"
+
+namespace troupe {
+namespace {
+
+/// Steps that one report is about: few where shares follow it, more where it is for people only.
+constexpr std::uint64_t kStepsAReport = 4;
+constexpr std::uint64_t kStepsAReportForPeople = 32;
+
+struct BalancerState {
+  static constexpr const char* name = "balancer";
+  BalancerWiring wiring;
+  std::optional<Ledger> ledger;
+  std::optional<Shares> shares;                     // rank 0
+  std::map<std::uint32_t, LedgerReceiver> members;  // rank 0: the others', by rank
+  StreamTimes before;                               // when the last step was committed
+  RankTimes report;                                 // under way
+};
+using Self = BalancerActor::stateful_pointer<BalancerState>;
+
+void hear(Self self, const LedgerNews& news) {
+  BalancerState& s = self->state;
+  s.ledger->append({{news.first}, news.rows}, {news.until});
+  if (s.wiring.loader) self->send(s.wiring.loader, news);
+}
+
+LedgerNews news_of(const Shares& shares) {
+  return {shares.span().first.value, shares.until().value, shares.span().rows};
+}
+
+void tell_all(Self self) {
+  BalancerState& s = self->state;
+  const LedgerNews news = news_of(*s.shares);
+  for (const auto& [rank, member] : s.members) self->send(member, news);
+  hear(self, news);
+}
+
+void take(Self self, const BalancerParts& parts, const RankTimes& report) {
+  const std::optional<ShareWindow> window = self->state.shares->take(report);
+  if (!window) return;
+  if (window->change) tell_all(self);
+  if (parts.windows) parts.windows(*window);
+}
+
+/// Adds a step to the report, and sends it when it is full.
+void add_step(Self self, const BalancerParts& parts, Step step) {
+  BalancerState& s = self->state;
+  const StreamTimes now = parts.times();
+  const StreamTimes spent = now - std::exchange(s.before, now);
+  if (s.report.waits_us.empty()) s.report = {.rank = parts.self.value, .first = step.value};
+  const std::array<StreamTimes::Span, kStepParts> by_part{spent.load, spent.compute, spent.update, spent.copy,
+                                                          spent.exchange};
+  for (std::size_t part = 0; part < kStepParts; ++part) s.report.spent_ns[part] += by_part[part].count();
+  s.report.samples += s.ledger->part(step, parts.self).count;
+  s.report.waits_us.push_back(
+      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::microseconds>(spent.exchange).count()));
+  const std::uint64_t steps = parts.options.adapts ? kStepsAReport : kStepsAReportForPeople;
+  if (s.report.waits_us.size() < steps) return;
+  const RankTimes full = std::exchange(s.report, {});
+  if (s.shares)
+    take(self, parts, full);
+  else
+    self->send(s.wiring.coordinator, full);
+}
+
+BalancerActor::behavior_type balancer(Self self, BalancerParts parts) {
+  end_with_own_errors(self);
+  self->state.ledger = parts.ledger;
+  if (parts.self.value == 0) self->state.shares.emplace(parts.schedule, parts.options);
+  return {[=](const Begin&) { self->state.before = parts.times(); },
+          [=](const Committed& committed) {
+            BalancerState& s = self->state;
+            add_step(self, parts, committed.step);
+            if (s.shares && s.shares->committed(committed.step)) tell_all(self);
+          },
+          [=](const JoinLedger& join) {
+            BalancerState& s = self->state;
+            auto member = caf::actor_cast<LedgerReceiver>(self->current_sender());
+            if (!s.shares || !member) return;
+            self->send(member, news_of(*s.shares));  // what was told before it was there
+            s.members[join.rank] = std::move(member);
+          },
+          [=](const RankTimes& report) {
+            if (self->state.shares) take(self, parts, report);
+          },
+          [=](const LedgerNews& news) { hear(self, news); },
+          [=](const BalancerWiring& wiring) {
+            self->state.wiring = wiring;
+            if (wiring.coordinator && parts.options.adapts)
+              self->send(wiring.coordinator, JoinLedger{parts.self.value});
+          }};
+}
+
+}  // namespace
+
+BalancerActor spawn_balancer(caf::actor_system& system, BalancerParts parts) {
+  return system.spawn(balancer, std::move(parts));
+}
+
+}  // namespace troupe
