@@ -48,7 +48,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[optimizer]\nweight-decay = 0\n",
        {"app.toml:2:1: unknown key optimizer.weight-decay; did you mean optimizer.weight_decay?"}},
       {"[train]\nnum_epochs = 3\n", {"app.toml:2:1: unknown key train.num_epochs; did you mean train.epochs?"}},
-      {"[train]\nzzz = 3\n", {"app.toml:2:1: unknown key train.zzz; [train] takes epochs, steps, seed, deterministic"}},
+      {"[train]\nzzz = 3\n", {"app.toml:2:1: unknown key train.zzz; [train] takes epochs, steps, seed, non_finite, deterministic"}},
       {"[evaluate]\nevery = 1\n", {"app.toml:2:1: unknown key evaluate.every; did you mean evaluate.every_epochs?"}},
       {"[faults]\ndead_s = 1\n", {"app.toml:2:1: unknown key faults.dead_s; did you mean faults.dead_ms?"}},
       {"batch = 100\n", {"app.toml:1:1: unknown key batch; batch belongs to [data]: write data.batch"}},
