@@ -45,9 +45,12 @@ class NotedExchange final : public Exchange {
   bool is_consistent() const noexcept override { return consistent; }
   void show_common(Stream&) override {}
   void show_own(Stream&) override {}
+  const PolicySettings& policy() const noexcept override { return in_force; }
+  void switch_at(Step, const PolicySettings& given) override { in_force = given; }
   std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
 
+  PolicySettings in_force;
   StepFacts facts;
   Memory sums;
   std::vector<Memory> totals;
@@ -273,7 +276,7 @@ class LentExchangeTest : public ::testing::Test {
   std::unique_ptr<Exchange> exchange_ =
       lent_exchange({.communicator = communicator_,
                      .rule = rule_,
-                     .policy = make_lent_policy({}, 2),
+                     .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                      .buckets = {bucket_},
                      .memory = {.gradients = gradients_, .mine = make_stripe(32, 64, RuleKind::adam, 2)},
                      .updates = 6});
@@ -283,7 +286,7 @@ TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
   const Bucket last{GroupId{}, 0, 48, 32};
   const auto exchange = lent_exchange({.communicator = communicator_,
                                        .rule = {.kind = RuleKind::sgd, .clip_norm = 1},
-                                       .policy = make_lent_policy({}, 2),
+                                       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                                        .buckets = {last, bucket_},
                                        .memory = {.gradients = gradients_, .mine = {}}});
   for (std::uint64_t step = 0; step < 2; ++step) {
@@ -299,7 +302,7 @@ TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
   const RateSettings halves{.shape = RateShape::step, .every = {.samples = 100}, .factor = 0.5};
   const auto exchange = lent_exchange({.communicator = communicator_,
                                        .rule = {.kind = RuleKind::sgd, .rate = 8},
-                                       .policy = make_lent_policy({}, 2),
+                                       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                                        .buckets = {bucket_},
                                        .memory = {.gradients = gradients_, .mine = {}},
                                        .rate = RateSchedule{8, halves, {}}});
