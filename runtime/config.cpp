@@ -222,7 +222,8 @@ class Reading {
     if (finding) {
       const bool named = given.origin.starts_with("--set ");
       const bool within = !named && finding->place.line != 0;
-      problems_.add(within ? finding->place : given.place, within ? at(finding->place) : given.origin, {finding->code, named ? finding->text : text(key, " ", finding->text)});
+      problems_.add(within ? finding->place : given.place, within ? at(finding->place) : given.origin,
+                    {finding->code, named ? finding->text : text(key, " ", finding->text)});
     } else if (setting != nullptr) {
       setting->store(settings, given.value);
     }
@@ -287,16 +288,20 @@ class Reading {
 
   /// What needs a verdict of all ranks on each update needs a policy with a round in each.
   void check_verdict(const Settings& settings) {
-    const PolicyKind policy = settings.update.kind;
-    if (policy == PolicyKind::sync || policy == PolicyKind::double_buffered || !needs_verdict(settings.rule)) return;
+    const auto judges = [](PolicyKind kind) { return kind == PolicyKind::sync || kind == PolicyKind::double_buffered; };
+    const auto fits = [&](const PolicySwitch& change) { return judges(change.policy.kind); };
+    const bool itself = judges(settings.update.kind);
+    const bool later = std::all_of(settings.switches.begin(), settings.switches.end(), fits);
+    if ((itself && later) || !needs_verdict(settings.rule)) return;
+    const std::string_view policy = itself ? "update.switch" : "update.policy";
     for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
       const bool counts = key == "optimizer.clip_norm" ? settings.rule.clip_norm > 0 : settings.rule.skips_non_finite;
       if (!counts) continue;
       const auto found = given_.find(key);
       problems_.add(found->second.place, found->second.origin,
                     {Code::invalid, text(key, " = ", value_and_origin(key, settings),
-                                         " needs a round of all ranks in each update, which update.policy = ",
-                                         value_and_origin("update.policy", settings),
+                                         " needs a round of all ranks in each update, which ", policy, " = ",
+                                         value_and_origin(policy, settings),
                                          " does not have; choose \"sync\" or \"double_buffered\", or leave it out")});
     }
   }

@@ -19,6 +19,9 @@ using namespace std::chrono_literals;
 constexpr ViewId kFirstView{1};
 constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
 
+/// How many steps that are left out are told of one by one.
+constexpr std::uint64_t kLeftOutNotes = 5;
+
 /// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
 
@@ -302,11 +305,11 @@ RateSchedule RankSession::rate() const {
 }
 
 /// Whether the run goes on; the first rank says what was left out.
-Status RankSession::judge(Step step, const StepSums& total) const {
+Status RankSession::judge(Step step, const StepSums& total) {
   Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
-  if (end.ok() && leads_job() && is_skipped(settings().rule, total)) {
-    note(text("step ", step.value, " was left out: ", describe_bad(total, job_.graph, job_.layout), " is not finite"));
-  }
+  if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++left_out_ > kLeftOutNotes) return end;
+  note(text("step ", step.value, " was left out: ", describe_bad(total, job_.graph, job_.layout), " is not finite",
+            left_out_ == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
   return end;
 }
 

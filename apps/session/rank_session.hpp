@@ -93,7 +93,7 @@ class RankSession final : public Session {
   void tell(const ShareWindow& window);
   ReportTargets report_targets();
   RateSchedule rate() const;
-  Status judge(Step step, const StepSums& total) const;
+  Status judge(Step step, const StepSums& total);
   void watch_peers();
 
   // Running and ending.
@@ -128,6 +128,7 @@ class RankSession final : public Session {
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
+  std::uint64_t left_out_ = 0;           // steps, counted by the device actor
   std::vector<Layout::Entry> no_decay_;  // the stream's work reads it
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<StepExchange> steps_;

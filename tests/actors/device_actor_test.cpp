@@ -81,7 +81,10 @@ struct World {
     actor = spawn_device(
         actors.system(),
         {*stream, *replica, *steps, space, step_messages, evaluation_messages,
-         arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule, snapshot_messages, std::move(saves)},
+         arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule, snapshot_messages, std::move(saves), Rank{0},
+         [this](Step step, const StepSums&) {
+           return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
+         }},
         {{committed_to}, evaluated_to, {finished_to}, snapshots_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
@@ -127,6 +130,7 @@ struct World {
   std::vector<Evaluated> evaluated;
   std::vector<bool> finished;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> saved;  // steps, numbers
+  std::optional<Step> bad_step;                                // the verdict on it ends the run
   Status ended;
 };
 
@@ -241,6 +245,16 @@ TEST(DeviceActor, EndsWithTheCodeOfTheStepThatFailed) {
   EXPECT_EQ(w.ended.code(), Code::device_fault);
   EXPECT_NE(w.ended.text().find("fan"), std::string_view::npos);
   EXPECT_TRUE(w.committed.empty());
+}
+
+TEST(DeviceActor, EndsAfterTheStepWhoseVerdictIsBadAndTellsNobodyOfIt) {
+  World w{steps_without_evaluation(10)};
+  w.bad_step = Step{1};
+  w.begin();
+  for (std::uint64_t k = 0; k < 3; ++k) w.give(k);
+  w.run_device();
+  EXPECT_EQ(w.ended.code(), Code::device_fault);
+  EXPECT_EQ(w.committed, std::vector{Step{0}});
 }
 
 /// Gives the device all steps, and lets it do each before the next comes.

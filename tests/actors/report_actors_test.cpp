@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include <caf/typed_event_based_actor.hpp>
@@ -21,6 +22,8 @@ struct ReporterWorld {
     ReportTargets targets;
     targets.line = [this](const EpochReport& line) { lines.push_back(line); };
     targets.total = [this](const RunTotal& t) { total = t; };
+    targets.rate = [](Step step) { return 0.5 / static_cast<double>(step.value + 1); };
+    targets.skipped = [](const StepSums& of_all) { return of_all.bad != 0; };
     reporter = spawn_reporter(actors.system(), schedule, targets, told_to);
     send(Begin{{1}});
   }
@@ -50,6 +53,22 @@ TEST(ReporterActor, AveragesALineOverItsSamples) {
   EXPECT_DOUBLE_EQ(w.lines[0].loss, 2.0);
   EXPECT_DOUBLE_EQ(w.lines[0].accuracy, 0.7);
   EXPECT_FALSE(w.lines[0].test_loss.has_value());
+}
+
+TEST(ReporterActor, TellsTheRateOfALinesLastStepAndLeavesStepsThatChangedNothingOutOfItsLoss) {
+  ReporterWorld w{{.train_samples = 30, .test_samples = 0, .rows = 10, .ranks = 1, .steps = 6}};
+  w.send(Committed{{1}, {0}, sums(30, 5, 10)});
+  StepSums bad = sums(std::numeric_limits<double>::quiet_NaN(), 0, 10);
+  bad.bad = bad_at(3, 0);
+  w.send(Committed{{1}, {1}, bad});
+  w.send(Committed{{1}, {2}, sums(10, 9, 10)});
+  for (std::uint64_t step = 3; step < 6; ++step) w.send(Committed{{1}, {step}, sums(10, 9, 10)});
+  ASSERT_EQ(w.lines.size(), 2u);
+  EXPECT_DOUBLE_EQ(w.lines[0].loss, 2.0);
+  EXPECT_EQ(w.lines[0].skipped, 1u);
+  EXPECT_DOUBLE_EQ(w.lines[0].rate, 0.5 / 3);
+  EXPECT_EQ(w.lines[1].skipped, 0u);
+  EXPECT_DOUBLE_EQ(w.lines[1].rate, 0.5 / 6);
 }
 
 TEST(ReporterActor, HoldsALineBackUntilItsTestResultIsThere) {
