@@ -202,7 +202,8 @@ class Reading {
                                             : detail::check_planned(*detail::find_planned(key), given.value);
     if (finding) {
       const bool named = given.origin.starts_with("--set ");
-      problems_.add(given.place, given.origin, {finding->code, named ? finding->text : text(key, " ", finding->text)});
+      const bool within = !named && finding->place.line != 0;
+      problems_.add(within ? finding->place : given.place, within ? at(finding->place) : given.origin, {finding->code, named ? finding->text : text(key, " ", finding->text)});
     } else if (setting != nullptr) {
       setting->store(settings, given.value);
     }

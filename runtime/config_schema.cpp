@@ -387,7 +387,6 @@ constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
     PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
     PlannedKey{"update.group", "", "one policy for all parameters, update.policy = \"sync\""},
-    PlannedKey{"update.switch", "", "one policy for the whole run, update.policy = \"sync\""},
     PlannedKey{"update.compress", "", "gradients travel as f32; leave the key out"},
     PlannedKey{"placement.mesh", "", "ranks in one row; leave the key out"},
     PlannedKey{"placement.split", "\"equal\"", ""},

@@ -42,6 +42,7 @@ struct Settings {
     bool deterministic = false;
   } train;
   PolicySettings update;
+  std::vector<PolicySwitch> switches;  // of update.switch, in their order
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out

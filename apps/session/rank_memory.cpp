@@ -51,7 +51,7 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std
     m.parameters = take("parameters", count_elements * sizeof(float));
     if (plan.dtype == DType::bf16) m.half = take("half", count_elements * troupe::size_bytes(DType::bf16));
   }
-  const PolicyNeeds needs = needs_of(plan.policy);
+  const PolicyNeeds needs = needs_of(plan.policies);
   const std::uint64_t whole = count_elements * sizeof(float);
   m.contributions = take("gradients", needs.held ? 2 * whole : whole);
   m.gradients = slice(m.contributions, 0, whole);

@@ -209,7 +209,7 @@ std::unique_ptr<Communicator> RankSession::make_communicator() {
         {.gradients = peer.contributions, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
     // What ranks put aside is free whenever their states are gathered.
     const std::uint64_t whole = memory_.gradients.size_bytes;
-    if (needs_of(job_.plan.policy).whole_state) group.members.back().scratch = slice(peer.contributions, whole, whole);
+    if (needs_of(job_.plan.policies).whole_state) group.members.back().scratch = slice(peer.contributions, whole, whole);
   }
   return std::make_unique<ArenaCommunicator>(space_, std::move(group));
 }
@@ -236,10 +236,10 @@ void RankSession::make_device() {
                                 {weights(), own.weights.size_bytes != 0 ? own.half : memory_.half, memory_.gradients});
   }
   stream_ = device_->stream();
-  if (needs_of(job_.plan.policy).side_stream) side_stream_ = device_->stream();
+  if (needs_of(job_.plan.policies).side_stream) side_stream_ = device_->stream();
   exchange_ = lent_exchange({.communicator = *communicator_,
                              .rule = settings().rule,
-                             .policy = make_lent_policy(job_.plan.policy, job_.plan.world_size()),
+                             .policy = std::make_unique<PolicySequence>(job_.plan.policies, job_.plan.world_size()),
                              .buckets = job_.plan.buckets,
                              .memory = own,
                              .side = side_stream_.get(),

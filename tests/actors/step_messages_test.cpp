@@ -44,10 +44,13 @@ class OneRank final : public Exchange {
   bool is_consistent() const noexcept override { return true; }
   void show_common(Stream&) override {}
   void show_own(Stream&) override {}
+  const PolicySettings& policy() const noexcept override { return in_force; }
+  void switch_at(Step, const PolicySettings& given) override { in_force = given; }
   std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
 
  private:
+  PolicySettings in_force;
   Memory sums_, total_;
 };
 

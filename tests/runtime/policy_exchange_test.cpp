@@ -41,9 +41,10 @@ Floats added(const std::vector<Floats>& parts) {
 /// The steps of a run, of which some want consistent weights and one is the last.
 struct Script {
   GroupSpec spec;
-  PolicySettings policy;
+  std::vector<PolicyPhase> phases;
   std::uint64_t steps = 0;
-  std::uint64_t rows = 30;  // of all ranks and a step, as the policies are told
+  std::uint64_t rows = 30;        // of all ranks and a step, as the policies are told
+  std::vector<PolicyPhase> told;  // while the run is under way, just before the step before they begin
   bool consistent(std::uint64_t step) const { return step % 5 == 3; }
   StepFacts facts(std::uint64_t step) const {
     return {Step{step}, step * rows, rows, step + 1 == steps, consistent(step)};
@@ -59,7 +60,8 @@ struct Seen {
 /// The policies' definitions as loops, after training.md's sources, without the engine's state machines.
 class PlainRun {
  public:
-  explicit PlainRun(const Script& script) : script_(script), settings_(resolved(script.policy, script.spec.ranks)) {
+  explicit PlainRun(const Script& script)
+      : script_(script), settings_(resolved(script.phases[0].policy, script.spec.ranks)) {
     const Floats start = SerialRun{script.spec}.parameters;
     common_.emplace(start);
     outer_.emplace(start);
@@ -216,13 +218,14 @@ class ExchangedRun {
       seen.totals.push_back(WorkingGroup::get<StepSums>(group_.world->rank(0), total)[0]);
     return seen;
   }
+  Exchange& exchange(std::uint32_t r) { return *exchanges_[r]; }
 
  private:
   void make(std::uint32_t r) {
     const GroupSpec& spec = script_.spec;
     RankView& view = group_.world->rank(r);
     const std::uint64_t bytes = spec.elements * sizeof(float);
-    const PolicyNeeds needs = needs_of(script_.policy);
+    const PolicyNeeds needs = needs_of(script_.phases);
     LentMemory memory{.gradients = view.gradients, .mine = view.mine};
     memory.held = slice(view.contributions, bytes, bytes);
     memory.carry = view.arena->allocate(sizeof(StepSums));
@@ -243,7 +246,7 @@ class ExchangedRun {
     weights_.push_back(needs.own_weights ? memory.weights : view.parameters);
     exchanges_.push_back(lent_exchange({.communicator = *view.communicator,
                                         .rule = spec.rule,
-                                        .policy = make_lent_policy(script_.policy, spec.ranks),
+                                        .policy = std::make_unique<PolicySequence>(script_.phases, spec.ranks),
                                         .buckets = spec.buckets,
                                         .memory = memory,
                                         .side = view.side}));
@@ -263,6 +266,8 @@ class ExchangedRun {
       ASSERT_TRUE(r != 0 || group_.finish());
     }
     *view.space->address_of<StepSums>(work.total) = {};
+    for (const PolicyPhase& phase : script_.told)
+      if (phase.from_step == step + 1) exchanges_[r]->switch_at(Step{phase.from_step}, phase.policy);
     exchanges_[r]->begin(*view.stream, script_.facts(step), work.sums, work.total);
     note(r);
     const Memory found = WorkingGroup::put(view, SerialRun::gradients(script_.spec, r, step));
@@ -313,7 +318,7 @@ class PolicyExchange : public ::testing::TestWithParam<CommunicatorCase> {
  protected:
   static void expect_plain(PolicySettings policy, std::uint64_t first_seed, std::uint64_t steps = 7) {
     for (std::uint64_t seed = first_seed; seed < first_seed + 6 && !HasFatalFailure(); ++seed) {
-      Script script{.spec = random_group(1 + seed % 3, seed), .policy = policy, .steps = steps};
+      Script script{.spec = random_group(1 + seed % 3, seed), .phases = {{.policy = policy}}, .steps = steps};
       script.spec.half = false;
       SCOPED_TRACE(text(to_string(policy), ", ", script.spec.ranks, " ranks, seed ", seed));
       const Seen plain = PlainRun{script}.run();
@@ -357,11 +362,11 @@ TEST_P(PolicyExchange, OfDiLoCoIsAnOuterNesterov) {
 void expect_agreement(const CommunicatorCase& how, const PolicySettings& a, const PolicySettings& b,
                       std::uint32_t ranks) {
   for (std::uint64_t seed = 200; seed < 204; ++seed) {
-    Script script{.spec = random_group(ranks, seed), .policy = a, .steps = 6};
+    Script script{.spec = random_group(ranks, seed), .phases = {{.policy = a}}, .steps = 6};
     script.spec.half = false;
     script.spec.rule = {.kind = RuleKind::sgd, .rate = 0.05};
     const auto one = ExchangedRun{script, how}.run();
-    script.policy = b;
+    script.phases[0].policy = b;
     const auto other = ExchangedRun{script, how}.run();
     ASSERT_TRUE(one && other);
     const Floats &left = one->weights.back()[0], &right = other->weights.back()[0];
@@ -382,6 +387,82 @@ TEST_P(PolicyExchange, OfOneRankIsPlainSgdWhateverAverages) {
   expect_agreement(GetParam(), {}, {.kind = PolicyKind::local_sgd, .every_steps = 3}, 1);
   expect_agreement(GetParam(), {}, {.kind = PolicyKind::model_averaging, .block_samples = 60}, 1);
   expect_agreement(GetParam(), {}, {.kind = PolicyKind::block_momentum, .block_samples = 60}, 1);
+}
+
+std::vector<PolicySettings> every_policy() {
+  return {{},
+          {.accumulate = 3},
+          {.kind = PolicyKind::double_buffered},
+          {.kind = PolicyKind::local_sgd, .every_steps = 3},
+          {.kind = PolicyKind::model_averaging, .block_samples = 75},
+          {.kind = PolicyKind::block_momentum, .block_samples = 60},
+          {.kind = PolicyKind::block_momentum, .block_samples = 60, .block_rule = BlockRule::cntk},
+          {.kind = PolicyKind::diloco, .every_steps = 3}};
+}
+
+StepSums all_samples(const Script& script) {
+  StepSums all;
+  for (std::uint64_t step = 0; step < script.steps; ++step)
+    for (std::uint32_t r = 0; r < script.spec.ranks; ++r) all.add(SerialRun::sums(script.spec, r, step));
+  return all;
+}
+
+/// What must hold whatever the policies: equal weights after the switches and at the end, and every sample counted
+/// once.
+void expect_equal_replicas(const Script& script, const Seen& seen, const std::vector<std::uint64_t>& steps) {
+  for (std::uint32_t r = 1; r < script.spec.ranks; ++r) {
+    for (const std::uint64_t step : steps)
+      ASSERT_EQ(seen.weights[step][r], seen.weights[step][0]) << "before step " << step << ", rank " << r;
+    ASSERT_EQ(seen.weights.back()[r], seen.weights.back()[0]) << "at the end, rank " << r;
+  }
+  StepSums known;
+  for (const StepSums& total : seen.totals) known.add(total);
+  ASSERT_EQ(known.samples, all_samples(script).samples);
+  ASSERT_NEAR(known.loss, all_samples(script).loss, 1e-9);
+}
+
+TEST_P(PolicyExchange, SwitchesBetweenAnyTwoPoliciesWithEqualReplicasAndNoSampleLost) {
+  const auto policies = every_policy();
+  for (std::size_t a = 0; a < policies.size(); ++a) {
+    for (std::size_t b = 0; b < policies.size(); ++b) {
+      Script script{.spec = random_group(2 + a % 2, 300 + 8 * a + b), .steps = 11};
+      script.spec.half = false;
+      // Each way once, and back: by a step, by samples.
+      script.phases = {{.policy = policies[a]},
+                       {.from_step = 4, .policy = policies[b]},
+                       {.from_samples = 8 * script.rows, .policy = policies[a]}};
+      SCOPED_TRACE(text(to_string(policies[a]), " and ", to_string(policies[b])));
+      const auto seen = ExchangedRun{script, GetParam()}.run();
+      ASSERT_TRUE(seen);
+      expect_equal_replicas(script, *seen, {4, 8});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(PolicyExchange, SwitchesWhenItIsToldTo) {
+  for (const PolicySettings& to : every_policy()) {
+    Script script{.spec = random_group(3, 400), .steps = 9};
+    script.spec.half = false;
+    script.phases = {{.policy = {}}, {.from_step = 1000, .policy = to}};  // there is memory for it
+    script.told = {{.from_step = 5, .policy = to}};
+    SCOPED_TRACE(to_string(to));
+    const auto told = ExchangedRun{script, GetParam()}.run();
+    script.phases[1].from_step = 5;
+    script.told = {};
+    const auto planned = ExchangedRun{script, GetParam()}.run();
+    ASSERT_TRUE(told && planned);
+    ASSERT_EQ(told->weights, planned->weights);
+  }
+}
+
+TEST_P(PolicyExchange, RefusesASwitchForWhichItHasNoMemoryOrThatComesTooLate) {
+  Script script{.spec = random_group(2, 401), .phases = {{}}, .steps = 3};
+  script.spec.half = false;
+  ExchangedRun run{script, GetParam()};
+  EXPECT_THROW(run.exchange(0).switch_at(Step{2}, {.kind = PolicyKind::local_sgd}), Error);
+  ASSERT_TRUE(run.run());
+  EXPECT_THROW(run.exchange(0).switch_at(Step{3}, {.accumulate = 2}), Error) << "step 2 was its last, and has begun";
 }
 
 INSTANTIATE_TEST_SUITE_P(Lent, PolicyExchange, ::testing::ValuesIn(communicators()), communicator_name);
