@@ -144,22 +144,26 @@ std::optional<HostProblem> read_host_entry(std::string_view written, HostEntry& 
 }
 
 std::optional<std::string> HostGathering::add(const HostEntry& entry, std::string_view where) {
+  const std::uint32_t slots = entry.slots.value_or(1);
   for (const std::string& name : entry.names) {
-    const auto [at, fresh] =
-        known_.try_emplace(small(name), Known{list_.hosts.size(), std::string{where}, entry.slots.has_value()});
+    const auto at = known_.find(small(name));
+    const bool fresh = at == known_.end();
     if (!fresh && (at->second.said || entry.slots))
       return text(name, " stands in ", at->second.where,
                   " already, and one of the two tells its slots; name it once, with all of them");
     if (fresh && list_.hosts.size() == kMostHosts)
       return text("is one host more than the ", kMostHosts, " that a job has at most");
-    const std::uint32_t slots = entry.slots.value_or(1);
-    if ((ranks_ += slots) > kMostHostRanks)
+    if (ranks_ + slots > kMostHostRanks)
       return text("brings the ranks of all hosts above ", kMostHostRanks, ", the most that a job has");
-    if (fresh) list_.hosts.push_back({name, 0});
-    HostSlots& host = list_.hosts[at->second.index];
-    if (host.slots + slots > kMostSlots)
+    if (!fresh && list_.hosts[at->second.index].slots + slots > kMostSlots)
       return text(name, " is listed more than ", kMostSlots, " times, the most slots that a host has");
-    host.slots += slots;
+    ranks_ += slots;
+    if (!fresh) {
+      list_.hosts[at->second.index].slots += slots;
+      continue;
+    }
+    known_.emplace(small(name), Known{list_.hosts.size(), std::string{where}, entry.slots.has_value()});
+    list_.hosts.push_back({name, slots});
   }
   return std::nullopt;
 }

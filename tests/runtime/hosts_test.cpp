@@ -105,6 +105,12 @@ TEST(HostFile, TellsTenMistakesAtOnce) {
   EXPECT_THAT(said, EndsWith("\n(and more)"));
 }
 
+TEST(HostFile, TellsOfAHostThatIsOneTooManyEachTimeItStandsThere) {
+  const std::string said = failure("n[1-4096]\nlast\nlast\n");
+  EXPECT_THAT(said, HasSubstr("hosts:2:1: is one host more than the 4096"));
+  EXPECT_THAT(said, HasSubstr("hosts:3:1: is one host more than the 4096"));
+}
+
 TEST(HostFile, MayHaveAMegabyteAndNoMore) {
   std::string text = "a slots=4\n#";
   text.resize(kMostHostFileBytes, 'x');
