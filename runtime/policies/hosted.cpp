@@ -99,6 +99,11 @@ AnswerRead HostedLedger::answer(const HostedRead& read) const noexcept {
   return {read.worker, read.clock, version_, content_};
 }
 
+std::uint64_t HostedLedger::taken(Rank worker) const noexcept {
+  const Worker* w = find(worker);
+  return w == nullptr ? 0 : w->sequence;
+}
+
 std::uint64_t HostedLedger::pushed(Rank worker) const noexcept {
   const Worker* w = find(worker);
   return w == nullptr ? 0 : w->pushed;

@@ -81,7 +81,9 @@ class HostedLedger {
   ApplyUpdate apply(std::vector<HostedPush> contributions, double rate_scale);
   AnswerRead answer(const HostedRead& read) const noexcept;
 
-  /// How many contributions of this worker are taken, and applied: its clock.
+  /// Sequences taken from this worker.
+  std::uint64_t taken(Rank worker) const noexcept;
+  /// Its clock by contributions that were taken, and by those applied.
   std::uint64_t pushed(Rank worker) const noexcept;
   std::uint64_t committed(Rank worker) const noexcept;
   /// The smallest committed clock of those who take part; when nobody does, the last that was.
