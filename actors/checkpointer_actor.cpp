@@ -130,6 +130,7 @@ void on_snapshot(Self self, const Shared& parts, const SnapshotTaken& taken) {
     gathering.begun = true;
     gathering.manifest = parts->manifest;
     gathering.manifest.steps = id.steps;
+    gathering.manifest.updates = taken.updates;
     gathering.manifest.samples = parts->schedule.samples_before(next(taken.step));
     gathering.manifest.epoch = self->state.epoch;
   }

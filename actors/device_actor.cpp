@@ -13,6 +13,12 @@
 namespace troupe {
 namespace {
 
+/// Whether a rank was still writing a checkpoint when `step` began.
+struct SavingVote {
+  Step step;
+  bool saving = false;
+};
+
 struct DeviceState {
   static constexpr const char* name = "device";
   std::deque<BatchLease> ready;  // as many as the loader's pool has slots
@@ -33,6 +39,8 @@ struct DeviceState {
   std::optional<Step> saved;  // the last step that was, or is being, saved
   bool copying = false;       // on the stream
   bool saving = false;        // the copy is not made, or not written yet
+  bool save_due = false;      // at the next step after which the state is consistent
+  std::deque<SavingVote> votes;  // that were counted, oldest first
 };
 using Self = DeviceActor::stateful_pointer<DeviceState>;
 
@@ -44,27 +52,53 @@ Memory evaluation_slot(const DeviceParts& parts, std::uint64_t pass) {
 void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
   DeviceState& s = self->state;
   for (const SnapshotPart& part : parts.saves->parts) parts.stream.copy(part.to, part.from);
-  parts.snapshots.tell_at(parts.stream.mark(), DeviceActor{self}, SnapshotReached{step, s.next_number++, {}});
+  parts.snapshots.tell_at(parts.stream.mark(), DeviceActor{self},
+                          SnapshotReached{step, s.next_number++, parts.exchange.updates(), {}});
   s.saved = step;
   s.copying = s.saving = true;
 }
 
-/// Whether all ranks save after `step`: it is due, and every one has memory for a copy. Of the ranks' votes, that of
-/// kStepsAhead steps ago is the newest that each of them has counted for sure; a save that was begun since they cast it
-/// is known without.
-bool saves_after(const DeviceState& s, const DeviceParts& parts, Step step) {
+/// Whether all ranks have memory for a copy after `step`. Of the ranks' votes, that of kStepsAhead steps ago is the
+/// newest that each of them has counted for sure; a save that was begun since it was cast is known without.
+bool may_save(DeviceState& s, Step step) {
+  std::optional<SavingVote> counted;
+  while (!s.votes.empty() && s.votes.front().step.value + kStepsAhead <= step.value) {
+    counted = s.votes.front();
+    s.votes.pop_front();
+  }
+  if (counted) s.votes.push_front(*counted);  // until a newer one takes its place
+  if (s.saved && (!counted || counted->step <= *s.saved)) return false;
+  return !counted || !counted->saving;
+}
+
+bool is_due(const SavePlan& plan, Step step) {
+  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
+}
+
+/// What is evaluated is what is saved then; other saves wait for the end of a block.
+bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
   if (!parts.saves || parts.schedule.is_last(step)) return false;
-  const SavePlan& plan = *parts.saves;
-  const bool due = (plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0) ||
-                   (plan.evaluated && parts.schedule.evaluates(step));
-  if (!due || (s.saved && s.saved->value + kStepsAhead >= step.value)) return false;
-  const std::uint64_t counted = step.value - std::min(step.value, kStepsAhead);
-  return step.value < parts.schedule.first_step + kStepsAhead || parts.exchange.total({counted}).saving == 0;
+  const bool evaluated = parts.saves->evaluated && parts.schedule.evaluates(step);
+  s.save_due = s.save_due || is_due(*parts.saves, step);
+  if (!evaluated && !(s.save_due && parts.exchange.is_consistent())) return false;
+  const bool saves = may_save(s, step);
+  if (saves || parts.exchange.is_consistent()) s.save_due = false;  // one that was left out is not made up for
+  return saves;
+}
+
+/// What the policies are told of `step`.
+StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, Step step) {
+  StepFacts facts{.step = step, .samples_before = parts.schedule.samples_before(step)};
+  facts.samples = parts.schedule.global_rows();
+  facts.last = s.last == step;
+  facts.consistent = parts.schedule.evaluates(step) || (parts.saves && is_due(*parts.saves, step));
+  return facts;
 }
 
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
-  const Memory sums = parts.exchange.begin(batch.step, {.stop = s.stop, .saving = s.saving});
+  const StepVotes votes{.stop = s.stop, .saving = s.saving};
+  const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch.step), votes);
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), sums, parts.exchange);
   const Point committed = parts.exchange.commit(parts.stream);
@@ -81,12 +115,14 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
     *parts.space.address_of<StepSums>(sums) = {};
     s.evaluating = true;
     ++s.evaluations_left;
+    parts.exchange.show_common(parts.stream);
   }
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.evaluate(parts.stream, batch.lease.memory(), sums);
   const Point done = parts.stream.mark();
   batch.lease.free_after(done);
   if (batch.last) {
+    parts.exchange.show_own(parts.stream);
     parts.evaluations.tell_at(done, DeviceActor{self}, EvaluationReached{batch.step, {}});
     s.evaluating = false;
     ++s.evaluation;
@@ -129,6 +165,7 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
   s.in_flight.pop_front();
   ++s.credits;
+  if (news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
   if (const auto end = end_after(parts.schedule, step, news.total); end && !s.stopped) {
     s.last = end;
@@ -168,7 +205,7 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           [=](const SnapshotReached& reached) {
             if (ends_with(reached.status)) return;
             self->state.copying = false;
-            self->send(audience.snapshots, SnapshotTaken{reached.step, reached.number});
+            self->send(audience.snapshots, SnapshotTaken{reached.step, reached.number, reached.updates});
             finish_when_done(self, parts, audience);
           },
           [=](SnapshotFree) {

@@ -48,6 +48,7 @@ StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
 void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
   const auto now = Clock::now();
   if (!targets.progress || now - s.progress_told < kProgressEvery || now == s.rate_since) return;
+  if (s.total.samples == s.rate_samples) return;  // they become known in the rounds
   RunProgress progress{.step = c.step.value + 1, .steps = schedule.steps, .samples = s.total.samples};
   progress.samples_per_s = static_cast<double>(s.total.samples - s.rate_samples) / seconds(now - s.rate_since);
   if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);

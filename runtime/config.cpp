@@ -224,6 +224,7 @@ class Reading {
                                          value_and_origin("optimizer.rule", settings), "; leave it out, or choose ",
                                          of_adam ? "\"adam\" or \"adamw\"" : "\"momentum\" or \"nesterov\"")});
     }
+    check_update(settings);
     if (settings.faults.exchange < settings.faults.dead) {
       const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
       const auto found = given_.find(key);
@@ -234,6 +235,26 @@ class Reading {
                 ") before a silent rank is dead (faults.dead_ms = ", value_and_origin("faults.dead_ms", settings),
                 ") and can be named; make exchange_s the longer one")});
     }
+  }
+
+  void check_update(const Settings& settings) {
+    const std::string_view policy = name_of(settings.update.kind);
+    for (const detail::SettingKey& key : detail::update_keys()) {
+      const auto found = given_.find(key.name);
+      const auto meant = detail::policies_of(key.name);
+      if (found == given_.end() || meant.empty() || std::find(meant.begin(), meant.end(), policy) != meant.end())
+        continue;
+      std::string names;
+      for (const std::string_view name : meant) names += (names.empty() ? "\"" : ", \"") + std::string{name} + '"';
+      problems_.add(found->second.place, found->second.origin,
+                    {Code::invalid, text(key.name, " means nothing to update.policy = ",
+                                         value_and_origin("update.policy", settings), "; leave it out, or choose ",
+                                         meant.size() > 1 ? "one of " : "", names)});
+    }
+    const std::string wrong = contradiction(settings.update);
+    if (wrong.empty()) return;
+    const auto found = given_.find(given_.contains("update.time_constant") ? "update.time_constant" : "update.policy");
+    problems_.add(found->second.place, found->second.origin, {Code::invalid, wrong});
   }
 
   std::string value_and_origin(std::string_view key, const Settings& settings) const {

@@ -18,15 +18,6 @@ constexpr std::array kSources{Choice{"idx"},        Choice{"generated"},     Cho
 constexpr std::array kModels{Choice{"mlp"}};
 constexpr std::array kDTypes{Choice{"f32"}, Choice{"bf16"}};
 constexpr std::array kRules{Choice{"sgd"}, Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"}, Choice{"adamw"}};
-constexpr std::array kPolicies{Choice{"sync"},
-                               Choice{"double_buffered", false},
-                               Choice{"local_sgd", false},
-                               Choice{"block_momentum", false},
-                               Choice{"diloco", false},
-                               Choice{"model_averaging", false},
-                               Choice{"async", false},
-                               Choice{"ssp", false},
-                               Choice{"easgd", false}};
 constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
 constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
 constexpr std::array kLosses{Choice{"abort"}, Choice{"shrink", false}, Choice{"wait", false}};
@@ -294,16 +285,6 @@ constexpr std::array kTrain{
 };
 
 constexpr std::array kRest{
-    SettingKey{.name = "update.policy",
-               .kind = K::choice,
-               .help = "when ranks exchange",
-               .example = "\"sync\"",
-               .more = "sync: after every step all ranks have the parameters that one rank with all their samples "
-                       "would have, but for the order of summing.",
-               .choices = kPolicies,
-               .today = "update.policy = \"sync\"",
-               .store = [](S& s, const V& v) { s.update.policy = v.text; },
-               .show = [](const S& s) { return quoted(s.update.policy); }},
     SettingKey{.name = "placement.device",
                .kind = K::choice,
                .help = "what a rank computes on",
@@ -456,7 +437,7 @@ constexpr auto joined(const std::array<SettingKey, kSizes>&... parts) {
   (append(parts), ...);
   return all;
 }
-constexpr auto kSettingKeys = joined(kCluster, kData, kModel, kOptimizer, kTrain, kRest);
+constexpr auto kBeforeUpdate = joined(kCluster, kData, kModel, kOptimizer, kTrain);
 
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
@@ -472,13 +453,21 @@ constexpr std::array kPlannedKeys{
 
 }  // namespace
 
-std::span<const SettingKey> setting_keys() { return kSettingKeys; }
+std::span<const SettingKey> setting_keys() {
+  static const std::vector<SettingKey> keys = [] {
+    std::vector<SettingKey> all(kBeforeUpdate.begin(), kBeforeUpdate.end());
+    all.insert(all.end(), update_keys().begin(), update_keys().end());
+    all.insert(all.end(), kRest.begin(), kRest.end());
+    return all;
+  }();
+  return keys;
+}
 std::span<const PlannedKey> planned_keys() { return kPlannedKeys; }
 
 const SettingKey* find_setting(std::string_view name) {
-  const auto at =
-      std::find_if(kSettingKeys.begin(), kSettingKeys.end(), [&](const auto& key) { return key.name == name; });
-  return at == kSettingKeys.end() ? nullptr : &*at;
+  const auto keys = setting_keys();
+  const auto at = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return key.name == name; });
+  return at == keys.end() ? nullptr : &*at;
 }
 
 const PlannedKey* find_planned(std::string_view name) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,17 +8,33 @@
 
 #include "runtime/communicator.hpp"
 #include "runtime/device.hpp"
+#include "runtime/policies/policy.hpp"
 
 namespace troupe {
 
-/// One round of communication of one parameter group, under one view and one policy: a Communicator (bytes), a Policy
-/// (when) and a Rule (arithmetic).
+/// The communication of one parameter group, under one view and one policy: a Communicator (bytes), a Policy (when) and
+/// a Rule (arithmetic). Per step: begin, contribute for each bucket, commit; all on the same stream, which only
+/// enqueues.
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  /// Takes a bucket whose gradients `stream` has finished by now. `sums` and `total`: see BucketWork; `first`: the
-  /// first bucket of the step over all groups.
-  virtual void contribute(Stream& stream, const Bucket& bucket, Step step, bool first, Memory sums, Memory total) = 0;
+  /// A step begins. `sums`: where the replica writes what this rank adds; `total` (zero by now): where the sums over
+  /// all ranks go that become known with this step, of one step or of several.
+  virtual void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) = 0;
+  /// Whether this step's sums reach the other ranks with it.
+  virtual bool has_round() const noexcept = 0;
+  /// Takes a bucket whose gradients `stream` has finished by now.
+  virtual void contribute(Stream& stream, const Bucket& bucket) = 0;
+  /// The step's last bucket was contributed.
+  virtual void commit(Stream& stream) = 0;
+  /// Whether, with what was enqueued so far, all ranks' weights are the group's parameters, and every gradient is in
+  /// them: what may be saved.
+  virtual bool is_consistent() const noexcept = 0;
+  /// From here to show_own, the replica sees the group's parameters instead of what this rank has made of them.
+  virtual void show_common(Stream& stream) = 0;
+  virtual void show_own(Stream& stream) = 0;
+  /// How many updates the rule has made, counted on from the job's beginning.
+  virtual std::uint64_t updates() const noexcept = 0;
   /// Ends the tenancy: no contribution is taken any more; what is under way ends with `why`. Gives the stripes back for
   /// the next tenant. Idempotent.
   virtual std::vector<StripeMemory> retire(const Status& why) noexcept = 0;
@@ -34,30 +51,49 @@ class StepExchange final : public BucketSink {
  public:
   /// How many steps' sums are kept: a total may be read until this many steps later.
   static constexpr std::uint64_t kStepsKept = 8;
+  /// Bytes of `sums`, and of `totals`, for `groups` groups.
+  static constexpr std::uint64_t ring_bytes(std::size_t groups) noexcept {
+    return kStepsKept * entries(groups) * sizeof(StepSums);
+  }
 
-  /// `sums` and `totals` are memory for kStepsKept StepSums each; exchanges[g] is group g's, and outlives this object.
-  /// `buckets` become ready in every step, over all groups. Throws Error{invalid} when memory is missing.
+  /// `sums` and `totals` have ring_bytes(); exchanges[g] is group g's, and outlives this object. `buckets` become ready
+  /// in every step, over all groups. What total() tells is of group `reporting`. Throws Error{invalid} when memory is
+  /// missing.
   StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory totals, std::vector<Exchange*> exchanges,
-               std::size_t buckets = 1);
+               std::size_t buckets = 1, GroupId reporting = {});
 
   ViewId view() const noexcept { return view_; }
-  /// Starts `step` (one more than the last): where the replica writes its sums. Throws Error{invalid} for another step,
-  /// or before the last one was committed.
-  Memory begin(Step step, StepVotes votes);
+  /// Starts the step of `facts` (one more than the last): where the replica writes its sums. Throws Error{invalid} for
+  /// another step, or before the last one was committed.
+  Memory begin(Stream& stream, const StepFacts& facts, StepVotes votes);
   void ready(const Bucket& bucket, Stream& stream) noexcept override;
   /// The step is enqueued wholly: the point at which it is committed. A bucket that could not be contributed, or one
   /// that never became ready, is an Error here.
   Point commit(Stream& stream);
-  /// The sums over all ranks; to be read once the step is committed, until kStepsKept steps later.
+  /// The sums over all ranks that became known with `step`; without samples where none did. To be read once the step is
+  /// committed, until kStepsKept steps later.
   StepSums total(Step step) const;
 
+  /// See Exchange; of all groups.
+  bool is_consistent() const noexcept;
+  std::uint64_t updates() const noexcept { return exchanges_[reporting_]->updates(); }
+  void show_common(Stream& stream);
+  void show_own(Stream& stream);
+
  private:
+  /// Of one step: each group's; of several groups, what the replica wrote stands before them.
+  static constexpr std::size_t entries(std::size_t groups) noexcept { return groups == 1 ? 1 : 1 + groups; }
+  Memory entry(const Memory& ring, Step step, std::size_t index) const noexcept;
+  Memory of_group(const Memory& ring, Step step, std::size_t group) const noexcept;
+  void share_sums(Stream& stream);
+
   ViewId view_;
   AddressSpace& space_;
   Memory sums_;
   Memory totals_;
   std::vector<Exchange*> exchanges_;
   std::size_t buckets_;
+  std::size_t reporting_;
   Step step_{};
   bool begun_ = false;     // a first step was begun; the next one follows step_
   bool open_ = false;      // between begin and commit
@@ -72,10 +108,34 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept;
 /// in the stripe's journal. Throws Error{invalid} when a journal is there but too small for the bucket.
 StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule);
 
-/// The collective route for synchronous groups: every step, reduce to the stripes, update, gather.
-/// `communicator` outlives it; `gradients` [group] f32 is this rank's; `mine` is the stripe this rank is tenant of, its
-/// journal (if any) of journal_bytes for each bucket. Threads: retire may be called by another one than contribute.
-std::unique_ptr<Exchange> collective_exchange(Communicator& communicator, const Rule& rule, Memory gradients,
-                                              StripeMemory mine);
+/// What the ranks of a lent group work on. "Whole" is of the group's elements.
+struct LentMemory {
+  Memory gradients;   // whole f32; the replica writes them
+  StripeMemory mine;  // the stripe this rank is tenant of, with the rule's state
+  /// Where ranks have weights of their own: those, which the replica reads, and what all tenants have published, of
+  /// which `mine.parameters` is a part. Empty: the replica reads what the tenants publish.
+  Memory weights, half;  // whole f32, bf16
+  Memory common, common_half;
+  Memory held;                                 // whole f32: gradients kept or on their way, or weights put aside
+  Memory held_half;                            // whole bf16, where there is `half`
+  std::array<Memory, kMaxStateSlots> state{};  // whole; `mine.state` are parts of it. Of policies that work locally
+  StripeMemory outer;                          // `mine` with the outer rule's state and a journal of its own; likewise
+  Memory carry, round_total;                   // StepSums each
+};
+
+/// How a lent group exchanges. `communicator` and `side` outlive the exchange.
+struct LentParts {
+  Communicator& communicator;
+  Rule rule;
+  std::unique_ptr<LentPolicy> policy;
+  std::vector<Bucket> buckets;  // of the group
+  LentMemory memory;
+  Stream* side = nullptr;     // of policies that have a round under way behind the next step
+  std::uint64_t updates = 0;  // that the rule has made before
+};
+
+/// The collective route: what the policy orders, on the device's stream. Threads: retire may be called by another one
+/// than the rest.
+std::unique_ptr<Exchange> lent_exchange(LentParts parts);
 
 }  // namespace troupe

@@ -28,6 +28,7 @@ std::string Plan::to_string() const {
   out << "model " << std::quoted(model) << '\n'
       << "dtype " << name_of(dtype) << '\n'
       << "rule " << std::quoted(rule) << '\n'
+      << "policy " << std::quoted(troupe::to_string(policy)) << '\n'
       << "parameters " << parameters << " flops " << training_flops << '\n'
       << "batch " << batch << " prefetch " << prefetch << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'

@@ -123,6 +123,7 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
                  scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
   fmt::format_to(line, "rule     {}\n", plan.rule);
+  fmt::format_to(line, "policy   {}\n", describe(plan.policy, plan.world_size()));
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));

@@ -104,7 +104,7 @@ std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs) {
 }  // namespace
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
-  return parameters + half + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
+  return parameters + half + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
 }
 
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank) {
@@ -125,15 +125,19 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
     needs.parameters = parameters;
     needs.half = half;
   }
-  needs.gradients = elements * sizeof(float);
-  needs.state = slots * own * sizeof(float);
-  needs.snapshot = plan.saves ? (1 + slots) * own * sizeof(float) : 0;
-  needs.journal = direct || own == 0 ? 0 : journal_bytes(slots) * plan.buckets.size();
+  const PolicyNeeds policy = needs_of(plan.policy);
+  const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
+  needs.gradients = parameters;
+  needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
+  needs.state = (policy.whole_state ? slots * elements : slots * own) * sizeof(float) + outer;
+  needs.snapshot = plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
+  const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
+  needs.journal = direct || own == 0 ? 0 : journals * plan.buckets.size();
   needs.pool = plan.prefetch * batch.size_bytes();
   std::uint64_t largest = 0;
   for (const Stripe& stripe : plan.stripes) largest = std::max(largest, stripe.count);
   needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
-  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + 4 * StepExchange::kStepsKept * sizeof(StepSums);
+  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + 4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
   needs.data = plan.data_bytes;
   needs.activations = 2 * plan.batch * outputs * size_bytes(plan.dtype);
   if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);
@@ -144,10 +148,15 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
   TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
   TROUPE_CHECK(settings.data.batch > 0, Code::invalid, "data.batch is 0; a step needs samples");
+  const auto ranks = static_cast<std::uint32_t>(inputs.ranks.size());
+  const PolicySettings policy = resolved(settings.update, ranks);
+  const std::string wrong = check_policy(policy, ranks, settings.data.batch);
+  TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
   Plan plan;
   plan.model = graph.to_string();
   plan.dtype = graph.dtype();
   plan.rule = to_string(settings.rule);
+  plan.policy = policy;
   plan.parameters = graph.count_parameters();
   plan.training_flops = graph.training_flops();
   plan.batch = settings.data.batch;

@@ -36,6 +36,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
 struct MemoryNeeds {
   std::uint64_t parameters = 0;   // f32; in the arena route the leader's, for the whole node
   std::uint64_t half = 0;         // their bf16 image, likewise
+  std::uint64_t weights = 0;      // of policies whose ranks have their own, and what they put aside
   std::uint64_t gradients = 0;    // f32
   std::uint64_t state = 0;        // the optimizer's, of this rank's stripe
   std::uint64_t journal = 0;      // of restartable updates: the arena route's, one a bucket

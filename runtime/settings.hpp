@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/graph.hpp"
+#include "runtime/policies/policy.hpp"
 #include "runtime/rules/rule.hpp"
 
 namespace troupe {
@@ -34,9 +35,7 @@ struct Settings {
     std::uint64_t seed = 7;
     bool deterministic = false;
   } train;
-  struct Update {
-    std::string policy = "sync";
-  } update;
+  PolicySettings update;
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out

@@ -66,10 +66,16 @@ class Stream {
   virtual void signal(Point point) = 0;
   /// Copies equal-sized memory.
   virtual void copy(Memory to, Memory from) = 0;
-  /// Adds the StepSums at each of `parts`, in their order, into the one at `total` (overwritten).
+  /// Adds the StepSums at each of `parts`, in their order, into the one at `total` (overwritten; it may be one of
+  /// them).
   virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
   /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of one size. `to` may be one of the parts.
   virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
+  /// to[i] = samples * (anchor[i] - from[i]), samples those of the StepSums at `sums`; f32, all of one size. `to` may be
+  /// one of the others.
+  virtual void weigh(Memory to, Memory anchor, Memory from, Memory sums) = 0;
+  /// Writes zero bytes.
+  virtual void clear(Memory memory) = 0;
   /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order, divides
   /// by the samples of the StepSums at `total`, applies the rule, publishes parameters and their bf16 image. No
   /// samples: nothing changes. With a journal the pass is restartable: another thread or process of the node that calls

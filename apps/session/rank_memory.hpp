@@ -7,6 +7,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/exchange.hpp"
 #include "runtime/rules/rule.hpp"
 #include "runtime/stream.hpp"
 
@@ -18,11 +19,13 @@ struct RankMemory {
   Memory parameters;     // [layout] f32; the arena route has one for the node, at its leader
   Memory half;           // [layout] bf16 likewise; empty in f32
   Memory gradients;      // [layout] f32
+  Memory contributions;  // what the node's other ranks may read: the gradients, and `held` behind them
+  LentMemory own;        // what the policy needs beyond that; see LentMemory
   Memory sums;           // StepExchange::kStepsKept StepSums
   Memory totals;         // the same
   Memory evaluations;    // kEvaluationsKept StepSums
   StripeMemory stripe;   // this rank's stripe: parts of parameters and half, its state and journal
-  Memory snapshot;       // of jobs that save: a copy of the stripe and its state, from a page on
+  Memory snapshot;       // of jobs that save: a copy of the stripe and its states, from a page on
   Memory staging;        // direct route: gradients that arrive for the stripe
   TimelineId ready;      // gradients written
   TimelineId published;  // stripe updated

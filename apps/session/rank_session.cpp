@@ -110,7 +110,7 @@ void RankSession::note_resumed(const CheckpointStart& start) {
 /// The state before the first step. Others read it once the view stands.
 void RankSession::load() {
   if (holds_parameters()) fill_parameters();
-  if (resumed_) resumed_->load_state(job_, space_, memory_.stripe, settings().rule.kind);
+  if (resumed_) resumed_->load_state(job_, space_, memory_, settings().rule.kind);
 }
 
 void RankSession::fill_parameters() {
@@ -192,7 +192,11 @@ std::unique_ptr<Communicator> RankSession::make_communicator() {
   for (const PlaceBlob& place : places_) {
     const RankMemory peer = find_rank_memory(space_.arena(place.arena.id));
     group.members.push_back(
-        {.gradients = peer.gradients, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
+        {.gradients = peer.contributions, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
+    // What ranks put aside is free whenever their states are gathered.
+    const std::uint64_t whole = memory_.gradients.size_bytes;
+    if (needs_of(job_.plan.policy).whole_state)
+      group.members.back().scratch = slice(peer.contributions, whole, whole);
   }
   return std::make_unique<ArenaCommunicator>(space_, std::move(group));
 }
@@ -210,15 +214,23 @@ void RankSession::make_device() {
   if (bulk_ && job_.plan.route == Route::direct)
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = device_for(mine);
+  const LentMemory& own = memory_.own;
   if (options_.model) {
     replica_ =
         std::make_unique<HostReplica>(space_, job_.plan.buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
     replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
-                                {memory_.parameters, memory_.half, memory_.gradients});
+                                {weights(), own.weights.size_bytes != 0 ? own.half : memory_.half, memory_.gradients});
   }
   stream_ = device_->stream();
-  exchange_ = collective_exchange(*communicator_, settings().rule, memory_.gradients, memory_.stripe);
+  if (needs_of(job_.plan.policy).side_stream) side_stream_ = device_->stream();
+  exchange_ = lent_exchange({.communicator = *communicator_,
+                             .rule = settings().rule,
+                             .policy = make_lent_policy(job_.plan.policy, job_.plan.world_size()),
+                             .buckets = job_.plan.buckets,
+                             .memory = own,
+                             .side = side_stream_.get(),
+                             .updates = resumed_ ? resumed_->manifest().updates : 0});
   steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
                                           std::vector<Exchange*>{exchange_.get()}, job_.plan.buckets.size());
   step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
@@ -237,7 +249,7 @@ std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
 }
 
 void RankSession::make_loop() {
-  const auto* parameters = space_.address_of<const float>(memory_.parameters);
+  const auto* parameters = space_.address_of<const float>(weights());
   auto* gradients = space_.address_of<float>(memory_.gradients);
   for (std::size_t p = 0; p < job_.layout.entries().size(); ++p) {
     const auto [first, count] = job_.layout.entries()[p];

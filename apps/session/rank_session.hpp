@@ -81,9 +81,11 @@ class RankSession final : public Session {
   void load();
   void fill_parameters();
   void make_actors();
-  std::vector<SnapshotPiece> snapshot_pieces() const {
-    return pieces_of(job_, memory_.stripe, memory_.snapshot, settings().rule.kind);
+  /// What the replica reads.
+  const Memory& weights() const {
+    return memory_.own.weights.size_bytes != 0 ? memory_.own.weights : memory_.parameters;
   }
+  std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_, settings().rule.kind); }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
   ReportTargets report_targets();
@@ -127,6 +129,7 @@ class RankSession final : public Session {
   std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
   std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
   std::unique_ptr<Replica> replica_;
+  std::unique_ptr<Stream> side_stream_;  // null: the policy has no round behind the next step
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
   RunResult result_;  // rank 0's report so far; the reporter writes it, run() reads it after the end

@@ -9,6 +9,7 @@ namespace {
 constexpr GroupId kGroup{0};
 
 constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
+constexpr CheckpointPart kOuter = CheckpointPart::outer;
 static_assert(kStates.size() == kMaxStateSlots);
 
 void check_same(const std::string& what, const std::string& saved, const std::string& now, const std::string& folder,
@@ -48,22 +49,33 @@ void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters)
   }
 }
 
-void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const StripeMemory& stripe, RuleKind rule) {
+void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
+                   const Memory& to) {
   const auto& tensors = job.graph.parameters();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Layout::Entry& entry = job.layout.entries()[i];
-    const Overlap part = overlap(entry, stripe.stripe.first, stripe.stripe.count);
-    if (part.count == 0) continue;
-    const std::uint64_t at = entry.first + part.first - stripe.stripe.first;
-    for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
-      const Memory memory = slice(stripe.state[slot], at * sizeof(float), part.count * sizeof(float));
-      reader_.read(kGroup, tensors[i].name, kStates[slot], part.first, {space.address_of<float>(memory), part.count});
-    }
+    const Overlap some = overlap(entry, stripe.first, stripe.count);
+    if (some.count == 0) continue;
+    const std::uint64_t at = entry.first + some.first - stripe.first;
+    const Memory memory = slice(to, at * sizeof(float), some.count * sizeof(float));
+    reader_.read(kGroup, tensors[i].name, part, some.first, {space.address_of<float>(memory), some.count});
   }
 }
 
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, const Memory& snapshot,
-                                     RuleKind rule) {
+void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule) {
+  const Stripe& mine = memory.stripe.stripe;
+  const LentMemory& own = memory.own;
+  for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
+    const bool whole = own.state[slot].size_bytes != 0;
+    const Stripe all{.group = mine.group, .tenant = mine.tenant, .first = 0, .count = job.layout.count_elements()};
+    load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
+  }
+  // Another policy's checkpoint has no outer momentum: it begins at zero.
+  if (own.outer.state[0].size_bytes != 0 && manifest().has_outer()) load(job, space, kOuter, mine, own.outer.state[0]);
+}
+
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory, RuleKind rule) {
+  const StripeMemory& stripe = memory.stripe;
   std::vector<SnapshotPiece> parts;
   const auto& tensors = job.graph.parameters();
   std::uint64_t next = 0;  // byte of the snapshot
@@ -81,13 +93,14 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& s
       piece.piece.count = some.count;
       piece.extents = tensors[i].extents;
       piece.from = slice(whole, at * sizeof(float), some.count * sizeof(float));
-      piece.copy = slice(snapshot, next, piece.from.size_bytes);
+      piece.copy = slice(memory.snapshot, next, piece.from.size_bytes);
       next += piece.from.size_bytes;
     }
   };
   if (stripe.stripe.count == 0) return parts;
   add(CheckpointPart::parameters, stripe.parameters);
   for (std::size_t slot = 0; slot < state_slots(rule); ++slot) add(kStates[slot], stripe.state[slot]);
+  if (memory.own.outer.state[0].size_bytes != 0) add(kOuter, memory.own.outer.state[0]);
   return parts;
 }
 

@@ -8,6 +8,7 @@
 #include "actors/device_actor.hpp"
 #include "apps/session/checkpoint_start.hpp"
 #include "apps/session/joined_job.hpp"
+#include "apps/session/rank_memory.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/stream.hpp"
@@ -24,17 +25,19 @@ class Resumed {
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
-  /// Fills the optimizer's state of a stripe.
-  void load_state(const JoinedJob& job, const AddressSpace& space, const StripeMemory& stripe, RuleKind rule);
+  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum.
+  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule);
 
  private:
+  void load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
+            const Memory& to);
+
   CheckpointReader reader_;
 };
 
 /// What of a stripe a checkpoint has: for each tensor that lies in it, wholly or in part, the weights and every state.
-/// The copies follow each other in `snapshot` without the layout's gaps, as they do in the file.
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const StripeMemory& stripe, const Memory& snapshot,
-                                     RuleKind rule);
+/// The copies follow each other in the snapshot without the layout's gaps, as they do in the file.
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory, RuleKind rule);
 /// The copies that make such a snapshot; neighbours that stay neighbours as one.
 std::vector<SnapshotPart> copies_of(std::span<const SnapshotPiece> pieces);
 

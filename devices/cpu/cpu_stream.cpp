@@ -136,6 +136,18 @@ void CpuStream::reduce(Memory to, std::span<const Memory> parts) {
   push(Reduce{target, to.size_bytes / sizeof(float), resolve(parts, to.size_bytes, "parts of a reduction")});
 }
 
+void CpuStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "weights of ", to.size_bytes,
+               " bytes, which are not whole f32");
+  push(Weigh{space_.address_of<float>(to), address_of<float>(space_, anchor, to.size_bytes, "an anchor"),
+             address_of<float>(space_, from, to.size_bytes, "weights"), to.size_bytes / sizeof(float),
+             address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of weights")});
+}
+
+void CpuStream::clear(Memory memory) {
+  push(ClearBytes{space_.address_of<std::byte>(memory), memory.size_bytes});
+}
+
 void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                        std::span<const Memory> contributions, Memory total) {
   const std::uint64_t count = stripe.stripe.count;
@@ -250,6 +262,17 @@ Status CpuStream::execute(const SumUp& operation) {
 
 Status CpuStream::execute(const Reduce& operation) {
   cpu::reduce(kernels_, operation.to, ring_.operands<float>(operation.parts), operation.count);
+  return {};
+}
+
+Status CpuStream::execute(const Weigh& operation) {
+  const auto samples = static_cast<float>(operation.sums->samples);
+  kernels_.weigh(operation.to, operation.anchor, operation.from, samples, operation.count);
+  return {};
+}
+
+Status CpuStream::execute(const ClearBytes& operation) {
+  std::memset(operation.at, 0, operation.size_bytes);
   return {};
 }
 

@@ -46,6 +46,17 @@ struct Reduce {
   std::uint64_t count;
   Operands parts;
 };
+struct Weigh {
+  float* to;
+  const float* anchor;
+  const float* from;
+  std::uint64_t count;
+  const StepSums* sums;
+};
+struct ClearBytes {
+  std::byte* at;
+  std::uint64_t size_bytes;
+};
 struct Update {
   RuleStep rule;
   std::uint64_t number;
@@ -61,7 +72,7 @@ struct RunProgram {
   const std::byte* batch;
   StepSums* sums;
 };
-using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Update, RunProgram>;
+using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Weigh, ClearBytes, Update, RunProgram>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.

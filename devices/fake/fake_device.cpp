@@ -118,6 +118,25 @@ void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
            }});
 }
 
+void FakeStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+  const AddressSpace& space = device_.space_;
+  check_size(anchor, to.size_bytes, "an anchor");
+  check_size(from, to.size_bytes, "weights");
+  check_size(sums, sizeof(StepSums), "the sums of weights");
+  auto* target = space.address_of<float>(to);
+  const auto* left = space.address_of<const float>(anchor);
+  const auto* right = space.address_of<const float>(from);
+  const auto* counted = space.address_of<const StepSums>(sums);
+  enqueue({{}, [=, count = to.size_bytes / sizeof(float)] {
+             fake::weigh(target, left, right, static_cast<float>(counted->samples), count);
+           }});
+}
+
+void FakeStream::clear(Memory memory) {
+  auto* at = device_.space_.address_of<std::byte>(memory);
+  enqueue({{}, [at, size = memory.size_bytes] { std::fill_n(at, size, std::byte{}); }});
+}
+
 void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                         std::span<const Memory> contributions, Memory total) {
   const std::uint64_t count = stripe.stripe.count;

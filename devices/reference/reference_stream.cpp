@@ -30,6 +30,7 @@ void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, fl
     case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
     case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
     case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
+    case RuleKind::block: return update_element<RuleKind::block>(rule, scale, sum, p, s0, s1);
   }
 }
 
@@ -159,6 +160,21 @@ void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
       target[i] = sum;
     }
   });
+}
+
+void ReferenceStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "weights of ", to.size_bytes,
+               " bytes, which are not whole f32");
+  call([target = space_.address_of<float>(to), left = address_of<const float>(space_, anchor, to.size_bytes),
+        right = address_of<const float>(space_, from, to.size_bytes), count = to.size_bytes / sizeof(float),
+        counted = address_of<const StepSums>(space_, sums, sizeof(StepSums))] {
+    const auto samples = static_cast<float>(counted->samples);
+    for (std::uint64_t i = 0; i < count; ++i) target[i] = samples * (left[i] - right[i]);
+  });
+}
+
+void ReferenceStream::clear(Memory memory) {
+  call([at = space_.address_of<std::byte>(memory), size = memory.size_bytes] { std::memset(at, 0, size); });
 }
 
 void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,

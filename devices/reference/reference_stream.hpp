@@ -26,6 +26,8 @@ class ReferenceStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
+  void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
+  void clear(Memory memory) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   /// Enqueues `work`; an Error it throws ends the stream.

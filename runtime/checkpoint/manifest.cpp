@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kFormat = "troupe-checkpoint";
-constexpr std::array<std::string_view, 3> kParts{"parameters", "state0", "state1"};
+constexpr std::array<std::string_view, 4> kParts{"parameters", "state0", "state1", "outer"};
 
 std::string first_line(std::string_view body) {
   return fmt::format("{} {} {:016x}\n", kFormat, kVersion, xxh3(std::as_bytes(std::span(body))));
@@ -101,6 +101,7 @@ CheckpointManifest manifest_from(const Json& json) {
   CheckpointManifest manifest;
   json.at("steps").get_to(manifest.steps);
   json.at("samples").get_to(manifest.samples);
+  manifest.updates = json.value("updates", manifest.steps);  // once every step made one
   json.at("seed").get_to(manifest.seed);
   json.at("model").get_to(manifest.model);
   json.at("rule").get_to(manifest.rule);
@@ -143,9 +144,17 @@ auto with_context(const std::string& what, Parse parse) {
 
 std::string_view name_of(CheckpointPart part) noexcept { return kParts[static_cast<std::size_t>(part)]; }
 
+bool CheckpointManifest::has_outer() const noexcept {
+  return std::any_of(files.begin(), files.end(), [](const CheckpointFile& file) {
+    return std::any_of(file.pieces.begin(), file.pieces.end(),
+                       [](const CheckpointPiece& piece) { return piece.part == CheckpointPart::outer; });
+  });
+}
+
 std::string format_manifest(const CheckpointManifest& manifest) {
-  nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"seed", manifest.seed},
-                              {"model", manifest.model}, {"rule", manifest.rule},       {"run", manifest.run}};
+  nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"updates", manifest.updates},
+                              {"seed", manifest.seed},   {"model", manifest.model},     {"rule", manifest.rule},
+                              {"run", manifest.run}};
   if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
   json["epoch"] = {{"loss", fmt::format("{:a}", manifest.epoch.loss)},
                    {"correct", manifest.epoch.correct},

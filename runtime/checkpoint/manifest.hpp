@@ -11,8 +11,9 @@
 
 namespace troupe {
 
-/// What a piece of a checkpoint holds of its tensor: the weights, or one of the optimizer's states.
-enum class CheckpointPart : std::uint8_t { parameters, state0, state1 };
+/// What a piece of a checkpoint holds of its tensor: the weights, one of the optimizer's states, or the momentum of the
+/// policy's outer update.
+enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer };
 std::string_view name_of(CheckpointPart part) noexcept;
 
 /// Elements [first, first + count) of one tensor, as a tensor of a file: under the tensor's name and shape when it is
@@ -49,6 +50,7 @@ struct EpochSoFar {
 struct CheckpointManifest {
   std::uint64_t steps = 0;            // committed
   std::uint64_t samples = 0;          // of the global order, taken by these steps: the next step starts there
+  std::uint64_t updates = 0;          // that the optimizer's rule has made, since its state was zero
   std::uint64_t seed = 0;             // of the order and of the starting weights
   std::string model;                  // Graph::to_string()
   std::string rule;                   // name_of(RuleKind)
@@ -59,6 +61,8 @@ struct CheckpointManifest {
   std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major
   std::optional<double> test_accuracy;                       // of these weights, when they were evaluated
   std::vector<CheckpointFile> files;
+  /// Whether it has the momentum of an outer update.
+  bool has_outer() const noexcept;
   friend bool operator==(const CheckpointManifest&, const CheckpointManifest&) = default;
 };
 

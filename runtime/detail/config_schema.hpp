@@ -63,6 +63,10 @@ struct PlannedKey {
   std::string_view today;    // what works instead
 };
 
+/// The keys of [update], and which of the policies `key` means something to, as TOML texts.
+std::span<const SettingKey> update_keys();
+std::vector<std::string_view> policies_of(std::string_view key);
+
 /// In the order in which they are shown; the keys of a section stand together.
 std::span<const SettingKey> setting_keys();
 std::span<const PlannedKey> planned_keys();

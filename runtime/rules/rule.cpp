@@ -10,7 +10,8 @@ std::size_t state_slots(RuleKind kind) noexcept {
   switch (kind) {
     case RuleKind::sgd: return 0;
     case RuleKind::momentum:
-    case RuleKind::nesterov: return 1;
+    case RuleKind::nesterov:
+    case RuleKind::block: return 1;
     case RuleKind::adam:
     case RuleKind::adamw: return 2;
   }
@@ -24,6 +25,7 @@ std::string_view name_of(RuleKind kind) noexcept {
     case RuleKind::nesterov: return "nesterov";
     case RuleKind::adam: return "adam";
     case RuleKind::adamw: return "adamw";
+    case RuleKind::block: return "block";
   }
   return "unknown";
 }
@@ -32,6 +34,7 @@ std::string to_string(const Rule& rule) {
   // fmt prints the shortest text that reads back as the same number, so equal texts mean equal rules.
   std::string out = fmt::format("{}(rate={}", name_of(rule.kind), rule.rate);
   if (state_slots(rule.kind) == 1) out += fmt::format(", momentum={}", rule.momentum);
+  if (rule.kind == RuleKind::block) out += fmt::format(", look_ahead={}", rule.look_ahead);
   if (state_slots(rule.kind) == 2) {
     out += fmt::format(", beta1={}, beta2={}, epsilon={}", rule.beta1, rule.beta2, rule.epsilon);
   }
@@ -45,6 +48,7 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   step.rate = static_cast<float>(rule.rate);
   step.decay = static_cast<float>(rule.kind == RuleKind::adamw ? rule.rate * rule.weight_decay : rule.weight_decay);
   step.momentum = static_cast<float>(rule.momentum);
+  step.look_ahead = static_cast<float>(rule.look_ahead);
   if (state_slots(rule.kind) < 2) return step;
   const auto updates = static_cast<double>(t);
   step.rate = static_cast<float>(rule.rate / (1 - std::pow(rule.beta1, updates)));

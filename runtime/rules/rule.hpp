@@ -7,7 +7,8 @@
 
 namespace troupe {
 
-enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw };
+/// `block` is of policies alone: no setting of an optimizer.
+enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw, block };
 
 /// The arithmetic of an optimizer as a value. `g` below is the mean gradient over the step's samples (plus
 /// weight_decay * p, except for AdamW).
@@ -18,6 +19,7 @@ enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw };
 ///             Source: Kingma, Ba 2015 (Adam), algorithm 1.
 ///   adamw     p -= rate * weight_decay * p, then as adam. Source: Loshchilov, Hutter 2019 (Decoupled weight decay),
 ///   algorithm 2.
+///   block     v = momentum * v + rate * g;  p -= v + look_ahead * v       (the rate inside v, as both change by block)
 struct Rule {
   RuleKind kind = RuleKind::adam;
   double rate = 0.001;
@@ -26,12 +28,13 @@ struct Rule {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  double look_ahead = 0;
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
 inline constexpr std::size_t kMaxStateSlots = 2;
 
-/// How many f32 per parameter the rule keeps: momentum and nesterov 1 (v), adam and adamw 2 (m, then v).
+/// How many f32 per parameter the rule keeps: momentum, nesterov and block 1 (v), adam and adamw 2 (m, then v).
 std::size_t state_slots(RuleKind kind) noexcept;
 std::string_view name_of(RuleKind kind) noexcept;
 std::string to_string(const Rule& rule);
@@ -46,6 +49,7 @@ struct RuleStep {
   float beta2 = 0, one_minus_beta2 = 0;
   float second_scale = 0;  // adam: 1 / (1 - beta2^t)
   float epsilon = 0;
+  float look_ahead = 0;
 };
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);
@@ -64,6 +68,9 @@ inline void update_element(const RuleStep& r, float scale, float sum, float& p, 
   } else if constexpr (kKind == RuleKind::nesterov) {
     s0 = r.momentum * s0 + g;
     p -= r.rate * (g + r.momentum * s0);
+  } else if constexpr (kKind == RuleKind::block) {
+    s0 = r.momentum * s0 + r.rate * g;
+    p -= s0 + r.look_ahead * s0;
   } else {
     if constexpr (kKind == RuleKind::adamw) p -= r.decay * p;
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;

@@ -26,19 +26,32 @@ constexpr std::uint64_t kElements = 16;
 /// Takes buckets and does nothing with them but note them.
 class NotingExchange final : public Exchange {
  public:
-  explicit NotingExchange(AddressSpace& space) : space_(space) {}
-  void contribute(Stream& stream, const Bucket&, Step step, bool, Memory sums, Memory total) override {
-    if (refuses) fail(Code::aborted, "the exchange was retired");
-    steps.push_back(step);
-    const Memory parts[] = {sums};
-    stream.sum_up(total, parts);
+  void begin(Stream&, const StepFacts& told, Memory its_sums, Memory its_total) override {
+    facts.push_back(told);
+    sums = its_sums;
+    total = its_total;
   }
+  bool has_round() const noexcept override { return true; }
+  void contribute(Stream& stream, const Bucket&) override {
+    if (refuses) fail(Code::aborted, "the exchange was retired");
+    steps.push_back(facts.back().step);
+    stream.sum_up(total, {&sums, 1});
+  }
+  void commit(Stream&) override {}
+  bool is_consistent() const noexcept override { return consistent_every == 1 || steps.size() % consistent_every == 0; }
+  void show_common(Stream&) override { shown.push_back(true); }
+  void show_own(Stream&) override { shown.push_back(false); }
+  std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
+
+  std::vector<StepFacts> facts;
   std::vector<Step> steps;
+  std::vector<bool> shown;            // common, own
+  std::size_t consistent_every = 1;  // steps
   bool refuses = false;
 
  private:
-  AddressSpace& space_;
+  Memory sums, total;
 };
 
 /// A device actor on a fake device, with everybody it tells.
@@ -97,7 +110,7 @@ struct World {
   std::shared_ptr<Arena> arena = Arena::create(arena_id({0}, 1), 1 << 20);
   AddressSpace space;
   FakeDevice device{space};
-  NotingExchange exchange{space};
+  NotingExchange exchange;
   PointMessenger<StepReached, kStepsAhead + 1> step_messages{space};
   PointMessenger<EvaluationReached, kEvaluationsKept + 1> evaluation_messages{space};
   PointMessenger<SnapshotReached, 1> snapshot_messages{space};
@@ -283,6 +296,38 @@ TEST(DeviceActor, SavesTheStepAtWhichItIsStopped) {
   train(w, 0, 6);
   ASSERT_THAT(w.finished, ElementsAre(true));
   EXPECT_THAT(w.saved, ElementsAre(Pair(w.committed.back().value, 1)));
+}
+
+TEST(DeviceActor, TellsThePoliciesWhichStepIsTheLastAndWhichAreEvaluated) {
+  Schedule schedule{.train_samples = 4, .test_samples = 10, .rows = 2, .ranks = 1, .steps = 4};
+  World w{schedule};
+  w.begin();
+  for (std::uint64_t k = 0; k < 4; ++k) {
+    w.give(k);
+    if (k % 2 == 1) w.give(k, true, true);
+    w.run_device();
+  }
+  ASSERT_EQ(w.exchange.facts.size(), 4u);
+  for (std::uint64_t k = 0; k < 4; ++k) {
+    EXPECT_EQ(w.exchange.facts[k].samples_before, 2 * k);
+    EXPECT_EQ(w.exchange.facts[k].samples, 2u);
+    EXPECT_EQ(w.exchange.facts[k].last, k == 3);
+    EXPECT_EQ(w.exchange.facts[k].consistent, k % 2 == 1);
+  }
+  EXPECT_EQ(w.exchange.shown, (std::vector<bool>{true, false, true, false})) << "around each pass, once";
+}
+
+TEST(DeviceActor, SavesWhenABlockEndsAndNotInIt) {
+  World w{steps_without_evaluation(24), SavePlan{.every_steps = 8}};
+  w.exchange.consistent_every = 3;
+  w.begin();
+  for (std::uint64_t k = 0; k < 24; ++k) {
+    w.give(k);
+    w.run_device();
+    w.actors.send(w.actor, SnapshotFree{});
+    w.actors.run();
+  }
+  EXPECT_THAT(w.saved, ElementsAre(Pair(8, 1), Pair(17, 2), Pair(23, 3)));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ namespace troupe::contracts {
 
 struct ExchangeCase {
   CommunicatorCase group;  // of whom; its name is the case's
-  std::function<std::unique_ptr<Exchange>(const GroupSpec&, const RankView&)> make;
+  /// A synchronous one whose rule has made so many updates before.
+  std::function<std::unique_ptr<Exchange>(const GroupSpec&, const RankView&, std::uint64_t updates)> make;
 };
 inline std::string exchange_name(const ::testing::TestParamInfo<ExchangeCase>& info) { return info.param.group.name; }
 inline void PrintTo(const ExchangeCase& c, std::ostream* out) { *out << c.group.name; }
@@ -27,25 +28,28 @@ inline void PrintTo(const ExchangeCase& c, std::ostream* out) { *out << c.group.
 /// A world in which every rank has an exchange, and what its ranks saw of each step.
 class ExchangingGroup {
  public:
-  ExchangingGroup(const GroupSpec& spec, const ExchangeCase& how) : group(spec, how.group), sights(spec.ranks) {
-    for (std::uint32_t r = 0; r < spec.ranks; ++r) exchanges.push_back(how.make(spec, group.world->rank(r)));
+  ExchangingGroup(const GroupSpec& spec, const ExchangeCase& how, std::uint64_t updates = 0)
+      : group(spec, how.group), sights(spec.ranks) {
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) exchanges.push_back(how.make(spec, group.world->rank(r), updates));
   }
 
   struct Sight {
     Memory after, half, total;
   };
-  void contribute(std::uint32_t r, std::uint64_t step, const Bucket& bucket) {
-    const BucketWork work = group.work_of(r, step, bucket);
-    exchanges[r]->contribute(*group.world->rank(r).stream, bucket, Step{step}, work.first, work.sums, work.total);
+  void contribute(std::uint32_t r, const Bucket& bucket) {
+    exchanges[r]->contribute(*group.world->rank(r).stream, bucket);
   }
   void enqueue_step(std::uint32_t r, std::uint64_t step) {
     const GroupSpec& spec = group.spec;
     RankView& view = group.world->rank(r);
     const Memory found = WorkingGroup::put(view, SerialRun::gradients(spec, r, step));
+    const BucketWork work = group.work_of(r, step, spec.buckets[0]);
+    exchanges[r]->begin(*view.stream, {.step = Step{step}}, work.sums, work.total);
     for (const Bucket& bucket : spec.buckets) {
       group.enqueue_gradients(r, step, bucket, found);
-      contribute(r, step, bucket);
+      contribute(r, bucket);
     }
+    exchanges[r]->commit(*view.stream);
     Sight sight{view.arena->allocate(view.parameters.size_bytes), {}, view.arena->allocate(sizeof(StepSums))};
     view.stream->copy(sight.after, view.parameters);
     if (spec.half) {
@@ -117,7 +121,7 @@ TEST_P(ExchangeContract, RefusesABucketBeyondItsGroupAndGoesOnWithTheRightOnes) 
   ExchangingGroup group{spec, GetParam()};
   for (std::uint32_t r = 0; r < spec.ranks; ++r) {
     const Bucket beyond{GroupId{}, 0, spec.elements - Layout::kAlignElements, 2 * Layout::kAlignElements};
-    EXPECT_EQ(code_of([&] { group.contribute(r, 0, beyond); }), Code::invalid);
+    EXPECT_EQ(code_of([&] { group.contribute(r, beyond); }), Code::invalid);
   }
   group.enqueue_steps(0, 2);
   SerialRun serial{spec};
@@ -150,7 +154,7 @@ TEST_P(ExchangeContract, TakesNothingOnceItHasRetired) {
   ASSERT_TRUE(group.group.finish());
   for (auto& exchange : group.exchanges) exchange->retire({Code::aborted, "view 8 follows"});
   for (std::uint32_t r = 0; r < spec.ranks; ++r)
-    EXPECT_EQ(code_of([&] { group.contribute(r, 1, spec.buckets[0]); }), Code::aborted);
+    EXPECT_EQ(code_of([&] { group.contribute(r, spec.buckets[0]); }), Code::aborted);
   EXPECT_TRUE(group.group.finish()) << "something was enqueued";
 }
 
@@ -175,7 +179,7 @@ TEST_P(ExchangeContract, GivesBackStripesFromWhichTheNextTenantsGoOn) {
     before.enqueue_steps(0, 2);
     before.expect_bits(serial, 0);
 
-    ExchangingGroup after{spec, GetParam()};
+    ExchangingGroup after{spec, GetParam(), 2};
     const auto hand_on = [&](std::uint32_t from, const Memory& old, std::uint32_t to, const Memory& now) {
       const auto bytes = WorkingGroup::get<std::byte>(before.group.world->rank(from), old);
       WorkingGroup::write(after.group.world->rank(to), now, bytes);

@@ -21,12 +21,13 @@ class StreamContract : public DeviceWorld {
       case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
       case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
       case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
+      case RuleKind::block: return update_element<RuleKind::block>(rule, scale, sum, p, s0, s1);
     }
   }
   static constexpr std::array kRules{RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam,
-                                     RuleKind::adamw};
+                                     RuleKind::adamw, RuleKind::block};
   static RuleStep rule_for(RuleKind kind, std::uint64_t number) {
-    return rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1}, number);
+    return rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .look_ahead = 0.8}, number);
   }
 
   /// A stripe with random content, its contributions, and what an update must make of it.
@@ -189,6 +190,44 @@ TEST_P(StreamContract, EndsWithATimeoutWhenAWaitIsOverdue) {
   const auto stream = hurried->stream();
   stream->wait({make_line().id(), 1});
   EXPECT_EQ(reach(stream->mark()).code(), Code::timeout);
+}
+
+TEST_P(StreamContract, AddsSumsToATotalThatIsOneOfThem) {
+  const auto stream = device().stream();
+  const Memory total = put_sums(StepSums{.loss = 1.5, .correct = 2, .samples = 3});
+  stream->sum_up(total, std::vector{total, put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop = 1})});
+  finish(*stream);
+  const StepSums found = get<StepSums>(total)[0];
+  EXPECT_EQ(found.loss, 3.75);
+  EXPECT_EQ(found.samples, 7U);
+  EXPECT_EQ(found.stop, 1U);
+}
+
+TEST_P(StreamContract, WeighsADifferenceByTheSamplesThatMadeIt) {
+  const auto stream = device().stream();
+  std::vector<float> anchor, from, expected;
+  for (int i = 0; i < 1000; ++i) {
+    anchor.push_back(static_cast<float>(i) * 0.37F);
+    from.push_back(static_cast<float>(i % 7) - 0.1F * static_cast<float>(i));
+    expected.push_back(12.0F * (anchor.back() - from.back()));
+  }
+  const Memory to = put(std::vector<float>(1000, 5.0F)), at = put(anchor), moved = put(from);
+  const Memory sums = put_sums(StepSums{.samples = 12});
+  stream->weigh(to, at, moved, sums);
+  stream->weigh(moved, at, moved, sums);
+  finish(*stream);
+  EXPECT_EQ(get(to), expected);
+  EXPECT_EQ(get(moved), expected);
+}
+
+TEST_P(StreamContract, ClearsMemoryAndNothingBesideIt) {
+  const auto stream = device().stream();
+  const Memory memory = put(std::vector<float>(100, 5.0F));
+  stream->clear(slice(memory, 4 * sizeof(float), 90 * sizeof(float)));
+  finish(*stream);
+  std::vector<float> expected(100, 0.0F);
+  for (const std::size_t i : {0, 1, 2, 3, 94, 95, 96, 97, 98, 99}) expected[i] = 5;
+  EXPECT_EQ(get(memory), expected);
 }
 
 TEST_P(StreamContract, AddsUpSumsOfAllRanks) {

@@ -47,7 +47,7 @@ Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::s
 TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
   for (const Kernels* kernels : usable_kernels()) {
     for (const RuleKind kind :
-         {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw}) {
+         {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw, RuleKind::block}) {
       for (const std::size_t count :
            {std::size_t{1}, std::size_t{7}, std::size_t{63}, std::size_t{130}, std::size_t{1024}}) {
         for (const bool two : {false, true}) {

@@ -1,4 +1,4 @@
-// The collective exchange over each communicator there is, on a device that a seed drives and on one with a thread.
+// The exchange of a lent, synchronous group over each communicator there is, on a device that a seed drives and on one with a thread.
 
 #include "tests/contracts/exchange_contract.hpp"
 
@@ -22,22 +22,27 @@ using Devices = std::function<MakeDevice(const GroupSpec&)>;
 const Devices kFakes = [](const GroupSpec& spec) { return fake_devices(spec.seed); };
 const Devices kThreads = [](const GroupSpec&) { return reference_devices(); };
 
-std::unique_ptr<Exchange> collective(const GroupSpec& spec, const RankView& view) {
-  return collective_exchange(*view.communicator, spec.rule, view.gradients, view.mine);
+std::unique_ptr<Exchange> lent(const GroupSpec& spec, const RankView& view, std::uint64_t updates) {
+  return lent_exchange({.communicator = *view.communicator,
+                        .rule = spec.rule,
+                        .policy = make_lent_policy({}, spec.ranks),
+                        .buckets = spec.buckets,
+                        .memory = {.gradients = view.gradients, .mine = view.mine},
+                        .updates = updates});
 }
 ExchangeCase arena_case(std::string name, const Devices& devices) {
   return {{std::move(name), [=](const GroupSpec& spec) { return std::make_unique<ArenaWorld>(spec, devices(spec)); }},
-          collective};
+          lent};
 }
 ExchangeCase direct_case(std::string name, const Devices& devices) {
   return {{std::move(name),
            [=](const GroupSpec& spec) {
              return std::make_unique<DirectWorld>(spec, devices(spec), std::make_unique<LoopbackEnds>());
            }},
-          collective};
+          lent};
 }
 
-INSTANTIATE_TEST_SUITE_P(Collective, ExchangeContract,
+INSTANTIATE_TEST_SUITE_P(Lent, ExchangeContract,
                          ::testing::Values(arena_case("ArenaFake", kFakes), arena_case("ArenaThreads", kThreads),
                                            direct_case("DirectFake", kFakes), direct_case("DirectThreads", kThreads)),
                          exchange_name);

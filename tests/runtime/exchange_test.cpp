@@ -20,28 +20,40 @@ class QuietStream final : public Stream {
   void copy(Memory, Memory) override {}
   void sum_up(Memory, std::span<const Memory>) override {}
   void reduce(Memory, std::span<const Memory>) override {}
+  void weigh(Memory, Memory, Memory, Memory) override {}
+  void clear(Memory) override {}
   void update(const RuleStep&, std::uint64_t, const StripeMemory&, std::span<const Memory>, Memory) override {}
 
  private:
   std::uint64_t marks_ = 0;
 };
 
-struct Contribution {
-  Bucket bucket;
-  Step step;
-  bool first;
-  Memory sums, total;
-};
-
 class NotedExchange final : public Exchange {
  public:
-  void contribute(Stream&, const Bucket& bucket, Step step, bool first, Memory sums, Memory total) override {
-    TROUPE_CHECK(refuse_bucket != bucket.index, Code::device_fault, "no room for bucket ", bucket.index);
-    got.push_back({bucket, step, first, sums, total});
+  void begin(Stream&, const StepFacts& told, Memory its_sums, Memory its_total) override {
+    facts = told;
+    sums = its_sums;
+    totals.push_back(its_total);
   }
+  bool has_round() const noexcept override { return round; }
+  void contribute(Stream&, const Bucket& bucket) override {
+    TROUPE_CHECK(refuse_bucket != bucket.index, Code::device_fault, "no room for bucket ", bucket.index);
+    got.push_back(bucket);
+  }
+  void commit(Stream&) override { ++committed; }
+  bool is_consistent() const noexcept override { return consistent; }
+  void show_common(Stream&) override {}
+  void show_own(Stream&) override {}
+  std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
 
-  std::vector<Contribution> got;
+  StepFacts facts;
+  Memory sums;
+  std::vector<Memory> totals;
+  std::vector<Bucket> got;
+  int committed = 0;
+  bool round = true;
+  bool consistent = true;
   std::uint32_t refuse_bucket = ~0u;
 };
 
@@ -53,12 +65,12 @@ class StepExchangeTest : public ::testing::Test {
   }
   static Bucket bucket(std::uint32_t group, std::uint32_t index) { return {GroupId{group}, index, index * 10, 10}; }
   void take_step(StepExchange& exchange, std::uint64_t step) {
-    exchange.begin(Step{step}, {});
+    exchange.begin(stream_, {.step = Step{step}}, {});
     exchange.ready(bucket(0, 0), stream_);
     exchange.commit(stream_);
   }
 
-  static constexpr std::uint64_t kRingBytes = StepExchange::kStepsKept * sizeof(StepSums);
+  static constexpr std::uint64_t kRingBytes = StepExchange::ring_bytes(2);
   AddressSpace space_;
   std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 1 << 16);
   Memory sums_ = arena_->allocate(kRingBytes);
@@ -70,7 +82,7 @@ class StepExchangeTest : public ::testing::Test {
 TEST_F(StepExchangeTest, BeginsWithEmptySumsThatCarryTheVoteToStop) {
   StepExchange exchange = make(1);
   for (std::uint64_t step = 0; step < 2 * StepExchange::kStepsKept; ++step) {
-    const Memory sums = exchange.begin(Step{step}, {.stop = step == 3});
+    const Memory sums = exchange.begin(stream_, {.step = Step{step}}, {.stop = step == 3});
     auto& slot = *space_.address_of<StepSums>(sums);
     EXPECT_EQ(slot.loss, 0);
     EXPECT_EQ(slot.samples, 0u);
@@ -81,28 +93,42 @@ TEST_F(StepExchangeTest, BeginsWithEmptySumsThatCarryTheVoteToStop) {
   }
 }
 
-TEST_F(StepExchangeTest, RoutesEachBucketToItsGroupAndMarksTheFirstOfTheStep) {
+TEST_F(StepExchangeTest, RoutesEachBucketToItsGroupAndGivesEachGroupSumsOfItsOwn) {
   StepExchange exchange = make(3);
-  const Memory sums = exchange.begin(Step{5}, {});
+  const Memory sums = exchange.begin(stream_, {.step = Step{5}, .samples = 12}, {});
   exchange.ready(bucket(1, 0), stream_);
   exchange.ready(bucket(0, 0), stream_);
   exchange.ready(bucket(1, 1), stream_);
   const Point committed = exchange.commit(stream_);
   EXPECT_EQ(committed.value, 1u);
-  ASSERT_EQ(groups_[0].got.size(), 1u);
-  ASSERT_EQ(groups_[1].got.size(), 2u);
-  EXPECT_TRUE(groups_[1].got[0].first);
-  EXPECT_FALSE(groups_[0].got[0].first);
-  EXPECT_FALSE(groups_[1].got[1].first);
-  EXPECT_EQ(groups_[1].got[1].bucket, bucket(1, 1));
-  EXPECT_EQ(groups_[0].got[0].step, Step{5});
-  EXPECT_EQ(groups_[0].got[0].sums, sums);
-  EXPECT_EQ(groups_[0].got[0].total, groups_[1].got[0].total);
+  EXPECT_EQ(groups_[0].got, (std::vector{bucket(0, 0)}));
+  EXPECT_EQ(groups_[1].got, (std::vector{bucket(1, 0), bucket(1, 1)}));
+  EXPECT_EQ(groups_[0].facts.step, Step{5});
+  EXPECT_EQ(groups_[1].facts.samples, 12u);
+  EXPECT_EQ(groups_[0].committed, 1);
+  EXPECT_NE(groups_[0].sums, sums);
+  EXPECT_NE(groups_[0].sums, groups_[1].sums);
+  EXPECT_NE(groups_[0].totals[0], groups_[1].totals[0]);
+}
+
+TEST_F(StepExchangeTest, CarriesNoVoteInAStepWhoseSumsReachNobody) {
+  StepExchange exchange = make(1);
+  groups_[0].round = false;
+  const Memory sums = exchange.begin(stream_, {.step = Step{0}}, {.stop = true, .saving = true});
+  EXPECT_EQ(space_.address_of<StepSums>(sums)->stop, 0u);
+  EXPECT_EQ(space_.address_of<StepSums>(sums)->saving, 0u);
+}
+
+TEST_F(StepExchangeTest, IsConsistentWhenAllGroupsAre) {
+  StepExchange exchange = make(1);
+  EXPECT_TRUE(exchange.is_consistent());
+  groups_[1].consistent = false;
+  EXPECT_FALSE(exchange.is_consistent());
 }
 
 TEST_F(StepExchangeTest, CommitRefusesAStepInWhichABucketNeverBecameReady) {
   StepExchange exchange = make(2);
-  exchange.begin(Step{0}, {});
+  exchange.begin(stream_, {.step = Step{0}}, {});
   exchange.ready(bucket(0, 0), stream_);
   EXPECT_THROW(exchange.commit(stream_), Error);
 }
@@ -110,7 +136,7 @@ TEST_F(StepExchangeTest, CommitRefusesAStepInWhichABucketNeverBecameReady) {
 TEST_F(StepExchangeTest, CommitTellsWhyABucketCouldNotBeContributedAndLaterOnesAreLeftOut) {
   StepExchange exchange = make(3);
   groups_[0].refuse_bucket = 1;
-  exchange.begin(Step{9}, {});
+  exchange.begin(stream_, {.step = Step{9}}, {});
   for (std::uint32_t b = 0; b < 3; ++b) exchange.ready(bucket(0, b), stream_);
   try {
     exchange.commit(stream_);
@@ -125,7 +151,7 @@ TEST_F(StepExchangeTest, CommitTellsWhyABucketCouldNotBeContributedAndLaterOnesA
 
 TEST_F(StepExchangeTest, RefusesABucketOfAGroupThatDoesNotExist) {
   StepExchange exchange = make(1);
-  exchange.begin(Step{0}, {});
+  exchange.begin(stream_, {.step = Step{0}}, {});
   exchange.ready(bucket(2, 0), stream_);
   EXPECT_THROW(exchange.commit(stream_), Error);
 }
@@ -133,11 +159,11 @@ TEST_F(StepExchangeTest, RefusesABucketOfAGroupThatDoesNotExist) {
 TEST_F(StepExchangeTest, StartsAnywhereAndThenCountsByOne) {
   StepExchange exchange = make(1);
   take_step(exchange, 41);
-  EXPECT_THROW(exchange.begin(Step{41}, {}), Error);
-  EXPECT_THROW(exchange.begin(Step{43}, {}), Error);
+  EXPECT_THROW(exchange.begin(stream_, {.step = Step{41}}, {}), Error);
+  EXPECT_THROW(exchange.begin(stream_, {.step = Step{43}}, {}), Error);
   take_step(exchange, 42);
-  exchange.begin(Step{43}, {});
-  EXPECT_THROW(exchange.begin(Step{44}, {}), Error) << "43 is not committed";
+  exchange.begin(stream_, {.step = Step{43}}, {});
+  EXPECT_THROW(exchange.begin(stream_, {.step = Step{44}}, {}), Error) << "43 is not committed";
 }
 
 TEST_F(StepExchangeTest, KeepsTheTotalsOfTheLastSteps) {
@@ -145,7 +171,7 @@ TEST_F(StepExchangeTest, KeepsTheTotalsOfTheLastSteps) {
   constexpr std::uint64_t kLast = 20;
   for (std::uint64_t step = 0; step <= kLast; ++step) {
     take_step(exchange, step);
-    space_.address_of<StepSums>(groups_[0].got.back().total)->samples = 1000 + step;
+    space_.address_of<StepSums>(groups_[0].totals.back())->samples = 1000 + step;
   }
   for (std::uint64_t step = kLast - StepExchange::kStepsKept + 1; step <= kLast; ++step) {
     EXPECT_EQ(exchange.total(Step{step}).samples, 1000 + step);
@@ -226,24 +252,30 @@ class NotedCommunicator final : public Communicator {
   StripeMemory mine;
 };
 
-class CollectiveExchangeTest : public ::testing::Test {
+class LentExchangeTest : public ::testing::Test {
  protected:
   const Rule rule_{.kind = RuleKind::adam};
+  const Bucket bucket_{GroupId{}, 1, 0, 48};
   const Memory gradients_{ArenaId{300}, 1 << 20, 400};
   const Memory sums_{ArenaId{300}, 64, 64};
   const Memory total_{ArenaId{300}, 128, 64};
   NotedCommunicator communicator_;
   QuietStream stream_;
-  std::unique_ptr<Exchange> exchange_ =
-      collective_exchange(communicator_, rule_, gradients_, make_stripe(32, 64, RuleKind::adam, 2));
+  std::unique_ptr<Exchange> exchange_ = lent_exchange(
+      {.communicator = communicator_,
+       .rule = rule_,
+       .policy = make_lent_policy({}, 2),
+       .buckets = {bucket_},
+       .memory = {.gradients = gradients_, .mine = make_stripe(32, 64, RuleKind::adam, 2)},
+       .updates = 6});
 };
 
-TEST_F(CollectiveExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
-  const Bucket bucket{GroupId{}, 1, 0, 48};
-  exchange_->contribute(stream_, bucket, Step{6}, true, sums_, total_);
+TEST_F(LentExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
+  exchange_->begin(stream_, {.step = Step{6}}, sums_, total_);
+  exchange_->contribute(stream_, bucket_);
   const BucketWork& work = communicator_.work;
-  EXPECT_EQ(work.bucket, bucket);
-  EXPECT_EQ(work.update, 7u);
+  EXPECT_EQ(work.bucket, bucket_);
+  EXPECT_EQ(work.step, Step{6});
   EXPECT_TRUE(work.first);
   EXPECT_EQ(work.gradients, slice(gradients_, 0, 48 * 4));
   EXPECT_EQ(work.sums, sums_);
@@ -252,8 +284,9 @@ TEST_F(CollectiveExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRu
   EXPECT_EQ(communicator_.mine.stripe, (Stripe{GroupId{}, Rank{1}, 32, 16}));
 }
 
-TEST_F(CollectiveExchangeTest, RefusesABucketBeyondItsGradientsBeforeItsCommunicatorSeesIt) {
-  EXPECT_THROW(exchange_->contribute(stream_, Bucket{GroupId{}, 0, 96, 16}, Step{0}, true, sums_, total_), Error);
+TEST_F(LentExchangeTest, RefusesABucketBeyondItsGradientsBeforeItsCommunicatorSeesIt) {
+  exchange_->begin(stream_, {.step = Step{6}}, sums_, total_);
+  EXPECT_THROW(exchange_->contribute(stream_, Bucket{GroupId{}, 0, 96, 16}), Error);
   EXPECT_EQ(communicator_.work.update, 0u);
 }
 

@@ -25,6 +25,10 @@ struct Textbook {
         v = r.momentum * v + g;
         p -= r.rate * (g + r.momentum * v);
         break;
+      case RuleKind::block:
+        v = r.momentum * v + r.rate * g;
+        p -= (1 + r.look_ahead) * v;
+        break;
       case RuleKind::adamw: p -= r.rate * r.weight_decay * p; [[fallthrough]];
       case RuleKind::adam:
         m = r.beta1 * m + (1 - r.beta1) * g;
@@ -43,13 +47,15 @@ void apply(const RuleStep& step, float scale, float sum, float& p, float& s0, fl
     case RuleKind::nesterov: return update_element<RuleKind::nesterov>(step, scale, sum, p, s0, s1);
     case RuleKind::adam: return update_element<RuleKind::adam>(step, scale, sum, p, s0, s1);
     case RuleKind::adamw: return update_element<RuleKind::adamw>(step, scale, sum, p, s0, s1);
+    case RuleKind::block: return update_element<RuleKind::block>(step, scale, sum, p, s0, s1);
   }
 }
 
 TEST(Rule, FollowsTheTextbookForEveryKindWithAndWithoutWeightDecay) {
-  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw}) {
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw,
+                              RuleKind::block}) {
     for (const double decay : {0.0, 0.1}) {
-      const Rule rule{.kind = kind, .rate = 0.05, .weight_decay = decay};
+      const Rule rule{.kind = kind, .rate = 0.05, .weight_decay = decay, .look_ahead = 0.7};
       Textbook expected;
       float p = 1, s0 = 0, s1 = 0;
       for (std::uint64_t t = 1; t <= 20; ++t) {

@@ -24,18 +24,21 @@ void collect_sums(const ArenaGroup& group, const BucketWork& work, std::vector<M
   for (const ArenaMember& member : group.members) parts.push_back(counterpart(work.sums, own, member.sums));
 }
 
-/// Every rank's gradients over `stripe`, in rank order.
-void collect_gradients(const ArenaGroup& group, const Stripe& stripe, std::vector<Memory>& parts) {
+/// Every rank's contributions to `stripe`, in rank order: they lie where this rank's do in its own memory.
+void collect_gradients(const ArenaGroup& group, const BucketWork& work, const Stripe& stripe,
+                       std::vector<Memory>& parts) {
   parts.clear();
+  const Memory& own = group.members[group.rank.value].gradients;
   for (const ArenaMember& member : group.members) {
-    parts.push_back(slice(member.gradients, stripe.first * sizeof(float), stripe.count * sizeof(float)));
+    parts.push_back(slice(counterpart(work.gradients, own, member.gradients),
+                          (stripe.first - work.bucket.first) * sizeof(float), stripe.count * sizeof(float)));
   }
 }
 
 void check_work(const ArenaGroup& group, const BucketWork& work) {
   const Memory& own = group.members[group.rank.value].gradients;
-  const Memory expected = slice(own, work.bucket.first * sizeof(float), work.bucket.count * sizeof(float));
-  TROUPE_CHECK(inside(expected, own) && work.gradients == expected, Code::invalid, "step ", work.step.value,
+  TROUPE_CHECK(inside(work.gradients, own) && work.gradients.size_bytes == work.bucket.count * sizeof(float),
+               Code::invalid, "step ", work.step.value,
                ", bucket ", work.bucket.index, ": the gradients at ", work.gradients.arena.value, ":",
                work.gradients.offset, " are not where rank ", group.rank.value, " shows them to its node");
 }
@@ -84,7 +87,7 @@ void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& w
     stream.sum_up(work.total, parts_);
   }
   if (mine.stripe.count > 0) {
-    collect_gradients(group_, mine.stripe, parts_);
+    collect_gradients(group_, work, mine.stripe, parts_);
     stream.update(rule, work.update, mine, parts_, work.total);
   }
   meet(stream, &ArenaMember::published);
@@ -144,7 +147,7 @@ void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& wo
   collect_sums(group, work, parts);
   stream.sum_up(work.total, parts);
   if (theirs.stripe.count == 0) return;
-  collect_gradients(group, theirs.stripe, parts);
+  collect_gradients(group, work, theirs.stripe, parts);
   stream.update(rule, work.update, theirs, parts, work.total);
 }
 

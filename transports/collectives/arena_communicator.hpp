@@ -10,7 +10,7 @@ namespace troupe {
 
 /// What one rank shows to the others of its node; all of it lies in arenas that every one of them has mapped.
 struct ArenaMember {
-  Memory gradients;      // [group] f32
+  Memory gradients;      // what it contributes from, [group] f32 once or several times
   Memory sums;           // where its steps' StepSums lie, at the same offsets as every other rank's
   TimelineId ready;      // raised when its gradients (or its data) can be read; its own stream signals it
   TimelineId published;  // raised when its stripe (or its part of the sum) can be read
@@ -33,7 +33,7 @@ class ArenaCommunicator final : public Communicator {
 
   /// Any size, staged through the scratch memories half a scratch at a time. Throws Error{invalid} without one.
   void all_reduce(Stream& stream, Memory data) override;
-  /// `work.gradients` and `work.sums` lie in this rank's own `gradients` and `sums`.
+  /// `work.gradients` and `work.sums` lie in this rank's own `gradients` and `sums`, at the same place as the others'.
   void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                             const StripeMemory& mine) override;
   void abort(const Status& why) noexcept override;

@@ -6,14 +6,14 @@
 namespace opencl {
 namespace {
 
-constexpr std::array<const char*, kKernels> kNames{"copy",        "reduce",        "sum_up",    "update_blocks",
+constexpr std::array<const char*, kKernels> kNames{"copy",        "reduce",        "weigh",  "clear", "sum_up",    "update_blocks",
                                                    "update_pass", "dense",         "product",   "bias_gradient",
                                                    "relu",        "relu_gradient", "loss_rows", "loss_sums"};
 
 /// As Rule in kernels/update.cl.
 struct RuleArguments {
   cl_uint kind;
-  cl_float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon;
+  cl_float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon, look_ahead;
 };
 
 RuleArguments arguments_of(const RuleStep& r) {
@@ -26,7 +26,8 @@ RuleArguments arguments_of(const RuleStep& r) {
           r.beta2,
           r.one_minus_beta2,
           r.second_scale,
-          r.epsilon};
+          r.epsilon,
+          r.look_ahead};
 }
 
 }  // namespace
@@ -157,6 +158,22 @@ void OpenClStream::reduce(Memory to, std::span<const Memory> parts) {
     in_fours(use(to), parts, to.size_bytes, [&](Place target, const std::array<Place, 4>& four, cl_uint added) {
       run(Kernel::reduce, {pieces(count, kChunkElements), 1}, target, four[0], four[1], four[2], four[3], added, count);
     });
+  });
+}
+
+void OpenClStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+  for (const Memory& part : {to, anchor, from}) check_size(part, to.size_bytes);
+  check_size(sums, sizeof(StepSums));
+  const cl_ulong count = to.size_bytes / sizeof(float);
+  unless_ended([&] {
+    run(Kernel::weigh, {pieces(count, kChunkElements), 1}, use(to), use(anchor), use(from), use(sums), count);
+  });
+}
+
+void OpenClStream::clear(Memory memory) {
+  check_size(memory, memory.size_bytes);
+  unless_ended([&] {
+    run(Kernel::clear, {pieces(memory.size_bytes, kChunkBytes), 1}, use(memory), cl_ulong{memory.size_bytes});
   });
 }
 

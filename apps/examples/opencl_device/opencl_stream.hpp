@@ -17,6 +17,8 @@ namespace opencl {
 enum class Kernel : std::uint8_t {
   copy,
   reduce,
+  weigh,
+  clear,
   sum_up,
   update_blocks,
   update_pass,
@@ -28,7 +30,7 @@ enum class Kernel : std::uint8_t {
   loss_rows,
   loss_sums
 };
-inline constexpr std::size_t kKernels = 12;
+inline constexpr std::size_t kKernels = 14;
 
 /// An in-order command queue. No call waits for the device: points to be waited for become user events, and points to
 /// be reached are told by the callbacks of markers. Destroying it does what is there first.
@@ -46,6 +48,8 @@ class OpenClStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
+  void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
+  void clear(Memory memory) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
 

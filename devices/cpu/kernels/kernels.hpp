@@ -31,6 +31,8 @@ struct Kernels {
   void (*update)(const UpdatePart& part, const UndoCopy& undo);
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
+  /// to[i] = factor * (anchor[i] - from[i]); `to` may be one of the others.
+  void (*weigh)(float* to, const float* anchor, const float* from, float factor, std::size_t count);
   /// gradient[i] = 0 where activation[i] is not above 0.
   void (*mask_f32)(float* gradient, const float* activation, std::size_t count);
   /// The same on bf16.

@@ -43,6 +43,7 @@ void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, fl
     case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
     case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
     case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
+    case RuleKind::block: return update_element<RuleKind::block>(rule, scale, sum, p, s0, s1);
   }
 }
 
@@ -69,6 +70,11 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
     }
   };
   return run_update_pass(at, number, elements, Probe{go_on});
+}
+
+void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {
+  const FlushDenormals flush;
+  for (std::uint64_t i = 0; i < count; ++i) to[i] = samples * (anchor[i] - from[i]);
 }
 
 void reduce(float* to, std::span<const float* const> parts, std::uint64_t count) {

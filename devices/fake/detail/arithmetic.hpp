@@ -13,6 +13,8 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
             std::span<const float* const> contributions, const StepSums& total,
             const std::function<bool(PassMoment, std::uint64_t)>& go_on);
 
+/// Stream::weigh as plain loops.
+void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count);
 /// Stream::reduce as plain loops.
 void reduce(float* to, std::span<const float* const> parts, std::uint64_t count);
 

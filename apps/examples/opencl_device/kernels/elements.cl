@@ -32,6 +32,24 @@ TASK reduce(FAULT, PLACE(to), PLACE(a), PLACE(b), PLACE(c), PLACE(d), uint parts
   }
 }
 
+TASK weigh(FAULT, PLACE(to), PLACE(anchor), PLACE(from), PLACE(sums), ulong count) {
+  RETURN_IF_ENDED;
+  global float *to = AT(float, to);
+  global const float *anchor = AT(float, anchor), *from = AT(float, from);
+  const float samples = (float)AT(StepSums, sums)->samples;
+  ulong i = get_global_id(0) * CHUNK_ELEMENTS;
+  const ulong end = min(i + CHUNK_ELEMENTS, count);
+  for (; i < end; ++i) to[i] = samples * (anchor[i] - from[i]);
+}
+
+TASK clear(FAULT, PLACE(to), ulong size) {
+  RETURN_IF_ENDED;
+  global uchar *to = AT(uchar, to);
+  ulong i = get_global_id(0) * CHUNK_BYTES;
+  const ulong end = min(i + CHUNK_BYTES, size);
+  for (; i < end; ++i) to[i] = 0;
+}
+
 static void add_sums(StepSums *to, global const StepSums *from) {
   to->loss += from->loss;
   to->correct += from->correct;

@@ -1,12 +1,12 @@
 // The optimizers' rules, operation by operation as troupe::update_element has them, so that the bits agree: without
 // contraction, division and root rounded correctly, denormals flushed (the program's build options).
 
-enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW };  // as troupe::RuleKind
+enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, BLOCKS };  // as troupe::RuleKind
 
 // As opencl::RuleArguments.
 typedef struct {
   uint kind;
-  float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon;
+  float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon, look_ahead;
 } Rule;
 
 // Arithmetic and bf16 image (round to nearest even, NaN stays NaN) of one element, or of eight.
@@ -22,6 +22,9 @@ typedef struct {
     } else if (r->kind == NESTEROV) {                                                                                 \
       *s0 = r->momentum * *s0 + g;                                                                                    \
       *p -= r->rate * (g + r->momentum * *s0);                                                                        \
+    } else if (r->kind == BLOCKS) {                                                                                   \
+      *s0 = r->momentum * *s0 + r->rate * g;                                                                          \
+      *p -= *s0 + r->look_ahead * *s0;                                                                                \
     } else {                                                                                                          \
       if (r->kind == ADAMW) *p -= r->decay * *p;                                                                      \
       *s0 = r->beta1 * *s0 + r->one_minus_beta1 * g;                                                                  \

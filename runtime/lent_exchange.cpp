@@ -1,0 +1,244 @@
+#include <atomic>
+#include <utility>
+
+#include "runtime/exchange.hpp"
+
+namespace troupe {
+namespace {
+
+Memory elements(const Memory& whole, const Bucket& bucket) noexcept {
+  return slice(whole, bucket.first * sizeof(float), bucket.count * sizeof(float));
+}
+
+void copy_some(Stream& stream, const Memory& to, const Memory& from) {
+  if (from.size_bytes != 0) stream.copy(to, from);
+}
+
+class LentExchange final : public Exchange {
+ public:
+  explicit LentExchange(LentParts parts) : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
+    TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid,
+                 "a lent group needs a policy and buckets");
+    TROUPE_CHECK(!parts_.policy->works_locally() || has_own_weights(), Code::invalid,
+                 "ranks that work locally need weights of their own");
+  }
+
+  void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
+    check_tenancy(facts.step);
+    if (!std::exchange(begun_, true)) adopt(stream);
+    step_ = facts.step;
+    sums_ = sums;
+    total_ = total;
+    orders_ = parts_.policy->next(facts);
+    TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
+                 "a round behind the next step needs a stream of its own");
+    first_ = true;
+    if (orders_.sent == Sent::gradient) ++updates_;
+  }
+
+  bool has_round() const noexcept override { return orders_.sent != Sent::nothing; }
+
+  void contribute(Stream& stream, const Bucket& bucket) override {
+    check_tenancy(step_);
+    TROUPE_CHECK(bucket.count > 0 && (bucket.first + bucket.count) * sizeof(float) <= memory_.gradients.size_bytes,
+                 Code::invalid, "bucket ", bucket.index, " covers elements ", bucket.first, " to ",
+                 bucket.first + bucket.count, " of group ", bucket.group.value, ", which has ",
+                 memory_.gradients.size_bytes / sizeof(float));
+    if (orders_.keep) {
+      keep(stream, bucket);
+    } else if (sends_at_once()) {
+      send_gradients(stream, bucket);
+    }
+  }
+
+  void commit(Stream& stream) override {
+    if (orders_.finish_previous) finish_previous(stream);
+    if (orders_.gather_state) gather_state(stream);
+    if (orders_.local_update) update_locally(stream);
+    if (orders_.sent == Sent::nothing) carry(stream);
+    if (orders_.sent == Sent::delta) send_delta(stream);
+    if (orders_.sent == Sent::gradient && !sends_at_once()) {
+      orders_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
+    }
+    if (orders_.sent != Sent::nothing && orders_.finish) adopt(stream);
+    if (orders_.clear_state) clear_state(stream);
+    kept_ = orders_.keep;
+  }
+
+  bool is_consistent() const noexcept override { return !under_way_ && !kept_ && !moved_; }
+
+  void show_common(Stream& stream) override {
+    if (!moved_) return;
+    stream.copy(memory_.held, memory_.weights);
+    copy_some(stream, memory_.held_half, memory_.half);
+    copy_some(stream, memory_.half, memory_.common_half);
+    stream.copy(memory_.weights, memory_.common);
+  }
+
+  void show_own(Stream& stream) override {
+    if (!moved_) return;
+    stream.copy(memory_.weights, memory_.held);
+    copy_some(stream, memory_.half, memory_.held_half);
+  }
+
+  std::uint64_t updates() const noexcept override { return updates_; }
+
+  std::vector<StripeMemory> retire(const Status& why) noexcept override {
+    if (!retired_.exchange(true, std::memory_order_acq_rel)) parts_.communicator.abort(why);
+    return {memory_.mine};
+  }
+
+ private:
+  bool has_own_weights() const noexcept { return memory_.weights.size_bytes != 0; }
+  /// Whether each bucket leaves as soon as it is ready.
+  bool sends_at_once() const noexcept {
+    return orders_.sent == Sent::gradient && orders_.finish && !orders_.finish_previous;
+  }
+
+  void check_tenancy(Step step) const {
+    TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
+                 ": the exchange of group ", memory_.mine.stripe.group.value, " was retired");
+  }
+
+  /// The weights become what the tenants have published.
+  void adopt(Stream& stream) {
+    if (!has_own_weights()) return;
+    stream.copy(memory_.weights, memory_.common);
+    copy_some(stream, memory_.half, memory_.common_half);
+    moved_ = false;
+  }
+
+  void keep(Stream& stream, const Bucket& bucket) {
+    const Memory held = elements(memory_.held, bucket), fresh = elements(memory_.gradients, bucket);
+    if (kept_) {
+      stream.reduce(held, std::array{held, fresh});
+    } else {
+      stream.copy(held, fresh);
+    }
+  }
+
+  /// This step's sums wait for the round that ends their block.
+  void carry(Stream& stream) {
+    if (carried_) {
+      stream.sum_up(memory_.carry, std::array{memory_.carry, sums_});
+    } else {
+      stream.sum_up(memory_.carry, std::array{sums_});
+    }
+    carried_ = true;
+  }
+
+  void take_carried(Stream& stream) {
+    if (std::exchange(carried_, false)) stream.sum_up(sums_, std::array{memory_.carry, sums_});
+  }
+
+  BucketWork work_of(const Bucket& bucket, const Memory& contributions, const Memory& total) {
+    BucketWork work;
+    work.bucket = bucket;
+    work.step = step_;
+    work.first = std::exchange(first_, false);
+    if (work.first) ++rounds_;
+    work.update = rounds_;
+    work.gradients = elements(contributions, bucket);
+    work.sums = sums_;
+    work.total = total;
+    return work;
+  }
+
+  void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
+    const BucketWork work = work_of(bucket, contributions, total);
+    parts_.communicator.reduce_update_gather(stream, work, rule_step(parts_.rule, updates_),
+                                             common_part(memory_.mine, bucket, parts_.rule.kind));
+  }
+
+  void send_gradients(Stream& stream, const Bucket& bucket) {
+    if (first_) take_carried(stream);
+    const Memory fresh = elements(memory_.gradients, bucket);
+    if (kept_) stream.reduce(fresh, std::array{elements(memory_.held, bucket), fresh});
+    exchange(stream, bucket, memory_.gradients, total_);
+  }
+
+  /// Of a step that had to wait for the round before it; both rounds' sums become known with it.
+  void send_all_gradients(Stream& stream) {
+    for (const Bucket& bucket : parts_.buckets) exchange(stream, bucket, memory_.gradients, memory_.carry);
+    stream.sum_up(total_, std::array{total_, memory_.carry});
+  }
+
+  /// The gradients leave from a copy, behind what the stream does next.
+  void begin_round_behind(Stream& stream) {
+    stream.copy(memory_.held, memory_.gradients);
+    parts_.side->wait(stream.mark());
+    for (const Bucket& bucket : parts_.buckets) exchange(*parts_.side, bucket, memory_.held, memory_.round_total);
+    round_end_ = parts_.side->mark();
+    under_way_ = true;
+  }
+
+  void finish_previous(Stream& stream) {
+    stream.wait(round_end_);
+    stream.sum_up(total_, std::array{memory_.round_total});
+    adopt(stream);
+    under_way_ = false;
+  }
+
+  /// Every rank gets all tenants' parts of the state: the sum over ranks, each with zeros where it is no tenant.
+  void gather_state(Stream& stream) {
+    const std::uint64_t first = memory_.mine.stripe.first * sizeof(float);
+    const std::uint64_t end = first + memory_.mine.stripe.count * sizeof(float);
+    for (const Memory& state : memory_.state) {
+      if (state.size_bytes == 0) continue;
+      if (first > 0) stream.clear(slice(state, 0, first));
+      if (end < state.size_bytes) stream.clear(slice(state, end, state.size_bytes - end));
+      parts_.communicator.all_reduce(stream, state);
+    }
+  }
+
+  void clear_state(Stream& stream) {
+    for (const Memory& state : memory_.state)
+      if (state.size_bytes != 0) stream.clear(state);
+    updates_ = 0;
+  }
+
+  void update_locally(Stream& stream) {
+    StripeMemory own{.stripe = memory_.mine.stripe};
+    own.stripe.first = 0;
+    own.stripe.count = memory_.weights.size_bytes / sizeof(float);
+    own.parameters = memory_.weights;
+    own.half = memory_.half;
+    own.state = memory_.state;
+    ++updates_;
+    stream.update(rule_step(parts_.rule, updates_), updates_, own, std::array{memory_.gradients}, sums_);
+    moved_ = true;
+  }
+
+  /// The gradients were used up by the local update, so the delta takes their place.
+  void send_delta(Stream& stream) {
+    take_carried(stream);
+    stream.weigh(memory_.gradients, memory_.common, memory_.weights, sums_);
+    for (const Bucket& bucket : parts_.buckets) {
+      const BucketWork work = work_of(bucket, memory_.gradients, total_);
+      parts_.communicator.reduce_update_gather(stream, work, rule_step(orders_.outer, 1),
+                                               common_part(memory_.outer, bucket, orders_.outer.kind));
+    }
+  }
+
+  LentParts parts_;
+  const LentMemory memory_;
+  std::uint64_t updates_;
+  std::uint64_t rounds_ = 0;
+  Step step_{};
+  Memory sums_, total_;
+  StepOrders orders_;
+  bool begun_ = false;
+  bool first_ = false;      // no bucket of this step's round was sent
+  bool kept_ = false;       // gradients of earlier steps are held
+  bool carried_ = false;    // sums of earlier steps
+  bool moved_ = false;      // this rank's weights are not the common ones
+  bool under_way_ = false;  // a round, on the side stream
+  Point round_end_;
+  std::atomic<bool> retired_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> lent_exchange(LentParts parts) { return std::make_unique<LentExchange>(std::move(parts)); }
+
+}  // namespace troupe

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/policies/policy.hpp"
+
+// The lent policies, one file each, named after the paper that it follows. Settings are checked before.
+namespace troupe::policies {
+
+std::unique_ptr<LentPolicy> sync(const PolicySettings& settings);
+std::unique_ptr<LentPolicy> double_buffered();
+std::unique_ptr<LentPolicy> local_sgd(const PolicySettings& settings);
+std::unique_ptr<LentPolicy> model_averaging(const PolicySettings& settings);
+std::unique_ptr<LentPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks);
+std::unique_ptr<LentPolicy> diloco(const PolicySettings& settings);
+
+/// Synchronous until `samples` samples of all ranks were taken, then `policy`.
+std::unique_ptr<LentPolicy> warm_start(std::uint64_t samples, std::unique_ptr<LentPolicy> policy);
+
+/// The outer rule of a block of `block` samples, for block_momentum and diloco.
+Rule outer_rule(const PolicySettings& settings, std::uint32_t ranks, std::uint64_t block);
+/// The outer rule that makes the new weights the mean of the ranks' weights.
+Rule averaging_rule();
+
+/// What policies of ranks that work locally from round to round have in common: the length of a block.
+class Blocks {
+ public:
+  /// One of the two is 0.
+  Blocks(std::uint64_t steps, std::uint64_t samples) : steps_each_(steps), samples_each_(samples) {}
+  /// Counts a step; the block's samples when it ends with this step, otherwise nothing.
+  std::optional<std::uint64_t> count(const StepFacts& facts);
+
+ private:
+  std::uint64_t steps_each_;
+  std::uint64_t samples_each_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t samples_ = 0;
+};
+
+/// Orders of a step in which ranks work locally, ending its block when `outer` is given.
+StepOrders local_step(const std::optional<Rule>& outer);
+
+}  // namespace troupe::policies

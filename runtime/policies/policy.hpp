@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/ids.hpp"
+#include "runtime/rules/rule.hpp"
+
+namespace troupe {
+
+enum class PolicyKind : std::uint8_t {
+  sync,
+  double_buffered,
+  local_sgd,
+  post_local_sgd,
+  model_averaging,
+  block_momentum,
+  diloco,
+  easgd,
+  async,
+  ssp,
+};
+std::string_view name_of(PolicyKind kind) noexcept;
+/// Whether the group's stripes are lent to the devices, which update them in stream order, or hosted by shard actors.
+constexpr bool is_hosted(PolicyKind kind) noexcept { return kind >= PolicyKind::easgd; }
+
+/// Which formula block momentum follows; docs/policies.md has both.
+enum class BlockRule : std::uint8_t { paper, cntk };
+
+/// How one parameter group's ranks exchange; a kind reads the members that its comment names.
+struct PolicySettings {
+  PolicyKind kind = PolicyKind::sync;
+  /// Samples of all ranks until which the group is synchronous, whatever its kind (post_local_sgd: must be given).
+  std::uint64_t distributed_after = 0;
+  std::uint32_t accumulate = 1;     // sync: steps whose gradients make one update
+  /// local_sgd, post_local_sgd, diloco, easgd: steps of each rank from round to round. 0: 8, of diloco 500.
+  std::uint32_t every_steps = 0;
+  /// model_averaging, block_momentum: samples of all ranks from round to round. 0: 40,000 and 120,000, as in CNTK.
+  std::uint64_t block_samples = 0;
+  BlockRule block_rule = BlockRule::paper;  // block_momentum
+  /// block_momentum, diloco: of the outer update. Nothing: 1 - 1/ranks, of diloco 0.9, or what the time constant says.
+  std::optional<double> outer_momentum;
+  std::optional<double> time_constant;  // block_momentum: samples of all ranks, momentum = exp(-block / time_constant)
+  std::optional<double> outer_rate;     // block_momentum, diloco; nothing: 1, of diloco 0.7
+  bool nesterov = true;                 // block_momentum, diloco
+  bool reset_momentum = true;           // block_momentum: the rule's state is cleared after each round
+  std::uint32_t staleness = 3;          // ssp: clocks that a rank may be ahead of the slowest
+  double elasticity = 0;                // easgd: alpha; 0: 0.9 / ranks
+  double ramp_from = 1;                 // async: factor of the first contributions, growing to 1
+  double ramp_by = 0.2;                 // async: what it grows by
+  std::uint32_t ramp_every = 600;       // async: contributions of a rank from one growth to the next
+  bool divide_by_staleness = false;     // async, ssp: an update counts 1 / (1 + its staleness)
+  friend bool operator==(const PolicySettings&, const PolicySettings&) = default;
+};
+/// The same with every number that was left to the kind.
+PolicySettings resolved(PolicySettings settings, std::uint32_t ranks);
+/// Canonical text with every member that the kind reads.
+std::string to_string(const PolicySettings& settings);
+
+/// What a round of a lent group carries.
+enum class Sent : std::uint8_t {
+  nothing,   // no round
+  gradient,  // sums of gradients over samples; the stripes' tenants apply the optimizer's rule
+  delta,     // how far the rank's weights have moved since the last round, times its samples; an outer rule applies
+};
+
+/// What a policy is told of a step before it is enqueued; the same at every rank.
+struct StepFacts {
+  Step step;
+  std::uint64_t samples_before = 0;  // of all ranks, taken before this step
+  std::uint64_t samples = 0;         // of all ranks, in this step
+  bool last = false;                 // of the run
+  bool consistent = false;           // what follows (a save, an evaluation) wants every gradient so far applied
+};
+
+/// What a lent group does in one step, in the order of the members.
+struct StepOrders {
+  bool finish_previous = false;  // the round under way ends, and the weights become its result
+  bool gather_state = false;     // the tenants' parts of the rule's state are given to every rank first
+  bool local_update = false;     // the rank applies the rule to its own weights, with its own gradients
+  bool keep = false;             // the gradients are kept, to be added to the next step's
+  Sent sent = Sent::nothing;     // a round begins
+  Rule outer;                    // Sent::delta: the rule applied to the deltas
+  bool finish = false;           // and ends in this step; otherwise it is under way until a later one
+  bool clear_state = false;      // the optimizer's local state starts again from zero
+};
+
+/// When a lent group exchanges: a state machine without clocks, memory or threads. Every rank asks its own the same
+/// questions and gets the same answers.
+class LentPolicy {
+ public:
+  virtual ~LentPolicy() = default;
+  /// The next step's orders. Steps come in order.
+  virtual StepOrders next(const StepFacts& facts) = 0;
+  /// Whether ranks work on weights of their own between rounds, so that each needs the whole of the rule's state.
+  virtual bool works_locally() const noexcept = 0;
+};
+
+/// The policy of `settings` for `ranks` ranks. Throws Error{invalid} for settings that do not fit (check_policy), and
+/// for hosted kinds.
+std::unique_ptr<LentPolicy> make_lent_policy(const PolicySettings& settings, std::uint32_t ranks);
+
+/// The most f32 per parameter that an outer rule keeps.
+inline constexpr std::size_t kMaxOuterSlots = 1;
+
+/// What memory a group needs beyond gradients, parameters and the stripes' state.
+struct PolicyNeeds {
+  bool own_weights = false;  // ranks compute with weights of their own
+  bool held = false;         // gradients, or weights, put aside
+  bool whole_state = false;  // every rank has the whole of the rule's state
+  bool outer_state = false;  // a momentum of the outer update
+  bool side_stream = false;  // a round goes on behind the next step
+};
+PolicyNeeds needs_of(const PolicySettings& settings);
+
+/// Why `settings` cannot work whatever the ranks, with what to do; empty: they can.
+std::string contradiction(const PolicySettings& settings);
+/// Why `settings` cannot work with `ranks` ranks and `batch` rows a rank and step, with what to do; empty: they can.
+std::string check_policy(const PolicySettings& settings, std::uint32_t ranks, std::uint32_t batch);
+
+/// A plan's line for people: what is sent, when, how stale it may be.
+std::string describe(const PolicySettings& settings, std::uint32_t ranks);
+
+}  // namespace troupe
