@@ -31,6 +31,7 @@ struct WorkerState {
   std::optional<HostedWorker> machine;
   std::uint64_t rounds = 0;  // contributed
   std::uint64_t raised = 0;  // the line
+  Memory total;              // of the round under way; empty: nobody wants it
   bool leaving = false;
 };
 using Self = HostedWorkerActor::stateful_pointer<WorkerState>;
@@ -49,10 +50,6 @@ void end_at(Self self, const HostedWorkerParts& parts, std::size_t shard, const 
 
 Memory stripe_of(const Memory& whole, const Part& part) {
   return slice(whole, part.first * sizeof(float), part.count * sizeof(float));
-}
-
-Memory slot_of(const Memory& ring, std::uint64_t round) {
-  return slice(ring, round % StepExchange::kStepsKept * sizeof(StepSums), sizeof(StepSums));
 }
 
 std::uint64_t sink_key(Self self, std::size_t shard) {
@@ -77,18 +74,10 @@ void announce_leave(Self self, const Shards& shards, const HostedWorkerParts& pa
   self->quit();
 }
 
-void write_total(Self self, const HostedWorkerParts& parts) {
-  if (self->state.rounds == 0) return;
-  const std::uint64_t round = self->state.rounds - 1;
-  *parts.space.address_of<StepSums>(slot_of(parts.totals, round)) =
-      parts.common_totals ? self->state.parts[0].pulled.total
-                          : *parts.space.address_of<const StepSums>(slot_of(parts.sums, round));
-}
-
 /// All shards have answered: bring what came by reference into place, then raise the line.
 void finish_round(Self self, const HostedWorkerParts& parts, const Shards& shards) {
   WorkerState& s = self->state;
-  write_total(self, parts);
+  if (s.total.size_bytes > 0) *parts.space.address_of<StepSums>(s.total) = s.parts[0].pulled.total;
   std::size_t copies = 0;
   for (Part& part : s.parts) {
     const Tensor& values = part.pulled.values;
@@ -154,7 +143,9 @@ void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards,
   TROUPE_CHECK(ready.round == s.rounds && s.machine, Code::invalid, "rank ", parts.self.value, " contributes round ",
                ready.round, ", after ", s.rounds, " rounds");
   const HostedWorker::Round round = s.machine->contribute();
-  const StepSums sums = *parts.space.address_of<const StepSums>(slot_of(parts.sums, s.rounds++));
+  const StepSums sums = *parts.space.address_of<const StepSums>(ready.sums);
+  s.total = ready.total;
+  ++s.rounds;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const HostedPush& push = round.pushes[i];
     Part& part = s.parts[i];
@@ -199,10 +190,7 @@ HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& give
 
 HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts,
                                       std::vector<HostedShard> shards) {
-  const std::uint64_t ring = StepExchange::kStepsKept * sizeof(StepSums);
-  TROUPE_CHECK(!shards.empty() && parts.sums.size_bytes >= ring && parts.totals.size_bytes >= ring, Code::invalid,
-               "a hosted worker needs shards and ", ring, " bytes each for sums and totals, got ", shards.size(), ", ",
-               parts.sums.size_bytes, " and ", parts.totals.size_bytes);
+  TROUPE_CHECK(!shards.empty(), Code::invalid, "rank ", parts.self.value, " has no shards to push to");
   return system.spawn(worker, std::move(parts), std::move(shards));
 }
 

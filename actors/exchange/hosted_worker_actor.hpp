@@ -5,13 +5,16 @@
 
 #include "actors/exchange/hosted_shard.hpp"
 #include "actors/point_messenger.hpp"
-#include "runtime/exchange.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/stream.hpp"
 
 namespace troupe {
 
 /// The device's stream to the worker: what this rank contributes in its round `round` (counted from 0) may be read.
 struct ContributionReady {
   std::uint64_t round = 0;
+  Memory sums;   // a StepSums, read: of the contribution
+  Memory total;  // a StepSums, written before the line is raised: of all contributions in that update; empty: not
   Status status;
 };
 /// Membership to the worker: take part.
@@ -29,12 +32,9 @@ struct HostedWorkerParts {
   /// Poisoned when that will not be. Whoever waits for it must have marked what it contributed before, and may then
   /// overwrite it.
   TimelineId line;
-  Memory contribution;             // [group] f32, read: gradients, or parameters of elastic averaging
-  Memory landing;                  // [group] f32, written: the parameters, or the center
-  Memory sums;                     // kStepsKept StepSums, read: round n's at n mod kStepsKept
-  Memory totals;                   // kStepsKept StepSums, written: what round n's read contains at n mod kStepsKept
-  bool common_totals = false;      // totals are the shards' (one update has all ranks' contributions); else own sums
-  RemoteActors* remote = nullptr;  // lays out the landing for what is sent
+  Memory contribution;                        // [group] f32, read: gradients, or parameters of elastic averaging
+  Memory landing;                             // [group] f32, written: the parameters, or the center
+  RemoteActors* remote = nullptr;             // lays out the landing for what is sent
   std::chrono::milliseconds deadline{30000};  // of an answer
 };
 

@@ -10,6 +10,8 @@ struct EasgdSettings {
   double alpha = 0;           // the pull, 0 < alpha, alpha * workers <= 1; 0: 0.9 / workers
 };
 
+EasgdSettings easgd_settings(const PolicySettings& settings);
+
 /// alpha for this many workers. Throws Error{invalid} when the settings are out of range or the exchange would be
 /// unstable, which it is for alpha * workers > 1.
 double elastic_alpha(const EasgdSettings& settings, std::size_t workers);

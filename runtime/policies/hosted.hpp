@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "runtime/ids.hpp"
+#include "runtime/policies/policy.hpp"
 #include "runtime/policies/staleness.hpp"
 
 // Policies of hosted shards: workers push contributions to a shard and read its parameters, and the shard decides when
@@ -126,5 +127,10 @@ class HostedPolicy {
   virtual HostedActions read(const HostedRead& read) = 0;
   virtual const HostedLedger& ledger() const noexcept = 0;
 };
+
+/// The policy of `settings` for at most `ranks` workers, going on from `ledger`. Throws Error{invalid} for lent kinds
+/// and for settings that do not fit.
+std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
+                                                 HostedLedger ledger = HostedLedger{});
 
 }  // namespace troupe

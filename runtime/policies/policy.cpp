@@ -11,9 +11,9 @@
 namespace troupe {
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames{"sync",           "double_buffered", "local_sgd", "post_local_sgd",
-                                                  "model_averaging", "block_momentum", "diloco",    "easgd",
-                                                  "async",          "ssp"};
+constexpr std::array<std::string_view, 10> kNames{
+    "sync",           "double_buffered", "local_sgd", "post_local_sgd", "model_averaging",
+    "block_momentum", "diloco",          "easgd",     "async",          "ssp"};
 
 bool counts_steps(PolicyKind kind) noexcept {
   return kind == PolicyKind::local_sgd || kind == PolicyKind::post_local_sgd || kind == PolicyKind::diloco ||
@@ -81,8 +81,7 @@ PolicyNeeds needs_of(const PolicySettings& settings) {
     case PolicyKind::post_local_sgd:
     case PolicyKind::model_averaging: return {.own_weights = true, .held = true, .whole_state = true};
     case PolicyKind::block_momentum:
-    case PolicyKind::diloco:
-      return {.own_weights = true, .held = true, .whole_state = true, .outer_state = true};
+    case PolicyKind::diloco: return {.own_weights = true, .held = true, .whole_state = true, .outer_state = true};
     default: return {.own_weights = true, .held = true};
   }
 }

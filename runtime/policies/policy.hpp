@@ -35,7 +35,7 @@ struct PolicySettings {
   PolicyKind kind = PolicyKind::sync;
   /// Samples of all ranks until which the group is synchronous, whatever its kind (post_local_sgd: must be given).
   std::uint64_t distributed_after = 0;
-  std::uint32_t accumulate = 1;     // sync: steps whose gradients make one update
+  std::uint32_t accumulate = 1;  // sync: steps whose gradients make one update
   /// local_sgd, post_local_sgd, diloco, easgd: steps of each rank from round to round. 0: 8, of diloco 500.
   std::uint32_t every_steps = 0;
   /// model_averaging, block_momentum: samples of all ranks from round to round. 0: 40,000 and 120,000, as in CNTK.

@@ -8,7 +8,8 @@ namespace {
 /// Synchronous first: momentum, compression and blocks work from weights that have left the start.
 class WarmStart final : public LentPolicy {
  public:
-  WarmStart(std::uint64_t samples, std::unique_ptr<LentPolicy> policy) : samples_(samples), policy_(std::move(policy)) {}
+  WarmStart(std::uint64_t samples, std::unique_ptr<LentPolicy> policy)
+      : samples_(samples), policy_(std::move(policy)) {}
   StepOrders next(const StepFacts& facts) override {
     if (facts.samples_before < samples_) return {.sent = Sent::gradient, .finish = true};
     StepOrders orders = policy_->next(facts);
