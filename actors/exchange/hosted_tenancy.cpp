@@ -197,13 +197,17 @@ HostedTenancy::Copy HostedTenancy::enqueue_copy(const AnswerRead& read) {
     copy.owner = std::move(owner);
     return copy;
   }
+  copy.extents = {stripe.stripe.count};
+  if (policy_->updates_wait_for_readers()) {
+    copy.memory = stripe.parameters;
+    return copy;
+  }
   if (!published_ || published_->version != read.version) {
     auto [memory, owner] = snapshots_.take();
     parts_.stream.copy(memory, stripe.parameters);
     published_ = Published{read.version, memory, std::move(owner)};
   }
   copy.memory = published_->memory;
-  copy.extents = {stripe.stripe.count};
   copy.owner = published_->owner;
   return copy;
 }

@@ -33,6 +33,7 @@ struct WorkerState {
   std::uint64_t raised = 0;  // the line
   Memory total;              // of the round under way; empty: nobody wants it
   bool leaving = false;
+  std::unique_ptr<PointMessenger<LeaveShards, 1>> reached;  // that what is under way is read
 };
 using Self = HostedWorkerActor::stateful_pointer<WorkerState>;
 
@@ -74,6 +75,16 @@ void announce_leave(Self self, const Shards& shards, const HostedWorkerParts& pa
   self->quit();
 }
 
+/// Once nothing is under way: a shard may change what it answered with as soon as nobody waits for this rank.
+void leave_when_read(Self self, const HostedWorkerParts& parts, const Shards& shards) {
+  WorkerState& s = self->state;
+  if (s.machine && s.machine->waiting()) return;  // finish_round comes back to it
+  if (s.raised > parts.space.timeline(parts.line).value())
+    s.reached->tell_at({parts.line, s.raised}, HostedWorkerActor{self}, LeaveShards{});
+  else
+    announce_leave(self, shards, parts);
+}
+
 /// All shards have answered: bring what came by reference into place, then raise the line.
 void finish_round(Self self, const HostedWorkerParts& parts, const Shards& shards) {
   WorkerState& s = self->state;
@@ -98,7 +109,7 @@ void finish_round(Self self, const HostedWorkerParts& parts, const Shards& shard
     parts.side.signal({parts.line, s.raised});
   else
     parts.space.timeline(parts.line).signal(s.raised);
-  if (s.leaving) announce_leave(self, shards, parts);
+  if (s.leaving) leave_when_read(self, parts, shards);
 }
 
 void take(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, PulledPart& pulled) {
@@ -170,6 +181,7 @@ HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& give
     return why;
   });
   self->state.parts.resize(all.size());
+  self->state.reached = std::make_unique<PointMessenger<LeaveShards, 1>>(given.space);
   const auto parts = std::make_shared<const HostedWorkerParts>(given);
   const auto shards = std::make_shared<const Shards>(all);
   return {[=](const BeginHosting&) {
@@ -180,9 +192,10 @@ HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& give
             }
           },
           [=](const ContributionReady& ready) { contribute(self, *parts, *shards, ready); },
-          [=](const LeaveShards&) {
+          [=](const LeaveShards& leave) {
+            if (!leave.status.ok()) return end(self, *parts, leave.status);
             self->state.leaving = true;
-            if (!self->state.machine || !self->state.machine->waiting()) announce_leave(self, *shards, *parts);
+            leave_when_read(self, *parts, *shards);
           }};
 }
 

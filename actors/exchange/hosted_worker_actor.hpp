@@ -19,8 +19,10 @@ struct ContributionReady {
 };
 /// Membership to the worker: take part.
 struct BeginHosting {};
-/// Membership to the worker: no round is contributed any more; announce the leave once what is under way is answered.
-struct LeaveShards {};
+/// Membership to the worker: no round is contributed any more; announce the leave once what is under way is read.
+struct LeaveShards {
+  Status status;  // for the worker itself
+};
 
 /// What a rank's worker of one group works with; all outlive it, and the points that wait for its line.
 struct HostedWorkerParts {

@@ -126,6 +126,9 @@ class HostedPolicy {
   virtual HostedActions pushed(const HostedPush& push) = 0;
   virtual HostedActions read(const HostedRead& read) = 0;
   virtual const HostedLedger& ledger() const noexcept = 0;
+  /// Whether no update comes before every worker that takes part has used what it read last, so that readers need no
+  /// copies.
+  virtual bool updates_wait_for_readers() const noexcept { return false; }
 };
 
 /// The policy of `settings` for at most `ranks` workers, going on from `ledger`. Throws Error{invalid} for lent kinds

@@ -25,6 +25,7 @@ class SspPolicy final : public HostedPolicy {
   HostedActions pushed(const HostedPush& push) override;
   HostedActions read(const HostedRead& read) override;
   const HostedLedger& ledger() const noexcept override { return ledger_; }
+  bool updates_wait_for_readers() const noexcept override { return settings_.staleness == 0; }
   /// For every applied contribution, how many clocks the slowest worker was behind it when its parameters were read:
   /// never more than s.
   const StalenessHistogram& clocks_behind() const noexcept { return clocks_behind_; }

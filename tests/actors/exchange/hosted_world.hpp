@@ -115,9 +115,10 @@ class HostedWorld final : public contracts::CommunicatorWorld {
                         {}};
       if (options.settings.kind == PolicyKind::easgd)
         parts.elastic_alpha = elastic_alpha(easgd_settings(options.settings), spec_.ranks);
-      parts.log = [log = logs_.emplace_back(std::make_unique<UpdateLog>()).get()](std::span<const AppliedRecord> records) {
-        log->insert(log->end(), records.begin(), records.end());
-      };
+      parts.log =
+          [log = logs_.emplace_back(std::make_unique<UpdateLog>()).get()](std::span<const AppliedRecord> records) {
+            log->insert(log->end(), records.begin(), records.end());
+          };
       shards_.push_back(spawn_hosted_shard(
           actors_.system(), std::move(parts),
           make_hosted_policy(options.settings, spec_.ranks, HostedLedger{options.updates, options.updates})));
