@@ -15,7 +15,7 @@
 // What workers and the shards that host stripes say to each other.
 namespace troupe {
 
-/// Worker to shard: it takes part from now on, until it leaves or its process ends.
+/// Worker to shard: it takes part, from now on unless it did so before, until it leaves or this sender ends.
 struct JoinHosting {
   std::uint32_t worker = 0;
 };

@@ -131,8 +131,9 @@ class HostedPolicy {
   virtual bool updates_wait_for_readers() const noexcept { return false; }
 };
 
-/// The policy of `settings` for at most `ranks` workers, going on from `ledger`. Throws Error{invalid} for lent kinds
-/// and for settings that do not fit.
+/// The policy of `settings` for a view of `ranks` workers, all of which take part from the start, so that none runs
+/// ahead of those that are not there yet; it goes on from `ledger`. Throws Error{invalid} for lent kinds and for
+/// settings that do not fit.
 std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
                                                  HostedLedger ledger = HostedLedger{});
 

@@ -9,8 +9,9 @@ EasgdSettings easgd_settings(const PolicySettings& settings) {
   return {.period = settings.every_steps, .alpha = settings.elasticity};
 }
 
-std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
-                                                 HostedLedger ledger) {
+namespace {
+
+std::unique_ptr<HostedPolicy> make_policy(const PolicySettings& settings, std::uint32_t ranks, HostedLedger ledger) {
   switch (settings.kind) {
     case PolicyKind::async:
       return std::make_unique<AsyncPolicy>(
@@ -24,6 +25,15 @@ std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings,
       fail(Code::invalid,
            text("update.policy = \"", name_of(settings.kind), "\" is of lent stripes, not of hosted ones"));
   }
+}
+
+}  // namespace
+
+std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
+                                                 HostedLedger ledger) {
+  auto policy = make_policy(settings, ranks, std::move(ledger));
+  for (std::uint32_t r = 0; r < ranks; ++r) policy->joined(Rank{r});
+  return policy;
 }
 
 }  // namespace troupe
