@@ -36,10 +36,10 @@ struct DeviceState {
   bool finished = false;           // and everyone was told
   // Checkpoints.
   std::uint32_t next_number = 1;
-  std::optional<Step> saved;  // the last step that was, or is being, saved
-  bool copying = false;       // on the stream
-  bool saving = false;        // the copy is not made, or not written yet
-  bool save_due = false;      // at the next step after which the state is consistent
+  std::optional<Step> saved;     // the last step that was, or is being, saved
+  bool copying = false;          // on the stream
+  bool saving = false;           // the copy is not made, or not written yet
+  bool save_due = false;         // at the next step after which the state is consistent
   std::deque<SavingVote> votes;  // that were counted, oldest first
 };
 using Self = DeviceActor::stateful_pointer<DeviceState>;

@@ -98,7 +98,8 @@ class Reading {
     const SettingKey* setting = detail::find_setting(key);
     if (setting == nullptr && detail::find_planned(key) == nullptr) return add_unknown({}, origin, key);
     const bool wants_text =
-        setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice);
+        setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice ||
+                               setting->kind == detail::ValueKind::hosts);
     if (auto value = override_value(value_text, wants_text)) {
       take(key, {std::move(*value), origin, {}});
     } else {
@@ -201,7 +202,8 @@ class Reading {
                                             : detail::check_planned(*detail::find_planned(key), given.value);
     if (finding) {
       const bool named = given.origin.starts_with("--set ");
-      problems_.add(given.place, given.origin, {finding->code, named ? finding->text : text(key, " ", finding->text)});
+      const bool within = !named && finding->place.line != 0;
+      problems_.add(within ? finding->place : given.place, within ? at(finding->place) : given.origin, {finding->code, named ? finding->text : text(key, " ", finding->text)});
     } else if (setting != nullptr) {
       setting->store(settings, given.value);
     }
@@ -244,12 +246,13 @@ class Reading {
       const auto meant = detail::policies_of(key.name);
       if (found == given_.end() || meant.empty() || std::find(meant.begin(), meant.end(), policy) != meant.end())
         continue;
+      if (key.show(settings) == key.show({})) continue;  // a printed default is no wish
       std::string names;
       for (const std::string_view name : meant) names += (names.empty() ? "\"" : ", \"") + std::string{name} + '"';
       problems_.add(found->second.place, found->second.origin,
-                    {Code::invalid, text(key.name, " means nothing to update.policy = ",
-                                         value_and_origin("update.policy", settings), "; leave it out, or choose ",
-                                         meant.size() > 1 ? "one of " : "", names)});
+                    {Code::invalid,
+                     text(key.name, " means nothing to update.policy = ", value_and_origin("update.policy", settings),
+                          "; leave it out, or choose ", meant.size() > 1 ? "one of " : "", names)});
     }
     const std::string wrong = contradiction(settings.update);
     if (wrong.empty()) return;
@@ -267,6 +270,11 @@ class Reading {
   std::map<std::string, Given, std::less<>> given_;
   Problems problems_;
 };
+
+/// Whether only who starts the ranks reads it: once they run it means nothing.
+bool is_for_the_launcher(std::string_view key) {
+  return key == "cluster.nodes" || key == "cluster.remote_shell" || key == "cluster.port";
+}
 
 /// Closes a descriptor at the end of a scope.
 class File {
@@ -317,8 +325,19 @@ std::string Configuration::origin_of(std::string_view key) const {
 
 std::uint64_t Configuration::hash() const {
   std::string all;
-  for (const EffectiveValue& value : values) all += text(value.key, " = ", value.value, "\n");
+  for (const EffectiveValue& value : values)
+    if (!is_for_the_launcher(value.key)) all += text(value.key, " = ", value.value, "\n");
   return XXH3_64bits(all.data(), all.size());
+}
+
+HostList host_list(const Configuration& configuration) {
+  const Settings::Cluster& cluster = configuration.settings.cluster;
+  if (cluster.host_file.empty()) return cluster.hosts;
+  const std::filesystem::path file{cluster.host_file};
+  const bool elsewhere = file.is_relative() && configuration.folder != ".";
+  return read_host_file(elsewhere ? std::filesystem::path{configuration.folder} / file : file,
+                        text(configuration.origin_of("cluster.nodes"), ": cluster.nodes = ",
+                             detail::quoted(cluster.host_file), ", from the folder of app.toml: "));
 }
 
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides) {

@@ -23,7 +23,8 @@ struct Configuration {
   std::string folder;                  // of the file: relative data paths start here
   std::vector<EffectiveValue> values;  // every key, in the order of the schema
   std::string origin_of(std::string_view key) const;
-  /// xxh3 over the effective values: ranks of one job compare it when they meet.
+  /// xxh3 over the effective values, but for those that only a launcher reads (cluster.nodes, .remote_shell, .port):
+  /// ranks of one job compare it when they meet.
   std::uint64_t hash() const;
 };
 
@@ -32,6 +33,9 @@ struct Configuration {
 /// tells file:line:column (or that it came from --set), what is wrong, and what to write instead (the nearest valid
 /// key, the range). Error{invalid} too when the file is missing, unreadable, or over 1 MiB.
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides);
+/// The hosts that cluster.nodes lists, or its host file does; none when it does neither. Throws Error{invalid}, as
+/// read_host_file, with what named the file when it cannot be read.
+HostList host_list(const Configuration& configuration);
 /// The same from text; `name` stands for the file in messages.
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides);
 

@@ -149,6 +149,8 @@ std::string expected(const SettingKey& key) {
   };
   switch (key.kind) {
     case ValueKind::text: return "text in quotes";
+    case ValueKind::hosts: return "text in quotes, or an array of hosts";
+    case ValueKind::switches: return "an array of tables";
     case ValueKind::boolean: return "true or false";
     case ValueKind::integer: return range("an integer");
     case ValueKind::number: return range("a number");
@@ -170,6 +172,8 @@ bool kind_fits(const SettingKey& key, const TomlValue& value) {
     case ValueKind::integer: return value.kind == Kind::integer;
     case ValueKind::number: return value.kind == Kind::integer || value.kind == Kind::number;
     case ValueKind::integers: return value.kind == Kind::array;
+    case ValueKind::hosts: return value.kind == Kind::text || value.kind == Kind::array;
+    case ValueKind::switches: return value.kind == Kind::array;
   }
   return false;
 }
@@ -257,6 +261,8 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
       if (auto finding = check_choice(key, value)) return finding;
       break;
     case ValueKind::text:
+    case ValueKind::hosts:
+    case ValueKind::switches:
     case ValueKind::boolean: break;
   }
   if (value.kind == Kind::text && value.text.find('\0') != std::string::npos) {

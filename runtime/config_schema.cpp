@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 
@@ -11,7 +10,6 @@ namespace {
 
 constexpr double kNoLimit = 9.3e18;  // above every 64-bit integer
 
-constexpr std::array kTransports{Choice{"auto"}, Choice{"shm"}, Choice{"tcp"}, Choice{"rdma", false}};
 constexpr std::array kSources{Choice{"idx"},        Choice{"generated"},     Choice{"cifar10", false},
                               Choice{"map", false}, Choice{"folder", false}, Choice{"shards", false},
                               Choice{"voc", false}};
@@ -21,32 +19,6 @@ constexpr std::array kRules{Choice{"sgd"}, Choice{"momentum"}, Choice{"nesterov"
 constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
 constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
 constexpr std::array kLosses{Choice{"abort"}, Choice{"shrink", false}, Choice{"wait", false}};
-
-constexpr std::uint32_t kMostLocal = 1024;
-
-/// N of "local:N"; 0 when it is something else.
-std::uint32_t local_count(std::string_view text) {
-  constexpr std::string_view kPrefix = "local:";
-  if (!text.starts_with(kPrefix)) return 0;
-  std::uint32_t count = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + kPrefix.size(), end, count);
-  return error == std::errc{} && stop == end && count <= kMostLocal ? count : 0;
-}
-
-std::optional<Finding> check_nodes(const TomlValue& value) {
-  const std::string_view text = value.text;
-  if (text.empty() || local_count(text) > 0) return std::nullopt;
-  const bool local = text.starts_with("local") || text.starts_with("Local") || text.starts_with("LOCAL");
-  const bool number = text.find_first_not_of("0123456789") == std::string_view::npos;
-  if (local || number) {
-    return Finding{Code::invalid, troupe::text("is ", describe(value), ", but takes \"local:N\" with N from 1 to ",
-                                               kMostLocal, ", as in cluster.nodes = \"local:2\"")};
-  }
-  return Finding{Code::unsupported,
-                 troupe::text("is ", describe(value), ": host files are planned and not in this build; today write ",
-                              find_setting("cluster.nodes")->today)};
-}
 
 template <std::string Settings::Data::*kMember>
 void store_data(Settings& s, const TomlValue& v) {
@@ -67,34 +39,6 @@ std::string show(const std::vector<std::uint32_t>& values) {
 using S = Settings;
 using V = TomlValue;
 using K = ValueKind;
-
-constexpr std::array kCluster{
-    SettingKey{
-        .name = "cluster.nodes",
-        .kind = K::text,
-        .help = "where ranks run; empty: what the launcher gave",
-        .example = "\"local:2\"",
-        .more = "N processes on this machine, one rank each. Without the key rtrun takes its place from RANK, "
-                "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or from mpirun or srun --mpi=pmix, and is one "
-                "rank alone when there is no launcher. What a launcher says goes before the key.",
-        .planned_shape = "a list of hosts",
-        .today = "cluster.nodes = \"local:N\", or start one process per rank with RANK, WORLD_SIZE, LOCAL_RANK, "
-                 "MASTER_ADDR, MASTER_PORT and TROUPE_SECRET_FILE set",
-        .check = check_nodes,
-        .store = [](S& s, const V& v) { s.cluster.local = local_count(v.text); },
-        .show = [](const S& s) { return s.cluster.local == 0 ? "\"\"" : text("\"local:", s.cluster.local, '"'); }},
-    SettingKey{
-        .name = "cluster.transport",
-        .kind = K::choice,
-        .help = "what messages between processes travel on",
-        .example = "\"auto\"",
-        .more = "shm: shared memory, ranks of one node only. tcp: sockets only. auto: tcp between ranks of one host, "
-                "otherwise what UCX finds best. Gradients of ranks on one node are shared in memory in any case.",
-        .choices = kTransports,
-        .today = "cluster.transport = \"auto\"",
-        .store = [](S& s, const V& v) { s.cluster.transport = v.text; },
-        .show = [](const S& s) { return quoted(s.cluster.transport); }},
-};
 
 constexpr std::array kData{
     SettingKey{.name = "data.source",
@@ -437,13 +381,12 @@ constexpr auto joined(const std::array<SettingKey, kSizes>&... parts) {
   (append(parts), ...);
   return all;
 }
-constexpr auto kBeforeUpdate = joined(kCluster, kData, kModel, kOptimizer, kTrain);
+constexpr auto kBeforeUpdate = joined(kData, kModel, kOptimizer, kTrain);
 
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
     PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
     PlannedKey{"update.group", "", "one policy for all parameters, update.policy = \"sync\""},
-    PlannedKey{"update.switch", "", "one policy for the whole run, update.policy = \"sync\""},
     PlannedKey{"update.compress", "", "gradients travel as f32; leave the key out"},
     PlannedKey{"placement.mesh", "", "ranks in one row; leave the key out"},
     PlannedKey{"placement.split", "\"equal\"", ""},
@@ -455,7 +398,8 @@ constexpr std::array kPlannedKeys{
 
 std::span<const SettingKey> setting_keys() {
   static const std::vector<SettingKey> keys = [] {
-    std::vector<SettingKey> all(kBeforeUpdate.begin(), kBeforeUpdate.end());
+    std::vector<SettingKey> all(cluster_keys().begin(), cluster_keys().end());
+    all.insert(all.end(), kBeforeUpdate.begin(), kBeforeUpdate.end());
     all.insert(all.end(), update_keys().begin(), update_keys().end());
     all.insert(all.end(), kRest.begin(), kRest.end());
     return all;

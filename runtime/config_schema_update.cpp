@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <variant>
 
 #include "runtime/detail/config_schema.hpp"
 
@@ -7,10 +8,10 @@ namespace troupe::detail {
 namespace {
 
 // In the order of PolicyKind.
-constexpr std::array kPolicies{
-    Choice{"sync"},           Choice{"double_buffered"}, Choice{"local_sgd"},    Choice{"post_local_sgd"},
-    Choice{"model_averaging"}, Choice{"block_momentum"}, Choice{"diloco"},       Choice{"easgd", false},
-    Choice{"async", false},   Choice{"ssp", false}};
+constexpr std::array kPolicies{Choice{"sync"},           Choice{"double_buffered"}, Choice{"local_sgd"},
+                               Choice{"post_local_sgd"}, Choice{"model_averaging"}, Choice{"block_momentum"},
+                               Choice{"diloco"},         Choice{"easgd", false},    Choice{"async", false},
+                               Choice{"ssp", false}};
 constexpr std::array kBlockRules{Choice{"paper"}, Choice{"cntk"}};
 constexpr std::uint64_t kMostSamples = 9'000'000'000'000'000'000;
 
@@ -26,6 +27,99 @@ void store_unless(PolicySettings& to, double value, double absent) {
 using S = Settings;
 using V = TomlValue;
 using K = ValueKind;
+
+constexpr std::array kTriggers{PolicySwitch::Trigger::step, PolicySwitch::Trigger::epoch,
+                               PolicySwitch::Trigger::samples};
+
+std::string_view key_of(const SettingKey& key) noexcept { return key.name.substr(key.name.find('.') + 1); }
+
+/// One entry of update.switch: when, and the policy with its own settings.
+std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
+  const auto wrong = [&](Place place, auto&&... what) {
+    return Finding{Code::invalid, troupe::text(what...), place.line != 0 ? place : table.place};
+  };
+  if (table.kind != TomlValue::Kind::table) {
+    return wrong(table.place, "has ", describe(table),
+                 ", but takes tables, as in update.switch = "
+                 "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]");
+  }
+  Settings settings;
+  PolicySwitch change;
+  std::size_t triggers = 0;
+  bool has_policy = false;
+  for (const TomlValue::Entry& entry : table.entries) {
+    const auto trigger =
+        std::find_if(kTriggers.begin(), kTriggers.end(), [&](auto t) { return name_of(t) == entry.key; });
+    if (trigger != kTriggers.end()) {
+      const std::int64_t least = *trigger == PolicySwitch::Trigger::epoch ? 2 : 1;
+      if (entry.value.kind != TomlValue::Kind::integer || entry.value.integer < least) {
+        return wrong(entry.value.place, entry.key, " is ", describe(entry.value), ", but takes an integer from ",
+                     least);
+      }
+      change.trigger = *trigger;
+      change.at = static_cast<std::uint64_t>(entry.value.integer);
+      ++triggers;
+      continue;
+    }
+    const auto keys = update_keys();
+    const auto key =
+        std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == entry.key; });
+    if (key == keys.end() || key->kind == ValueKind::switches || entry.key == "distributed_after") {
+      return wrong(entry.place, "has the unknown key ", quoted(entry.key),
+                   "; an entry takes at_step, at_epoch or "
+                   "at_samples, policy and the policy's settings");
+    }
+    if (auto finding = check_value(*key, entry.value)) {
+      return wrong(entry.value.place, entry.key, " ", finding->text);
+    }
+    key->store(settings, entry.value);
+    has_policy |= entry.key == "policy";
+  }
+  if (triggers != 1 || !has_policy) {
+    return wrong(table.place, "has an entry with ", triggers == 0 ? "no" : "more than one", " beginning",
+                 has_policy ? "" : " and no policy",
+                 "; an entry takes one of at_step, at_epoch and at_samples, and a policy");
+  }
+  change.policy = settings.update;
+  for (const TomlValue::Entry& entry : table.entries) {
+    const auto meant = policies_of(troupe::text("update.", entry.key));
+    const std::string_view policy = name_of(change.policy.kind);
+    if (meant.empty() || std::find(meant.begin(), meant.end(), policy) != meant.end()) continue;
+    return wrong(entry.place, entry.key, " means nothing to policy = ", quoted(policy), "; leave it out");
+  }
+  if (const std::string why = contradiction(change.policy); !why.empty())
+    return wrong(table.place, "has an entry: ", why);
+  return change;
+}
+
+std::optional<Finding> check_switches(const TomlValue& value) {
+  for (const TomlValue& item : value.items) {
+    auto change = switch_of(item);
+    if (auto* finding = std::get_if<Finding>(&change)) return std::move(*finding);
+  }
+  return std::nullopt;
+}
+
+void store_switches(Settings& s, const TomlValue& value) {
+  s.switches.clear();
+  for (const TomlValue& item : value.items) s.switches.push_back(std::get<PolicySwitch>(switch_of(item)));
+}
+
+std::string show_switches(const Settings& s) {
+  std::string out;
+  for (const PolicySwitch& change : s.switches) {
+    out += troupe::text(out.empty() ? "" : ", ", "{ ", name_of(change.trigger), " = ", change.at);
+    Settings settings;
+    settings.update = change.policy;
+    for (const SettingKey& key : update_keys()) {
+      if (key.kind == ValueKind::switches) continue;
+      if (key.name != "update.policy" && key.show(settings) == key.show({})) continue;
+      out += troupe::text(", ", key_of(key), " = ", key.show(settings));
+    }
+    out += " }";
+  }
+  return "[" + out + "]";
+}
 
 constexpr std::array kUpdate{
     SettingKey{
@@ -74,22 +168,21 @@ constexpr std::array kUpdate{
                .kind = K::integer,
                .help = "samples of all ranks from one round to the next",
                .example = "2400",
-               .more = "Of model_averaging and block_momentum; a block ends with the first step that fills it. 0: 40000 "
-                       "and 120000.",
+               .more =
+                   "Of model_averaging and block_momentum; a block ends with the first step that fills it. 0: 40000 "
+                   "and 120000.",
                .range = {0, static_cast<double>(kMostSamples)},
                .store = [](S& s, const V& v) { s.update.block_samples = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.block_samples); }},
-    SettingKey{.name = "update.rule",
-               .kind = K::choice,
-               .help = "which formula block_momentum follows",
-               .example = "\"paper\"",
-               .more = "paper: Chen and Huo 2016. cntk: CNTK's learner, whose rate and momentum follow the block's size.",
-               .choices = kBlockRules,
-               .store =
-                   [](S& s, const V& v) {
-                     s.update.block_rule = v.text == "cntk" ? BlockRule::cntk : BlockRule::paper;
-                   },
-               .show = [](const S& s) { return quoted(s.update.block_rule == BlockRule::cntk ? "cntk" : "paper"); }},
+    SettingKey{
+        .name = "update.rule",
+        .kind = K::choice,
+        .help = "which formula block_momentum follows",
+        .example = "\"paper\"",
+        .more = "paper: Chen and Huo 2016. cntk: CNTK's learner, whose rate and momentum follow the block's size.",
+        .choices = kBlockRules,
+        .store = [](S& s, const V& v) { s.update.block_rule = v.text == "cntk" ? BlockRule::cntk : BlockRule::paper; },
+        .show = [](const S& s) { return quoted(s.update.block_rule == BlockRule::cntk ? "cntk" : "paper"); }},
     SettingKey{.name = "update.outer_momentum",
                .kind = K::number,
                .help = "momentum of the outer update; below 1",
@@ -128,6 +221,17 @@ constexpr std::array kUpdate{
                .more = "Of block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
                .show = [](const S& s) { return show(s.update.reset_momentum); }},
+    SettingKey{
+        .name = "update.switch",
+        .kind = K::switches,
+        .help = "other policies later in the run",
+        .example = "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]",
+        .more = "Each entry has one of at_step (steps taken before), at_epoch (counted from 1) and at_samples (of all "
+                "ranks, taken before), a policy and the policy's settings; in the order in which they begin. A "
+                "policy's last step leaves nothing under way, so all ranks begin the next with the same weights.",
+        .check = check_switches,
+        .store = store_switches,
+        .show = show_switches},
 };
 
 }  // namespace

@@ -89,8 +89,9 @@ TomlValue parse_toml(std::string_view text, std::string_view name) {
 
 std::optional<TomlValue> parse_toml_value(std::string_view text) {
   try {
-    check_before_parsing(text, "");
-    TomlValue document = parse(troupe::text("value = ", text));
+    const std::string line = troupe::text("value = ", text);
+    check_before_parsing(line, "");
+    TomlValue document = parse(line);
     if (document.entries.size() != 1 || document.entries[0].key != "value") return std::nullopt;  // more lines than one
     TomlValue value = std::move(document.entries[0].value);
     value.place = {};

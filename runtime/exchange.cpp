@@ -124,7 +124,7 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept {
   return part;
 }
 
-StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule) {
+StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots) {
   StripeMemory part;
   part.stripe = common_part(stripe.stripe, bucket);
   const std::uint64_t count = part.stripe.count;
@@ -135,7 +135,7 @@ StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleK
   for (std::size_t s = 0; s < state_slots(rule); ++s)
     part.state[s] = elements(stripe.state[s], first, count, sizeof(float));
   if (stripe.journal.size_bytes > 0) {
-    const std::uint64_t each = journal_bytes(state_slots(rule));
+    const std::uint64_t each = journal_bytes(journal_slots);
     TROUPE_CHECK(stripe.journal.size_bytes >= (bucket.index + 1) * each, Code::invalid, "bucket ", bucket.index,
                  " needs a journal of its own: the stripe's has ", stripe.journal.size_bytes, " bytes, at least ",
                  (bucket.index + 1) * each, " are needed");

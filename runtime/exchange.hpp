@@ -33,6 +33,11 @@ class Exchange {
   /// From here to show_own, the replica sees the group's parameters instead of what this rank has made of them.
   virtual void show_common(Stream& stream) = 0;
   virtual void show_own(Stream& stream) = 0;
+  /// The policy of the step that began last.
+  virtual const PolicySettings& policy() const noexcept = 0;
+  /// From `step` on it is another. Throws Error{invalid} when that step, or the one before it, has begun, or when the
+  /// group has no memory for the policy, naming what is missing.
+  virtual void switch_at(Step step, const PolicySettings& policy) = 0;
   /// How many updates the rule has made, counted on from the job's beginning.
   virtual std::uint64_t updates() const noexcept = 0;
   /// Ends the tenancy: no contribution is taken any more; what is under way ends with `why`. Gives the stripes back for
@@ -104,9 +109,13 @@ class StepExchange final : public BucketSink {
 /// What of `stripe` lies in `bucket`; count 0: nothing.
 Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept;
 
-/// The same with its memory. Every bucket's pass has a journal of its own: bucket b's is the b-th of journal_bytes each
-/// in the stripe's journal. Throws Error{invalid} when a journal is there but too small for the bucket.
-StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule);
+/// The same with its memory. Every bucket's pass has a journal of its own: bucket b's is the b-th of
+/// journal_bytes(`journal_slots`) each in the stripe's journal; no rule that is used on the stripe keeps more states.
+/// Throws Error{invalid} when a journal is there but too small for the bucket.
+StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots);
+inline StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule) {
+  return common_part(stripe, bucket, rule, state_slots(rule));
+}
 
 /// What the ranks of a lent group work on. "Whole" is of the group's elements.
 struct LentMemory {
@@ -127,7 +136,7 @@ struct LentMemory {
 struct LentParts {
   Communicator& communicator;
   Rule rule;
-  std::unique_ptr<LentPolicy> policy;
+  std::unique_ptr<PolicySequence> policy;
   std::vector<Bucket> buckets;  // of the group
   LentMemory memory;
   Stream* side = nullptr;     // of policies that have a round under way behind the next step

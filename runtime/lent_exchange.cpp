@@ -34,6 +34,7 @@ class LentExchange final : public Exchange {
                  "a round behind the next step needs a stream of its own");
     first_ = true;
     if (orders_.sent == Sent::gradient) ++updates_;
+    if (orders_.switched && memory_.outer.state[0].size_bytes != 0) stream.clear(memory_.outer.state[0]);
   }
 
   bool has_round() const noexcept override { return orders_.sent != Sent::nothing; }
@@ -79,6 +80,24 @@ class LentExchange final : public Exchange {
     if (!moved_) return;
     stream.copy(memory_.weights, memory_.held);
     copy_some(stream, memory_.half, memory_.held_half);
+  }
+
+  const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
+
+  void switch_at(Step step, const PolicySettings& policy) override {
+    const PolicyNeeds needs = needs_of(policy);
+    const auto check = [&](bool needed, bool there, const char* what) {
+      TROUPE_CHECK(!needed || there, Code::invalid, "a switch to ", name_of(policy.kind), " needs ", what,
+                   ", for which this job has no memory: name the policy in update.switch");
+    };
+    check(needs.own_weights, has_own_weights(), "weights of each rank's own");
+    check(needs.held, memory_.held.size_bytes != 0, "room for gradients that wait");
+    check(needs.whole_state, parts_.policy->works_locally(), "the whole of the optimizer's state at every rank");
+    check(needs.outer_state, memory_.outer.state[0].size_bytes != 0, "an outer momentum");
+    check(needs.side_stream, parts_.side != nullptr, "a second stream");
+    TROUPE_CHECK(!begun_ || step.value > step_.value + 1, Code::invalid, "a switch at step ", step.value, ", but step ",
+                 step_.value, " has begun");
+    parts_.policy->switch_at(step, policy);
   }
 
   std::uint64_t updates() const noexcept override { return updates_; }
@@ -216,7 +235,7 @@ class LentExchange final : public Exchange {
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
       parts_.communicator.reduce_update_gather(stream, work, rule_step(orders_.outer, 1),
-                                               common_part(memory_.outer, bucket, orders_.outer.kind));
+                                               common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots));
     }
   }
 

@@ -13,6 +13,15 @@ void write(std::ostream& out, const char* name, const std::vector<std::uint32_t>
   for (const std::uint32_t cpu : cpus) out << ' ' << cpu;
 }
 
+std::string quoted_policies(const std::vector<PolicyPhase>& phases) {
+  std::ostringstream out;
+  out << phases.size();
+  for (const PolicyPhase& phase : phases) {
+    out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << std::quoted(to_string(phase.policy));
+  }
+  return std::move(out).str();
+}
+
 }  // namespace
 
 std::string_view name_of(Route route) noexcept { return route == Route::arena ? "arena" : "direct"; }
@@ -28,7 +37,7 @@ std::string Plan::to_string() const {
   out << "model " << std::quoted(model) << '\n'
       << "dtype " << name_of(dtype) << '\n'
       << "rule " << std::quoted(rule) << '\n'
-      << "policy " << std::quoted(troupe::to_string(policy)) << '\n'
+      << "policies " << quoted_policies(policies) << '\n'
       << "parameters " << parameters << " flops " << training_flops << '\n'
       << "batch " << batch << " prefetch " << prefetch << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'

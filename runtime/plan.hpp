@@ -48,7 +48,7 @@ struct Plan {
   std::string model;  // Graph::to_string()
   DType dtype = DType::f32;
   std::string rule;                  // to_string(Rule)
-  PolicySettings policy;             // of group 0
+  std::vector<PolicyPhase> policies;  // of group 0, one after the other
   std::uint64_t parameters = 0;      // Graph::count_parameters()
   std::uint64_t training_flops = 0;  // of one sample, forward and backward
   std::uint32_t batch = 0;           // rows a rank and step

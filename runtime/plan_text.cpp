@@ -112,6 +112,13 @@ std::string memory_note(const Plan& plan) {
       shares ? ", what is used of the others' arenas" : "");
 }
 
+/// From when on the phase's policy is in force; empty: from the first step.
+std::string beginning(const PolicyPhase& phase) {
+  if (phase.from_step != 0) return fmt::format("from step {} on, ", thousands(phase.from_step));
+  if (phase.from_samples != 0) return fmt::format("from {} samples on, ", thousands(phase.from_samples));
+  return {};
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -123,7 +130,9 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
                  scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
   fmt::format_to(line, "rule     {}\n", plan.rule);
-  fmt::format_to(line, "policy   {}\n", describe(plan.policy, plan.world_size()));
+  for (const PolicyPhase& phase : plan.policies) {
+    fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, plan.world_size()));
+  }
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));

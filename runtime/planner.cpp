@@ -89,6 +89,24 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph) {
   }
 }
 
+/// The policies one after the other, each with every number in it. Throws Error{invalid} for one that cannot work.
+std::vector<PolicyPhase> plan_policies(const Settings& settings, std::uint32_t ranks, std::uint64_t train_samples) {
+  std::vector<PolicyPhase> phases{{.policy = resolved(settings.update, ranks)}};
+  for (const PolicySwitch& change : settings.switches) {
+    PolicyPhase& phase = phases.emplace_back(PolicyPhase{.policy = resolved(change.policy, ranks)});
+    switch (change.trigger) {
+      case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
+      case PolicySwitch::Trigger::epoch: phase.from_samples = (change.at - 1) * train_samples; break;
+      case PolicySwitch::Trigger::samples: phase.from_samples = change.at; break;
+    }
+  }
+  for (const PolicyPhase& phase : phases) {
+    const std::string wrong = check_policy(phase.policy, ranks, settings.data.batch);
+    TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
+  }
+  return phases;
+}
+
 /// So many that an epoch ends with the first step whose samples reach its end.
 std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs) {
   if (settings.train.steps != 0) return settings.train.steps;
@@ -125,7 +143,7 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
     needs.parameters = parameters;
     needs.half = half;
   }
-  const PolicyNeeds policy = needs_of(plan.policy);
+  const PolicyNeeds policy = needs_of(plan.policies);
   const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
   needs.gradients = parameters;
   needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
@@ -137,7 +155,8 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   std::uint64_t largest = 0;
   for (const Stripe& stripe : plan.stripes) largest = std::max(largest, stripe.count);
   needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
-  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + 4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
+  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
+                4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
   needs.data = plan.data_bytes;
   needs.activations = 2 * plan.batch * outputs * size_bytes(plan.dtype);
   if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);
@@ -149,14 +168,12 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
   TROUPE_CHECK(settings.data.batch > 0, Code::invalid, "data.batch is 0; a step needs samples");
   const auto ranks = static_cast<std::uint32_t>(inputs.ranks.size());
-  const PolicySettings policy = resolved(settings.update, ranks);
-  const std::string wrong = check_policy(policy, ranks, settings.data.batch);
-  TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
+  const std::vector<PolicyPhase> policies = plan_policies(settings, ranks, inputs.train_samples);
   Plan plan;
   plan.model = graph.to_string();
   plan.dtype = graph.dtype();
   plan.rule = to_string(settings.rule);
-  plan.policy = policy;
+  plan.policies = policies;
   plan.parameters = graph.count_parameters();
   plan.training_flops = graph.training_flops();
   plan.batch = settings.data.batch;

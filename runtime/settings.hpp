@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/graph.hpp"
+#include "runtime/hosts.hpp"
 #include "runtime/policies/policy.hpp"
 #include "runtime/rules/rule.hpp"
 
@@ -14,8 +15,13 @@ namespace troupe {
 /// One job's settings, complete and checked: every key of app.toml that is built, with its default.
 struct Settings {
   struct Cluster {
-    std::uint32_t local = 0;         // nodes = "local:N"; 0: what the launcher gave
-    std::string transport = "auto";  // auto, shm, tcp
+    // Of nodes one of these three, or none: what the launcher gave.
+    std::uint32_t local = 0;           // "local:N"
+    HostList hosts;                    // a list of hosts
+    std::string host_file;             // its path, as written
+    std::string remote_shell = "ssh";  // a shell's words, run with a host and a command behind them
+    std::uint16_t port = 0;            // where ranks of several hosts meet; 0: chosen
+    std::string transport = "auto";    // auto, shm, tcp
   } cluster;
   struct Data {
     std::string source = "idx";  // idx, generated
@@ -36,6 +42,7 @@ struct Settings {
     bool deterministic = false;
   } train;
   PolicySettings update;
+  std::vector<PolicySwitch> switches;  // of update.switch, in their order
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out

@@ -7,18 +7,43 @@
 
 namespace troupe {
 
-Plan preview(const Configuration& configuration, const DataPlace& place) {
+namespace {
+
+/// Adds a host's ranks, and its topology unless that is this machine's.
+void add_host(PlanInputs& inputs, const HostSlots& host) {
+  Topology topology = inputs.topologies.front();
+  if (!names_this_machine(host.name)) {
+    topology.host = host.name;
+    topology.identity = {text("unknown-", host.name), 0};
+    inputs.topologies.push_back(topology);
+  }
+  inputs.ranks.insert(inputs.ranks.end(), host.slots, RankFacts{topology.identity, topology.host});
+}
+
+}  // namespace
+
+Plan preview(const Configuration& configuration, const DataPlace& place, const HostList& hosts) {
   const Settings& settings = configuration.settings;
   const DataFacts data = look_at_data(place);
   const Graph graph = build_model(settings, data.shape, data.count_classes);
   const Topology topology = discover();
   PlanInputs inputs;
-  inputs.ranks.resize(std::max(1u, settings.cluster.local), RankFacts{topology.identity, topology.host});
   inputs.topologies = {topology};
+  for (const HostSlots& host : hosts.hosts) add_host(inputs, host);
+  if (hosts.hosts.empty())
+    inputs.ranks.resize(std::max(1u, settings.cluster.local), RankFacts{topology.identity, topology.host});
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;
   inputs.data_bytes = data.size_bytes;
-  return make_plan(settings, graph, inputs);
+  const std::size_t others = inputs.topologies.size() - 1;
+  const bool has_this = std::any_of(inputs.ranks.begin(), inputs.ranks.end(),
+                                    [&](const RankFacts& rank) { return rank.node == topology.identity; });
+  if (!has_this) inputs.topologies.erase(inputs.topologies.begin());
+  Plan plan = make_plan(settings, graph, inputs);
+  if (others > 0)
+    plan.reasons.push_back(
+        text("Other machines were not asked: ", others, others == 1 ? " is" : " are", " taken to be like this one."));
+  return plan;
 }
 
 }  // namespace troupe

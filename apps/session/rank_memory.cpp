@@ -51,7 +51,7 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std
     m.parameters = take("parameters", count_elements * sizeof(float));
     if (plan.dtype == DType::bf16) m.half = take("half", count_elements * troupe::size_bytes(DType::bf16));
   }
-  const PolicyNeeds needs = needs_of(plan.policy);
+  const PolicyNeeds needs = needs_of(plan.policies);
   const std::uint64_t whole = count_elements * sizeof(float);
   m.contributions = take("gradients", needs.held ? 2 * whole : whole);
   m.gradients = slice(m.contributions, 0, whole);
@@ -71,8 +71,7 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std
   const std::uint64_t count = m.stripe.stripe.count;
   for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
     if (needs.whole_state) {
-      m.stripe.state[slot] =
-          slice(m.own.state[slot], m.stripe.stripe.first * sizeof(float), count * sizeof(float));
+      m.stripe.state[slot] = slice(m.own.state[slot], m.stripe.stripe.first * sizeof(float), count * sizeof(float));
       own.publish(kStateNames[slot], m.stripe.state[slot]);
     } else {
       m.stripe.state[slot] = take(kStateNames[slot], count * sizeof(float));

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "runtime/arena.hpp"
+#include "runtime/exchange.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/plan.hpp"
-#include "runtime/exchange.hpp"
 #include "runtime/rules/rule.hpp"
 #include "runtime/stream.hpp"
 

@@ -1,5 +1,8 @@
 #include "apps/session/rank_session.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "apps/session/host_replica.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/planner.hpp"
@@ -37,6 +40,15 @@ UcxMeans means(const Settings& settings, const Plan& plan) {
   // On one node gradients go by the arena and messages are few: nothing is worth the files that UCX's shared memory
   // leaves behind when a process is killed while it starts.
   return plan.route == Route::arena ? UcxMeans::tcp : UcxMeans::automatic;
+}
+
+/// The loopback interface when all ranks are on one node, so that nobody else can connect to them; otherwise none: all,
+/// or what the user says.
+std::string network_device(const Plan& plan, const Topology& node) {
+  if (plan.nodes.size() > 1 || std::getenv("UCX_NET_DEVICES") != nullptr) return {};
+  const auto loopback =
+      std::find_if(node.nics.begin(), node.nics.end(), [](const Nic& nic) { return nic.loopback && nic.up; });
+  return loopback == node.nics.end() ? std::string{} : loopback->name;
 }
 
 SessionOptions checked(SessionOptions options) {
@@ -130,7 +142,9 @@ void RankSession::make_transport() {
   TROUPE_CHECK(ucx_available(), Code::unsupported,
                "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
   const Peer self{job_.self().value};
-  transport_ = make_ucx_transport(space_, {.self = self, .means = means(settings(), job_.plan)});
+  const Topology& node = job_.hellos[job_.self().value].topology;
+  transport_ = make_ucx_transport(
+      space_, {.self = self, .means = means(settings(), job_.plan), .network_device = network_device(job_.plan, node)});
   const LanePair lanes = lanes_on(job_.mine().control_cpus, job_.mine().bulk_cpus);
   control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, lanes.control, "lane-control");
   bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, lanes.bulk, "lane-bulk");
@@ -195,8 +209,7 @@ std::unique_ptr<Communicator> RankSession::make_communicator() {
         {.gradients = peer.contributions, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
     // What ranks put aside is free whenever their states are gathered.
     const std::uint64_t whole = memory_.gradients.size_bytes;
-    if (needs_of(job_.plan.policy).whole_state)
-      group.members.back().scratch = slice(peer.contributions, whole, whole);
+    if (needs_of(job_.plan.policies).whole_state) group.members.back().scratch = slice(peer.contributions, whole, whole);
   }
   return std::make_unique<ArenaCommunicator>(space_, std::move(group));
 }
@@ -223,10 +236,10 @@ void RankSession::make_device() {
                                 {weights(), own.weights.size_bytes != 0 ? own.half : memory_.half, memory_.gradients});
   }
   stream_ = device_->stream();
-  if (needs_of(job_.plan.policy).side_stream) side_stream_ = device_->stream();
+  if (needs_of(job_.plan.policies).side_stream) side_stream_ = device_->stream();
   exchange_ = lent_exchange({.communicator = *communicator_,
                              .rule = settings().rule,
-                             .policy = make_lent_policy(job_.plan.policy, job_.plan.world_size()),
+                             .policy = std::make_unique<PolicySequence>(job_.plan.policies, job_.plan.world_size()),
                              .buckets = job_.plan.buckets,
                              .memory = own,
                              .side = side_stream_.get(),

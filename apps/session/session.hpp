@@ -117,8 +117,9 @@ class Session {
 /// What the configuration, --set and TROUPE_DATA of the environment say of the data.
 DataRequest data_request(const Configuration& configuration);
 
-/// The plan that ranks of a local run would make, without running and without reading images. Throws Error as they
-/// would.
-Plan preview(const Configuration& configuration, const DataPlace& data);
+/// The plan that ranks of a run on this machine (cluster.nodes = "local:N"), or on `hosts` if there are any, would
+/// make, without running and without reading images. Hosts that are other machines are taken to be like this one.
+/// Throws Error as the ranks would.
+Plan preview(const Configuration& configuration, const DataPlace& data, const HostList& hosts = {});
 
 }  // namespace troupe

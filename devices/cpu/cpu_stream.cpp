@@ -144,9 +144,7 @@ void CpuStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
              address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of weights")});
 }
 
-void CpuStream::clear(Memory memory) {
-  push(ClearBytes{space_.address_of<std::byte>(memory), memory.size_bytes});
-}
+void CpuStream::clear(Memory memory) { push(ClearBytes{space_.address_of<std::byte>(memory), memory.size_bytes}); }
 
 void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                        std::span<const Memory> contributions, Memory total) {

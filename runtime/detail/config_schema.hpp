@@ -14,7 +14,7 @@
 
 namespace troupe::detail {
 
-enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers };
+enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers, hosts, switches };
 
 /// One of the words a choice knows; `built` is false for those that are designed and refused.
 struct Choice {
@@ -33,6 +33,7 @@ struct Range {
 struct Finding {
   Code code = Code::invalid;
   std::string text;
+  Place place{};  // of a part of the value that is to blame; line 0: of the value
 };
 
 /// One key of app.toml: what it takes, where it goes, and what people are told about it. Settings, `rtrun check` and
@@ -63,6 +64,8 @@ struct PlannedKey {
   std::string_view today;    // what works instead
 };
 
+/// The keys of [cluster].
+std::span<const SettingKey> cluster_keys();
 /// The keys of [update], and which of the policies `key` means something to, as TOML texts.
 std::span<const SettingKey> update_keys();
 std::vector<std::string_view> policies_of(std::string_view key);

@@ -38,6 +38,11 @@ std::string outer_text(const PolicySettings& s) {
 
 std::string_view name_of(PolicyKind kind) noexcept { return kNames.at(static_cast<std::size_t>(kind)); }
 
+std::string_view name_of(PolicySwitch::Trigger trigger) noexcept {
+  constexpr std::array<std::string_view, 3> kTriggers{"at_step", "at_epoch", "at_samples"};
+  return kTriggers.at(static_cast<std::size_t>(trigger));
+}
+
 PolicySettings resolved(PolicySettings s, std::uint32_t ranks) {
   if (counts_steps(s.kind) && s.every_steps == 0) s.every_steps = s.kind == PolicyKind::diloco ? 500 : 8;
   if (counts_samples(s.kind) && s.block_samples == 0) {
@@ -86,6 +91,19 @@ PolicyNeeds needs_of(const PolicySettings& settings) {
   }
 }
 
+PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases) {
+  PolicyNeeds all;
+  for (const PolicyPhase& phase : phases) {
+    const PolicyNeeds needs = needs_of(phase.policy);
+    all.own_weights |= needs.own_weights;
+    all.held |= needs.held;
+    all.whole_state |= needs.whole_state;
+    all.outer_state |= needs.outer_state;
+    all.side_stream |= needs.side_stream;
+  }
+  return all;
+}
+
 std::string contradiction(const PolicySettings& s) {
   if (s.kind == PolicyKind::post_local_sgd && s.distributed_after == 0) {
     return "post_local_sgd needs update.distributed_after, the samples after which ranks begin to work locally; from "
@@ -113,20 +131,15 @@ std::unique_ptr<LentPolicy> make_lent_policy(const PolicySettings& given, std::u
   TROUPE_CHECK(!is_hosted(given.kind), Code::invalid, "update.policy = \"", name_of(given.kind),
                "\" is of hosted stripes, not of lent ones");
   const PolicySettings settings = resolved(given, ranks);
-  const auto begin = [&]() -> std::unique_ptr<LentPolicy> {
-    switch (settings.kind) {
-      case PolicyKind::double_buffered: return policies::double_buffered();
-      case PolicyKind::local_sgd:
-      case PolicyKind::post_local_sgd: return policies::local_sgd(settings);
-      case PolicyKind::model_averaging: return policies::model_averaging(settings);
-      case PolicyKind::block_momentum: return policies::block_momentum(settings, ranks);
-      case PolicyKind::diloco: return policies::diloco(settings);
-      default: return policies::sync(settings);
-    }
-  };
-  auto policy = begin();
-  if (settings.distributed_after == 0) return policy;
-  return policies::warm_start(settings.distributed_after, std::move(policy));
+  switch (settings.kind) {
+    case PolicyKind::double_buffered: return policies::double_buffered();
+    case PolicyKind::local_sgd:
+    case PolicyKind::post_local_sgd: return policies::local_sgd(settings);
+    case PolicyKind::model_averaging: return policies::model_averaging(settings);
+    case PolicyKind::block_momentum: return policies::block_momentum(settings, ranks);
+    case PolicyKind::diloco: return policies::diloco(settings);
+    default: return policies::sync(settings);
+  }
 }
 
 std::string describe(const PolicySettings& s, std::uint32_t ranks) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/ids.hpp"
 #include "runtime/rules/rule.hpp"
@@ -78,6 +79,7 @@ struct StepFacts {
 
 /// What a lent group does in one step, in the order of the members.
 struct StepOrders {
+  bool switched = false;         // the group has another policy than in the step before
   bool finish_previous = false;  // the round under way ends, and the weights become its result
   bool gather_state = false;     // the tenants' parts of the rule's state are given to every rank first
   bool local_update = false;     // the rank applies the rule to its own weights, with its own gradients
@@ -99,9 +101,55 @@ class LentPolicy {
   virtual bool works_locally() const noexcept = 0;
 };
 
-/// The policy of `settings` for `ranks` ranks. Throws Error{invalid} for settings that do not fit (check_policy), and
-/// for hosted kinds.
+/// The policy of `settings`, without its warm start, for `ranks` ranks. Throws Error{invalid} for hosted kinds.
 std::unique_ptr<LentPolicy> make_lent_policy(const PolicySettings& settings, std::uint32_t ranks);
+
+/// A policy, and the first step that it is asked about: the first by both numbers.
+struct PolicyPhase {
+  std::uint64_t from_step = 0;
+  std::uint64_t from_samples = 0;  // of all ranks, taken before
+  PolicySettings policy;
+  friend bool operator==(const PolicyPhase&, const PolicyPhase&) = default;
+};
+
+/// A change of policy as it was written: at the beginning of the given step or epoch (counted from 1), or when so many
+/// samples of all ranks were taken.
+struct PolicySwitch {
+  enum class Trigger : std::uint8_t { step, epoch, samples };
+  Trigger trigger = Trigger::step;
+  std::uint64_t at = 0;
+  PolicySettings policy;
+  friend bool operator==(const PolicySwitch&, const PolicySwitch&) = default;
+};
+std::string_view name_of(PolicySwitch::Trigger trigger) noexcept;
+
+/// Several policies one after the other. Each one's last step leaves nothing under way, so that the next begins with
+/// weights that are everywhere the same.
+class PolicySequence final : public LentPolicy {
+ public:
+  /// At least one phase, whose from_step and from_samples mean nothing; in the order of their beginnings.
+  PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks);
+
+  StepOrders next(const StepFacts& facts) override;
+  /// Whether any of the phases does.
+  bool works_locally() const noexcept override { return works_locally_; }
+  /// From `step` on, which was not asked about, `policy` it is, whatever phases were to come. All ranks must say so
+  /// before they ask about the step before it.
+  void switch_at(Step step, const PolicySettings& policy);
+  /// That of the step that was asked about last.
+  const PolicySettings& policy() const noexcept { return phases_[current_].policy; }
+
+ private:
+  void add(PolicyPhase phase);
+
+  const std::uint32_t ranks_;
+  std::vector<PolicyPhase> phases_;
+  std::unique_ptr<LentPolicy> policy_;
+  std::size_t current_ = 0;
+  Step step_{};
+  bool begun_ = false;
+  bool works_locally_ = false;
+};
 
 /// The most f32 per parameter that an outer rule keeps.
 inline constexpr std::size_t kMaxOuterSlots = 1;
@@ -115,6 +163,8 @@ struct PolicyNeeds {
   bool side_stream = false;  // a round goes on behind the next step
 };
 PolicyNeeds needs_of(const PolicySettings& settings);
+/// For any of them.
+PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases);
 
 /// Why `settings` cannot work whatever the ranks, with what to do; empty: they can.
 std::string contradiction(const PolicySettings& settings);

@@ -41,12 +41,15 @@ class NotingExchange final : public Exchange {
   bool is_consistent() const noexcept override { return consistent_every == 1 || steps.size() % consistent_every == 0; }
   void show_common(Stream&) override { shown.push_back(true); }
   void show_own(Stream&) override { shown.push_back(false); }
+  const PolicySettings& policy() const noexcept override { return in_force; }
+  void switch_at(Step, const PolicySettings& given) override { in_force = given; }
   std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
 
+  PolicySettings in_force;
   std::vector<StepFacts> facts;
   std::vector<Step> steps;
-  std::vector<bool> shown;            // common, own
+  std::vector<bool> shown;           // common, own
   std::size_t consistent_every = 1;  // steps
   bool refuses = false;
 
@@ -327,6 +330,7 @@ TEST(DeviceActor, SavesWhenABlockEndsAndNotInIt) {
     w.actors.send(w.actor, SnapshotFree{});
     w.actors.run();
   }
+  w.run_device();
   EXPECT_THAT(w.saved, ElementsAre(Pair(8, 1), Pair(17, 2), Pair(23, 3)));
 }
 

@@ -34,11 +34,24 @@ class Blank final : public Source {
 /// Sums up and exchanges nothing: a job of one rank.
 class OneRank final : public Exchange {
  public:
-  void contribute(Stream& stream, const Bucket&, Step, bool, Memory sums, Memory total) override {
-    const Memory parts[] = {sums};
-    stream.sum_up(total, parts);
+  void begin(Stream&, const StepFacts&, Memory sums, Memory total) override {
+    sums_ = sums;
+    total_ = total;
   }
+  bool has_round() const noexcept override { return true; }
+  void contribute(Stream& stream, const Bucket&) override { stream.sum_up(total_, {&sums_, 1}); }
+  void commit(Stream&) override {}
+  bool is_consistent() const noexcept override { return true; }
+  void show_common(Stream&) override {}
+  void show_own(Stream&) override {}
+  const PolicySettings& policy() const noexcept override { return in_force; }
+  void switch_at(Step, const PolicySettings& given) override { in_force = given; }
+  std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
+
+ private:
+  PolicySettings in_force;
+  Memory sums_, total_;
 };
 
 /// Messages that all actors of a job of one rank handle in `steps` steps, from the start to the end.

@@ -73,8 +73,11 @@ struct RankView {
   AddressSpace* space = nullptr;
   Arena* arena = nullptr;  // for the test's own data, kTestBytes of it
   Stream* stream = nullptr;
+  Stream* side = nullptr;  // another one of the same device
   Communicator* communicator = nullptr;
-  Memory parameters, half, gradients, sums, totals;
+  Memory parameters, half, sums, totals;
+  Memory contributions;  // all that it contributes from: the gradients, and as much again behind them
+  Memory gradients;
   StripeMemory mine;
 };
 
@@ -83,7 +86,8 @@ inline constexpr std::uint64_t kTestBytes = 4 << 20;
 inline void allocate_rank(const GroupSpec& spec, std::uint32_t rank, Arena& arena, RankView& view) {
   const std::uint64_t ring = StepExchange::kStepsKept * sizeof(StepSums);
   view.arena = &arena;
-  view.gradients = arena.allocate(spec.elements * sizeof(float));
+  view.contributions = arena.allocate(2 * spec.elements * sizeof(float));
+  view.gradients = slice(view.contributions, 0, spec.elements * sizeof(float));
   view.sums = arena.allocate(ring);
   view.totals = arena.allocate(ring);
   view.mine.stripe = spec.stripes[rank];

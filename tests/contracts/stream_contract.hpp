@@ -24,8 +24,8 @@ class StreamContract : public DeviceWorld {
       case RuleKind::block: return update_element<RuleKind::block>(rule, scale, sum, p, s0, s1);
     }
   }
-  static constexpr std::array kRules{RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam,
-                                     RuleKind::adamw, RuleKind::block};
+  static constexpr std::array kRules{RuleKind::sgd,  RuleKind::momentum, RuleKind::nesterov,
+                                     RuleKind::adam, RuleKind::adamw,    RuleKind::block};
   static RuleStep rule_for(RuleKind kind, std::uint64_t number) {
     return rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .look_ahead = 0.8}, number);
   }

@@ -38,7 +38,7 @@ TEST(BootstrapFuzz, AHelloIsReadOrRefused) {
   std::uint64_t refused = 0;
   for (const Deadline end = Deadline::after(std::chrono::milliseconds{700}); !end.passed();) {
     Bytes bytes = good;
-    damage(bytes, dice);
+    damage(bytes, 0, dice);
     try {
       const WireHello hello = decode_hello(bytes);
       // What was read can be told on, unless it says more than its bytes do: that the limits of the reader prevent.
@@ -71,7 +71,7 @@ TEST(BootstrapFuzz, AStreamGivesFramesWithinTheLimitOrEnds) {
         put_u32(stream, word);
       stream.resize(stream.size() + length);
     }
-    if (dice() % 2 == 0) damage(stream, dice);
+    if (dice() % 2 == 0) damage(stream, 0, dice);
     bool open = true;
     for (std::size_t at = 0; at < stream.size() && open;) {
       const std::size_t piece = std::min<std::size_t>(1 + dice() % 64, stream.size() - at);

@@ -30,6 +30,8 @@ std::vector<std::string> corpus() {
       "[data]\nbatch = 100\npath = \"a\"\n[model]\nunits = [1000, 1000]\ndtype = \"bf16\"\n[optimizer]\nrule = "
       "\"nesterov\"\n"
       "rate = 1e-3\nmomentum = 0.9\n[train]\ndeterministic = true\n[faults]\nstart_s = 2.5\n",
+      "[cluster]\nnodes = [\"a\", \"b[01-04]:2\"]\nremote_shell = \"ssh -p 22\"\nport = 29500\n",
+      "[cluster]\nnodes = \"hosts.txt\"\n",
       "cluster.nodes = \"local:2\"\ntrain = { epochs = 2, seed = 0x10 }\nreport.dir = '''run'''\n",
       "[report]\ndir = \"a \\\"b\\\" \\\\ \\t\\u00f6 c\"\n[checkpoint]\ndir = '\\\"'\n"};
   for (const WrongConfiguration& wrong : wrong_configurations()) all.emplace_back(wrong.toml);

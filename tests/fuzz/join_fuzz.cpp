@@ -23,7 +23,7 @@ constexpr auto kSpan = 700ms;
 std::string damaged(const std::string& good, std::mt19937& dice) {
   const auto* first = reinterpret_cast<const std::byte*>(good.data());
   Bytes bytes(first, first + good.size());
-  damage(bytes, dice);
+  damage(bytes, 0, dice);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -120,7 +120,7 @@ TEST(JoinFuzz, DamagedHellosOfInsidersEndOrAreReadButNeverHang) {
     std::thread host{[&] { zero = join(options); }};
     const RankOptions one = rank_options(listener, 1, 2);
     Bytes hello = bootstrap::encode({one.hello, one.place.world_size});
-    damage(hello, dice);
+    damage(hello, 0, dice);
     join_with(one, std::move(hello));
     host.join();
     (zero.status.ok() ? joined : refused) += 1;

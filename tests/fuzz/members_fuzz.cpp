@@ -34,7 +34,7 @@ void fuzz(const std::vector<Bytes>& good, Read read) {
   Count count;
   for (const Deadline end = Deadline::after(400ms); !end.passed();) {
     Bytes bytes = good[dice() % good.size()];
-    testing::damage(bytes, dice);
+    testing::damage(bytes, 0, dice);
     testing::reset_largest_allocation();
     bool taken = false;
     try {

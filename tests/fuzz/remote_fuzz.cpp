@@ -10,6 +10,7 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/actors/remote/injector.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
+#include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"
 
 // What arrives from other processes is read by RemoteActors as it comes: it may be anything.
@@ -65,20 +66,7 @@ std::vector<SentFrame> conversation(HostileWorld& world) {
 }
 
 void damage(std::vector<std::byte>& bytes, std::size_t from, std::mt19937& dice) {
-  for (std::uint32_t times = 1 + dice() % 4; times > 0 && bytes.size() > from; --times) {
-    const std::size_t at = from + dice() % (bytes.size() - from);
-    switch (dice() % 5) {
-      case 0: bytes[at] ^= std::byte{static_cast<std::uint8_t>(1U << (dice() % 8))}; break;
-      case 1: bytes[at] = static_cast<std::byte>(dice()); break;
-      case 2: bytes.resize(at); break;
-      case 3: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 8, static_cast<std::byte>(dice())); break;
-      case 4: {
-        const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(at & ~std::size_t{3});
-        std::fill(first, first + std::min<std::ptrdiff_t>(8, bytes.end() - first), std::byte{0xff});
-        break;
-      }
-    }
-  }
+  testing::damage(bytes, from, dice);
   bytes.resize(std::min(bytes.size(), Transport::kMaxHeadBytes + 100000));
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/config.hpp"
+#include "runtime/detail/config_schema.hpp"
 
 namespace troupe {
 namespace {
@@ -10,7 +11,11 @@ namespace {
 /// What else has to be set so that a key means something.
 std::vector<std::string> beside(const std::string& key) {
   if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
-  return {};
+  const auto policies = detail::policies_of(key);
+  if (policies.empty()) return {};
+  std::vector<std::string> more{"update.policy=" + std::string{policies.front()}};
+  if (policies.front() == "post_local_sgd") more.emplace_back("update.distributed_after=100");
+  return more;
 }
 
 void expect_taken(const KeyReference& key, const std::string& value) {

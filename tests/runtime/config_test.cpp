@@ -234,8 +234,42 @@ TEST(Config, OverridesTakeTomlAndBareWords) {
   EXPECT_EQ(s.report.format, "json");
 }
 
+TEST(Config, HostsAreListedAndShownWithTheirSlots) {
+  const auto configuration = parse_configuration(
+      "[cluster]\nnodes = [\"a\", \"b[08-10].cluster:2\", \"a\"]\nremote_shell = \"rsh -n\"\nport = 29500\n",
+      "app.toml", {});
+  const Settings::Cluster& cluster = configuration.settings.cluster;
+  EXPECT_EQ(cluster.hosts.hosts,
+            (std::vector<HostSlots>{{"a", 2}, {"b08.cluster", 2}, {"b09.cluster", 2}, {"b10.cluster", 2}}));
+  EXPECT_EQ(cluster.local, 0u);
+  EXPECT_EQ(cluster.remote_shell, "rsh -n");
+  EXPECT_EQ(cluster.port, 29500);
+  EXPECT_EQ(configuration.values[0].value, R"(["a:2", "b08.cluster:2", "b09.cluster:2", "b10.cluster:2"])");
+  EXPECT_EQ(host_list(configuration), cluster.hosts);
+}
+
+TEST(Config, OfAHostFileThatIsNotThereTellsWhatNamedIt) {
+  const auto configuration = parse_configuration("[cluster]\nnodes = \"gone/hosts.txt\"\n", "jobs/app.toml", {});
+  EXPECT_EQ(configuration.settings.cluster.host_file, "gone/hosts.txt");
+  try {
+    host_list(configuration);
+    FAIL() << "a file that is not there was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid);
+    EXPECT_THAT(error.what(), StartsWith("jobs/app.toml:2:9: cluster.nodes = \"gone/hosts.txt\", from the folder of "
+                                         "app.toml: jobs/gone/hosts.txt: cannot open the host file"));
+  }
+}
+
+TEST(Config, RanksMayDifferInWhatOnlyALauncherReads) {
+  const auto with = [](const std::string& nodes) {
+    return parse_configuration("", "app.toml", {"cluster.nodes=" + nodes}).hash();
+  };
+  EXPECT_EQ(with("local:2"), with("[\"a:4\"]"));
+}
+
 TEST(Config, AnOverrideMakesAFileValidThatWasNot) {
-  EXPECT_EQ(settings("[update]\npolicy = \"async\"\n", {"update.policy=sync"}).update.policy, "sync");
+  EXPECT_EQ(settings("[update]\npolicy = \"async\"\n", {"update.policy=sync"}).update.kind, PolicyKind::sync);
 }
 
 TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
@@ -259,7 +293,7 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"train.deterministic=yes", "--set train.deterministic: is the text \"yes\", but takes true or false"},
       {"data.batch.size=3", "--set data.batch.size: unknown key data.batch.size; did you mean data.batch?"},
       {"cluster.nodes=4", "--set cluster.nodes: is the text \"4\", but takes \"local:N\""},
-      {"cluster.nodes=[\"a:1\"]", "--set cluster.nodes: is the array [\"a:1\"]: a list of hosts is planned"},
+      {"cluster.nodes=[\"a:0\"]", "--set cluster.nodes: has the text \"a:0\" as entry 1: 0 slots leave the host"},
       {"checkpoint.resume=", "--set checkpoint.resume: is empty; write \"never\", \"auto\", or the path"},
       {"faults.exchange_s=0.1", "--set faults.exchange_s: an exchange gives up"},
       {"model.units=[500", "--set model.units: cannot read \"[500\" as a value"},

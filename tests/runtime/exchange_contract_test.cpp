@@ -25,7 +25,7 @@ const Devices kThreads = [](const GroupSpec&) { return reference_devices(); };
 std::unique_ptr<Exchange> lent(const GroupSpec& spec, const RankView& view, std::uint64_t updates) {
   return lent_exchange({.communicator = *view.communicator,
                         .rule = spec.rule,
-                        .policy = make_lent_policy({}, spec.ranks),
+                        .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, spec.ranks),
                         .buckets = spec.buckets,
                         .memory = {.gradients = view.gradients, .mine = view.mine},
                         .updates = updates});

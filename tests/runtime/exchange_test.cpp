@@ -44,9 +44,12 @@ class NotedExchange final : public Exchange {
   bool is_consistent() const noexcept override { return consistent; }
   void show_common(Stream&) override {}
   void show_own(Stream&) override {}
+  const PolicySettings& policy() const noexcept override { return in_force; }
+  void switch_at(Step, const PolicySettings& given) override { in_force = given; }
   std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
 
+  PolicySettings in_force;
   StepFacts facts;
   Memory sums;
   std::vector<Memory> totals;
@@ -264,7 +267,7 @@ class LentExchangeTest : public ::testing::Test {
   std::unique_ptr<Exchange> exchange_ = lent_exchange(
       {.communicator = communicator_,
        .rule = rule_,
-       .policy = make_lent_policy({}, 2),
+       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
        .buckets = {bucket_},
        .memory = {.gradients = gradients_, .mine = make_stripe(32, 64, RuleKind::adam, 2)},
        .updates = 6});

@@ -54,6 +54,33 @@ TEST(Verdict, NamesTheRankThatTheOthersLostAndThatDidNotEnd) {
   EXPECT_NE(verdict.text.find("rank 1 was lost"), std::string::npos) << verdict.text;
 }
 
+TEST(Verdict, NamesTheHostWhoseRemoteShellDied) {
+  RankEnd end = killed(1, SIGKILL);
+  end.host = "node7";
+  const Verdict verdict = judge({exited(0, 4), end}, 0);
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_EQ(verdict.text, "the remote shell of rank 1 on node7 (process 100) was killed by SIGKILL");
+}
+
+TEST(Verdict, TakesARemoteShellsOwnFailureForAHostThatCannotBeReached) {
+  RankEnd end = exited(1, 255);
+  end.host = "node7";
+  const Verdict never_there = judge({end, killed_by_launcher(0)}, 0);
+  EXPECT_EQ(never_there.exit_code, 3);
+  EXPECT_NE(never_there.text.find("the remote shell of rank 1 on node7 failed: node7 cannot be reached"),
+            std::string::npos)
+      << never_there.text;
+  EXPECT_EQ(judge({exited(0, 4), end}, 0).exit_code, 4) << "it was lost on the way";
+}
+
+TEST(Verdict, SaysThatPathsMustBeTheSameWhereACommandWasNotFound) {
+  RankEnd end = exited(0, 127);
+  end.host = "node7";
+  const Verdict verdict = judge({end}, 0);
+  EXPECT_NE(verdict.text.find("rank 0 on node7 failed with exit code 127"), std::string::npos) << verdict.text;
+  EXPECT_NE(verdict.text.find("same path on every host"), std::string::npos) << verdict.text;
+}
+
 TEST(Verdict, Is4WhenRanksOnlyLostEachOther) { EXPECT_EQ(judge({exited(0, 4), exited(1, 4)}, 0).exit_code, 4); }
 
 TEST(Verdict, Is128PlusTheSignalThatWasPassedOn) {

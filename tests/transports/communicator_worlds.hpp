@@ -65,10 +65,13 @@ class DeviceGroup : public CommunicatorWorld {
     devices_.push_back(make_device_(*spaces_[rank], rank, waits));
     streams_.push_back(devices_.back()->stream());
     views_[rank].stream = streams_.back().get();
+    sides_.push_back(devices_.back()->stream());
+    views_[rank].side = sides_.back().get();
   }
   /// Streams first: their threads may be in the middle of something.
   void end_streams() {
     streams_.clear();
+    sides_.clear();
     devices_.clear();
   }
 
@@ -79,6 +82,7 @@ class DeviceGroup : public CommunicatorWorld {
   std::vector<RankView> views_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<Stream>> sides_;
   std::uint64_t draws_ = 0;
 };
 
@@ -95,7 +99,7 @@ class ArenaWorld final : public DeviceGroup {
       views_[r].parameters = parameters;
       views_[r].half = half;
       allocate_rank(spec, r, *arenas_[r], views_[r]);
-      members_.push_back({views_[r].gradients, views_[r].sums, arenas_[r]->make_timeline(), arenas_[r]->make_timeline(),
+      members_.push_back({views_[r].contributions, views_[r].sums, arenas_[r]->make_timeline(), arenas_[r]->make_timeline(),
                           arenas_[r]->allocate(kScratchBytes)});
     }
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {

@@ -122,7 +122,11 @@ int run_products(Blocking& blocking, const rtrun::Signals& signals, const TrainC
   const DataPlace data = rtrun::locate_data(configuration);
   if (!place && what.np > 1) {
     const auto& faults = configuration.settings.faults;
-    return rtrun::launch_local(blocking, signals, {what.np, std::move(arguments), faults.stop, faults.exchange});
+    return rtrun::launch(blocking, signals,
+                         {.sites = rtrun::sites_of({.local = what.np}, {}),
+                          .arguments = std::move(arguments),
+                          .stop = faults.stop,
+                          .idle = faults.exchange});
   }
   const std::uint32_t rank = place ? place->rank : 0;
   Products products{configuration, data, rank};

@@ -90,7 +90,11 @@ int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase
   const DataPlace data = rtrun::locate_data(configuration);
   if (place || what.np == 1) return run_rank(blocking, what, configuration, data, std::move(place));
   const auto& faults = configuration.settings.faults;
-  return rtrun::launch_local(blocking, signals, {what.np, std::move(arguments), faults.stop, faults.exchange});
+  return rtrun::launch(blocking, signals,
+                       {.sites = rtrun::sites_of({.local = what.np}, {}),
+                        .arguments = std::move(arguments),
+                        .stop = faults.stop,
+                        .idle = faults.exchange});
 }
 
 }  // namespace troupe::bench

@@ -11,8 +11,9 @@ namespace troupe::rtrun {
 namespace {
 
 constexpr const char* kTrainFooter =
-    R"(Started without a launcher, rtrun starts the processes that cluster.nodes = "local:N" asks for. Started once per rank by
-mpirun or srun --mpi=pmix, or with RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
+    R"(Started without a launcher, rtrun starts the processes that cluster.nodes asks for: "local:N" here, or ranks on hosts by
+cluster.remote_shell (ssh). Started once per rank by mpirun or srun --mpi=pmix, or with RANK
+WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
 Ctrl-C or SIGTERM ends the run after the step under way and saves a checkpoint; a second one ends it at once.
 kill -USR1 to it or to a rank prints on stderr what each rank is doing.
 
@@ -37,7 +38,7 @@ Environment:
   TROUPE_DATA          a folder that holds mnist/; goes before data.path, but not before --set data.path
   XDG_CACHE_HOME       where digits are kept once they are drawn (else ~/.cache)
   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT   this process's place, from a launcher
-  TROUPE_SECRET_FILE   a file (mode 0600) with the secret that the ranks of a job on several hosts share
+  TROUPE_SECRET_FILE   a file (mode 0600) with the secret that ranks on several hosts share, when rtrun does not start them
   NO_COLOR             no colours; nor with TERM=dumb, then without a progress bar too; neither ever but on a terminal
   UCX_*                settings of UCX, over which processes talk
 

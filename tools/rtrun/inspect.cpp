@@ -6,7 +6,8 @@
 
 namespace troupe::rtrun {
 
-void print_settings(const Configuration& configuration, const DataPlace& data, std::ostream& out) {
+void print_settings(const Configuration& configuration, const DataPlace& data, const HostList& hosts,
+                    std::ostream& out) {
   std::size_t key_width = 0;
   std::size_t value_width = 0;
   for (const EffectiveValue& value : configuration.values) {
@@ -15,6 +16,8 @@ void print_settings(const Configuration& configuration, const DataPlace& data, s
   }
   for (const EffectiveValue& value : configuration.values)
     out << fmt::format("{:<{}} = {:<{}}  # {}\n", value.key, key_width, value.value, value_width, value.origin);
+  if (!hosts.hosts.empty())
+    out << fmt::format("Hosts: {}, {} ranks: {}\n", hosts.hosts.size(), hosts.count_ranks(), describe(hosts));
   out << "Data: " << data.description << '\n';
 }
 

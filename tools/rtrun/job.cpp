@@ -10,12 +10,38 @@
 namespace troupe::rtrun {
 namespace {
 
+constexpr int kEnvironment = 3;
 constexpr int kPeersLost = 4;
+constexpr int kShellFailed = 255;    // what ssh ends with when the command is not to blame
+constexpr int kNotExecutable = 126;  // a shell's
+constexpr int kNotFound = 127;
+
+std::string name_of(const RankEnd& end) {
+  return end.host.empty() ? fmt::format("rank {}", end.rank) : fmt::format("rank {} on {}", end.rank, end.host);
+}
+
+/// The shell's process is here, the rank is not.
+std::string cause_of_remote(const RankEnd& end) {
+  if (end.signal != 0)
+    return fmt::format("the remote shell of {} (process {}) was killed by {}", name_of(end), end.pid,
+                       signal_name(end.signal));
+  if (end.exit_code == kShellFailed)
+    return fmt::format(
+        "the remote shell of {} failed: {} cannot be reached or refuses the login, or the connection "
+        "broke; try cluster.remote_shell with {} by hand",
+        name_of(end), end.host, end.host);
+  return fmt::format(
+      "{} failed with exit code {}: its command cannot be run there; rtrun and the folder must have the "
+      "same path on every host, and cluster.remote_shell must be a program here",
+      name_of(end), end.exit_code);
+}
 
 std::string cause_of(const RankEnd& end) {
+  const bool never_ran = end.exit_code == kNotExecutable || end.exit_code == kNotFound;
+  if (!end.host.empty() && (end.signal != 0 || end.exit_code == kShellFailed || never_ran)) return cause_of_remote(end);
   if (end.signal == 0 && end.exit_code > 128)
-    return fmt::format("rank {} was stopped by {}", end.rank, signal_name(end.exit_code - 128));
-  if (end.signal == 0) return fmt::format("rank {} failed with exit code {}", end.rank, end.exit_code);
+    return fmt::format("{} was stopped by {}", name_of(end), signal_name(end.exit_code - 128));
+  if (end.signal == 0) return fmt::format("{} failed with exit code {}", name_of(end), end.exit_code);
   std::string text = fmt::format("rank {} (process {}) was killed by {}", end.rank, end.pid, signal_name(end.signal));
   if (end.signal == SIGKILL && end.out_of_memory)
     text += ": the kernel's memory killer was at work; give it more memory or lower data.batch";
@@ -24,6 +50,13 @@ std::string cause_of(const RankEnd& end) {
   else if (const char* description = ::sigdescr_np(end.signal))
     text += fmt::format(" ({})", description);
   return text;
+}
+
+/// What a job ends with whose first failure is `failed`.
+int exit_code_of(const RankEnd& failed, const std::vector<RankEnd>& ends) {
+  if (failed.host.empty() || failed.exit_code != kShellFailed) return failed.exit_code;
+  const auto lost_a_peer = [](const RankEnd& e) { return e.signal == 0 && e.exit_code == kPeersLost; };
+  return std::any_of(ends.begin(), ends.end(), lost_a_peer) ? kPeersLost : kEnvironment;
 }
 
 }  // namespace
@@ -51,11 +84,11 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
   if (failed == ends.end()) failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0; });
   const auto stuck = first([](const RankEnd& e) { return e.by_launcher; });
   if (failed != ends.end() && failed->exit_code == kPeersLost && stuck != ends.end())
-    return {kPeersLost, fmt::format("rank {} was lost by the others, did not end, and was killed", stuck->rank),
+    return {kPeersLost, fmt::format("{} was lost by the others, did not end, and was killed", name_of(*stuck)),
             stuck->rank};
-  if (failed != ends.end()) return {failed->exit_code, cause_of(*failed), failed->rank};
+  if (failed != ends.end()) return {exit_code_of(*failed, ends), cause_of(*failed), failed->rank};
   if (stuck != ends.end())
-    return {1, fmt::format("rank {} did not end after the others had ended well, and was killed", stuck->rank),
+    return {1, fmt::format("{} did not end after the others had ended well, and was killed", name_of(*stuck)),
             stuck->rank};
   return {};
 }

@@ -7,9 +7,10 @@
 
 namespace troupe::rtrun {
 
-/// How one rank's process ended.
+/// How one rank's process ended, or the remote shell of one.
 struct RankEnd {
   std::uint32_t rank = 0;
+  std::string host;  // that the remote shell led to; empty: the rank was here
   int pid = 0;
   int exit_code = 0;           // when signal is 0
   int signal = 0;              // it was killed by
@@ -27,6 +28,8 @@ struct Verdict {
 /// Judges a job from its ranks' ends in the order in which they were seen, and the signal (0: none) that the launcher
 /// passed on. The culprit is the first rank killed by a foreign signal, else the first that failed for another reason
 /// than the loss of a peer (4), else the first that had to be killed (it was stopped, say), else the first that failed.
+/// A remote shell that says itself that it failed (255) is an environment's failure (3), or once others have lost peers
+/// a loss (4).
 Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal);
 
 /// The exit code of a run that SIGTERM ended with a checkpoint to go on from.

@@ -20,6 +20,7 @@
 #include "tools/rtrun/job.hpp"
 #include "tools/rtrun/line_forwarder.hpp"
 #include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/remote.hpp"
 #include "tools/rtrun/spawn.hpp"
 
 namespace troupe::rtrun {
@@ -60,15 +61,17 @@ void remove_logs(const std::string& folder) {
 struct RankEntry {
   std::uint32_t rank = 0;
   std::unique_ptr<RankLog> log;
+  const RankSite* site = nullptr;
   pid_t pid = -1;
   Fd pidfd;
+  Fd in;  // of a remote shell
   LineForwarder out;
   LineForwarder err;
   bool alive = true;
   bool killed_by_us = false;
 };
 
-/// The ranks of one local job, from start to end. Its destructor leaves none behind.
+/// The ranks of one job, from start to end. Its destructor leaves none behind.
 class Job {
  public:
   Job(const Signals& signals, const LaunchOptions& options) : signals_(signals), options_(options) {}
@@ -78,35 +81,24 @@ class Job {
   }
 
   void start() {
-    const Fd secret = sealed_file(random_secret());
+    const std::string secret = random_secret();
+    const Fd secret_file = sealed_file(secret);
     const std::string& folder = options_.log_folder;
     if (!folder.empty()) remove_logs(folder);
-    const auto [listener, port] = loopback_listener();
-    for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
-      RankStart start;
-      start.arguments = options_.arguments;
+    const Meeting meeting = meeting_of(options_.sites, options_.port);
+    for (std::uint32_t rank = 0; rank < options_.sites.size(); ++rank) {
+      const RankSite& site = options_.sites[rank];
+      RankStart start = site.here ? start_here(rank, meeting, secret_file) : start_there(rank, meeting);
       start.own_stdout = rank != 0;
-      start.inherited = {secret.get()};
-      start.environment = {{"RANK", std::to_string(rank)},
-                           {"WORLD_SIZE", std::to_string(options_.ranks)},
-                           {"LOCAL_RANK", std::to_string(rank)},
-                           {"LOCAL_WORLD_SIZE", std::to_string(options_.ranks)},
-                           {"MASTER_ADDR", "127.0.0.1"},
-                           {"MASTER_PORT", std::to_string(port)},
-                           {"TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get())}};
-      for (const auto& [name, value] : kUcxHabits)
-        if (std::getenv(name) == nullptr) start.environment.emplace_back(name, value);
-      if (rank == 0) {
-        start.inherited.push_back(listener.get());
-        start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(listener.get()));
-      }
       RankProcess process = spawn_rank(signals_, start);
       const std::string prefix = fmt::format("[rank {}] ", rank);
       auto log =
           std::make_unique<RankLog>(rank == 0 || folder.empty() ? "" : fmt::format("{}/rank-{}.log", folder, rank));
       LineForwarder out{prefix, std::move(process.out), *log};
       LineForwarder err{prefix, std::move(process.err), *log};
-      ranks_.push_back({rank, std::move(log), process.pid, std::move(process.pidfd), std::move(out), std::move(err)});
+      ranks_.push_back({rank, std::move(log), &site, process.pid, std::move(process.pidfd), std::move(process.in),
+                        std::move(out), std::move(err)});
+      if (!site.here) tell(ranks_.back(), secret);
     }
   }
 
@@ -136,12 +128,59 @@ class Job {
     Verdict verdict = judge(ends_, signal_);
     if (!verdict.culprit) return verdict;
     const RankLog& log = *ranks_[*verdict.culprit].log;
-    if (!log.first_error().empty()) verdict.text += ": " + log.first_error();
+    const std::string& said =
+        log.first_error().empty() && !options_.sites[*verdict.culprit].here ? log.last_line() : log.first_error();
+    if (!said.empty()) verdict.text += ": " + said;
     if (log.made()) verdict.text += fmt::format("; all that it wrote is in {}", log.path());
     return verdict;
   }
 
  private:
+  Environment place_of(std::uint32_t rank, const Meeting& meeting) const {
+    const RankSite& site = options_.sites[rank];
+    return {{"RANK", std::to_string(rank)},
+            {"WORLD_SIZE", std::to_string(options_.sites.size())},
+            {"LOCAL_RANK", std::to_string(site.local_rank)},
+            {"LOCAL_WORLD_SIZE", std::to_string(site.local_ranks)},
+            {"MASTER_ADDR", meeting.address},
+            {"MASTER_PORT", std::to_string(meeting.port)}};
+  }
+
+  RankStart start_here(std::uint32_t rank, const Meeting& meeting, const Fd& secret) const {
+    RankStart start;
+    start.arguments = options_.arguments;
+    start.environment = place_of(rank, meeting);
+    start.environment.emplace_back("TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get()));
+    start.inherited = {secret.get()};
+    for (const auto& [name, value] : kUcxHabits)
+      if (std::getenv(name) == nullptr) start.environment.emplace_back(name, value);
+    if (rank == 0 && meeting.listener) {
+      start.inherited.push_back(meeting.listener.get());
+      start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(meeting.listener.get()));
+    }
+    return start;
+  }
+
+  RankStart start_there(std::uint32_t rank, const Meeting& meeting) const {
+    RemoteCommand command{working_folder(), passed_environment(), options_.arguments};
+    command.arguments.front() = own_program();
+    for (auto& variable : place_of(rank, meeting)) command.environment.push_back(std::move(variable));
+    command.environment.emplace_back("TROUPE_SECRET_STDIN", "1");
+    for (const auto& [name, value] : kUcxHabits)
+      if (std::getenv(name) == nullptr) command.environment.emplace_back(name, value);
+    RankStart start;
+    start.program = "/bin/sh";
+    start.arguments = remote_shell_arguments(options_.remote_shell, options_.sites[rank].host, command_line(command));
+    start.remote = true;
+    return start;
+  }
+
+  /// Writes a line to a remote rank. One that reads no more is at its end, which is seen elsewhere.
+  static void tell(const RankEntry& entry, const std::string& what) {
+    const std::string line = what + "\n";
+    [[maybe_unused]] const auto written = ::write(entry.in.get(), line.data(), line.size());
+  }
+
   bool any_alive() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const RankEntry& e) { return e.alive; });
   }
@@ -181,8 +220,13 @@ class Job {
   }
 
   void pass_on(int signal) {
-    for (const RankEntry& entry : ranks_)
-      if (entry.alive) ::kill(entry.pid, signal);
+    for (const RankEntry& entry : ranks_) {
+      if (!entry.alive) continue;
+      if (entry.in)
+        tell(entry, fmt::format("signal {}", signal));
+      else
+        ::kill(entry.pid, signal);
+    }
   }
 
   void reap(RankEntry& entry) {
@@ -190,14 +234,16 @@ class Job {
     if (::waitid(P_PIDFD, static_cast<id_t>(entry.pidfd.get()), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
       return;
     entry.alive = false;
+    entry.in.reset();  // a rank whose remote shell has died ends too
     entry.out.forward();
     entry.err.forward();
     RankEnd end;
     end.rank = entry.rank;
     end.pid = entry.pid;
+    if (!entry.site->here) end.host = entry.site->host;
     end.by_launcher = entry.killed_by_us;
     (info.si_code == CLD_EXITED ? end.exit_code : end.signal) = info.si_status;
-    end.out_of_memory = end.signal == SIGKILL && count_memory_kills() > memory_kills_;
+    end.out_of_memory = entry.site->here && end.signal == SIGKILL && count_memory_kills() > memory_kills_;
     ends_.push_back(end);
     if (!end.by_launcher && signal_ == 0)
       kill_within(end.signal != 0 ? kAfterLoss : end.exit_code != 0 ? kAfterFailure : options_.idle);
@@ -214,6 +260,7 @@ class Job {
       if (!entry.alive) continue;
       given_up_ |= entry.killed_by_us;  // SIGKILL was not enough: the kernel holds it, it dies when let go
       entry.killed_by_us = true;
+      entry.in.reset();
       ::kill(-entry.pid, SIGKILL);
       ::kill(entry.pid, SIGKILL);
     }
@@ -235,7 +282,7 @@ class Job {
 
 }  // namespace
 
-int launch_local(Blocking&, const Signals& signals, const LaunchOptions& options) {
+int launch(Blocking&, const Signals& signals, const LaunchOptions& options) {
   Job job{signals, options};
   job.start();
   job.wait();

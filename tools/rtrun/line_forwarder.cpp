@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
@@ -13,6 +14,8 @@ namespace troupe::rtrun {
 namespace {
 
 constexpr std::size_t kLongestLine = 64 * 1024;  // longer ones are cut into lines
+
+constexpr std::size_t kLongestShown = 500;  // of a last line
 
 constexpr std::string_view kOwn = "rtrun: ";
 constexpr std::string_view kError = "rtrun: error: ";
@@ -31,6 +34,8 @@ bool write_all(int fd, std::string_view text) {
 }  // namespace
 
 bool RankLog::keep(std::string_view line) {
+  const std::string_view content = line.substr(0, std::min(kLongestShown, line.find_last_not_of("\r\n") + 1));
+  if (!content.empty()) last_line_ = content;
   if (first_error_.empty() && line.starts_with(kError)) {
     first_error_ = line.substr(kError.size());
     while (first_error_.ends_with('\n')) first_error_.pop_back();

@@ -19,12 +19,15 @@ class RankLog {
   bool made() const noexcept { return static_cast<bool>(file_); }
   /// The rank's first error, as it said it.
   const std::string& first_error() const noexcept { return first_error_; }
+  /// What it wrote last, without the line's end; long ones are cut.
+  const std::string& last_line() const noexcept { return last_line_; }
 
  private:
   std::string path_;
   Fd file_;
   bool failed_ = false;
   std::string first_error_;
+  std::string last_line_;
 };
 
 /// Passes what a rank writes on to stderr, line by line, each behind a prefix and written at once so that lines of

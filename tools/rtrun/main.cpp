@@ -17,9 +17,11 @@
 #include "tools/rtrun/console.hpp"
 #include "tools/rtrun/inspect.hpp"
 #include "tools/rtrun/launcher.hpp"
+#include "tools/rtrun/launcher_line.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
 #include "tools/rtrun/rank.hpp"
+#include "tools/rtrun/sites.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace {
@@ -27,10 +29,11 @@ namespace {
 using namespace troupe;
 using namespace troupe::rtrun;
 
-/// A run that could keep nothing of what it does is not begun.
-void prepare_folders(const Settings& settings) {
+/// A run that could keep nothing of what it does is not begun. Checkpoints are where rank 0 is.
+void prepare_folders(const Settings& settings, bool with_rank_zero) {
   prepare_folder(settings.report.dir);
-  if (settings.checkpoint.every_steps != 0) prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
+  if (with_rank_zero && settings.checkpoint.every_steps != 0)
+    prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
 }
 
 /// Whether this process tells how the job ended: it started all of it, or a launcher of somebody else's made it rank 0.
@@ -39,7 +42,7 @@ bool tells_the_end() {
     const char* const rank = std::getenv(name);
     if (rank != nullptr && std::string_view{rank} != "0") return false;
   }
-  return std::getenv("TROUPE_LISTEN_FD") == nullptr;
+  return std::getenv("TROUPE_LISTEN_FD") == nullptr && std::getenv("TROUPE_SECRET_STDIN") == nullptr;
 }
 
 /// What went wrong, on stderr, and as the last line of JSON if those are wanted. Returns the exit code.
@@ -49,35 +52,60 @@ int failed(const std::string& why, int exit_code, bool json) {
   return exit_code;
 }
 
-int train(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
-  Blocking blocking = Blocking::on_thread("main");
-  const Signals signals;  // before any thread is started
-  std::optional<LaunchPlace> place = launch_place_from_environment();
-  const Settings& settings = configuration.settings;
-  const std::uint32_t local = settings.cluster.local;
-  // What is wrong with the plan is said once and here, before anything is made or started.
-  if (!place) preview(configuration, look_for_data(configuration));
-  prepare_file_limit(place ? place->world_size : std::max<std::uint32_t>(1, local));
-  if (!place || place->rank == 0) prepare_folders(settings);
-  std::optional<SignalThread> answers{signals};
-  const DataPlace data = locate_data(configuration, line.quiet);
-  if (place || local <= 1) return run_rank(blocking, *answers, line, configuration, data, std::move(place));
-
-  answers.reset();  // the launcher reads signals itself
-  LaunchOptions options{local, std::move(arguments), settings.faults.stop, settings.faults.exchange,
-                        settings.report.dir};
+/// Starts the ranks of the job, and says how it ended.
+int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& line, const Settings& settings,
+               LaunchOptions options) {
+  options.remote_shell = settings.cluster.remote_shell;
+  options.port = settings.cluster.port;
+  options.stop = settings.faults.stop;
+  options.idle = settings.faults.exchange;
+  options.log_folder = settings.report.dir;
   options.failed = [&](const std::string& what, int exit_code) {
     report::tell_failure(report_file(settings), what);
     if (line.json) std::cout << failed_json(what, exit_code) << std::flush;
   };
-  return launch_local(blocking, signals, options);
+  return launch(blocking, signals, options);
+}
+
+int train(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
+  Blocking blocking = Blocking::on_thread("main");
+  const Signals signals;  // before any thread is started
+  std::optional<LaunchPlace> place = launch_place_from_environment();
+  std::optional<LauncherLine> launcher_line;
+  if (place && place->launcher_on_stdin) launcher_line.emplace();
+  const Settings& settings = configuration.settings;
+  std::vector<RankSite> sites;
+  HostList here;
+  if (!place) {
+    const HostList hosts = host_list(configuration);
+    sites = sites_of(settings.cluster, hosts);
+    here = hosts_here(hosts);
+  }
+  const bool works_here = place || std::any_of(sites.begin(), sites.end(), [](const RankSite& s) { return s.here; });
+  // What is wrong with the plan is said once and here, before anything is made or started.
+  if (!place && works_here) preview(configuration, look_for_data(configuration), here);
+  prepare_file_limit(place ? place->world_size : static_cast<std::uint32_t>(sites.size()));
+  if (!place || place->rank == 0) prepare_folders(settings, place || sites.front().here);
+  std::optional<SignalThread> answers{signals};
+  const DataPlace data = works_here ? locate_data(configuration, line.quiet) : DataPlace{};
+  if (place || !wants_launcher(sites)) return run_rank(blocking, *answers, line, configuration, data, std::move(place));
+
+  answers.reset();  // the launcher reads signals itself
+  LaunchOptions options;
+  options.sites = std::move(sites);
+  options.arguments = std::move(arguments);
+  return launch_job(blocking, signals, line, settings, std::move(options));
 }
 
 int run(const CommandLine& line, std::vector<std::string> arguments) {
   const Configuration configuration = read_configuration(line.file, line.overrides);
   switch (line.verb) {
-    case Verb::check: print_settings(configuration, look_for_data(configuration), std::cout); return 0;
-    case Verb::plan: std::cout << describe(preview(configuration, look_for_data(configuration))); return 0;
+    case Verb::check:
+      print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);
+      return 0;
+    case Verb::plan:
+      std::cout << describe(preview(configuration, look_for_data(configuration), host_list(configuration)));
+      return 0;
     case Verb::train: break;
   }
   return train(line, configuration, std::move(arguments));

@@ -1,12 +1,9 @@
 #include "tools/rtrun/spawn.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,9 +26,13 @@ Pipe make_pipe() {
   std::array<int, 2> ends{};
   TROUPE_CHECK_ERRNO(::pipe2(ends.data(), O_CLOEXEC) == 0, Code::environment,
                      "cannot make a pipe for a rank's output; look at `ulimit -n`");
-  Pipe pipe{Fd{ends[0]}, Fd{ends[1]}};
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return pipe;
+  return {Fd{ends[0]}, Fd{ends[1]}};
+}
+
+/// The launcher never waits for the other end.
+Fd without_waiting(Fd end) {
+  if (end) ::fcntl(end.get(), F_SETFL, O_NONBLOCK);
+  return end;
 }
 
 /// This process's environment with `changes`, as "NAME=value".
@@ -58,48 +59,62 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
 /// All that the child needs, made before the fork: after it only async-signal-safe calls are allowed.
 struct ChildPlan {
   const Signals& signals;
+  const char* program;
   char* const* arguments;
   char* const* environment;
   const std::vector<int>& inherited;
+  int in;   // -1: the launcher's, and the launcher's terminal
   int out;  // -1: the launcher's
   int err;
   pid_t launcher;
 };
 
+void write_error(std::string_view text) noexcept {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 [[noreturn]] void become_rank(const ChildPlan& plan) noexcept {
-  ::setpgid(0, 0);
+  if (plan.in >= 0)
+    ::setsid();
+  else
+    ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.launcher) ::_exit(128 + SIGKILL);  // it died before the line above
+  if (plan.in >= 0) ::dup2(plan.in, STDIN_FILENO);
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
   ::dup2(plan.err, STDERR_FILENO);
   for (const int fd : plan.inherited) ::fcntl(fd, F_SETFD, 0);
   plan.signals.restore_in_child();
-  ::execve("/proc/self/exe", plan.arguments, plan.environment);
-  constexpr std::string_view kMessage = "rtrun: error: cannot start a rank: /proc/self/exe cannot be executed\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  ::execve(plan.program, plan.arguments, plan.environment);
+  write_error("rtrun: error: cannot start a rank: ");
+  write_error(plan.program);
+  write_error(" cannot be executed\n");
   ::_exit(3);
 }
 
 }  // namespace
 
 RankProcess spawn_rank(const Signals& signals, const RankStart& start) {
+  Pipe in = start.remote ? make_pipe() : Pipe{};
   Pipe out = start.own_stdout ? make_pipe() : Pipe{};
   Pipe err = make_pipe();
   std::vector<std::string> arguments = start.arguments;
   std::vector<std::string> environment = environment_with(start.environment);
   const std::vector<char*> argv = pointers_to(arguments);
   const std::vector<char*> envp = pointers_to(environment);
-  const ChildPlan plan{signals,         argv.data(),     envp.data(), start.inherited,
-                       out.write.get(), err.write.get(), ::getpid()};
+  const ChildPlan plan{signals,       start.program.c_str(), argv.data(),     envp.data(), start.inherited,
+                       in.read.get(), out.write.get(),       err.write.get(), ::getpid()};
 
   const pid_t pid = ::fork();
   TROUPE_CHECK_ERRNO(pid >= 0, Code::environment,
                      "cannot start a process for a rank; look at `ulimit -u` and the memory that is free");
   if (pid == 0) become_rank(plan);
-  ::setpgid(pid, pid);  // both sides do it, so that neither can be too early; fails harmlessly after the exec
+  if (!start.remote)
+    ::setpgid(pid, pid);  // both sides do it, so that neither can be too early; fails harmlessly after the exec
 
-  RankProcess process{pid, Fd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))}, std::move(out.read),
-                      std::move(err.read)};
+  RankProcess process{pid, Fd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))},
+                      without_waiting(std::move(in.write)), without_waiting(std::move(out.read)),
+                      without_waiting(std::move(err.read))};
   if (!process.pidfd) {
     const int reason = errno;
     ::kill(pid, SIGKILL);
@@ -118,21 +133,6 @@ Fd sealed_file(const std::string& content) {
           ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
       Code::environment, "cannot fill the memory file of the job secret");
   return file;
-}
-
-std::pair<Fd, std::uint16_t> loopback_listener() {
-  Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  TROUPE_CHECK_ERRNO(
-      listener && ::bind(listener.get(), generic, size) == 0 && ::listen(listener.get(), SOMAXCONN) == 0 &&
-          ::getsockname(listener.get(), generic, &size) == 0,
-      Code::environment,
-      "cannot listen on 127.0.0.1 for this job's ranks; is the loopback interface up (`ip link set lo up`)");
-  return {std::move(listener), ntohs(address.sin_port)};
 }
 
 }  // namespace troupe::rtrun

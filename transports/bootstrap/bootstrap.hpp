@@ -25,7 +25,9 @@ struct LaunchPlace {
   std::uint16_t master_port = 0;
   // Rank 0: a socket that listens already (TROUPE_LISTEN_FD, or PMIx), closed by join(); -1: bind master_port.
   int listen_fd = -1;
-  std::string secret;    // job secret; empty: only loopback addresses are served
+  std::string secret;  // job secret; empty: only loopback addresses are served
+  /// stdin is the launcher's, which is on another machine: after the secret come its orders (tools/rtrun), and its end.
+  bool launcher_on_stdin = false;
   std::string found_in;  // for people: "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
 };
 
@@ -33,9 +35,10 @@ struct LaunchPlace {
 /// MASTER_PORT (and TROUPE_LISTEN_FD) in the environment; OMPI_COMM_WORLD_RANK, _SIZE and _LOCAL_RANK with MASTER_ADDR
 /// and MASTER_PORT; the PMIx server of mpirun or `srun --mpi=pmix`, where the ranks meet and find rank 0's port and a
 /// secret made for this job: every rank must ask, once, and may block for `patience`, so call it on main.
-/// TROUPE_SECRET_FILE holds the secret in every case. Nothing when there is no launcher. Throws Error{environment} when
-/// only some are set or one is malformed, with its name and value; Error{unsupported}: PMIx, which this build lacks;
-/// Error{timeout}: not every rank asked.
+/// TROUPE_SECRET_FILE holds the secret in every case, but with TROUPE_SECRET_STDIN in the environment of the first two
+/// it is the first line of stdin, read within `patience`. Nothing when there is no launcher. Throws Error{environment}
+/// when only some are set or one is malformed, with its name and value; Error{unsupported}: PMIx, which this build
+/// lacks; Error{timeout}: not every rank asked.
 std::optional<LaunchPlace> launch_place_from_environment(Clock::duration patience = std::chrono::seconds{60});
 
 /// Who a process is: the first thing peers tell each other after both proved that they know the secret.

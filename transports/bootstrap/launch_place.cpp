@@ -1,6 +1,8 @@
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -65,13 +67,38 @@ std::string read_secret(const std::string& file) {
   return secret;
 }
 
+/// The first line of stdin, where a launcher on another machine tells the secret: nobody there can read it. Takes no
+/// byte behind it.
+std::string secret_from_stdin(Deadline deadline) {
+  constexpr const char* kCure = "the remote shell must pass stdin on (`ssh -n` does not)";
+  std::string secret;
+  for (;;) {
+    pollfd entry{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
+    const int ready = ::poll(&entry, 1, static_cast<int>(left.count()));
+    if (ready < 0 && errno == EINTR) continue;
+    TROUPE_CHECK(ready > 0, Code::timeout, "TROUPE_SECRET_STDIN is set, but no secret came on stdin; ", kCure);
+    char next = 0;
+    const ssize_t got = ::read(STDIN_FILENO, &next, 1);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    TROUPE_CHECK(got > 0, Code::environment, "TROUPE_SECRET_STDIN is set, but stdin ended before the secret did; ",
+                 kCure);
+    if (next == '\n') break;
+    secret += next;
+    TROUPE_CHECK(secret.size() <= kMaxSecretBytes, Code::environment, "the secret on stdin is longer than ",
+                 kMaxSecretBytes, " bytes");
+  }
+  TROUPE_CHECK(!secret.empty(), Code::environment, "TROUPE_SECRET_STDIN is set, but the secret on stdin is empty");
+  return secret;
+}
+
 /// The job's secret, when the launcher gave a file with one.
 std::string given_secret() {
   const char* file = std::getenv("TROUPE_SECRET_FILE");
   return file != nullptr ? read_secret(file) : std::string{};
 }
 
-LaunchPlace place_from(const Names& names) {
+LaunchPlace place_from(const Names& names, Deadline deadline) {
   LaunchPlace place;
   place.world_size = number<std::uint32_t>(names, names.world_size, 1, kMostRanks);
   place.rank = number<std::uint32_t>(names, names.rank, 0, place.world_size - 1);
@@ -81,8 +108,9 @@ LaunchPlace place_from(const Names& names) {
                "MASTER_ADDR is empty; it must name the host of rank 0");
   place.master_port = number<std::uint16_t>(names, "MASTER_PORT", 1, 65535);
   place.found_in = text(names.rank, ", ", names.world_size, ", ", names.local_rank, ", MASTER_ADDR, MASTER_PORT");
-  place.secret = given_secret();
-  if (!place.secret.empty()) place.found_in += ", TROUPE_SECRET_FILE";
+  place.launcher_on_stdin = is_set("TROUPE_SECRET_STDIN");
+  place.secret = place.launcher_on_stdin ? secret_from_stdin(deadline) : given_secret();
+  if (!place.secret.empty()) place.found_in += place.launcher_on_stdin ? ", stdin" : ", TROUPE_SECRET_FILE";
   if (place.rank == 0 && is_set("TROUPE_LISTEN_FD")) {
     place.listen_fd = number<int>(names, "TROUPE_LISTEN_FD", 0, std::numeric_limits<int>::max());
     place.found_in += ", TROUPE_LISTEN_FD";
@@ -103,12 +131,13 @@ bool has_pmix_server() {
 }  // namespace
 
 std::optional<LaunchPlace> launch_place_from_environment(Clock::duration patience) {
-  if (is_set(kPlainNames.rank)) return place_from(kPlainNames);
+  const Deadline deadline = Deadline::after(patience);
+  if (is_set(kPlainNames.rank)) return place_from(kPlainNames, deadline);
   const bool open_mpi = is_set(kOpenMpiNames.rank);
-  if (open_mpi && is_set("MASTER_ADDR") && is_set("MASTER_PORT")) return place_from(kOpenMpiNames);
-  if (has_pmix_server()) return bootstrap::place_from_pmix(given_secret(), Deadline::after(patience));
+  if (open_mpi && is_set("MASTER_ADDR") && is_set("MASTER_PORT")) return place_from(kOpenMpiNames, deadline);
+  if (has_pmix_server()) return bootstrap::place_from_pmix(given_secret(), deadline);
   if (open_mpi && number<std::uint32_t>(kOpenMpiNames, kOpenMpiNames.world_size, 1, ~0u) > 1)
-    return place_from(kOpenMpiNames);  // which names what is missing
+    return place_from(kOpenMpiNames, deadline);  // which names what is missing
   return std::nullopt;
 }
 

@@ -6,9 +6,9 @@
 namespace opencl {
 namespace {
 
-constexpr std::array<const char*, kKernels> kNames{"copy",        "reduce",        "weigh",  "clear", "sum_up",    "update_blocks",
-                                                   "update_pass", "dense",         "product",   "bias_gradient",
-                                                   "relu",        "relu_gradient", "loss_rows", "loss_sums"};
+constexpr std::array<const char*, kKernels> kNames{
+    "copy",  "reduce",  "weigh",         "clear", "sum_up",        "update_blocks", "update_pass",
+    "dense", "product", "bias_gradient", "relu",  "relu_gradient", "loss_rows",     "loss_sums"};
 
 /// As Rule in kernels/update.cl.
 struct RuleArguments {

@@ -15,9 +15,6 @@ std::unique_ptr<LentPolicy> model_averaging(const PolicySettings& settings);
 std::unique_ptr<LentPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks);
 std::unique_ptr<LentPolicy> diloco(const PolicySettings& settings);
 
-/// Synchronous until `samples` samples of all ranks were taken, then `policy`.
-std::unique_ptr<LentPolicy> warm_start(std::uint64_t samples, std::unique_ptr<LentPolicy> policy);
-
 /// The outer rule of a block of `block` samples, for block_momentum and diloco.
 Rule outer_rule(const PolicySettings& settings, std::uint32_t ranks, std::uint64_t block);
 /// The outer rule that makes the new weights the mean of the ranks' weights.

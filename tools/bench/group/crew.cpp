@@ -16,6 +16,7 @@
 #include "runtime/error.hpp"
 #include "tools/bench/group/control_line.hpp"
 #include "tools/bench/messages/say.hpp"
+#include "tools/rtrun/sites.hpp"
 #include "tools/rtrun/spawn.hpp"
 
 namespace troupe::bench {

@@ -1,0 +1,59 @@
+#include <utility>
+
+#include "runtime/error.hpp"
+#include "runtime/policies/detail/lent_policies.hpp"
+
+namespace troupe {
+namespace {
+
+bool has_come(const PolicyPhase& phase, std::uint64_t step, std::uint64_t samples) noexcept {
+  return step >= phase.from_step && samples >= phase.from_samples;
+}
+
+}  // namespace
+
+PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks) : ranks_(ranks) {
+  TROUPE_CHECK(!phases.empty(), Code::invalid, "a group needs a policy");
+  for (const PolicyPhase& phase : phases) {
+    add(phase);
+    works_locally_ = works_locally_ || make_lent_policy(phase.policy, ranks)->works_locally();
+  }
+}
+
+/// A warm start is a synchronous phase of its own.
+void PolicySequence::add(PolicyPhase phase) {
+  phase.policy = resolved(phase.policy, ranks_);
+  const std::uint64_t warm = std::exchange(phase.policy.distributed_after, 0);
+  if (warm != 0 && phases_.empty()) phases_.push_back({.policy = {}});
+  phase.from_samples = std::max(phase.from_samples, warm);
+  phases_.push_back(std::move(phase));
+}
+
+void PolicySequence::switch_at(Step step, const PolicySettings& policy) {
+  TROUPE_CHECK(!begun_ || step > step_, Code::invalid, "a switch at step ", step.value, ", but step ", step_.value,
+               " has begun");
+  phases_.resize(current_ + 1);  // what was to come gives way
+  phases_.push_back({.from_step = step.value, .policy = resolved(policy, ranks_)});
+}
+
+StepOrders PolicySequence::next(const StepFacts& facts) {
+  const bool worked_locally = policy_ && policy_->works_locally();
+  const std::size_t first = current_;
+  while (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], facts.step.value, facts.samples_before)) {
+    ++current_;
+  }
+  if (!policy_ || current_ != first) policy_ = make_lent_policy(policy(), ranks_);
+  const bool switched = begun_ && current_ != first;
+  begun_ = true;
+  step_ = facts.step;
+
+  StepFacts told = facts;
+  told.last = facts.last || (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], facts.step.value + 1,
+                                                                       facts.samples_before + facts.samples));
+  StepOrders orders = policy_->next(told);
+  orders.switched = switched;
+  orders.gather_state = switched && policy_->works_locally() && !worked_locally;
+  return orders;
+}
+
+}  // namespace troupe

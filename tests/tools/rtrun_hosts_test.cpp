@@ -1,0 +1,116 @@
+// What ranks on hosts are started with: who is where, where they meet, and the line that a remote shell is given.
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "tests/support/process.hpp"
+#include "tools/rtrun/remote.hpp"
+#include "tools/rtrun/sites.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+std::vector<RankSite> sites_on(std::vector<HostSlots> hosts) { return sites_of({}, {std::move(hosts)}); }
+
+TEST(RankSites, FollowTheOrderOfTheHosts) {
+  const auto sites = sites_on({{"node1", 2}, {"node2", 1}});
+  ASSERT_EQ(sites.size(), 3u);
+  EXPECT_EQ(sites[1].host, "node1");
+  EXPECT_EQ(sites[1].local_rank, 1u);
+  EXPECT_EQ(sites[1].local_ranks, 2u);
+  EXPECT_EQ(sites[2].host, "node2");
+  EXPECT_EQ(sites[2].local_rank, 0u);
+  EXPECT_FALSE(sites[2].here);
+}
+
+TEST(RankSites, CountThisMachineOnceByWhateverNames) {
+  const auto sites = sites_on({{"localhost", 1}, {"node1", 1}, {"127.0.0.1", 1}});
+  EXPECT_TRUE(sites[0].here && !sites[1].here && sites[2].here);
+  EXPECT_EQ(sites[2].local_rank, 1u);
+  EXPECT_EQ(sites[2].local_ranks, 2u);
+  EXPECT_EQ(hosts_here({{{"localhost", 1}, {"node1", 1}}}).hosts.size(), 1u);
+}
+
+TEST(RankSites, AreOneHereWhenNothingIsSaidAndNeedALauncherOtherwise) {
+  EXPECT_FALSE(wants_launcher(sites_of({}, {})));
+  EXPECT_FALSE(wants_launcher(sites_on({{"localhost", 1}})));
+  EXPECT_TRUE(wants_launcher(sites_of({.local = 2}, {})));
+  EXPECT_TRUE(wants_launcher(sites_on({{"node1", 1}})));
+}
+
+TEST(MeetingPlace, IsOnLoopbackWhenAllRanksAreHere) {
+  const Meeting meeting = meeting_of(sites_on({{"localhost", 2}}), 0);
+  EXPECT_EQ(meeting.address, "127.0.0.1");
+  EXPECT_NE(meeting.port, 0);
+  EXPECT_TRUE(meeting.listener);
+}
+
+TEST(MeetingPlace, IsTheFirstHostUnderAPortBelowThoseOfTheKernel) {
+  const Meeting meeting = meeting_of(sites_on({{"node1", 1}, {"localhost", 1}}), 0);
+  EXPECT_EQ(meeting.address, "node1");
+  EXPECT_TRUE(meeting.port >= 20000 && meeting.port < 32768) << meeting.port;
+  EXPECT_FALSE(meeting.listener);
+  EXPECT_EQ(meeting_of(sites_on({{"node1", 1}}), 29500).port, 29500);
+}
+
+TEST(MeetingPlace, IsNotLocalhostForOtherHosts) {
+  try {
+    meeting_of(sites_on({{"localhost", 1}, {"node1", 1}}), 0);
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid);
+    EXPECT_THAT(error.what(), HasSubstr("cluster.nodes begins with localhost"));
+  }
+}
+
+/// What a shell does with the line.
+testing::ProgramStart in_shell(const std::string& line) {
+  testing::ProgramStart start;
+  start.arguments = {"sh", "-c", line};
+  return start;
+}
+
+TEST(RemoteCommandLine, GivesEveryByteToTheProgramAsItIs) {
+  const std::vector<std::string> words{"plain", "two words",   "it's",    "$HOME `x` \"q\" \\ ; & | > *",
+                                       "",      "line\nbreak", "\xc3\xb6"};
+  RemoteCommand command{"/", {{"TROUPE_A", "a'b $c"}}, {"sh", "-c", "pwd; printf '%s|' \"$TROUPE_A\" \"$@\"", "sh"}};
+  command.arguments.insert(command.arguments.end(), words.begin(), words.end());
+  testing::Program program{in_shell(command_line(command))};
+  EXPECT_EQ(program.wait(20s), 0) << program.err();
+  std::string expected = "/\na'b $c|";
+  for (const std::string& word : words) expected += word + "|";
+  EXPECT_EQ(program.out(), expected);
+}
+
+TEST(RemoteShell, IsWordsOfAShellWithTheHostAndTheLineBehind) {
+  testing::ProgramStart start;
+  start.arguments = remote_shell_arguments("printf '%s|' -p 2222", "node1", "cd / && x 'y'");
+  testing::Program program{start};
+  EXPECT_EQ(program.wait(20s), 0) << program.err();
+  EXPECT_EQ(program.out(), "-p|2222|node1|cd / && x 'y'|");
+}
+
+TEST(PassedEnvironment, IsUcxsAndTroupesButNothingOfTheLauncher) {
+  ::setenv("UCX_NET_DEVICES", "eth1", 1);
+  ::setenv("TROUPE_DATA", "/data", 1);
+  ::setenv("TROUPE_SECRET_FILE", "/secret", 1);
+  ::setenv("TROUPE_LISTEN_FD", "3", 1);
+  const Environment passed = passed_environment();
+  for (const char* name : {"UCX_NET_DEVICES", "TROUPE_DATA", "TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"})
+    ::unsetenv(name);
+  const auto has = [&](const std::string& name) {
+    return std::any_of(passed.begin(), passed.end(), [&](const auto& entry) { return entry.first == name; });
+  };
+  EXPECT_TRUE(has("UCX_NET_DEVICES") && has("TROUPE_DATA"));
+  EXPECT_FALSE(has("TROUPE_SECRET_FILE") || has("TROUPE_LISTEN_FD") || has("PATH"));
+}
+
+}  // namespace
+}  // namespace troupe::rtrun

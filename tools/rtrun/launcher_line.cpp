@@ -1,0 +1,65 @@
+#include "tools/rtrun/launcher_line.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/error.hpp"
+#include "runtime/thread.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+constexpr std::size_t kLongestLine = 64;  // what is longer is none of the launcher's
+
+/// Does what a line says, if it is one of the three signals that a launcher passes on.
+void obey(std::string_view line) {
+  constexpr std::string_view kSignal = "signal ";
+  if (!line.starts_with(kSignal)) return;
+  int signal = 0;
+  const char* const end = line.data() + line.size();
+  const auto [stop, error] = std::from_chars(line.data() + kSignal.size(), end, signal);
+  if (error != std::errc{} || stop != end) return;
+  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1) ::kill(::getpid(), signal);
+}
+
+}  // namespace
+
+LauncherLine::LauncherLine() : end_(::eventfd(0, EFD_CLOEXEC)) {
+  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; look at `ulimit -n`");
+  thread_ = start_thread("launcher", [this] { watch(); });
+}
+
+LauncherLine::~LauncherLine() {
+  const std::uint64_t one = 1;
+  while (::write(end_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+  thread_.join();
+}
+
+void LauncherLine::watch() const {
+  std::array<pollfd, 2> polled{{{STDIN_FILENO, POLLIN, 0}, {end_.get(), POLLIN, 0}}};
+  std::string pending;
+  for (;;) {
+    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always a message on end_
+    if (polled[1].revents != 0) return;
+    std::array<char, kLongestLine> buffer;
+    const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) ::kill(::getpid(), SIGKILL);
+    pending.append(buffer.data(), static_cast<std::size_t>(got));
+    for (std::size_t end; (end = pending.find('\n')) != pending.npos; pending.erase(0, end + 1))
+      obey(std::string_view{pending}.substr(0, end));
+    if (pending.size() > kLongestLine) pending.clear();
+  }
+}
+
+}  // namespace troupe::rtrun

@@ -1,0 +1,119 @@
+#include "tools/rtrun/sites.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "runtime/error.hpp"
+#include "runtime/hosts.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+/// Ports by chance, below those that the kernel gives to outgoing connections (32768 and up, unless it is told
+/// otherwise).
+constexpr std::uint16_t kFirstPort = 20000;
+constexpr std::uint16_t kLastPort = 32767;
+
+/// A socket that listens, or none with errno.
+Fd try_listener(const sockaddr* address, socklen_t size) {
+  Fd listener{::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  if (!listener) return listener;
+  const int yes = 1;
+  const int no = 0;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (address->sa_family == AF_INET6) ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  if (::bind(listener.get(), address, size) == 0 && ::listen(listener.get(), SOMAXCONN) == 0) return listener;
+  const int reason = errno;
+  listener.reset();
+  errno = reason;
+  return listener;
+}
+
+Fd listener_at(in_addr_t where, std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(where);
+  return try_listener(reinterpret_cast<const sockaddr*>(&address), sizeof address);
+}
+
+/// On all addresses of both families; without IPv6 on those of the other.
+Fd listener_everywhere(std::uint16_t port) {
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(port);
+  Fd listener = try_listener(reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  return listener || errno == EADDRINUSE || errno == EACCES ? std::move(listener) : listener_at(INADDR_ANY, port);
+}
+
+std::uint16_t port_of(const Fd& listener) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  TROUPE_CHECK_ERRNO(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0,
+                     Code::environment, "cannot read the port that the job's ranks are to meet at");
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);  // at the same place for both families
+}
+
+}  // namespace
+
+std::vector<RankSite> sites_of(const Settings::Cluster& cluster, const HostList& hosts) {
+  std::vector<RankSite> sites;
+  if (hosts.hosts.empty()) sites.resize(std::max<std::uint32_t>(1, cluster.local));
+  for (const HostSlots& host : hosts.hosts)
+    sites.insert(sites.end(), host.slots, RankSite{host.name, names_this_machine(host.name), 0, 1});
+  std::map<std::string, std::uint32_t> count;  // of each machine; this one may stand in the list by several names
+  const auto machine = [](const RankSite& site) { return site.here ? std::string{} : site.host; };
+  for (RankSite& site : sites) site.local_rank = count[machine(site)]++;
+  for (RankSite& site : sites) site.local_ranks = count[machine(site)];
+  return sites;
+}
+
+bool wants_launcher(const std::vector<RankSite>& sites) { return sites.size() > 1 || !sites.front().here; }
+
+HostList hosts_here(const HostList& hosts) {
+  HostList here;
+  std::copy_if(hosts.hosts.begin(), hosts.hosts.end(), std::back_inserter(here.hosts),
+               [](const HostSlots& host) { return names_this_machine(host.name); });
+  return here;
+}
+
+std::pair<Fd, std::uint16_t> loopback_listener(std::uint16_t port) {
+  Fd listener = listener_at(INADDR_LOOPBACK, port);
+  TROUPE_CHECK_ERRNO(listener, Code::environment, "cannot listen on 127.0.0.1 for this job's ranks; ",
+                     port != 0 ? "is cluster.port in use, or below 1024? leave it out, and one that is free is taken"
+                               : "is the loopback interface up (`ip link set lo up`)?");
+  const std::uint16_t taken = port_of(listener);
+  return {std::move(listener), taken};
+}
+
+Meeting meeting_of(const std::vector<RankSite>& sites, std::uint16_t port) {
+  Meeting meeting;
+  const RankSite& first = sites.front();
+  if (std::all_of(sites.begin(), sites.end(), [](const RankSite& site) { return site.here; })) {
+    meeting.address = "127.0.0.1";
+    std::tie(meeting.listener, meeting.port) = loopback_listener(port);
+    return meeting;
+  }
+  meeting.address = first.host;
+  meeting.port = port;
+  TROUPE_CHECK(!names_loopback(first.host), Code::invalid, "cluster.nodes begins with ", first.host,
+               ", where the ranks would meet, and which means another machine on the other hosts; write this machine's "
+               "name or address, as they know it");
+  if (first.here) {
+    meeting.listener = listener_everywhere(port);
+    TROUPE_CHECK_ERRNO(meeting.listener, Code::environment, "cannot listen at port ", port,
+                       " for this job's ranks; set cluster.port to one that is free, or to 0");
+    meeting.port = port_of(meeting.listener);
+  } else if (port == 0) {
+    std::random_device chance;
+    meeting.port = std::uniform_int_distribution<std::uint16_t>{kFirstPort, kLastPort}(chance);
+  }
+  return meeting;
+}
+
+}  // namespace troupe::rtrun
