@@ -86,6 +86,13 @@ class HostedExchange final : public Exchange {
     if (memory_.half.size_bytes > 0) stream.copy(memory_.half, memory_.held_half);
   }
 
+  const PolicySettings& policy() const noexcept override { return parts_.settings; }
+  void switch_at(Step step, const PolicySettings& policy) override {
+    fail(Code::invalid, text("group ", whole_.stripe.group.value, " is hosted (", name_of(parts_.settings.kind),
+                             ") and cannot become ", name_of(policy.kind), " at step ", step.value,
+                             ": retire it and hand its stripes to the next tenant"));
+  }
+
   std::uint64_t updates() const noexcept override { return updates_; }
 
   std::vector<StripeMemory> retire(const Status& why) noexcept override {

@@ -22,6 +22,8 @@ class StartedByStep final : public Exchange {
   bool is_consistent() const noexcept override { return exchange_->is_consistent(); }
   void show_common(Stream& stream) override { exchange_->show_common(stream); }
   void show_own(Stream& stream) override { exchange_->show_own(stream); }
+  const PolicySettings& policy() const noexcept override { return exchange_->policy(); }
+  void switch_at(Step step, const PolicySettings& policy) override { exchange_->switch_at(step, policy); }
   std::uint64_t updates() const noexcept override { return exchange_->updates(); }
   std::vector<StripeMemory> retire(const Status& why) noexcept override { return exchange_->retire(why); }
 
