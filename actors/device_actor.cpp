@@ -97,7 +97,7 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, Step step) {
 
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
-  const StepVotes votes{.stop = s.stop, .saving = s.saving};
+  const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch.step), votes);
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), sums, parts.exchange);
@@ -188,6 +188,7 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           },
           [=](const StepReached& reached) {
             if (ends_with(reached.status)) return;
+            if (parts.verdict && ends_with(parts.verdict(reached.step, parts.exchange.total(reached.step)))) return;
             on_committed(self, parts, audience, reached.step);
             enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -58,6 +59,9 @@ struct DeviceParts {
   Schedule schedule;
   PointMessenger<SnapshotReached, 1>& snapshots;
   std::optional<SavePlan> saves;  // absent: no checkpoints
+  Rank self{};
+  /// What becomes of the run after a step with these sums, the same at every rank; absent: it goes on.
+  std::function<Status(Step, const StepSums&)> verdict{};
 };
 
 /// Who is told, in this order, and never answers.

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <deque>
+#include <utility>
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
@@ -28,6 +29,7 @@ struct ReporterState {
   static constexpr const char* name = "reporter";
   Clock::time_point begun{};
   StepSums line_sums;  // of the line under way
+  std::uint64_t line_skipped = 0;
   RunTotal total;
   std::deque<OpenLine> open;
   Clock::duration evaluating{};  // time that went to evaluation
@@ -70,6 +72,8 @@ void end_line(Self self, const Schedule& schedule, const ReportTargets& targets,
   line.samples = s.total.samples;
   line.train_s = s.total.train_s;
   line.times = times_so_far(s, targets);
+  line.skipped = std::exchange(s.line_skipped, 0);
+  if (targets.rate) line.rate = targets.rate(step);
   s.line_sums = {};
   if (schedule.evaluates(step))
     s.open.push_back({step, line, now});
@@ -98,7 +102,11 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
           },
           [=](const Committed& c) {
             ReporterState& s = self->state;
-            s.line_sums.add(c.total);
+            if (targets.skipped && targets.skipped(c.total)) {
+              ++s.line_skipped;
+            } else {
+              s.line_sums.add(c.total);
+            }
             s.total.steps = c.step.value + 1;
             s.total.samples += c.total.samples;
             s.total.elapsed_s = seconds(Clock::now() - s.begun);

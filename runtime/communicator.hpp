@@ -32,6 +32,16 @@ class Communicator {
   /// Work enqueued after the call sees the new parameters.
   virtual void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                     const StripeMemory& mine) = 0;
+  // The same in three parts, for rules that need a verdict over all buckets: gather_gradients for each bucket, agree
+  // once, update_gather for each bucket.
+  /// Sums the bucket's gradients over the ranks, in rank order, into this rank's own over `mine`, and measures them
+  /// into `work.sums`. Work enqueued after the call may not write the bucket's gradients before update_gather.
+  virtual void gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) = 0;
+  /// `work.total` = all ranks' `work.sums`.
+  virtual void agree(Stream& stream, const BucketWork& work) = 0;
+  /// Updates each stripe with what was gathered and gives every rank the new parameters.
+  virtual void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                             const StripeMemory& mine) = 0;
   /// Ends every wait of this communicator, here and (in an arena) at the peers, with `why`.
   virtual void abort(const Status& why) noexcept = 0;
 };

@@ -15,6 +15,7 @@
 
 #include "runtime/detail/config_schema.hpp"
 #include "runtime/detail/config_toml.hpp"
+#include "runtime/detail/rate_keys.hpp"
 #include "runtime/error.hpp"
 
 namespace troupe {
@@ -95,13 +96,13 @@ class Reading {
       return problems_.add({}, origin, {Code::invalid, "has no key and value; write --set data.batch=100"});
     }
     const std::string value_text = trimmed(std::string_view{assignment}.substr(equals + 1));
-    const SettingKey* setting = detail::find_setting(key);
+    const SettingKey* setting = detail::find_setting(detail::canonical(key));
     if (setting == nullptr && detail::find_planned(key) == nullptr) return add_unknown({}, origin, key);
     const bool wants_text =
         setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice ||
                                setting->kind == detail::ValueKind::hosts);
     if (auto value = override_value(value_text, wants_text)) {
-      take(key, {std::move(*value), origin, {}});
+      give(key, {std::move(*value), origin, {}});
     } else {
       const std::string_view cure =
           value_text.empty()
@@ -122,6 +123,7 @@ class Reading {
       if (problems_.full()) break;
       check(key, given, out.settings);
     }
+    settle(out.settings);
     if (problems_.empty()) check_together(out.settings);
     problems_.throw_if_any();
     for (const SettingKey& key : detail::setting_keys()) {
@@ -191,10 +193,27 @@ class Reading {
       return add_unknown(leaf.place, at(leaf.place), key);
     }
     const Place place = leaf.value.place.line == 0 ? leaf.place : leaf.value.place;
-    take(key, {leaf.value, at(place), place});
+    give(key, {leaf.value, at(place), place});
   }
 
-  void take(const std::string& key, Given given) { given_.insert_or_assign(key, std::move(given)); }
+  /// Takes a value, or the values in a table that may stand for it.
+  void give(std::string_view key, Given given) {
+    if (given.value.kind != TomlValue::Kind::table || !detail::takes_table(key)) {
+      given_.insert_or_assign(std::string{detail::canonical(key)}, std::move(given));
+      return;
+    }
+    for (const TomlValue::Entry& entry : given.value.entries) {
+      const std::string inner = text(key, ".", entry.key);
+      const bool in_file = entry.place.line != 0 && given.place.line != 0;
+      if (detail::find_setting(detail::canonical(inner)) == nullptr) {
+        add_unknown(in_file ? entry.place : Place{}, in_file ? at(entry.place) : given.origin, inner);
+        continue;
+      }
+      const Place place = entry.value.place.line == 0 ? entry.place : entry.value.place;
+      given_.insert_or_assign(std::string{detail::canonical(inner)},
+                              in_file ? Given{entry.value, at(place), place} : Given{entry.value, given.origin, {}});
+    }
+  }
 
   void check(const std::string& key, const Given& given, Settings& settings) {
     const SettingKey* setting = detail::find_setting(key);
@@ -209,24 +228,51 @@ class Reading {
     }
   }
 
+  /// What one key's meaning takes from another: rmsprop has a momentum only where it is given.
+  void settle(Settings& settings) const {
+    if (settings.rule.kind != RuleKind::rmsprop) return;
+    if (!given_.contains("optimizer.momentum")) settings.rule.momentum = 0;
+    if (settings.rule.momentum > 0) settings.rule.kind = RuleKind::rmsprop_momentum;
+  }
+
+  void add_meaningless(std::string_view key, std::string_view to, std::string_view cure, const Settings& settings) {
+    const auto& given = given_.find(key)->second;
+    problems_.add(given.place, given.origin,
+                  {Code::invalid, text(key, " means nothing to ", to, " = ", value_and_origin(to, settings),
+                                       "; leave it out, or choose ", cure)});
+  }
+
+  /// Constants that the rule does not use.
+  void check_rule(const Settings& settings) {
+    struct Own {
+      std::string_view key;
+      bool (*used)(RuleKind) noexcept;
+      std::string_view rules;
+    };
+    static constexpr std::array kOwn{
+        Own{"optimizer.momentum", uses_momentum, "\"momentum\", \"nesterov\" or \"rmsprop\""},
+        Own{"optimizer.beta1", uses_betas, "\"adam\" or \"adamw\""},
+        Own{"optimizer.beta2", uses_betas, "\"adam\" or \"adamw\""}, Own{"optimizer.alpha", uses_alpha, "\"rmsprop\""},
+        Own{"optimizer.epsilon", uses_epsilon, "\"adam\", \"adamw\", \"adagrad\" or \"rmsprop\""}};
+    const RuleKind rule = settings.rule.kind;
+    for (const Own& own : kOwn) {
+      const bool none_of_rmsprop = rule == RuleKind::rmsprop && own.key == "optimizer.momentum";  // momentum = 0
+      if (!given_.contains(own.key) || own.used(rule) || none_of_rmsprop) continue;
+      add_meaningless(own.key, "optimizer.rule", own.rules, settings);
+    }
+  }
+
   /// Contradictions between keys: each names both places.
   void check_together(const Settings& settings) {
-    constexpr std::array<std::pair<std::string_view, bool>, 4> kOwn{{{"optimizer.momentum", false},
-                                                                     {"optimizer.beta1", true},
-                                                                     {"optimizer.beta2", true},
-                                                                     {"optimizer.epsilon", true}}};
-    const RuleKind rule = settings.rule.kind;
-    const bool adam = rule == RuleKind::adam || rule == RuleKind::adamw;
-    const bool momentum = rule == RuleKind::momentum || rule == RuleKind::nesterov;
-    for (const auto& [key, of_adam] : kOwn) {
-      const auto found = given_.find(key);
-      if (found == given_.end() || (of_adam ? adam : momentum)) continue;
-      problems_.add(found->second.place, found->second.origin,
-                    {Code::invalid, text(key, " means nothing to optimizer.rule = ",
-                                         value_and_origin("optimizer.rule", settings), "; leave it out, or choose ",
-                                         of_adam ? "\"adam\" or \"adamw\"" : "\"momentum\" or \"nesterov\"")});
+    check_rule(settings);
+    const auto given = [this](std::string_view key) { return given_.contains(key); };
+    const auto shown = [&](std::string_view key) { return value_and_origin(key, settings); };
+    for (const auto& [key, what] : detail::rate_contradictions(settings, given, shown)) {
+      const auto& where = given_.find(key)->second;
+      problems_.add(where.place, where.origin, {Code::invalid, what});
     }
     check_update(settings);
+    check_verdict(settings);
     if (settings.faults.exchange < settings.faults.dead) {
       const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
       const auto found = given_.find(key);
@@ -236,6 +282,22 @@ class Reading {
            text("an exchange gives up (faults.exchange_s = ", value_and_origin("faults.exchange_s", settings),
                 ") before a silent rank is dead (faults.dead_ms = ", value_and_origin("faults.dead_ms", settings),
                 ") and can be named; make exchange_s the longer one")});
+    }
+  }
+
+  /// What needs a verdict of all ranks on each update needs a policy with a round in each.
+  void check_verdict(const Settings& settings) {
+    const PolicyKind policy = settings.update.kind;
+    if (policy == PolicyKind::sync || policy == PolicyKind::double_buffered || !needs_verdict(settings.rule)) return;
+    for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
+      const bool counts = key == "optimizer.clip_norm" ? settings.rule.clip_norm > 0 : settings.rule.skips_non_finite;
+      if (!counts) continue;
+      const auto found = given_.find(key);
+      problems_.add(found->second.place, found->second.origin,
+                    {Code::invalid, text(key, " = ", value_and_origin(key, settings),
+                                         " needs a round of all ranks in each update, which update.policy = ",
+                                         value_and_origin("update.policy", settings),
+                                         " does not have; choose \"sync\" or \"double_buffered\", or leave it out")});
     }
   }
 

@@ -143,10 +143,11 @@ std::string expected(const SettingKey& key) {
     if (key.range.above_low) {
       return text(one, " above ", number_text(key.range.low), " and at most ", number_text(key.range.high));
     }
-    const bool whole = key.kind != ValueKind::number;
+    const bool whole = key.kind == ValueKind::integer || key.kind == ValueKind::integers;
     const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
     return text(one, " from ", bound(key.range.low), " to ", bound(key.range.high));
   };
+  const std::string items = text("an array of ", key.least_items, " to ", key.most_items);
   switch (key.kind) {
     case ValueKind::text: return "text in quotes";
     case ValueKind::hosts: return "text in quotes, or an array of hosts";
@@ -154,7 +155,9 @@ std::string expected(const SettingKey& key) {
     case ValueKind::boolean: return "true or false";
     case ValueKind::integer: return range("an integer");
     case ValueKind::number: return range("a number");
-    case ValueKind::integers: return text("an array of 1 to ", key.most_items, " integers, ", range("each"));
+    case ValueKind::integers: return text(items, " integers, ", range("each"));
+    case ValueKind::numbers: return text(items, " numbers, ", range("each"));
+    case ValueKind::texts: return text(items, " texts in quotes");
     case ValueKind::choice: break;
   }
   std::string words;
@@ -171,7 +174,9 @@ bool kind_fits(const SettingKey& key, const TomlValue& value) {
     case ValueKind::boolean: return value.kind == Kind::boolean;
     case ValueKind::integer: return value.kind == Kind::integer;
     case ValueKind::number: return value.kind == Kind::integer || value.kind == Kind::number;
-    case ValueKind::integers: return value.kind == Kind::array;
+    case ValueKind::integers:
+    case ValueKind::numbers:
+    case ValueKind::texts: return value.kind == Kind::array;
     case ValueKind::hosts: return value.kind == Kind::text || value.kind == Kind::array;
     case ValueKind::switches: return value.kind == Kind::array;
   }
@@ -205,14 +210,20 @@ std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& valu
   return Finding{Code::invalid, text("is ", describe(value), ", but takes ", expected(key), hint)};
 }
 
-std::optional<Finding> check_integers(const SettingKey& key, const TomlValue& value) {
-  if (value.items.empty() || value.items.size() > key.most_items) {
+bool fits_as_item(const SettingKey& key, const TomlValue& item) {
+  if (key.kind == ValueKind::texts) return item.kind == Kind::text;
+  const bool number = item.kind == Kind::integer || (key.kind == ValueKind::numbers && item.kind == Kind::number);
+  return number && key.range.contains(item.number);
+}
+
+std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value) {
+  if (value.items.size() < key.least_items || value.items.size() > key.most_items) {
     return Finding{Code::invalid, text("has ", value.items.size(), " entries, but takes ", expected(key), ", as in ",
                                        key.name, " = ", key.example)};
   }
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     const TomlValue& item = value.items[i];
-    if (item.kind == Kind::integer && key.range.contains(item.number)) continue;
+    if (fits_as_item(key, item)) continue;
     return Finding{Code::invalid, text("has ", describe(item), " as entry ", i + 1, ", but takes ", expected(key),
                                        ", as in ", key.name, " = ", key.example)};
   }
@@ -255,7 +266,9 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
       if (!key.range.contains(value.number)) return wrong(key, value);  // nan too
       break;
     case ValueKind::integers:
-      if (auto finding = check_integers(key, value)) return finding;
+    case ValueKind::numbers:
+    case ValueKind::texts:
+      if (auto finding = check_items(key, value)) return finding;
       break;
     case ValueKind::choice:
       if (auto finding = check_choice(key, value)) return finding;

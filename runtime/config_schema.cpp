@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "runtime/detail/rate_keys.hpp"
+
 namespace troupe::detail {
 namespace {
 
@@ -15,7 +17,9 @@ constexpr std::array kSources{Choice{"idx"},        Choice{"generated"},     Cho
                               Choice{"voc", false}};
 constexpr std::array kModels{Choice{"mlp"}};
 constexpr std::array kDTypes{Choice{"f32"}, Choice{"bf16"}};
-constexpr std::array kRules{Choice{"sgd"}, Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"}, Choice{"adamw"}};
+constexpr std::array kRules{Choice{"sgd"},   Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"},
+                            Choice{"adamw"}, Choice{"adagrad"},  Choice{"rmsprop"}};
+constexpr std::array kNonFinite{Choice{"stop"}, Choice{"skip"}, Choice{"roll_back", false}};
 constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
 constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
 constexpr std::array kLosses{Choice{"abort"}, Choice{"shrink", false}, Choice{"wait", false}};
@@ -127,8 +131,8 @@ constexpr std::array kOptimizer{
                .kind = K::choice,
                .help = "how gradients become steps",
                .example = "\"adam\"",
-               .more = "Formulas: docs/policies.md. State: none of sgd, one f32 per parameter of momentum and "
-                       "nesterov, two of adam and adamw.",
+               .more = "Formulas: docs/optimizers.md. State: none of sgd, one f32 per parameter of momentum, nesterov, "
+                       "adagrad and rmsprop, two of adam, adamw and rmsprop with momentum.",
                .choices = kRules,
                .store =
                    [](S& s, const V& v) {
@@ -136,22 +140,25 @@ constexpr std::array kOptimizer{
                          std::find_if(kRules.begin(), kRules.end(), [&](const Choice& c) { return c.name == v.text; });
                      s.rule.kind = static_cast<RuleKind>(at - kRules.begin());
                    },
-               .show = [](const S& s) { return quoted(kRules.at(static_cast<std::size_t>(s.rule.kind)).name); }},
+               .show =
+                   [](const S& s) {
+                     const bool rmsprop = s.rule.kind == RuleKind::rmsprop_momentum;
+                     return quoted(name_of(rmsprop ? RuleKind::rmsprop : s.rule.kind));
+                   }},
     SettingKey{.name = "optimizer.rate",
                .kind = K::number,
                .help = "the learning rate",
                .example = "0.001",
-               .more = "Constant over the run.",
+               .more = "Constant, or the base of a schedule: rate = { base = 0.1, schedule = \"cosine\", warmup_epochs "
+                       "= 5 }, whose keys follow.",
                .range = {0, 1000, true},
-               .planned_shape = "a schedule of rates",
-               .today = "a constant, as in optimizer.rate = 0.001",
                .store = store_rule<&Rule::rate>,
                .show = show_rule<&Rule::rate>},
     SettingKey{.name = "optimizer.momentum",
                .kind = K::number,
-               .help = "of momentum and nesterov; below 1",
+               .help = "of momentum, nesterov and rmsprop; below 1",
                .example = "0.9",
-               .more = "Refused with another rule.",
+               .more = "Of rmsprop 0 where it is left out. Refused with another rule.",
                .range = {0, 0.999999},
                .store = store_rule<&Rule::momentum>,
                .show = show_rule<&Rule::momentum>},
@@ -171,11 +178,19 @@ constexpr std::array kOptimizer{
                .range = {0, 0.999999},
                .store = store_rule<&Rule::beta2>,
                .show = show_rule<&Rule::beta2>},
+    SettingKey{.name = "optimizer.alpha",
+               .kind = K::number,
+               .help = "decay of rmsprop's mean of squares; below 1",
+               .example = "0.9",
+               .more = "Refused with another rule than rmsprop.",
+               .range = {0, 0.999999},
+               .store = store_rule<&Rule::alpha>,
+               .show = show_rule<&Rule::alpha>},
     SettingKey{.name = "optimizer.epsilon",
                .kind = K::number,
-               .help = "keeps Adam's division finite",
+               .help = "keeps the division by a root finite",
                .example = "1e-8",
-               .more = "Refused with another rule than adam and adamw.",
+               .more = "Of adam, adamw, adagrad and rmsprop; refused with another rule.",
                .range = {1e-30, 1},
                .store = store_rule<&Rule::epsilon>,
                .show = show_rule<&Rule::epsilon>},
@@ -184,10 +199,38 @@ constexpr std::array kOptimizer{
                .help = "pull of the weights to zero",
                .example = "0.0001",
                .more = "Times the weight, added to the gradient; adamw takes rate times this times the weight off the "
-                       "weight itself. Biases decay too.",
+                       "weight itself. Biases decay too, unless optimizer.no_decay says otherwise.",
                .range = {0, 1},
                .store = store_rule<&Rule::weight_decay>,
                .show = show_rule<&Rule::weight_decay>},
+    SettingKey{.name = "optimizer.no_decay",
+               .kind = K::texts,
+               .help = "which parameters do not decay, by name or pattern",
+               .example = "[\"*.bias\"]",
+               .more = "`*` stands for any letters. A pattern that no parameter's name matches is refused.",
+               .least_items = 0,
+               .most_items = 100,
+               .store =
+                   [](S& s, const V& v) {
+                     s.no_decay.clear();
+                     for (const V& item : v.items) s.no_decay.push_back(item.text);
+                   },
+               .show =
+                   [](const S& s) {
+                     std::string out;
+                     for (const auto& pattern : s.no_decay) out += (out.empty() ? "" : ", ") + quoted(pattern);
+                     return "[" + out + "]";
+                   }},
+    SettingKey{.name = "optimizer.clip_norm",
+               .kind = K::number,
+               .help = "the longest a step's mean gradient may be, by its L2 norm over all parameters; 0: as it is",
+               .example = "1",
+               .more =
+                   "A longer one is shortened to it. All ranks agree on the norm before the first parameter changes, "
+                   "which takes one more pass over the gradients. Of policies sync and double_buffered.",
+               .range = {0, 1e9},
+               .store = store_rule<&Rule::clip_norm>,
+               .show = show_rule<&Rule::clip_norm>},
 };
 
 constexpr std::array kTrain{
@@ -218,6 +261,18 @@ constexpr std::array kTrain{
                .range = {0, kNoLimit},
                .store = [](S& s, const V& v) { s.train.seed = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.train.seed); }},
+    SettingKey{.name = "train.non_finite",
+               .kind = K::choice,
+               .help = "what happens when a number is not finite",
+               .example = "\"skip\"",
+               .more = "stop: the run ends with the step and the rank whose loss is not finite first, which costs "
+                       "nothing to know. skip: a step whose gradient is not finite changes nothing, and it is said "
+                       "which parameter and rank; all ranks agree on that before the first parameter changes, which "
+                       "takes one more pass over the gradients. skip is of policies sync and double_buffered.",
+               .choices = kNonFinite,
+               .today = "train.non_finite = \"stop\" or \"skip\"",
+               .store = [](S& s, const V& v) { s.rule.skips_non_finite = v.text == "skip"; },
+               .show = [](const S& s) { return quoted(s.rule.skips_non_finite ? "skip" : "stop"); }},
     SettingKey{.name = "train.deterministic",
                .kind = K::boolean,
                .help = "the same bits on every run of one world",
@@ -381,7 +436,7 @@ constexpr auto joined(const std::array<SettingKey, kSizes>&... parts) {
   (append(parts), ...);
   return all;
 }
-constexpr auto kBeforeUpdate = joined(kData, kModel, kOptimizer, kTrain);
+constexpr auto kBeforeUpdate = joined(kData, kModel, kOptimizer, kRateKeys, kTrain);
 
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
@@ -413,6 +468,10 @@ const SettingKey* find_setting(std::string_view name) {
   const auto at = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return key.name == name; });
   return at == keys.end() ? nullptr : &*at;
 }
+
+std::string_view canonical(std::string_view name) { return name == "optimizer.rate.base" ? "optimizer.rate" : name; }
+
+bool takes_table(std::string_view name) { return name == "optimizer.rate"; }
 
 const PlannedKey* find_planned(std::string_view name) {
   const auto at =

@@ -52,6 +52,7 @@ Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes vot
   }
   const Memory sums = entry(sums_, step, 0);
   StepSums fresh;
+  fresh.who = votes.rank.value + 1;
   if (exchanges_[reporting_]->has_round()) {  // otherwise nobody counts them, and they would be old when somebody does
     fresh.stop = votes.stop ? 1 : 0;
     fresh.saving = votes.saving ? 1 : 0;
@@ -127,6 +128,7 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept {
 StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots) {
   StripeMemory part;
   part.stripe = common_part(stripe.stripe, bucket);
+  part.no_decay = stripe.no_decay;
   const std::uint64_t count = part.stripe.count;
   if (count == 0) return part;
   const std::uint64_t first = part.stripe.first - stripe.stripe.first;

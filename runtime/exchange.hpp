@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/communicator.hpp"
 #include "runtime/device.hpp"
 #include "runtime/policies/policy.hpp"
+#include "runtime/rules/rate_schedule.hpp"
 
 namespace troupe {
 
@@ -49,6 +51,7 @@ class Exchange {
 struct StepVotes {
   bool stop = false;    // it asks to end
   bool saving = false;  // it is still writing a checkpoint
+  Rank rank{};          // who says it
 };
 
 /// All groups of one view: routes each bucket to its group's exchange and counts steps. The device actor's side.
@@ -139,8 +142,9 @@ struct LentParts {
   std::unique_ptr<PolicySequence> policy;
   std::vector<Bucket> buckets;  // of the group
   LentMemory memory;
-  Stream* side = nullptr;     // of policies that have a round under way behind the next step
-  std::uint64_t updates = 0;  // that the rule has made before
+  std::optional<RateSchedule> rate{};  // the rule's; nothing: as the rule says
+  Stream* side = nullptr;              // of policies that have a round under way behind the next step
+  std::uint64_t updates = 0;           // that the rule has made before
 };
 
 /// The collective route: what the policy orders, on the device's stream. Threads: retire may be called by another one

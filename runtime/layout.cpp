@@ -1,5 +1,7 @@
 #include "runtime/layout.hpp"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -28,6 +30,27 @@ Layout::Layout(const Graph& graph) {
     entries_.push_back({count_elements_, count});
     count_elements_ += round_up(count, kAlignElements);
   }
+}
+
+std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
+                                            std::span<const std::string> patterns) {
+  const auto& parameters = graph.parameters();
+  std::vector<bool> chosen(parameters.size());
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    std::string names;
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const bool matches = ::fnmatch(pattern.c_str(), parameters[p].name.c_str(), 0) == 0;
+      chosen[p] = chosen[p] || matches;
+      found = found || matches;
+      names += (names.empty() ? "" : ", ") + parameters[p].name;
+    }
+    TROUPE_CHECK(found, Code::invalid, "no parameter is called \"", pattern, "\"; there are ", names);
+  }
+  std::vector<Layout::Entry> entries;
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    if (chosen[p]) entries.push_back(layout.entries()[p]);
+  return entries;
 }
 
 void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, std::span<float> parameters) {

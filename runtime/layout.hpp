@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/graph.hpp"
@@ -28,6 +29,11 @@ class Layout {
   std::vector<Entry> entries_;
   std::uint64_t count_elements_ = 0;
 };
+
+/// The entries of parameters whose names match one of `patterns` (of a shell: `*.bias`), growing. Throws Error{invalid}
+/// for a pattern that matches none.
+std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
+                                            std::span<const std::string> patterns);
 
 /// Fills `parameters` [layout.count_elements()] with the graph's starting weights. Element i of parameter p depends on
 /// (seed, p, i) only, so every rank, and every part of the buffer, can be filled by itself with equal result.

@@ -19,6 +19,9 @@ class LentExchange final : public Exchange {
   explicit LentExchange(LentParts parts) : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
     TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid,
                  "a lent group needs a policy and buckets");
+    TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
+                 "ranks that work locally cannot agree on each update: optimizer.clip_norm and train.non_finite = "
+                 "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
     TROUPE_CHECK(!parts_.policy->works_locally() || has_own_weights(), Code::invalid,
                  "ranks that work locally need weights of their own");
   }
@@ -29,6 +32,8 @@ class LentExchange final : public Exchange {
     step_ = facts.step;
     sums_ = sums;
     total_ = total;
+    rule_ = parts_.rule;
+    if (parts_.rate) rule_.rate = parts_.rate->at(facts.samples_before, facts.samples);
     orders_ = parts_.policy->next(facts);
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
@@ -58,6 +63,7 @@ class LentExchange final : public Exchange {
     if (orders_.local_update) update_locally(stream);
     if (orders_.sent == Sent::nothing) carry(stream);
     if (orders_.sent == Sent::delta) send_delta(stream);
+    if (sends_at_once()) conclude(stream);
     if (orders_.sent == Sent::gradient && !sends_at_once()) {
       orders_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
     }
@@ -165,9 +171,24 @@ class LentExchange final : public Exchange {
 
   void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
     const BucketWork work = work_of(bucket, contributions, total);
-    parts_.communicator.reduce_update_gather(stream, work, rule_step(parts_.rule, updates_),
-                                             common_part(memory_.mine, bucket, parts_.rule.kind));
+    if (!needs_verdict(rule_)) {
+      parts_.communicator.reduce_update_gather(stream, work, rule_step(rule_, updates_), part_of(bucket));
+      return;
+    }
+    parts_.communicator.gather_gradients(stream, work, part_of(bucket));
+    gathered_.push_back(work);
   }
+
+  /// The verdict over all buckets that were gathered, and their updates.
+  void conclude(Stream& stream) {
+    if (gathered_.empty()) return;
+    parts_.communicator.agree(stream, gathered_.front());
+    for (const BucketWork& work : gathered_)
+      parts_.communicator.update_gather(stream, work, rule_step(rule_, updates_), part_of(work.bucket));
+    gathered_.clear();
+  }
+
+  StripeMemory part_of(const Bucket& bucket) const { return common_part(memory_.mine, bucket, rule_.kind); }
 
   void send_gradients(Stream& stream, const Bucket& bucket) {
     if (first_) take_carried(stream);
@@ -179,6 +200,7 @@ class LentExchange final : public Exchange {
   /// Of a step that had to wait for the round before it; both rounds' sums become known with it.
   void send_all_gradients(Stream& stream) {
     for (const Bucket& bucket : parts_.buckets) exchange(stream, bucket, memory_.gradients, memory_.carry);
+    conclude(stream);
     stream.sum_up(total_, std::array{total_, memory_.carry});
   }
 
@@ -187,6 +209,7 @@ class LentExchange final : public Exchange {
     stream.copy(memory_.held, memory_.gradients);
     parts_.side->wait(stream.mark());
     for (const Bucket& bucket : parts_.buckets) exchange(*parts_.side, bucket, memory_.held, memory_.round_total);
+    conclude(*parts_.side);
     round_end_ = parts_.side->mark();
     under_way_ = true;
   }
@@ -223,8 +246,9 @@ class LentExchange final : public Exchange {
     own.parameters = memory_.weights;
     own.half = memory_.half;
     own.state = memory_.state;
+    own.no_decay = memory_.mine.no_decay;
     ++updates_;
-    stream.update(rule_step(parts_.rule, updates_), updates_, own, std::array{memory_.gradients}, sums_);
+    stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
     moved_ = true;
   }
 
@@ -241,6 +265,8 @@ class LentExchange final : public Exchange {
 
   LentParts parts_;
   const LentMemory memory_;
+  Rule rule_;                         // with the rate of this step
+  std::vector<BucketWork> gathered_;  // of a step with a verdict, until it is known
   std::uint64_t updates_;
   std::uint64_t rounds_ = 0;
   Step step_{};

@@ -173,6 +173,12 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.model = graph.to_string();
   plan.dtype = graph.dtype();
   plan.rule = to_string(settings.rule);
+  if (settings.rate != RateSettings{}) plan.rule += text(", rate ", to_string(settings.rate));
+  if (!settings.no_decay.empty()) {
+    (void)entries_matching(graph, Layout(graph), settings.no_decay);  // throws for a pattern that matches nothing
+    plan.rule += ", no decay of";
+    for (const std::string& pattern : settings.no_decay) plan.rule += " " + pattern;
+  }
   plan.policies = policies;
   plan.parameters = graph.count_parameters();
   plan.training_flops = graph.training_flops();

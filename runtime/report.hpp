@@ -19,6 +19,8 @@ struct EpochReport {
   std::uint64_t samples = 0;  // trained in this run, up to the line's last step
   double train_s = 0;         // in training until then, evaluation not counted
   StreamTimes times;          // rank 0's, since the run began; all zero: its device does not measure
+  double rate = 0;            // the learning rate of the line's last step; 0: not known
+  std::uint64_t skipped = 0;  // steps of the line that changed nothing, as their gradients were not finite
 };
 
 /// How far a run is; sent at most a few times a second.

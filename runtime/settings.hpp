@@ -8,6 +8,7 @@
 #include "runtime/graph.hpp"
 #include "runtime/hosts.hpp"
 #include "runtime/policies/policy.hpp"
+#include "runtime/rules/rate_schedule.hpp"
 #include "runtime/rules/rule.hpp"
 
 namespace troupe {
@@ -35,6 +36,8 @@ struct Settings {
     DType dtype = DType::f32;
   } model;
   Rule rule;
+  RateSettings rate;                  // how rule.rate changes
+  std::vector<std::string> no_decay;  // patterns of parameters without weight decay
   struct Train {
     std::uint32_t epochs = 20;
     std::uint64_t steps = 0;  // 0: as the epochs say; otherwise the end, whatever the epochs

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -19,9 +20,14 @@ struct StepSums {
   std::uint64_t samples = 0;  // rows that counted
   std::uint64_t stop = 0;     // ranks that ask to end after this step
   std::uint64_t saving = 0;   // ranks that are still writing a checkpoint when they begin it
-  std::array<std::uint64_t, 3> reserved{};
+  double squares = 0;         // of the summed gradient, over the elements that measure() saw
+  std::uint64_t bad = 0;      // bad_at() of the first element that is not finite; 0: all are
+  std::uint64_t who = 0;  // a rank's own: its rank + 1. A total: the first rank whose loss is not finite, + 1; 0: none
 
   void add(const StepSums& other) noexcept {
+    if (who == 0 && !std::isfinite(other.loss)) who = other.who;
+    squares += other.squares;
+    if (other.bad != 0 && (bad == 0 || other.bad < bad)) bad = other.bad;
     loss += other.loss;
     correct += other.correct;
     samples += other.samples;
@@ -30,6 +36,25 @@ struct StepSums {
   }
 };
 static_assert(sizeof(StepSums) == 64);
+
+/// An element of a group and the rank whose gradient is not finite there, as one number that is less for an earlier
+/// element; never 0.
+inline constexpr unsigned kBadRankBits = 20;
+constexpr std::uint64_t bad_at(std::uint64_t element, std::uint64_t rank) noexcept {
+  return (element + 1) << kBadRankBits | rank;
+}
+constexpr std::uint64_t bad_element(std::uint64_t bad) noexcept { return (bad >> kBadRankBits) - 1; }
+constexpr std::uint64_t bad_rank(std::uint64_t bad) noexcept { return bad & ((1U << kBadRankBits) - 1); }
+
+/// What an update multiplies a summed gradient with: 1 / samples, less where the norm of the mean is clipped; 0: the
+/// update changes nothing. All ranks, and all buckets of a step, find the same.
+inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
+  if (total.samples == 0 || (rule.judged && !std::isfinite(total.squares))) return 0;
+  const double scale = 1.0 / static_cast<double>(total.samples);
+  if (rule.clip_norm <= 0) return static_cast<float>(scale);
+  const double norm = std::sqrt(total.squares) * scale;
+  return static_cast<float>(norm > rule.clip_norm ? scale * (rule.clip_norm / norm) : scale);
+}
 
 /// The journal of a restartable update pass, at the start of StripeMemory::journal; the undo blocks follow.
 /// `progress` is (update number << 24 | blocks done + 1); undo block (b mod 2) holds block b as it was before.
@@ -50,6 +75,8 @@ struct StripeMemory {
   Memory half;                                 // bf16 image written along with the parameters; empty: none
   std::array<Memory, kMaxStateSlots> state{};  // state_slots(rule) of them
   Memory journal;                              // empty: the pass is not restartable
+  /// Elements of the group without weight decay, growing; outlives the work that is enqueued with it.
+  std::span<const Layout::Entry> no_decay{};
 };
 
 /// A queue of work on one device, done in the order it was enqueued; every call only enqueues and returns. The first
@@ -71,15 +98,19 @@ class Stream {
   virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
   /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of one size. `to` may be one of the parts.
   virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
-  /// to[i] = samples * (anchor[i] - from[i]), samples those of the StepSums at `sums`; f32, all of one size. `to` may be
-  /// one of the others.
+  /// As reduce, and adds to the StepSums at `sums` what `to` then holds: its squares (in f64, as measure_gradient), and
+  /// its first element that is not finite, of the group's elements from `first_element` on. Part r is rank r's.
+  virtual void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) = 0;
+  /// to[i] = samples * (anchor[i] - from[i]), samples those of the StepSums at `sums`; f32, all of one size. `to` may
+  /// be one of the others.
   virtual void weigh(Memory to, Memory anchor, Memory from, Memory sums) = 0;
   /// Writes zero bytes.
   virtual void clear(Memory memory) = 0;
-  /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order, divides
-  /// by the samples of the StepSums at `total`, applies the rule, publishes parameters and their bf16 image. No
-  /// samples: nothing changes. With a journal the pass is restartable: another thread or process of the node that calls
-  /// update with the same arguments after this one died at any instruction completes it, with the same bits.
+  /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order,
+  /// multiplies them by the gradient_scale of the StepSums at `total`, applies the rule, publishes parameters and their
+  /// bf16 image. No samples: nothing changes. With a journal the pass is restartable: another thread or process of the
+  /// node that calls update with the same arguments after this one died at any instruction completes it, with the same
+  /// bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
   /// Where its time has gone so far. Any thread.

@@ -20,7 +20,35 @@ struct UpdateAddresses {
   std::uint16_t* half = nullptr;               // null: no bf16 image
   std::array<float*, kMaxStateSlots> state{};  // null beyond what the rule keeps
   UpdateJournal* journal = nullptr;            // null: the pass is not restartable
+  std::uint64_t first_element = 0;             // of the group: element 0 of the arrays
+  std::span<const Layout::Entry> no_decay{};   // as in StripeMemory
 };
+
+/// The constants for elements without weight decay.
+inline RuleStep without_decay(RuleStep rule) noexcept {
+  rule.decay = 0;
+  return rule;
+}
+
+/// Calls `part(first, count, decays)` for the pieces of the elements [first, first + count) of `at`, in their order.
+template <class Part>
+void for_each_decay(const UpdateAddresses& at, std::uint64_t first, std::uint64_t count, Part&& part) {
+  const std::uint64_t end = first + count;
+  const auto ends_before = [](const Layout::Entry& range, std::uint64_t element) {
+    return range.first + range.count <= element;
+  };
+  auto range = std::lower_bound(at.no_decay.begin(), at.no_decay.end(), at.first_element + first, ends_before);
+  while (first < end) {
+    const bool is_left = range == at.no_decay.end() || range->first >= at.first_element + end;
+    if (is_left) return part(first, end - first, true);
+    const std::uint64_t begins = range->first > at.first_element + first ? range->first - at.first_element : first;
+    if (begins > first) part(first, begins - first, true);
+    const std::uint64_t ends = std::min(end, range->first + range->count - at.first_element);
+    part(begins, ends - begins, false);
+    first = ends;
+    ++range;
+  }
+}
 
 /// A moment in a pass at which a test may look or stop it.
 enum class PassMoment : std::uint8_t { undo_copied, progress_published, half_of_block_computed, block_done };

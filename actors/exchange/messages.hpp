@@ -87,7 +87,7 @@ inline constexpr std::size_t kSmall[] = {2, 16, 64, 256};  // the counts there a
 
 template <class Inspector>
 auto inspect(Inspector& f, StepSums& x) {
-  return f(caf::meta::type_name("troupe.StepSums"), x.loss, x.correct, x.samples, x.stop, x.saving);
+  return f(caf::meta::type_name("troupe.StepSums"), x.loss, x.correct, x.samples, x.stop, x.saving, x.who);
 }
 template <class Inspector>
 auto inspect(Inspector& f, StalenessHistogram& x) {

@@ -181,6 +181,8 @@ nlohmann::json to_json(const EpochReport& line) {
                       {"loss", line.loss},
                       {"accuracy", line.accuracy},
                       {"elapsed_s", line.elapsed_s}};
+  if (line.rate > 0) json["rate"] = line.rate;
+  if (line.skipped > 0) json["skipped"] = line.skipped;
   if (line.test_loss) json["test_loss"] = *line.test_loss;
   if (line.test_accuracy) json["test_accuracy"] = *line.test_accuracy;
   return json;

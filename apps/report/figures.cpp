@@ -229,6 +229,14 @@ std::string accuracy_figure(const RunRecord& record) {
   return epoch_figure(record, "accuracy", std::move(curves), {}, false);
 }
 
+std::string rate_figure(const RunRecord& record) {
+  const auto differs = [&](const EpochReport& e) { return e.rate != record.epochs.front().rate; };
+  if (std::none_of(record.epochs.begin(), record.epochs.end(), differs)) return {};
+  std::vector<Curve> curves{
+      curve_of(record, "learning rate", "train", [](const EpochReport& e) { return std::optional{e.rate}; })};
+  return epoch_figure(record, "learning rate", std::move(curves), {}, true);
+}
+
 std::string throughput_figure(const RunRecord& record) {
   const std::vector<TracePoint> points = coarse(record.trace, kMostRates);
   if (points.size() < 2) return {};

@@ -6,6 +6,7 @@
 #include "apps/session/host_replica.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/planner.hpp"
+#include "runtime/rules/verdict.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -237,11 +238,15 @@ void RankSession::make_device() {
   }
   stream_ = device_->stream();
   if (needs_of(job_.plan.policies).side_stream) side_stream_ = device_->stream();
+  no_decay_ = entries_matching(job_.graph, job_.layout, settings().no_decay);
+  LentMemory lent = own;
+  lent.mine.no_decay = no_decay_;
   exchange_ = lent_exchange({.communicator = *communicator_,
                              .rule = settings().rule,
                              .policy = std::make_unique<PolicySequence>(job_.plan.policies, job_.plan.world_size()),
                              .buckets = job_.plan.buckets,
-                             .memory = own,
+                             .memory = std::move(lent),
+                             .rate = rate(),
                              .side = side_stream_.get(),
                              .updates = resumed_ ? resumed_->manifest().updates : 0});
   steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
@@ -280,10 +285,31 @@ void RankSession::make_loop() {
                                                  .stop = [this] { request_stop(); }});
 }
 
+RateSchedule RankSession::rate() const {
+  const Settings& s = settings();
+  const bool by_steps = s.train.steps != 0;
+  return {s.rule.rate,
+          s.rate,
+          {.epoch_samples = job_.plan.train_samples,
+           .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
+                                   : std::uint64_t{s.train.epochs} * job_.plan.train_samples,
+           .rank_batch = job_.plan.batch}};
+}
+
+/// Whether the run goes on; the first rank says what was left out.
+Status RankSession::judge(Step step, const StepSums& total) const {
+  Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
+  if (end.ok() && leads_job() && is_skipped(settings().rule, total)) {
+    note(text("step ", step.value, " was left out: ", describe_bad(total, job_.graph, job_.layout), " is not finite"));
+  }
+  return end;
+}
+
 void RankSession::make_actors() {
   TrainingParts parts{.loader = {},
                       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
-                                 memory_.evaluations, schedule_, *snapshot_messages_, save_plan()},
+                                 memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
+                                 [this](Step step, const StepSums& total) { return judge(step, total); }},
                       .exchanges = {exchange_.get()},
                       .view = kFirstView,
                       .self = job_.self(),
@@ -355,6 +381,10 @@ ReportTargets RankSession::report_targets() {
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
+  targets.rate = [this, rate = rate()](Step step) {
+    return rate.at(schedule_.samples_before(step), schedule_.global_rows());
+  };
+  targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { result_.total = total; };
   targets.times = [this] { return stream_->times(); };  // the actors end before the stream
   if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };

@@ -89,6 +89,8 @@ class RankSession final : public Session {
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
   ReportTargets report_targets();
+  RateSchedule rate() const;
+  Status judge(Step step, const StepSums& total) const;
   void watch_peers();
 
   // Running and ending.
@@ -123,6 +125,7 @@ class RankSession final : public Session {
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
+  std::vector<Layout::Entry> no_decay_;  // the stream's work reads it
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;

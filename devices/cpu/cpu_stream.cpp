@@ -136,6 +136,15 @@ void CpuStream::reduce(Memory to, std::span<const Memory> parts) {
   push(Reduce{target, to.size_bytes / sizeof(float), resolve(parts, to.size_bytes, "parts of a reduction")});
 }
 
+void CpuStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a measured reduction over ", to.size_bytes,
+               " bytes, which are not whole f32");
+  auto* target = space_.address_of<float>(to);
+  auto* found = address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of a measured reduction");
+  const Operands added = resolve(parts, to.size_bytes, "parts of a measured reduction");
+  push(Measure{{target, to.size_bytes / sizeof(float), added}, found, first_element});
+}
+
 void CpuStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "weights of ", to.size_bytes,
                " bytes, which are not whole f32");
@@ -152,7 +161,7 @@ void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeM
   if (count == 0) return;
   const std::uint64_t size_bytes = count * sizeof(float);
   const std::size_t slots = state_slots(rule.kind);
-  UpdateAddresses at{.count = count};
+  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
   if (stripe.half.size_bytes) {
     at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t), "a stripe's bf16 image");
@@ -260,6 +269,13 @@ Status CpuStream::execute(const SumUp& operation) {
 
 Status CpuStream::execute(const Reduce& operation) {
   cpu::reduce(kernels_, operation.to, ring_.operands<float>(operation.parts), operation.count);
+  return {};
+}
+
+Status CpuStream::execute(const Measure& operation) {
+  const Reduce& what = operation.reduce;
+  cpu::measure(kernels_, what.to, ring_.operands<float>(what.parts), what.count, *operation.sums,
+               operation.first_element);
   return {};
 }
 

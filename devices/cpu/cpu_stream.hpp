@@ -31,6 +31,7 @@ class CpuStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
+  void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) override;
   void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
@@ -53,6 +54,7 @@ class CpuStream final : public Stream {
   Status execute(const CopyBytes& operation);
   Status execute(const SumUp& operation);
   Status execute(const Reduce& operation);
+  Status execute(const Measure& operation);
   Status execute(const Weigh& operation);
   Status execute(const ClearBytes& operation);
   Status execute(const Update& operation);

@@ -46,6 +46,11 @@ struct Reduce {
   std::uint64_t count;
   Operands parts;
 };
+struct Measure {
+  Reduce reduce;
+  StepSums* sums;
+  std::uint64_t first_element;
+};
 struct Weigh {
   float* to;
   const float* anchor;
@@ -72,7 +77,8 @@ struct RunProgram {
   const std::byte* batch;
   StepSums* sums;
 };
-using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Weigh, ClearBytes, Update, RunProgram>;
+using Operation =
+    std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Measure, Weigh, ClearBytes, Update, RunProgram>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/rules/gradient_check.hpp"
+
 namespace troupe::cpu {
 namespace {
 
@@ -34,6 +36,14 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
   }
 }
 
+void measure(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
+             StepSums& sums, std::uint64_t first_element) {
+  reduce(kernels, to, parts, count);
+  SquareLanes lanes{};
+  kernels.add_squares(lanes.data(), to, count);
+  note_gradient(sums, fold(lanes), to, parts, count, first_element);
+}
+
 void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {
   // Up to two contributions are added in the update's own loop; of more, all but the last are added up before, a block
   // at a time, while it is in the cache.
@@ -50,8 +60,27 @@ void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, cons
     if (at_.state[0]) part.s0 = at_.state[0] + first;
     if (at_.state[1]) part.s1 = at_.state[1] + first;
     if (at_.half) part.half = at_.half + first;
-    kernels_.update(part, end - first > kBlock ? UndoCopy{} : undo);
+    run(part, first, end - first > kBlock ? UndoCopy{} : undo);
   }
+}
+
+/// One kernel call, or one for every piece with and without weight decay; the last of them copies.
+void UpdateArithmetic::run(const UpdatePart& part, std::uint64_t first, const UndoCopy& undo) const {
+  if (at_.no_decay.empty()) return kernels_.update(part, undo);
+  for_each_decay(at_, first, part.count, [&](std::uint64_t begin, std::uint64_t count, bool decays) {
+    const std::uint64_t skip = begin - first;
+    const auto moved = [&](auto* array) { return array ? array + skip : array; };
+    kernels_.update({.rule = decays ? &rule_ : &undecayed_,
+                     .scale = part.scale,
+                     .first = moved(part.first),
+                     .second = moved(part.second),
+                     .p = moved(part.p),
+                     .s0 = moved(part.s0),
+                     .s1 = moved(part.s1),
+                     .half = moved(part.half),
+                     .count = count},
+                    skip + count == part.count ? undo : UndoCopy{});
+  });
 }
 
 }  // namespace troupe::cpu

@@ -10,17 +10,29 @@ namespace troupe::cpu {
 /// to[i] = sum of parts[.][i], in the order of `parts` (at least one); `to` may be one of them.
 void reduce(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count);
 
+/// Stream::measure on addresses.
+void measure(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
+             StepSums& sums, std::uint64_t first_element);
+
 /// The arithmetic of an update for some elements of a stripe, for run_update_pass.
 class UpdateArithmetic {
  public:
   UpdateArithmetic(const Kernels& kernels, const RuleStep& rule, float scale, const UpdateAddresses& at,
                    std::span<const float* const> contributions) noexcept
-      : kernels_(kernels), rule_(rule), scale_(scale), at_(at), contributions_(contributions) {}
+      : kernels_(kernels),
+        rule_(rule),
+        undecayed_(without_decay(rule)),
+        scale_(scale),
+        at_(at),
+        contributions_(contributions) {}
   void operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const;
 
  private:
+  void run(const UpdatePart& part, std::uint64_t first, const UndoCopy& undo) const;
+
   const Kernels& kernels_;
   const RuleStep& rule_;
+  const RuleStep undecayed_;
   const float scale_;
   const UpdateAddresses& at_;
   const std::span<const float* const> contributions_;
@@ -30,8 +42,8 @@ class UpdateArithmetic {
 template <class Probe>
 bool update(const Kernels& kernels, const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
             std::span<const float* const> contributions, const StepSums& total, Probe&& probe) {
-  if (total.samples == 0) return true;
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
+  const float scale = gradient_scale(rule, total);
+  if (scale == 0) return true;
   return run_update_pass(at, number, UpdateArithmetic{kernels, rule, scale, at, contributions}, probe);
 }
 

@@ -118,6 +118,15 @@ void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
            }});
 }
 
+void FakeStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+  check_size(sums, sizeof(StepSums), "the sums of a measured reduction");
+  auto* sum = device_.space_.address_of<float>(to);
+  auto* found = device_.space_.address_of<StepSums>(sums);
+  enqueue({{}, [=, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
+             fake::measure(sum, from, count, *found, first_element);
+           }});
+}
+
 void FakeStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
   const AddressSpace& space = device_.space_;
   check_size(anchor, to.size_bytes, "an anchor");
@@ -143,7 +152,7 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
   if (count == 0) return;
   const AddressSpace& space = device_.space_;
   const std::size_t slots = state_slots(rule.kind);
-  UpdateAddresses at{.count = count};
+  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
   at.parameters = space.address_of<float>(stripe.parameters);
   if (stripe.half.size_bytes > 0) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/blocking.hpp"
+#include "runtime/rules/gradient_check.hpp"
 #include "runtime/thread.hpp"
 #include "runtime/update_pass.hpp"
 
@@ -23,17 +24,6 @@ void flush_denormals() noexcept {
 #endif
 }
 
-void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) noexcept {
-  switch (rule.kind) {
-    case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
-    case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
-    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
-    case RuleKind::block: return update_element<RuleKind::block>(rule, scale, sum, p, s0, s1);
-  }
-}
-
 template <class T>
 T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_bytes) {
   TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, "memory of ", memory.size_bytes,
@@ -43,18 +33,21 @@ T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_byte
 
 void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
                 const std::vector<const float*>& contributions, const StepSums& total) {
-  if (total.samples == 0) return;
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
-  const auto elements = [&](std::uint64_t first, std::uint64_t count) {
+  const float scale = gradient_scale(rule, total);
+  if (scale == 0) return;
+  const RuleStep undecayed = without_decay(rule);
+  const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
+    const RuleStep& here = decays ? rule : undecayed;
     for (std::uint64_t i = first; i < first + count; ++i) {
       float sum = contributions[0][i];
       for (std::size_t c = 1; c < contributions.size(); ++c) sum += contributions[c][i];
       float none = 0;
-      apply(rule, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
-            at.state[1] ? at.state[1][i] : none);
+      update_element(here, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
+                     at.state[1] ? at.state[1][i] : none);
       if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
   };
+  const auto elements = [&](std::uint64_t first, std::uint64_t count) { for_each_decay(at, first, count, piece); };
   run_update_pass(at, number, elements, NoProbe{});
 }
 
@@ -162,6 +155,13 @@ void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
   });
 }
 
+void ReferenceStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+  reduce(to, parts);
+  call([sum = space_.address_of<const float>(to), count = to.size_bytes / sizeof(float), first_element,
+        found = address_of<StepSums>(space_, sums, sizeof(StepSums)),
+        parts = resolve<float>(parts, to.size_bytes)] { measure_gradient(*found, sum, parts, count, first_element); });
+}
+
 void ReferenceStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "weights of ", to.size_bytes,
                " bytes, which are not whole f32");
@@ -182,7 +182,7 @@ void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const S
   const std::uint64_t count = stripe.stripe.count;
   if (count == 0) return;
   const std::size_t slots = state_slots(rule.kind);
-  UpdateAddresses at{.count = count};
+  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
   if (stripe.half.size_bytes) at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t));
   for (std::size_t s = 0; s < slots; ++s)

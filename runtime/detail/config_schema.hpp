@@ -14,7 +14,18 @@
 
 namespace troupe::detail {
 
-enum class ValueKind : std::uint8_t { text, choice, integer, number, boolean, integers, hosts, switches };
+enum class ValueKind : std::uint8_t {
+  text,
+  choice,
+  integer,
+  number,
+  boolean,
+  integers,
+  hosts,
+  switches,
+  numbers,
+  texts
+};
 
 /// One of the words a choice knows; `built` is false for those that are designed and refused.
 struct Choice {
@@ -41,11 +52,12 @@ struct Finding {
 struct SettingKey {
   std::string_view name;  // data.batch
   ValueKind kind = ValueKind::text;
-  std::string_view help;       // half a sentence
-  std::string_view example;    // as TOML
-  std::string_view more{};     // whole sentences for the reference; may be empty
-  Range range{};               // of an integer or number, and of each of the integers
-  std::size_t most_items = 0;  // of integers, at least 1
+  std::string_view help;        // half a sentence
+  std::string_view example;     // as TOML
+  std::string_view more{};      // whole sentences for the reference; may be empty
+  Range range{};                // of an integer or number, and of each of the integers
+  std::size_t least_items = 1;  // of an array
+  std::size_t most_items = 0;
   std::span<const Choice> choices{};
   std::string_view planned_shape{};  // what a table or array stands for by design; empty: it is a wrong type
   std::string_view today{};          // what to write instead of what is planned
@@ -74,6 +86,10 @@ std::vector<std::string_view> policies_of(std::string_view key);
 std::span<const SettingKey> setting_keys();
 std::span<const PlannedKey> planned_keys();
 const SettingKey* find_setting(std::string_view name);
+/// The key that takes what is written under `name`: of `optimizer.rate.base`, optimizer.rate.
+std::string_view canonical(std::string_view name);
+/// Whether a table may stand for `name`, with keys of its own (optimizer.rate).
+bool takes_table(std::string_view name);
 const PlannedKey* find_planned(std::string_view name);
 /// Sections in the order of the schema.
 const std::vector<std::string_view>& sections();

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@
 #include "runtime/data/random.hpp"
 #include "runtime/device.hpp"
 #include "runtime/exchange.hpp"
+#include "runtime/rules/gradient_check.hpp"
 
 // What every Communicator promises: after each synchronous step all ranks hold the bits of a serial run that adds up in
 // rank order. An implementation instantiates the suite:
@@ -136,6 +139,9 @@ class SerialRun {
     for (std::uint64_t i = 0; i < spec.elements; ++i) {
       values[i] = static_cast<float>(random_normal(key(spec, rank, step), i));
     }
+    if (spec.rule.skips_non_finite && step == 3 && rank + 1 == spec.ranks) {
+      values[spec.elements / 2] = std::numeric_limits<float>::quiet_NaN();
+    }
     return values;
   }
   /// Some ranks have no samples in some steps; in step 2 nobody has.
@@ -157,11 +163,12 @@ class SerialRun {
       total.samples += part.samples;
       total.stop += part.stop;
     }
-    if (total.samples == 0) return;
     std::vector<std::vector<float>> found;
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) found.push_back(gradients(spec_, r, step));
     const RuleStep rule = rule_step(spec_.rule, step + 1);
-    const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
+    if (rule.judged) measure(found);
+    const float scale = gradient_scale(rule, total);
+    if (scale == 0) return;
     for (std::uint64_t i = 0; i < spec_.elements; ++i) {
       float sum = found[0][i];
       for (std::uint32_t r = 1; r < spec_.ranks; ++r) sum += found[r][i];
@@ -179,6 +186,26 @@ class SerialRun {
   }
 
  private:
+  /// Each rank measures its stripe, bucket by bucket; what they find is added up in rank order.
+  void measure(const std::vector<std::vector<float>>& found) {
+    std::vector<float> sum = found[0];
+    for (std::uint32_t r = 1; r < spec_.ranks; ++r)
+      for (std::uint64_t i = 0; i < spec_.elements; ++i) sum[i] += found[r][i];
+    for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
+      StepSums own;
+      for (const Bucket& bucket : spec_.buckets) {
+        const Stripe part = common_part(spec_.stripes[r], bucket);
+        std::vector<const float*> parts;
+        for (std::uint32_t other = 0; other < spec_.ranks; ++other) {
+          parts.push_back((other == r ? sum : found[other]).data() + part.first);
+        }
+        if (part.count > 0) measure_gradient(own, sum.data() + part.first, parts, part.count, part.first);
+      }
+      total.squares += own.squares;
+      if (own.bad != 0 && (total.bad == 0 || own.bad < total.bad)) total.bad = own.bad;
+    }
+  }
+
   const GroupSpec spec_;
 
  public:
@@ -261,8 +288,19 @@ class WorkingGroup {
       const std::uint64_t first = bucket.first * sizeof(float);
       const std::uint64_t count = bucket.count * sizeof(float);
       view.stream->copy(slice(sight.before, first, count), slice(view.parameters, first, count));
-      view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
-                                              part_of(r, bucket));
+      if (needs_verdict(spec.rule)) {
+        view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket), part_of(r, bucket));
+      } else {
+        view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
+                                                part_of(r, bucket));
+      }
+    }
+    if (needs_verdict(spec.rule)) {
+      view.communicator->agree(*view.stream, work_of(r, step, spec.buckets[0]));
+      for (const Bucket& bucket : spec.buckets) {
+        view.communicator->update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
+                                         part_of(r, bucket));
+      }
     }
     view.stream->copy(sight.after, view.parameters);
     if (spec.half) {
@@ -341,6 +379,11 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
         ASSERT_EQ(total.samples, serial.total.samples);
         ASSERT_EQ(total.correct, serial.total.correct);
         ASSERT_EQ(total.stop, serial.total.stop);
+        ASSERT_EQ(std::isfinite(total.squares), std::isfinite(serial.total.squares));
+        if (std::isfinite(total.squares)) {
+          ASSERT_EQ(total.squares, serial.total.squares);
+        }
+        ASSERT_EQ(total.bad, serial.total.bad);
         ASSERT_EQ(WorkingGroup::get<float>(view, sight.before), before) << "written while a replica read them";
         ASSERT_EQ(WorkingGroup::get<float>(view, sight.after), serial.parameters);
         if (spec.half) {
@@ -407,6 +450,17 @@ TEST_P(CommunicatorContract, AllReduceGivesEveryRankTheSumInRankOrder) {
         ASSERT_EQ(WorkingGroup::get<float>(group.world->rank(r), data[r][c]), expected[c])
             << counts[c] << " elements, rank " << r << " of " << ranks;
       }
+    }
+  }
+}
+
+TEST_P(CommunicatorContract, GivesEveryRankOneVerdictOnTheWholeGradientBeforeAnyUpdate) {
+  for (std::uint32_t ranks = 1; ranks <= 4; ++ranks) {
+    for (std::uint64_t seed = 0; seed < GetParam().seeds; ++seed) {
+      GroupSpec spec = random_group(ranks, 300 + seed);
+      spec.rule.clip_norm = seed % 3 == 0 ? 0 : 0.5;
+      spec.rule.skips_non_finite = seed % 3 != 1;
+      expect_serial_bits(spec, 6);
     }
   }
 }

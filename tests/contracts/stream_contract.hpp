@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <optional>
+#include <span>
 #include <tuple>
 
+#include "runtime/rules/gradient_check.hpp"
 #include "runtime/update_pass.hpp"
 #include "tests/contracts/device_world.hpp"
 
@@ -14,18 +19,6 @@ namespace troupe::contracts {
 /// What every Stream does. See device_world.hpp for how to run it on a device.
 class StreamContract : public DeviceWorld {
  protected:
-  static void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) {
-    switch (rule.kind) {
-      case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
-      case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
-      case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
-      case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
-      case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
-      case RuleKind::block: return update_element<RuleKind::block>(rule, scale, sum, p, s0, s1);
-    }
-  }
-  static constexpr std::array kRules{RuleKind::sgd,  RuleKind::momentum, RuleKind::nesterov,
-                                     RuleKind::adam, RuleKind::adamw,    RuleKind::block};
   static RuleStep rule_for(RuleKind kind, std::uint64_t number) {
     return rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .look_ahead = 0.8}, number);
   }
@@ -37,15 +30,20 @@ class StreamContract : public DeviceWorld {
     Memory total;
     std::vector<float> parameters, s0, s1;  // expected after the update
   };
-  Case make_case(RuleKind kind, std::uint64_t number, std::size_t count, std::size_t parts, bool half, bool journal) {
+  /// `no_decay` [group elements], for a stripe that begins at element kFirst of its group.
+  static constexpr std::uint64_t kFirst = 4096;
+  Case make_case(RuleKind kind, std::uint64_t number, std::size_t count, std::size_t parts, bool half, bool journal,
+                 std::span<const Layout::Entry> no_decay = {}) {
     Case made;
     const std::uint64_t key = sub_key(count, parts * 8 + static_cast<std::uint64_t>(kind));
     const std::size_t slots = state_slots(kind);
     made.parameters = random_floats(sub_key(key, 1), count);
     made.s0 = random_floats(sub_key(key, 2), count);
     made.s1 = random_floats(sub_key(key, 3), count);
-    for (float& v : made.s1) v = v * v + 0.01F;
-    made.stripe.stripe = {GroupId{}, Rank{}, 0, count};
+    std::vector<float>& squares = uses_betas(kind) ? made.s1 : made.s0;
+    for (float& v : squares) v = v * v + 0.01F;
+    made.stripe.stripe = {GroupId{}, Rank{}, kFirst, count};
+    made.stripe.no_decay = no_decay;
     made.stripe.parameters = put(made.parameters);
     if (slots > 0) made.stripe.state[0] = put(made.s0);
     if (slots > 1) made.stripe.state[1] = put(made.s1);
@@ -61,9 +59,15 @@ class StreamContract : public DeviceWorld {
     for (std::size_t i = 0; i < count; ++i) {
       float sum = gradients[0][i];
       for (std::size_t part = 1; part < parts; ++part) sum += gradients[part][i];
-      apply(rule, static_cast<float>(1.0 / 37), sum, made.parameters[i], made.s0[i], made.s1[i]);
+      update_element(decays(no_decay, i) ? rule : without_decay(rule), static_cast<float>(1.0 / 37), sum,
+                     made.parameters[i], made.s0[i], made.s1[i]);
     }
     return made;
+  }
+  static bool decays(std::span<const Layout::Entry> no_decay, std::uint64_t element) {
+    return std::none_of(no_decay.begin(), no_decay.end(), [&](const Layout::Entry& range) {
+      return kFirst + element >= range.first && kFirst + element < range.first + range.count;
+    });
   }
   void expect_updated(const Case& made, RuleKind kind) {
     EXPECT_EQ(get(made.stripe.parameters), made.parameters);
@@ -101,8 +105,9 @@ class StreamContract : public DeviceWorld {
           sum = started ? sum + value : value;
           started = true;
         }
-        apply(rule, static_cast<float>(1.0 / 37), sum, addresses.parameters[i],
-              addresses.state[0] ? addresses.state[0][i] : none, addresses.state[1] ? addresses.state[1][i] : none);
+        update_element(decays(made.stripe.no_decay, i) ? rule : without_decay(rule), static_cast<float>(1.0 / 37), sum,
+                       addresses.parameters[i], addresses.state[0] ? addresses.state[0][i] : none,
+                       addresses.state[1] ? addresses.state[1][i] : none);
       }
     };
     EXPECT_FALSE(run_update_pass(addresses, number, elements, Stop{moment, block}));
@@ -220,6 +225,92 @@ TEST_P(StreamContract, WeighsADifferenceByTheSamplesThatMadeIt) {
   EXPECT_EQ(get(moved), expected);
 }
 
+TEST_P(StreamContract, MeasuresWhatItReducesWithTheBitsOfTheDefinition) {
+  const auto stream = device().stream();
+  for (const std::size_t count : {std::size_t{1}, std::size_t{16}, std::size_t{1000}, std::size_t{4113}}) {
+    for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
+      SCOPED_TRACE(text(count, " elements of ", ranks, " ranks"));
+      std::vector<std::vector<float>> values;
+      std::vector<Memory> parts;
+      for (std::size_t r = 0; r < ranks; ++r) {
+        values.push_back(random_floats(sub_key(count, 10 * ranks + r), count));
+        parts.push_back(put(values.back()));
+      }
+      std::vector<float> sum = values[0];
+      for (std::size_t r = 1; r < ranks; ++r)
+        for (std::size_t i = 0; i < count; ++i) sum[i] += values[r][i];
+      StepSums expected{.loss = 3, .samples = 2, .squares = 0.5};
+      measure_gradient(expected, sum.data(), {}, count, 70);
+      const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .squares = 0.5});
+      stream->measure(parts.back(), parts, sums, 70);
+      finish(*stream);
+      EXPECT_EQ(get(parts.back()), sum);
+      EXPECT_EQ(at<StepSums>(sums).squares, expected.squares);
+      EXPECT_EQ(at<StepSums>(sums).bad, 0U);
+      EXPECT_EQ(at<StepSums>(sums).loss, 3);
+    }
+  }
+}
+
+TEST_P(StreamContract, NamesTheFirstElementThatIsNotFiniteAndWhoMadeItSo) {
+  const auto stream = device().stream();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kMost = std::numeric_limits<float>::max();
+  const auto found = [&](std::size_t where, float first, float second, float third) {
+    std::vector<std::vector<float>> values(3, std::vector<float>(2000, 1.0F));
+    values[2][1900] = kNaN;  // later
+    values[0][where] = first, values[1][where] = second, values[2][where] = third;
+    const std::vector<Memory> parts{put(values[0]), put(values[1]), put(values[2])};
+    const Memory sums = put_sums(StepSums{.samples = 2});
+    stream->measure(parts[1], parts, sums, 5000);
+    finish(*stream);
+    EXPECT_FALSE(std::isfinite(at<StepSums>(sums).squares));
+    return at<StepSums>(sums).bad;
+  };
+  EXPECT_EQ(found(1234, 1, 1, kNaN), bad_at(6234, 2));
+  EXPECT_EQ(found(7, -INFINITY, 1, 1), bad_at(5007, 0));
+  EXPECT_EQ(found(7, 1, kNaN, 1), bad_at(5007, 1));       // the part whose place the sum took
+  EXPECT_EQ(found(7, kMost, kMost, 1), bad_at(5007, 1));  // all are finite, their sum is not
+}
+
+TEST_P(StreamContract, ClipsOrLeavesOutAnUpdateByWhatAllRanksHaveMeasured) {
+  const auto stream = device().stream();
+  Rule rule{.kind = RuleKind::momentum, .rate = 0.01, .clip_norm = 2};
+  for (const double squares : {0.25 * 37 * 37, 9.0 * 37 * 37, static_cast<double>(INFINITY)}) {
+    SCOPED_TRACE(squares);
+    const Case made = make_case(RuleKind::momentum, 1, 1500, 1, false, false);
+    const std::vector<float> before = random_floats(sub_key(sub_key(1500, 8 + 1), 1), 1500);
+    std::vector<float> p = before, v = get(made.stripe.state[0]), none(1);
+    const std::vector<float> gradient = get(made.contributions[0]);
+    StepSums& total = at<StepSums>(made.total);
+    total.squares = squares;
+    const float scale = gradient_scale(rule_step(rule, 1), total);
+    EXPECT_NEAR(scale, squares == INFINITY ? 0 : squares > 4 * 37 * 37 ? 2.0 / 3 / 37 : 1.0 / 37, 1e-8);
+    for (std::size_t i = 0; scale != 0 && i < p.size(); ++i)
+      update_element(rule_step(rule, 1), scale, gradient[i], p[i], v[i], none[0]);
+    stream->update(rule_step(rule, 1), 1, made.stripe, made.contributions, made.total);
+    finish(*stream);
+    EXPECT_EQ(get(made.stripe.parameters), p);
+    EXPECT_EQ(get(made.stripe.state[0]), v);
+  }
+}
+
+TEST_P(StreamContract, TellsWhichRanksLossIsNotFinite) {
+  const auto stream = device().stream();
+  const auto of = [&](double loss, std::uint64_t who, std::uint64_t bad) {
+    return put_sums(StepSums{.loss = loss, .squares = 2, .bad = bad, .who = who});
+  };
+  const Memory total = put_sums({});
+  stream->sum_up(total, std::vector{of(1, 1, 0), of(NAN, 2, bad_at(9, 1)), of(INFINITY, 3, bad_at(3, 2))});
+  finish(*stream);
+  EXPECT_EQ(at<StepSums>(total).who, 2U);
+  EXPECT_EQ(at<StepSums>(total).squares, 6);
+  EXPECT_EQ(at<StepSums>(total).bad, bad_at(3, 2));
+  stream->sum_up(total, std::vector{of(1, 1, 0), of(2, 2, 0)});
+  finish(*stream);
+  EXPECT_EQ(at<StepSums>(total).who, 0U);
+  EXPECT_EQ(at<StepSums>(total).bad, 0U);
+}
+
 TEST_P(StreamContract, ClearsMemoryAndNothingBesideIt) {
   const auto stream = device().stream();
   const Memory memory = put(std::vector<float>(100, 5.0F));
@@ -270,7 +361,7 @@ TEST_P(StreamContract, ReducesInTheOrderOfThePartsWhicheverOfThemIsTheTarget) {
 
 TEST_P(StreamContract, UpdatesWithTheBitsOfTheDefinition) {
   const auto stream = device().stream();
-  for (const RuleKind kind : kRules) {
+  for (const RuleKind kind : kRuleKinds) {
     for (const auto& [parts, half, journal, count] : {std::tuple{1, false, false, 2500},
                                                       {2, true, true, 2048},
                                                       {2, false, true, 17},
@@ -279,6 +370,23 @@ TEST_P(StreamContract, UpdatesWithTheBitsOfTheDefinition) {
       SCOPED_TRACE(text(name_of(kind), ", ", parts, " contributions, ", count, " elements"));
       const Case made =
           make_case(kind, 3, static_cast<std::size_t>(count), static_cast<std::size_t>(parts), half, journal);
+      stream->update(rule_for(kind, 3), 3, made.stripe, made.contributions, made.total);
+      finish(*stream);
+      expect_updated(made, kind);
+    }
+  }
+}
+
+TEST_P(StreamContract, LeavesOutWeightDecayWhereTheStripeSaysSo) {
+  const auto stream = device().stream();
+  // Before the stripe, over its beginning, a single element, over the edge of a block, over its end, behind it.
+  const std::array<Layout::Entry, 6> no_decay{
+      {{0, 100}, {4000, 100}, {4200, 1}, {5000, 300}, {kFirst + 2490, 50}, {kFirst + 3000, 5}}};
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::adamw}) {
+    for (const bool journal : {false, true}) {
+      SCOPED_TRACE(text(name_of(kind), journal ? " with" : " without", " a journal"));
+      const Case made = make_case(kind, 3, 2500, 3, !journal, journal, no_decay);
+      if (journal) begin_pass(made, kind, 3, PassMoment::half_of_block_computed, 1);
       stream->update(rule_for(kind, 3), 3, made.stripe, made.contributions, made.total);
       finish(*stream);
       expect_updated(made, kind);
@@ -320,7 +428,7 @@ TEST_P(StreamContract, DoesNotRepeatAnUpdateThatItsJournalTellsOf) {
 
 TEST_P(StreamContract, CompletesAnUpdateThatAnotherProcessLeftAtAnyMoment) {
   const auto stream = device().stream();
-  for (const RuleKind kind : {RuleKind::sgd, RuleKind::nesterov, RuleKind::adamw}) {
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::nesterov, RuleKind::adamw, RuleKind::rmsprop_momentum}) {
     for (const PassMoment moment : {PassMoment::undo_copied, PassMoment::progress_published,
                                     PassMoment::half_of_block_computed, PassMoment::block_done}) {
       for (std::uint64_t block = 0; block < 3; ++block) {

@@ -30,7 +30,7 @@ struct Updated {
 };
 Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
   Updated made{random_floats(1, count), random_floats(2, count), random_floats(3, count), {}, {}, {}, {}};
-  for (float& v : made.s1) v *= v;
+  for (float& v : uses_betas(kind) ? made.s1 : made.s0) v *= v;
   made.half.resize(count);
   for (auto* undo : {&made.undo0, &made.undo1, &made.undo2}) undo->resize(undo_count);
   const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),
@@ -46,8 +46,7 @@ Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::s
 
 TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
   for (const Kernels* kernels : usable_kernels()) {
-    for (const RuleKind kind :
-         {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw, RuleKind::block}) {
+    for (const RuleKind kind : kRuleKinds) {
       for (const std::size_t count :
            {std::size_t{1}, std::size_t{7}, std::size_t{63}, std::size_t{130}, std::size_t{1024}}) {
         for (const bool two : {false, true}) {

@@ -93,9 +93,7 @@ class Stripe {
 };
 
 class UpdatePass : public ::testing::TestWithParam<RuleKind> {};
-INSTANTIATE_TEST_SUITE_P(EveryRule, UpdatePass,
-                         ::testing::Values(RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam,
-                                           RuleKind::adamw),
+INSTANTIATE_TEST_SUITE_P(EveryRule, UpdatePass, ::testing::ValuesIn(kRuleKinds),
                          [](const auto& info) { return std::string{name_of(info.param)}; });
 
 TEST_P(UpdatePass, IsFinishedByAnotherThreadWithTheSameBitsWhereverItStopped) {

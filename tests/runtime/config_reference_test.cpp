@@ -8,9 +8,26 @@
 namespace troupe {
 namespace {
 
-/// What else has to be set so that a key means something.
-std::vector<std::string> beside(const std::string& key) {
+/// What else has to be set so that a key of the rate's table means something.
+std::vector<std::string> beside_rate(const std::string& key, const std::string& value) {
+  if (!key.starts_with("optimizer.rate.") || (value == "0" && key.find("_f") == key.npos) || value == "[]") return {};
+  const std::string leaf = key.substr(std::string_view{"optimizer.rate."}.size());
+  if (leaf.starts_with("every_")) return {"optimizer.rate.schedule=step"};
+  if (leaf == "factor") return {"optimizer.rate.schedule=exponential", "optimizer.rate.every_epochs=1"};
+  if (leaf.starts_with("at_")) return {"optimizer.rate.schedule=multi_step"};
+  if (leaf == "power" || leaf == "end_factor" || leaf.starts_with("over_"))
+    return {"optimizer.rate.schedule=polynomial"};
+  if (leaf == "start_factor" || leaf == "rise") return {"optimizer.rate.schedule=one_cycle"};
+  if (leaf == "warmup_from") return {"optimizer.rate.warmup_epochs=1"};
+  if (leaf == "reference_batch") return {"optimizer.rate.scale=linear"};
+  return {};
+}
+
+/// The same of any key.
+std::vector<std::string> beside(const std::string& key, const std::string& value) {
   if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
+  if (key == "optimizer.alpha") return {"optimizer.rule=rmsprop"};
+  if (key.starts_with("optimizer.rate.")) return beside_rate(key, value);
   const auto policies = detail::policies_of(key);
   if (policies.empty()) return {};
   std::vector<std::string> more{"update.policy=" + std::string{policies.front()}};
@@ -19,7 +36,7 @@ std::vector<std::string> beside(const std::string& key) {
 }
 
 void expect_taken(const KeyReference& key, const std::string& value) {
-  std::vector<std::string> overrides = beside(key.key);
+  std::vector<std::string> overrides = beside(key.key, value);
   overrides.push_back(key.key + "=" + value);
   EXPECT_NO_THROW(parse_configuration("", "app.toml", overrides)) << key.key << " = " << value;
 }

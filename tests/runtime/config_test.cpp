@@ -133,16 +133,76 @@ stop_s = 0.25
 }
 
 TEST(Config, EveryRuleIsReadByItsName) {
-  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw}) {
+  for (const RuleKind kind : kRuleKinds) {
+    if (kind == RuleKind::rmsprop_momentum || kind == RuleKind::block) continue;  // no names of their own
     const auto read = parse_configuration(text("[optimizer]\nrule = \"", name_of(kind), "\"\n"), "app.toml", {});
     EXPECT_EQ(read.settings.rule.kind, kind);
   }
 }
 
+TEST(Config, RmspropHasAMomentumOnlyWhereOneIsGiven) {
+  EXPECT_EQ(settings("optimizer.rule = \"rmsprop\"\n").rule.momentum, 0);
+  EXPECT_EQ(settings("[optimizer]\nrule = \"rmsprop\"\nmomentum = 0.0\n").rule.kind, RuleKind::rmsprop);
+  const auto with = parse_configuration("[optimizer]\nrule = \"rmsprop\"\nmomentum = 0.5\nalpha = 0.9\n", "", {});
+  EXPECT_EQ(with.settings.rule, (Rule{.kind = RuleKind::rmsprop_momentum, .momentum = 0.5, .alpha = 0.9}));
+  for (const EffectiveValue& value : with.values) {
+    if (value.key == "optimizer.rule") {
+      EXPECT_EQ(value.value, "\"rmsprop\"");
+    }
+  }
+}
+
+TEST(Config, ReadsWhatIsJudgedAndWhatDoesNotDecay) {
+  const Settings s =
+      settings("[optimizer]\nclip_norm = 1.5\nno_decay = [\"*.bias\", \"out.*\"]\n[train]\nnon_finite = \"skip\"\n");
+  EXPECT_EQ(s.rule.clip_norm, 1.5);
+  EXPECT_TRUE(s.rule.skips_non_finite);
+  EXPECT_EQ(s.no_decay, (std::vector<std::string>{"*.bias", "out.*"}));
+  EXPECT_FALSE(needs_verdict(settings("").rule));
+}
+
+TEST(Config, ReadsARateAndItsScheduleFromATable) {
+  const RateSettings expected{.shape = RateShape::cosine,
+                              .over = {.epochs = 12.5},
+                              .end_factor = 0.01,
+                              .warmup = {.samples = 5000},
+                              .linear = true,
+                              .reference_batch = 256};
+  for (const std::string& toml :
+       {std::string{"[optimizer]\nrate = { base = 0.5, schedule = \"cosine\", over_epochs = 12.5, end_factor = 0.01, "
+                    "warmup_samples = 5000, scale = \"linear\", reference_batch = 256 }\n"},
+        std::string{"[optimizer.rate]\nbase = 0.5\nschedule = \"cosine\"\nover_epochs = 12.5\nend_factor = 0.01\n"
+                    "warmup_samples = 5000\nscale = \"linear\"\nreference_batch = 256\n"}}) {
+    const Settings s = settings(toml);
+    EXPECT_EQ(s.rule.rate, 0.5);
+    EXPECT_EQ(s.rate, expected) << to_string(s.rate);
+  }
+  const Settings steps =
+      settings("optimizer.rate = { schedule = \"multi_step\", at_epochs = [2, 3.5], factor = 0.2 }\n");
+  EXPECT_EQ(steps.rule.rate, Rule{}.rate);
+  EXPECT_EQ(steps.rate,
+            (RateSettings{.shape = RateShape::multi_step, .at = {{.epochs = 2}, {.epochs = 3.5}}, .factor = 0.2}));
+}
+
+TEST(Config, OverridesReachIntoARatesTable) {
+  const Configuration c = parse_configuration("[optimizer]\nrate = { base = 0.5, schedule = \"cosine\" }\n", "app.toml",
+                                              {"optimizer.rate.base=0.25", "optimizer.rate.warmup_epochs=2"});
+  EXPECT_EQ(c.settings.rule.rate, 0.25);
+  EXPECT_EQ(c.settings.rate, (RateSettings{.shape = RateShape::cosine, .warmup = {.epochs = 2}}));
+  EXPECT_EQ(c.origin_of("optimizer.rate"), "--set optimizer.rate.base");
+  EXPECT_EQ(c.origin_of("optimizer.rate.schedule"), "app.toml:2:33");
+  const Configuration table = parse_configuration(
+      "", "app.toml", {"optimizer.rate={base = 0.5, schedule = \"exponential\", every_epochs = 1}"});
+  EXPECT_EQ(table.settings.rate.shape, RateShape::exponential);
+  EXPECT_EQ(table.settings.rule.rate, 0.5);
+}
+
 TEST(Config, EveryDefaultPrintedAsTomlReadsBackAsItself) {
   const Configuration defaults = parse_configuration("", "", {});
   for (const EffectiveValue& value : defaults.values) {
-    if (detail::find_setting(value.key)->name == "optimizer.momentum") continue;  // not with the default rule; below
+    const std::string_view leaf = std::string_view{value.key}.substr(value.key.rfind('.') + 1);
+    if (value.key == "optimizer.momentum" || value.key == "optimizer.alpha") continue;  // not with the default rule
+    if (leaf.ends_with("factor") || leaf == "power" || leaf == "rise" || leaf == "warmup_from") continue;  // schedule
     const auto again = parse_configuration(text(value.key, " = ", value.value, "\n"), "app.toml", {});
     EXPECT_EQ(again.hash(), defaults.hash()) << value.key << " = " << value.value;
     EXPECT_EQ(again.origin_of(value.key), text("app.toml:1:", value.key.size() + 4));

@@ -20,6 +20,7 @@ class QuietStream final : public Stream {
   void copy(Memory, Memory) override {}
   void sum_up(Memory, std::span<const Memory>) override {}
   void reduce(Memory, std::span<const Memory>) override {}
+  void measure(Memory, std::span<const Memory>, Memory, std::uint64_t) override {}
   void weigh(Memory, Memory, Memory, Memory) override {}
   void clear(Memory) override {}
   void update(const RuleStep&, std::uint64_t, const StripeMemory&, std::span<const Memory>, Memory) override {}
@@ -248,8 +249,16 @@ class NotedCommunicator final : public Communicator {
     rule = r;
     mine = m;
   }
+  void gather_gradients(Stream&, const BucketWork& w, const StripeMemory&) override {
+    calls += text('g', w.bucket.index);
+  }
+  void agree(Stream&, const BucketWork&) override { calls += "a"; }
+  void update_gather(Stream&, const BucketWork& w, const RuleStep&, const StripeMemory&) override {
+    calls += text('u', w.bucket.index);
+  }
   void abort(const Status&) noexcept override {}
 
+  std::string calls;  // of a round in parts
   BucketWork work;
   RuleStep rule;
   StripeMemory mine;
@@ -264,14 +273,47 @@ class LentExchangeTest : public ::testing::Test {
   const Memory total_{ArenaId{300}, 128, 64};
   NotedCommunicator communicator_;
   QuietStream stream_;
-  std::unique_ptr<Exchange> exchange_ = lent_exchange(
-      {.communicator = communicator_,
-       .rule = rule_,
-       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
-       .buckets = {bucket_},
-       .memory = {.gradients = gradients_, .mine = make_stripe(32, 64, RuleKind::adam, 2)},
-       .updates = 6});
+  std::unique_ptr<Exchange> exchange_ =
+      lent_exchange({.communicator = communicator_,
+                     .rule = rule_,
+                     .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
+                     .buckets = {bucket_},
+                     .memory = {.gradients = gradients_, .mine = make_stripe(32, 64, RuleKind::adam, 2)},
+                     .updates = 6});
 };
+
+TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
+  const Bucket last{GroupId{}, 0, 48, 32};
+  const auto exchange = lent_exchange({.communicator = communicator_,
+                                       .rule = {.kind = RuleKind::sgd, .clip_norm = 1},
+                                       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
+                                       .buckets = {last, bucket_},
+                                       .memory = {.gradients = gradients_, .mine = {}}});
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    exchange->begin(stream_, {.step = Step{step}}, sums_, total_);
+    exchange->contribute(stream_, last);
+    exchange->contribute(stream_, bucket_);
+    exchange->commit(stream_);
+  }
+  EXPECT_EQ(communicator_.calls, "g0g1au0u1g0g1au0u1");
+}
+
+TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
+  const RateSettings halves{.shape = RateShape::step, .every = {.samples = 100}, .factor = 0.5};
+  const auto exchange = lent_exchange({.communicator = communicator_,
+                                       .rule = {.kind = RuleKind::sgd, .rate = 8},
+                                       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
+                                       .buckets = {bucket_},
+                                       .memory = {.gradients = gradients_, .mine = {}},
+                                       .rate = RateSchedule{8, halves, {}}});
+  for (const auto& [samples, rate] : {std::pair{0, 8.0F}, {99, 8.0F}, {100, 4.0F}, {350, 1.0F}}) {
+    exchange->begin(stream_, {.step = Step{0}, .samples_before = static_cast<std::uint64_t>(samples), .samples = 50},
+                    sums_, total_);
+    exchange->contribute(stream_, bucket_);
+    exchange->commit(stream_);
+    EXPECT_EQ(communicator_.rule.rate, rate);
+  }
+}
 
 TEST_F(LentExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
   exchange_->begin(stream_, {.step = Step{6}}, sums_, total_);

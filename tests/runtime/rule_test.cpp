@@ -36,24 +36,25 @@ struct Textbook {
         p -=
             r.rate * (m / (1 - std::pow(r.beta1, steps))) / (std::sqrt(v / (1 - std::pow(r.beta2, steps))) + r.epsilon);
         break;
+      case RuleKind::adagrad:
+        v += g * g;
+        p -= r.rate * g / (std::sqrt(v) + r.epsilon);
+        break;
+      case RuleKind::rmsprop:
+        v = r.alpha * v + (1 - r.alpha) * g * g;
+        p -= r.rate * g / (std::sqrt(v) + r.epsilon);
+        break;
+      case RuleKind::rmsprop_momentum:
+        v = r.alpha * v + (1 - r.alpha) * g * g;
+        m = r.momentum * m + g / (std::sqrt(v) + r.epsilon);
+        p -= r.rate * m;
+        break;
     }
   }
 };
 
-void apply(const RuleStep& step, float scale, float sum, float& p, float& s0, float& s1) {
-  switch (step.kind) {
-    case RuleKind::sgd: return update_element<RuleKind::sgd>(step, scale, sum, p, s0, s1);
-    case RuleKind::momentum: return update_element<RuleKind::momentum>(step, scale, sum, p, s0, s1);
-    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(step, scale, sum, p, s0, s1);
-    case RuleKind::adam: return update_element<RuleKind::adam>(step, scale, sum, p, s0, s1);
-    case RuleKind::adamw: return update_element<RuleKind::adamw>(step, scale, sum, p, s0, s1);
-    case RuleKind::block: return update_element<RuleKind::block>(step, scale, sum, p, s0, s1);
-  }
-}
-
 TEST(Rule, FollowsTheTextbookForEveryKindWithAndWithoutWeightDecay) {
-  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::nesterov, RuleKind::adam, RuleKind::adamw,
-                              RuleKind::block}) {
+  for (const RuleKind kind : kRuleKinds) {
     for (const double decay : {0.0, 0.1}) {
       const Rule rule{.kind = kind, .rate = 0.05, .weight_decay = decay, .look_ahead = 0.7};
       Textbook expected;
@@ -61,7 +62,7 @@ TEST(Rule, FollowsTheTextbookForEveryKindWithAndWithoutWeightDecay) {
       for (std::uint64_t t = 1; t <= 20; ++t) {
         const double mean = std::sin(static_cast<double>(t));
         expected.update(rule, t, mean);
-        apply(rule_step(rule, t), 1.0F / 4, static_cast<float>(4 * mean), p, s0, s1);
+        update_element(rule_step(rule, t), 1.0F / 4, static_cast<float>(4 * mean), p, s0, s1);
         ASSERT_NEAR(p, expected.p, 2e-5 * std::abs(expected.p) + 1e-6) << to_string(rule) << " at update " << t;
       }
     }
@@ -80,11 +81,16 @@ TEST(Rule, KeepsAsManyStatesAsItsKindNeeds) {
   EXPECT_EQ(state_slots(RuleKind::nesterov), 1U);
   EXPECT_EQ(state_slots(RuleKind::adam), kMaxStateSlots);
   EXPECT_EQ(state_slots(RuleKind::adamw), kMaxStateSlots);
+  EXPECT_EQ(state_slots(RuleKind::adagrad), 1U);
+  EXPECT_EQ(state_slots(RuleKind::rmsprop), 1U);
+  EXPECT_EQ(state_slots(RuleKind::rmsprop_momentum), 2U);
 }
 
 TEST(Rule, HasATextThatTellsDifferentRulesApart) {
   EXPECT_EQ(to_string({.kind = RuleKind::sgd, .rate = 0.1}), "sgd(rate=0.1, weight_decay=0)");
   EXPECT_NE(to_string({.rate = 0.1}), to_string({.rate = std::nextafter(0.1, 1.0)}));
+  EXPECT_EQ(to_string({.kind = RuleKind::rmsprop, .rate = 0.1}),
+            "rmsprop(rate=0.1, alpha=0.99, epsilon=1e-08, weight_decay=0)");
   EXPECT_NE(to_string({.beta2 = 0.99}), to_string({.beta2 = 0.999}));
 }
 

@@ -17,6 +17,8 @@ nlohmann::ordered_json to_json(const EpochReport& report) {
   entry["epoch"] = report.epoch;
   entry["iteration"] = report.steps;
   entry["elapsed_time"] = report.elapsed_s;
+  if (report.rate > 0) entry["lr"] = report.rate;
+  if (report.skipped > 0) entry["skipped"] = report.skipped;
   return entry;
 }
 

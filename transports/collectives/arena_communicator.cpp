@@ -38,9 +38,9 @@ void collect_gradients(const ArenaGroup& group, const BucketWork& work, const St
 void check_work(const ArenaGroup& group, const BucketWork& work) {
   const Memory& own = group.members[group.rank.value].gradients;
   TROUPE_CHECK(inside(work.gradients, own) && work.gradients.size_bytes == work.bucket.count * sizeof(float),
-               Code::invalid, "step ", work.step.value,
-               ", bucket ", work.bucket.index, ": the gradients at ", work.gradients.arena.value, ":",
-               work.gradients.offset, " are not where rank ", group.rank.value, " shows them to its node");
+               Code::invalid, "step ", work.step.value, ", bucket ", work.bucket.index, ": the gradients at ",
+               work.gradients.arena.value, ":", work.gradients.offset, " are not where rank ", group.rank.value,
+               " shows them to its node");
 }
 
 }  // namespace
@@ -89,6 +89,34 @@ void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& w
   if (mine.stripe.count > 0) {
     collect_gradients(group_, work, mine.stripe, parts_);
     stream.update(rule, work.update, mine, parts_, work.total);
+  }
+  meet(stream, &ArenaMember::published);
+}
+
+void ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
+  check_work(group_, work);
+  ++round_;
+  meet(stream, &ArenaMember::ready);
+  if (mine.stripe.count == 0) return;
+  collect_gradients(group_, work, mine.stripe, parts_);
+  // Nobody else reads this rank's gradients over its own stripe.
+  stream.measure(parts_[group_.rank.value], parts_, work.sums, mine.stripe.first);
+}
+
+void ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
+  ++round_;
+  meet(stream, &ArenaMember::ready);
+  collect_sums(group_, work, parts_);
+  stream.sum_up(work.total, parts_);
+}
+
+void ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                      const StripeMemory& mine) {
+  check_work(group_, work);
+  ++round_;
+  if (mine.stripe.count > 0) {
+    collect_gradients(group_, work, mine.stripe, parts_);
+    stream.update(rule, work.update, mine, {&parts_[group_.rank.value], 1}, work.total);
   }
   meet(stream, &ArenaMember::published);
 }
@@ -148,6 +176,7 @@ void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& wo
   stream.sum_up(work.total, parts);
   if (theirs.stripe.count == 0) return;
   collect_gradients(group, work, theirs.stripe, parts);
+  if (rule.judged) parts = {parts[theirs.stripe.tenant.value]};
   stream.update(rule, work.update, theirs, parts, work.total);
 }
 

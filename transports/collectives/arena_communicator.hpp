@@ -36,6 +36,9 @@ class ArenaCommunicator final : public Communicator {
   /// `work.gradients` and `work.sums` lie in this rank's own `gradients` and `sums`, at the same place as the others'.
   void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                             const StripeMemory& mine) override;
+  void gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) override;
+  void agree(Stream& stream, const BucketWork& work) override;
+  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) override;
   void abort(const Status& why) noexcept override;
 
  private:
@@ -52,7 +55,8 @@ class ArenaCommunicator final : public Communicator {
 /// its journal the pass goes on where it stopped and ends with the same bits. `work` is the survivor's own of the same
 /// bucket and step, `theirs` the dead rank's part of it. May be called when every rank's gradients of this work were
 /// ready, while none has gone beyond it, and after the dead rank's process has ended. A pass that was complete stays as
-/// it is.
+/// it is. Of a judged rule: a rank that died before all had agreed has changed nothing, so there is nothing to finish;
+/// one that died later has left its summed gradients behind.
 void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& work, const RuleStep& rule,
                    const StripeMemory& theirs);
 

@@ -84,6 +84,64 @@ void DirectRounds::update(Stream& stream, const BucketWork& work, const RuleStep
   stream.wait({published_.id(), round});
 }
 
+Call& DirectRounds::take_part(RoundPart part, const BucketWork& work, bool owns) {
+  Call& call = take_call(false, work.bucket.count, owns);
+  call.shape.part = part;
+  call.shape.step = work.step.value;
+  call.shape.bucket = work.bucket.index;
+  call.contributions = call.result = {};
+  return call;
+}
+
+/// Tenants answer without payload that they have added up.
+void DirectRounds::gather(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
+  check(work, mine);
+  const bool owns = mine.stripe.count > 0;
+  Call& call = take_part(RoundPart::gradients, work, owns);
+  call.contributions = work.gradients;
+  const std::uint64_t round = call.shape.sequence;
+  watch(call.contribute, stream.mark());
+  if (owns) {
+    stream.wait({gathered_.id(), round});
+    const std::uint64_t count = mine.stripe.count;
+    const Memory own = elements(work.gradients, mine.stripe.first - work.bucket.first, count, sizeof(float));
+    stream.measure(own, in_rank_order(own, [&](std::uint32_t r) { return staged(r, count); }), work.sums,
+                   mine.stripe.first);
+    watch(call.publish, stream.mark());
+  }
+  stream.wait({published_.id(), round});
+}
+
+void DirectRounds::agree(Stream& stream, const BucketWork& work) {
+  Call& call = take_part(RoundPart::sums, work, false);
+  call.shape.sums = true;
+  call.sums = work.sums;
+  const std::uint64_t round = call.shape.sequence;
+  watch(call.contribute, stream.mark());
+  stream.wait({gathered_.id(), round});
+  stream.sum_up(work.total, in_rank_order(work.sums, [&](std::uint32_t r) { return staged_sums(round, r); }));
+  stream.wait({published_.id(), round});
+}
+
+/// The others tell a tenant, without payload, that they are there.
+void DirectRounds::publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
+  check(work, mine);
+  const bool owns = mine.stripe.count > 0;
+  Call& call = take_part(RoundPart::parameters, work, owns);
+  call.result = mine.parameters;
+  call.half = mine.half;
+  const std::uint64_t round = call.shape.sequence;
+  watch(call.contribute, stream.mark());
+  if (owns) {
+    stream.wait({gathered_.id(), round});
+    const Memory own =
+        elements(work.gradients, mine.stripe.first - work.bucket.first, mine.stripe.count, sizeof(float));
+    stream.update(rule, work.update, mine, {&own, 1}, work.total);
+    watch(call.publish, stream.mark());
+  }
+  stream.wait({published_.id(), round});
+}
+
 void DirectRounds::reduce(Stream& stream, Memory data) {
   RoundShape shape;
   shape.reduces = true;
@@ -130,6 +188,17 @@ void DirectCommunicator::all_reduce(Stream& stream, Memory data) {
 void DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                               const StripeMemory& mine) {
   rounds_->update(stream, work, rule, mine);
+}
+
+void DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
+  rounds_->gather(stream, work, mine);
+}
+
+void DirectCommunicator::agree(Stream& stream, const BucketWork& work) { rounds_->agree(stream, work); }
+
+void DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                       const StripeMemory& mine) {
+  rounds_->publish(stream, work, rule, mine);
 }
 
 void DirectCommunicator::abort(const Status& why) noexcept { rounds_->fail(why); }

@@ -45,6 +45,9 @@ class DirectCommunicator final : public Communicator {
   void all_reduce(Stream& stream, Memory data) override;
   void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                             const StripeMemory& mine) override;
+  void gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) override;
+  void agree(Stream& stream, const BucketWork& work) override;
+  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) override;
   void abort(const Status& why) noexcept override;
 
  private:

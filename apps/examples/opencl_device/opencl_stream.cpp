@@ -7,13 +7,15 @@ namespace opencl {
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames{
-    "copy",  "reduce",  "weigh",         "clear", "sum_up",        "update_blocks", "update_pass",
-    "dense", "product", "bias_gradient", "relu",  "relu_gradient", "loss_rows",     "loss_sums"};
+    "copy",        "reduce", "weigh",   "clear",         "measure", "blame",         "sum_up",    "update_blocks",
+    "update_pass", "dense",  "product", "bias_gradient", "relu",    "relu_gradient", "loss_rows", "loss_sums"};
 
 /// As Rule in kernels/update.cl.
 struct RuleArguments {
   cl_uint kind;
   cl_float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon, look_ahead;
+  cl_uint judged;
+  cl_double clip_norm;
 };
 
 RuleArguments arguments_of(const RuleStep& r) {
@@ -27,7 +29,9 @@ RuleArguments arguments_of(const RuleStep& r) {
           r.one_minus_beta2,
           r.second_scale,
           r.epsilon,
-          r.look_ahead};
+          r.look_ahead,
+          r.judged ? cl_uint{1} : cl_uint{0},
+          r.clip_norm};
 }
 
 }  // namespace
@@ -161,6 +165,21 @@ void OpenClStream::reduce(Memory to, std::span<const Memory> parts) {
   });
 }
 
+void OpenClStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+  check_size(sums, sizeof(StepSums));
+  reduce(to, parts);
+  const cl_ulong count = to.size_bytes / sizeof(float), first = first_element;
+  if (count == 0) return;
+  const auto place = std::find(parts.begin(), parts.end(), to);
+  const cl_ulong own = place == parts.end() ? parts.size() - 1 : static_cast<std::size_t>(place - parts.begin());
+  unless_ended([&] {
+    run(Kernel::measure, {1, 1}, use(to), use(sums), count, first, own);
+    for (cl_ulong rank = 0; rank < parts.size(); ++rank) {
+      if (rank != own) run(Kernel::blame, {1, 1}, use(parts[rank]), use(sums), count, first, own, rank);
+    }
+  });
+}
+
 void OpenClStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
   for (const Memory& part : {to, anchor, from}) check_size(part, to.size_bytes);
   check_size(sums, sizeof(StepSums));
@@ -214,9 +233,13 @@ void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const Stri
     const bool image = stripe.half.size_bytes != 0;
     const Place s0 = slots > 0 ? use(stripe.state[0]) : p, s1 = slots > 1 ? use(stripe.state[1]) : p;
     const Place half = image ? use(stripe.half) : p;
+    const std::span<const Layout::Entry> none = stripe.no_decay;  // first and count, as the kernels read them
+    static_assert(sizeof(Layout::Entry) == 2 * sizeof(cl_ulong));
+    const Place ranges = none.empty() ? p : windows_.use(const_cast<Layout::Entry*>(none.data()), none.size_bytes());
     const auto launch_with = [&](Kernel kernel, std::size_t items, const auto&... more) {
       run(kernel, {items, 1}, use(total), sums[0], sums[1], p, s0, s1, half, parts, static_cast<cl_uint>(slots),
-          cl_uint{image}, count, arguments_of(rule), more...);
+          cl_uint{image}, ranges, static_cast<cl_uint>(stripe.no_decay.size()), cl_ulong{stripe.stripe.first}, count,
+          arguments_of(rule), more...);
     };
     if (stripe.journal.size_bytes != 0) {
       launch_with(Kernel::update_pass, 1, use(stripe.journal), cl_ulong{number}, cl_ulong{sequence()});

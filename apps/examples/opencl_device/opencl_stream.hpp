@@ -19,6 +19,8 @@ enum class Kernel : std::uint8_t {
   reduce,
   weigh,
   clear,
+  measure,
+  blame,
   sum_up,
   update_blocks,
   update_pass,
@@ -30,7 +32,7 @@ enum class Kernel : std::uint8_t {
   loss_rows,
   loss_sums
 };
-inline constexpr std::size_t kKernels = 14;
+inline constexpr std::size_t kKernels = 16;
 
 /// An in-order command queue. No call waits for the device: points to be waited for become user events, and points to
 /// be reached are told by the callbacks of markers. Destroying it does what is there first.
@@ -48,6 +50,7 @@ class OpenClStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
+  void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) override;
   void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,

@@ -33,6 +33,8 @@ struct Kernels {
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
   /// to[i] = factor * (anchor[i] - from[i]); `to` may be one of the others.
   void (*weigh)(float* to, const float* anchor, const float* from, float factor, std::size_t count);
+  /// lanes[i mod 16] += values[i]^2, as troupe::add_squares.
+  void (*add_squares)(double* lanes, const float* values, std::size_t count);
   /// gradient[i] = 0 where activation[i] is not above 0.
   void (*mask_f32)(float* gradient, const float* activation, std::size_t count);
   /// The same on bf16.

@@ -1,5 +1,7 @@
 #include "devices/fake/detail/arithmetic.hpp"
 
+#include "runtime/rules/gradient_check.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -36,17 +38,6 @@ float add_up(std::span<const float* const> parts, std::uint64_t i) noexcept {
   return sum;
 }
 
-void apply(const RuleStep& rule, float scale, float sum, float& p, float& s0, float& s1) noexcept {
-  switch (rule.kind) {
-    case RuleKind::sgd: return update_element<RuleKind::sgd>(rule, scale, sum, p, s0, s1);
-    case RuleKind::momentum: return update_element<RuleKind::momentum>(rule, scale, sum, p, s0, s1);
-    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adam: return update_element<RuleKind::adam>(rule, scale, sum, p, s0, s1);
-    case RuleKind::adamw: return update_element<RuleKind::adamw>(rule, scale, sum, p, s0, s1);
-    case RuleKind::block: return update_element<RuleKind::block>(rule, scale, sum, p, s0, s1);
-  }
-}
-
 struct Probe {
   static constexpr bool kWatches = true;
   const std::function<bool(PassMoment, std::uint64_t)>& go_on;
@@ -57,19 +48,31 @@ struct Probe {
 bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
             std::span<const float* const> contributions, const StepSums& total,
             const std::function<bool(PassMoment, std::uint64_t)>& go_on) {
-  if (total.samples == 0) return true;
+  const float scale = gradient_scale(rule, total);
+  if (scale == 0) return true;
   const FlushDenormals flush;
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(total.samples));
-  const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
-    undo.copy();
+  const RuleStep undecayed = without_decay(rule);
+  const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
+    const RuleStep& here = decays ? rule : undecayed;
     for (std::uint64_t i = first; i < first + count; ++i) {
       float none = 0;
-      apply(rule, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
-            at.state[1] ? at.state[1][i] : none);
+      update_element(here, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
+                     at.state[1] ? at.state[1][i] : none);
       if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
   };
+  const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
+    undo.copy();
+    for_each_decay(at, first, count, piece);
+  };
   return run_update_pass(at, number, elements, Probe{go_on});
+}
+
+void measure(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
+             std::uint64_t first_element) {
+  reduce(to, parts, count);
+  const FlushDenormals flush;
+  measure_gradient(sums, to, parts, count, first_element);
 }
 
 void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {

@@ -13,6 +13,9 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
             std::span<const float* const> contributions, const StepSums& total,
             const std::function<bool(PassMoment, std::uint64_t)>& go_on);
 
+/// Stream::measure as plain loops.
+void measure(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
+             std::uint64_t first_element);
 /// Stream::weigh as plain loops.
 void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count);
 /// Stream::reduce as plain loops.

@@ -22,7 +22,7 @@ struct Packed {
   std::uint32_t view;
   std::uint32_t rank;
   std::uint32_t bucket;
-  std::uint32_t padding;
+  std::uint32_t part;
   std::uint64_t sequence;
   std::uint64_t step;
   std::uint64_t elements;
@@ -33,7 +33,9 @@ static_assert(sizeof(Packed) == kDirectHeadBytes && std::is_trivially_copyable_v
 }  // namespace
 
 std::string describe(const RoundShape& shape) {
-  return shape.reduces ? "an all_reduce" : text("step ", shape.step, " bucket ", shape.bucket);
+  constexpr std::array<std::string_view, 4> kParts{"", " gradients", " sums", " parameters"};
+  if (shape.reduces) return "an all_reduce";
+  return text("step ", shape.step, " bucket ", shape.bucket, kParts.at(static_cast<std::size_t>(shape.part)));
 }
 
 std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept {
@@ -42,6 +44,7 @@ std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept 
   packed.cargo = static_cast<std::uint8_t>(head.cargo);
   packed.reduces = head.round.reduces ? 1 : 0;
   packed.sums = head.round.sums ? 1 : 0;
+  packed.part = static_cast<std::uint32_t>(head.round.part);
   packed.view = head.view;
   packed.rank = head.rank;
   packed.bucket = head.round.bucket;
@@ -58,14 +61,21 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() != kDirectHeadBytes) return std::nullopt;
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof packed);
-  if (packed.mark != kMark || packed.cargo < 1 || packed.cargo > 3 || packed.reduces > 1 || packed.sums > 1) {
+  if (packed.mark != kMark || packed.cargo < 1 || packed.cargo > 3 || packed.reduces > 1 || packed.sums > 1 ||
+      packed.part > static_cast<std::uint32_t>(RoundPart::parameters)) {
     return std::nullopt;
   }
   DirectHead head;
   head.cargo = static_cast<Cargo>(packed.cargo);
   head.view = packed.view;
   head.rank = packed.rank;
-  head.round = {packed.sequence, packed.step, packed.elements, packed.bucket, packed.reduces == 1, packed.sums == 1};
+  head.round = {packed.sequence,
+                packed.step,
+                packed.elements,
+                packed.bucket,
+                packed.reduces == 1,
+                packed.sums == 1,
+                static_cast<RoundPart>(packed.part)};
   head.sums = packed.step_sums;
   return head;
 }

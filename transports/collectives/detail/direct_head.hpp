@@ -20,6 +20,9 @@ enum class Cargo : std::uint8_t {
 };
 inline constexpr std::uint8_t kEnded = 4;  // in the same place: the sender's exchange has ended, see Ended
 
+/// What of an update a round does: all of it, or one of its parts, of which a step with a verdict has each by itself.
+enum class RoundPart : std::uint8_t { all, gradients, sums, parameters };
+
 /// One collective operation as every rank must see it: disagreement is an error, not a hang.
 struct RoundShape {
   std::uint64_t sequence = 0;  // of the communicator, from 1
@@ -28,6 +31,7 @@ struct RoundShape {
   std::uint32_t bucket = 0;    // of an update
   bool reduces = false;        // all_reduce; otherwise an update
   bool sums = false;           // the step's first bucket
+  RoundPart part = RoundPart::all;
   friend bool operator==(const RoundShape&, const RoundShape&) = default;
 };
 /// "step 4 bucket 1" or "an all_reduce"; short, for lines keep 103 characters of why they were poisoned.

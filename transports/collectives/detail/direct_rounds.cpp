@@ -17,6 +17,18 @@ std::uint64_t capacity_of(std::span<const Stripe> stripes, std::span<const Bucke
   return (most + Layout::kAlignElements - 1) / Layout::kAlignElements * Layout::kAlignElements;
 }
 
+namespace {
+
+bool carries_gradients(const RoundShape& shape) noexcept {
+  return shape.part == RoundPart::all || shape.part == RoundPart::gradients;
+}
+
+bool carries_parameters(const RoundShape& shape) noexcept {
+  return shape.part == RoundPart::all || shape.part == RoundPart::parameters;
+}
+
+}  // namespace
+
 void Delivery::sent(Status status) noexcept { sending.told(to, status); }
 
 Sending::Sending(Call& its_call, bool sends_results, std::uint32_t self, std::uint32_t ranks, std::uint32_t each)
@@ -106,17 +118,22 @@ Part DirectRounds::part_of(const RoundShape& shape, std::uint32_t rank) const {
   return {first, std::min(each, shape.elements - first)};
 }
 
+/// Whether `rank` tells everybody else of a result, with payload or without.
+bool DirectRounds::has_result(const RoundShape& shape, std::uint32_t rank) const {
+  return shape.part != RoundPart::sums && part_of(shape, rank).count > 0;
+}
+
 /// Whether `rank` gets a contribution from everybody else: it adds something up, or at least the sums.
 bool DirectRounds::contributes_to(const RoundShape& shape, std::uint32_t rank) const {
-  return shape.sums || part_of(shape, rank).count > 0;
+  return shape.sums || has_result(shape, rank);
 }
 
 RoundWindow::Expected DirectRounds::expected(const RoundShape& shape) const {
   RoundWindow::Expected all;
   if (contributes_to(shape, self_)) all.contributions = ranks() - 1;
-  const std::uint32_t each = !shape.reduces && group_.half.size_bytes > 0 ? 2 : 1;
+  const std::uint32_t each = !shape.reduces && carries_parameters(shape) && group_.half.size_bytes > 0 ? 2 : 1;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    if (r != self_ && part_of(shape, r).count > 0) all.results += each;
+    if (r != self_ && has_result(shape, r)) all.results += each;
   }
   // An update's results lie in the parameters, which the next update writes, and that one waits for them. What an
   // all_reduce leaves is the caller's at once.
@@ -211,7 +228,8 @@ bool DirectRounds::try_send(Sending& sending, std::uint32_t message) {
     if (!contributes_to(call.shape, delivery.to)) return true;
     const Part part = part_of(call.shape, delivery.to);
     const std::uint64_t base = call.shape.reduces ? 0 : group_.buckets[call.shape.bucket].first;
-    if (part.count > 0) payload = elements(call.contributions, part.first - base, part.count, sizeof(float));
+    if (part.count > 0 && carries_gradients(call.shape))
+      payload = elements(call.contributions, part.first - base, part.count, sizeof(float));
     if (call.shape.sums) head.sums = *space_.address_of<const StepSums>(call.sums);
   }
   const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
@@ -249,16 +267,20 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
                Code::corrupt, "peer ", from.value, " sent an exchange message as rank ", head->rank, " of view ",
                head->view, ", which it is not in view ", group_.view.value);
   const RoundShape& shape = head->round;
-  const bool known = shape.reduces
-                         ? shape.elements > 0 && shape.elements <= chunk_elements() && !shape.sums
-                         : shape.bucket < group_.buckets.size() && shape.elements == group_.buckets[shape.bucket].count;
+  const bool known =
+      shape.reduces
+          ? shape.elements > 0 && shape.elements <= chunk_elements() && !shape.sums && shape.part == RoundPart::all
+          : shape.bucket < group_.buckets.size() && shape.elements == group_.buckets[shape.bucket].count;
   TROUPE_CHECK(known, Code::invalid, "rank ", head->rank, " is at ", describe(shape), ", which rank ", self_,
                " does not have");
   const Part part = part_of(shape, head->cargo == Cargo::contribution ? self_ : head->rank);
-  const std::uint64_t expected = part.count * (head->cargo == Cargo::half_result ? kHalfBytes : sizeof(float));
+  const bool full = head->cargo == Cargo::contribution ? carries_gradients(shape) : carries_parameters(shape);
+  const std::uint64_t expected =
+      full ? part.count * (head->cargo == Cargo::half_result ? kHalfBytes : sizeof(float)) : 0;
+  const bool has_half = group_.half.size_bytes > 0 && !shape.reduces && carries_parameters(shape);
   const bool due = head->cargo == Cargo::contribution  ? contributes_to(shape, self_)
-                   : head->cargo == Cargo::half_result ? group_.half.size_bytes > 0 && !shape.reduces && part.count > 0
-                                                       : part.count > 0;
+                   : head->cargo == Cargo::half_result ? has_half && has_result(shape, head->rank)
+                                                       : has_result(shape, head->rank);
   TROUPE_CHECK(due && size_bytes == expected, Code::corrupt, "rank ", head->rank, " sent ", size_bytes, " bytes for ",
                describe(shape), ", ", due ? expected : 0, " were expected");
   const Status status = window_.enter(Rank{head->rank}, shape, head->cargo);

@@ -100,6 +100,9 @@ class DirectRounds final : public Receiver {
 
   void update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
   void reduce(Stream& stream, Memory data);
+  void gather(Stream& stream, const BucketWork& work, const StripeMemory& mine);
+  void agree(Stream& stream, const BucketWork& work);
+  void publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
   /// Ends every wait of this rank with `why`; the first reason stays.
   void fail(const Status& why) noexcept;
   /// The same for what went wrong at this rank, which the others hear, too.
@@ -124,9 +127,11 @@ class DirectRounds final : public Receiver {
 
  private:
   Call& take_call(bool reduces, std::uint64_t count, bool owns);
+  Call& take_part(RoundPart part, const BucketWork& work, bool owns);
   void check(const BucketWork& work, const StripeMemory& mine) const;
   std::string name_of(Peer peer) const;
   Part part_of(const RoundShape& shape, std::uint32_t rank) const;
+  bool has_result(const RoundShape& shape, std::uint32_t rank) const;
   bool contributes_to(const RoundShape& shape, std::uint32_t rank) const;
   RoundWindow::Expected expected(const RoundShape& shape) const;
   void watch(Sending& sending, Point mark);

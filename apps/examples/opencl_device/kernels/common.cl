@@ -41,7 +41,9 @@ typedef struct {
   ulong samples;
   ulong stop;
   ulong saving;
-  ulong reserved[3];
+  double squares;
+  ulong bad;
+  ulong who;
 } StepSums;
 
 #define CHUNK_BYTES 65536UL

@@ -50,7 +50,49 @@ TASK clear(FAULT, PLACE(to), ulong size) {
   for (; i < end; ++i) to[i] = 0;
 }
 
+#define BAD_RANK_BITS 20  // as troupe::kBadRankBits
+
+// Stream::measure after the reduction: squares in sixteen lanes, as troupe::add_squares, and the first element that is
+// not finite, laid at the door of rank `own`.
+TASK measure(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own) {
+  RETURN_IF_ENDED;
+  global const float *sum = AT(float, sum);
+  global StepSums *sums = AT(StepSums, sums);
+  double16 squares = 0;
+  ulong i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const double16 values = convert_double16(vload16(0, sum + i));
+    squares += values * values;
+  }
+  double lanes[16], total = 0;
+  vstore16(squares, 0, lanes);
+  for (ulong lane = 0; i + lane < count; ++lane) {
+    const double value = (double)sum[i + lane];
+    lanes[lane] += value * value;
+  }
+  for (uint lane = 0; lane < 16; ++lane) total += lanes[lane];
+  sums->squares += total;
+  if (isfinite(total)) return;
+  ulong at = 0;
+  while (at < count && isfinite(sum[at])) ++at;
+  const ulong bad = (first_element + at + 1) << BAD_RANK_BITS | own;
+  if (at < count && (sums->bad == 0 || bad < sums->bad)) sums->bad = bad;
+}
+
+// Says that rank `rank` made the element so, when its part is not finite there and nobody but `own` was named.
+TASK blame(FAULT, PLACE(part), PLACE(sums), ulong count, ulong first_element, ulong own, ulong rank) {
+  RETURN_IF_ENDED;
+  global StepSums *sums = AT(StepSums, sums);
+  const ulong bad = sums->bad, element = (bad >> BAD_RANK_BITS) - 1;
+  if (bad == 0 || (bad & ((1UL << BAD_RANK_BITS) - 1)) != own) return;
+  if (element < first_element || element >= first_element + count) return;
+  if (!isfinite(AT(float, part)[element - first_element])) sums->bad = (element + 1) << BAD_RANK_BITS | rank;
+}
+
 static void add_sums(StepSums *to, global const StepSums *from) {
+  if (to->who == 0 && !isfinite(from->loss)) to->who = from->who;
+  to->squares += from->squares;
+  if (from->bad != 0 && (to->bad == 0 || from->bad < to->bad)) to->bad = from->bad;
   to->loss += from->loss;
   to->correct += from->correct;
   to->samples += from->samples;

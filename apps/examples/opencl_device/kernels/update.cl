@@ -1,13 +1,24 @@
 // The optimizers' rules, operation by operation as troupe::update_element has them, so that the bits agree: without
 // contraction, division and root rounded correctly, denormals flushed (the program's build options).
 
-enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, BLOCKS };  // as troupe::RuleKind
+enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM, BLOCKS };  // as troupe::RuleKind
 
 // As opencl::RuleArguments.
 typedef struct {
   uint kind;
   float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon, look_ahead;
+  uint judged;
+  double clip_norm;
 } Rule;
+
+// As troupe::gradient_scale.
+static float gradient_scale(const Rule *r, global const StepSums *total) {
+  if (total->samples == 0 || (r->judged && !isfinite(total->squares))) return 0;
+  const double scale = 1.0 / (double)total->samples;
+  if (r->clip_norm <= 0) return (float)scale;
+  const double norm = sqrt(total->squares) * scale;
+  return (float)(norm > r->clip_norm ? scale * (r->clip_norm / norm) : scale);
+}
 
 // Arithmetic and bf16 image (round to nearest even, NaN stays NaN) of one element, or of eight.
 #define DEFINE_RULE(REAL, WORD, HALF, TO_HALF)                                                                        \
@@ -22,6 +33,16 @@ typedef struct {
     } else if (r->kind == NESTEROV) {                                                                                 \
       *s0 = r->momentum * *s0 + g;                                                                                    \
       *p -= r->rate * (g + r->momentum * *s0);                                                                        \
+    } else if (r->kind == ADAGRAD) {                                                                                  \
+      *s0 += g * g;                                                                                                   \
+      *p -= r->rate * g / (sqrt(*s0) + r->epsilon);                                                                   \
+    } else if (r->kind == RMSPROP) {                                                                                  \
+      *s0 = r->beta2 * *s0 + r->one_minus_beta2 * (g * g);                                                            \
+      *p -= r->rate * g / (sqrt(*s0) + r->epsilon);                                                                   \
+    } else if (r->kind == RMSPROP_MOMENTUM) {                                                                         \
+      *s0 = r->beta2 * *s0 + r->one_minus_beta2 * (g * g);                                                            \
+      *s1 = r->momentum * *s1 + g / (sqrt(*s0) + r->epsilon);                                                         \
+      *p -= r->rate * *s1;                                                                                            \
     } else if (r->kind == BLOCKS) {                                                                                   \
       *s0 = r->momentum * *s0 + r->rate * g;                                                                          \
       *p -= *s0 + r->look_ahead * *s0;                                                                                \
@@ -49,9 +70,12 @@ typedef struct {
   global float *p, *s0, *s1;           // `states` of the latter
   global ushort *bf16;                 // when `image`
   uint parts, states, image;
+  global const ulong *ranges;  // first and count of those without decay, of the group's elements; `range_count` of them
+  uint range_count;
+  ulong first_element;
 } Stripe;
 
-static void update_elements(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
+static void update_alike(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
   for (; i + 8 <= end; i += 8) {
     float8 sum = vload8(0, at->first + i), p = vload8(0, at->p + i), s0 = 0, s1 = 0;
     if (at->parts > 1) sum += vload8(0, at->second + i);
@@ -76,19 +100,35 @@ static void update_elements(const Rule *rule, float scale, const Stripe *at, ulo
   }
 }
 
+// The pieces with and without weight decay, as troupe::for_each_decay.
+static void update_elements(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
+  Rule undecayed = *rule;
+  undecayed.decay = 0;
+  for (uint r = 0; r < at->range_count && i < end; ++r) {
+    const ulong from = at->ranges[2 * r], to = from + at->ranges[2 * r + 1];
+    if (to <= at->first_element + i) continue;
+    if (from >= at->first_element + end) break;
+    const ulong begin = from > at->first_element + i ? from - at->first_element : i;
+    const ulong stop = min(end, to - at->first_element);
+    update_alike(rule, scale, at, i, begin);
+    update_alike(&undecayed, scale, at, begin, stop);
+    i = stop;
+  }
+  update_alike(rule, scale, at, i, end);
+}
+
 #define STRIPE_ARGUMENTS                                                                                             \
   PLACE(total), PLACE(first), PLACE(second), PLACE(p), PLACE(s0), PLACE(s1), PLACE(bf16), uint parts, uint states,   \
-      uint image, ulong count, Rule rule
+      uint image, PLACE(ranges), uint range_count, ulong first_element, ulong count, Rule rule
 #define STRIPE                                                                                                        \
   {AT(float, first), AT(float, second), AT(float, p), AT(float, s0), AT(float, s1), AT(ushort, bf16), parts, states, \
-   image}
+   image, AT(ulong, ranges), range_count, first_element}
 
 // Each item updates a block. Not restartable.
 TASK update_blocks(FAULT, STRIPE_ARGUMENTS) {
   RETURN_IF_ENDED;
-  const ulong samples = AT(StepSums, total)->samples;
-  if (samples == 0) return;
-  const float scale = (float)(1.0 / (double)samples);
+  const float scale = gradient_scale(&rule, AT(StepSums, total));
+  if (scale == 0) return;
   const Stripe at = STRIPE;
   const ulong begin = get_global_id(0) * BLOCK;
   update_elements(&rule, scale, &at, begin, min(begin + BLOCK, count));
@@ -122,9 +162,8 @@ static void publish(volatile global ulong *progress, ulong number, ulong done) {
 // The pass of troupe::run_update_pass, with its journal, by a single item: its order is the order of the program.
 TASK update_pass(FAULT, STRIPE_ARGUMENTS, PLACE(journal), ulong number, ulong sequence) {
   RETURN_IF_ENDED;
-  const ulong samples = AT(StepSums, total)->samples;
-  if (samples == 0) return;
-  const float scale = (float)(1.0 / (double)samples);
+  const float scale = gradient_scale(&rule, AT(StepSums, total));
+  if (scale == 0) return;
   const Stripe at = STRIPE;
   volatile global ulong *const progress = AT(ulong, journal);
   global float *const undo = AT(float, journal) + 16;  // behind the journal's 64 bytes
