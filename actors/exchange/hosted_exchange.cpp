@@ -129,6 +129,7 @@ class HostedExchange final : public Exchange {
   void commit_elastic(Stream& stream) {
     StripeMemory own = whole_;
     own.state = memory_.state;
+    own.no_decay = memory_.no_decay;
     ++updates_;
     stream.update(rule_step(parts_.rule, updates_), updates_, own, std::array{memory_.gradients}, sums_);
     if (steps_ % parts_.settings.every_steps != 0) return;

@@ -19,6 +19,7 @@ struct HostedMemory {
   Memory landing;
   std::array<Memory, kMaxStateSlots> state{};  // whole; of elastic averaging, whose ranks take steps of their own
   Memory held, held_half;                      // whole; of elastic averaging: weights put aside
+  std::span<const Layout::Entry> no_decay{};   // of elastic averaging's local steps, as StripeMemory::no_decay
   Memory one;                                  // a StepSums, which the exchange fills: of one sample
 };
 

@@ -19,6 +19,7 @@ StripeMemory part_of(const StripeMemory& whole, std::uint64_t first, std::uint64
   part.stripe = whole.stripe;
   part.stripe.first += first;
   part.stripe.count = count;
+  part.no_decay = whole.no_decay;
   part.parameters = elements(whole.parameters, first, count, sizeof(float));
   part.half = elements(whole.half, first, count, size_bytes(DType::bf16));
   for (std::size_t s = 0; s < kMaxStateSlots; ++s)
@@ -41,6 +42,11 @@ HostedTenancy::HostedTenancy(HostedParts parts, std::unique_ptr<HostedPolicy> po
   TROUPE_CHECK(count > 0 && parts_.stripe.parameters.size_bytes == count * sizeof(float), Code::invalid, "shard ",
                parts_.shard, " hosts a stripe of ", count, " elements in ", parts_.stripe.parameters.size_bytes,
                " bytes");
+  TROUPE_CHECK(
+      !needs_verdict(parts_.rule), Code::unsupported, "shard ", parts_.shard,
+      ": a hosted stripe's updates do not know the whole gradient, so they can neither clip its norm nor leave ",
+      "out what is not finite");
+  if (parts_.elastic_alpha) parts_.stripe.no_decay = {};  // the pull's decay is no weight decay
   TROUPE_CHECK(
       parts_.row_elements == 0 || (count % parts_.row_elements == 0 && !parts_.elastic_alpha), Code::invalid, "shard ",
       parts_.shard, ": rows of ", parts_.row_elements, " elements in a stripe of ", count,
