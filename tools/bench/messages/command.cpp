@@ -21,6 +21,7 @@ std::vector<std::string> impls_for(const std::string& what) {
   if (what == "mixed") return {"raw", "inline", "scheduled"};  // raw_best polls in two threads on one core
   if (what == "idle") return {"inline", "scheduled", "caf_io"};
   if (what == "endurance") return {"inline", "scheduled"};
+  if (what == "shard") return {"raw", "shard"};
   return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local", "arena"};
 }
 
@@ -38,9 +39,12 @@ std::uint32_t usual_span_ms(const std::string& what) {
 }
 
 /// The control lane polls where speed is asked for; what a program does beside other work is measured as it comes.
-std::uint32_t usual_spin_us(const std::string& what) { return what == "latency" || what == "rate" ? 200 : 0; }
+std::uint32_t usual_spin_us(const std::string& what) {
+  return what == "latency" || what == "rate" || what == "shard" ? 200 : 0;
+}
 
 std::vector<std::uint64_t> usual_sizes(const std::string& what) {
+  if (what == "shard") return {8, 64, 256, 1024, 7'200'000};
   if (what != "latency") return {8};
   return {8, 1024, 64u << 10, 1u << 20, 16u << 20};
 }
@@ -51,9 +55,10 @@ void add_common(CLI::App& command, EndCase& what) {
           "--what", what.what,
           "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
           "two connected processes; endurance: many messages and tensors both ways, each one checked, and whether "
-          "memory grows")
+          "memory grows; shard: a push of a stripe's gradients and a pull of its parameters, up to 1 KB a pull by "
+          "value")
       ->capture_default_str()
-      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle", "endurance"}));
+      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle", "endurance", "shard"}));
   command.add_option("--transport", what.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)")
       ->capture_default_str()
       ->check(CLI::IsMember({"shm", "tcp"}));
@@ -79,8 +84,8 @@ void check(const MessagesCase& what) {
   for (const std::uint64_t bytes : what.sizes) {
     TROUPE_CHECK(bytes >= 8 && bytes % 8 == 0 && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes,
                  "; give multiples of 8, up to ", kMostBytes);
-    TROUPE_CHECK(bytes == 8 || what.each.what == "latency", Code::invalid, "--what ", what.each.what,
-                 " is measured with 8 bytes; leave --sizes out");
+    TROUPE_CHECK(bytes == 8 || what.each.what == "latency" || what.each.what == "shard", Code::invalid, "--what ",
+                 what.each.what, " is measured with 8 bytes; leave --sizes out");
   }
 }
 
@@ -142,7 +147,7 @@ MessagesCommand::MessagesCommand(CLI::App& app)
       ->add_option(
           "--impl", case_.impls,
           "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
-          "(one process), arena (a tensor by reference); default all that have such a measurement")
+          "(one process), arena (a tensor by reference), shard; default all that have such a measurement")
       ->delimiter(',');
   messages_->add_option("--rounds", case_.rounds, "Turns; default 9, 1 for endurance")->check(CLI::Range(1, 10000));
   messages_->add_option("--messages", case_.each.messages, "Of endurance, both ways together; default 30 million")

@@ -15,7 +15,7 @@ namespace troupe::bench {
 
 /// What one of two processes does that exchange messages to be measured.
 struct EndCase {
-  std::string what = "latency";  // latency, rate, mixed, idle, endurance
+  std::string what = "latency";  // latency, rate, mixed, idle, endurance, shard
   std::string impl = "raw";
   std::string transport = "shm";  // shm, tcp
   std::uint64_t bytes = 8;        // of a message; a multiple of 8
@@ -72,6 +72,9 @@ class Line {
 Figures run_raw(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_actors(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_io(Blocking& blocking, const EndCase& what, Line& line);
+/// A shard at one end, at the other a worker that pushes what.bytes and pulls as many; of 8, 64, 256 and 1024 bytes, a
+/// reader of so many, by value.
+Figures run_shard(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_local(Blocking& blocking, const EndCase& what, Line& line);
 
 /// Remote actors send each other what.messages, checked, as fast as their windows allow. Throws Error{corrupt} when

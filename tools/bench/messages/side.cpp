@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "actors/exchange/messages.hpp"
 #include "actors/plain_messages.hpp"
 #include "runtime/error.hpp"
 #include "tools/bench/messages/block.hpp"
@@ -40,10 +41,14 @@ std::uint64_t arena_bytes(const EndCase& what) {
   return what.what == "mixed" ? kStreamedBytes : what.bytes;
 }
 
+/// Of all that a shard, or its worker, has.
+constexpr std::uint64_t kStripeCopies = 4;
+
 }  // namespace
 
 Side::Config::Config() {
   configure_remote(*this);
+  configure_exchange(*this);
   configure_one_worker(*this);
   add_plain_messages(*this, MessageName<Block>{Block::name});
 }
@@ -52,7 +57,8 @@ Side::Side(Blocking& blocking, const EndCase& what, Line& line)
     : what_(what),
       self_(what.client ? kClient : kServer),
       there_(what.client ? kServer : kClient),
-      arena_(Arena::create(arena_id(self_, what.impl == "arena" ? kLentArena : kOwnArena), arena_bytes(what))),
+      arena_(Arena::create(arena_id(self_, what.impl == "arena" ? kLentArena : kOwnArena),
+                           arena_bytes(what) * (what.what == "shard" ? kStripeCopies : 1))),
       system_(config_) {
   space_.map(arena_);
   if (what.impl == "arena") lent_ = arena_;

@@ -1,0 +1,273 @@
+#include "actors/exchange/hosted_shard.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "actors/caf_error.hpp"
+#include "actors/group/promise.hpp"
+#include "actors/point_messenger.hpp"
+
+namespace troupe {
+namespace {
+
+/// Sinks for pushes: told to each worker with an answer, so that only this process chooses them. Apart from keys that
+/// people would use.
+constexpr std::uint64_t kPushSinks = std::uint64_t{0x7368} << 48;
+
+/// Not final: what runs inline derives from it.
+class HostedShardActor : public HostedShard::base {
+ public:
+  HostedShardActor(caf::actor_config& config, const std::shared_ptr<HostedTenancy>& tenancy, RemoteActors* remote)
+      : HostedShard::base(config), tenancy_(tenancy), remote_(remote), messenger_(tenancy_->parts().space) {}
+
+  behavior_type make_behavior() override {
+    end_with_own_errors(this);
+    set_down_handler([this](const caf::down_msg& down) { lose(down.source); });
+    return {[this](const JoinHosting& join) { return this->join(join); },
+            [this](const LeaveHosting& leave) { this->leave(Rank{leave.worker}); },
+            [this](ReadPart& read) { return this->read(read); },
+            [this](PushPart& push) { return this->push(push); },
+            [this](const SmallRead<2>& read) { return small(read); },
+            [this](const SmallRead<16>& read) { return small(read); },
+            [this](const SmallRead<64>& read) { return small(read); },
+            [this](const SmallRead<256>& read) { return small(read); },
+            [this](AskHosting) { return report(); },
+            [this](const EndHosting& end) { return this->end(end.why); },
+            [this](const HostingReached& reached) { this->reached(reached.status); }};
+  }
+
+  void on_exit() override {
+    reads_.clear();
+    later_.clear();
+    if (remote_)
+      for (const auto& [worker, sink] : sinks_) remote_->withdraw_sinks(sink.key);
+  }
+
+ private:
+  struct Waiting {  // a read that is not answered
+    Promise<PulledPart> answer;
+    SinkKey into;
+  };
+  struct Later {  // told when the stream has come this far
+    Point at;
+    std::function<void()> tell;
+  };
+  struct Sink {
+    SinkKey key;
+    Memory memory;
+    bool posted = false;
+  };
+
+  caf::result<HostingJoined> join(const JoinHosting& join) {
+    if (ended_) return to_caf(*ended_);
+    const Rank worker{join.worker};
+    if (!tenancy_->policy().ledger().takes_part(worker)) {
+      const HostedTenancy::Outcome outcome = tenancy_->join(worker);
+      if (!outcome.wrong.ok()) return to_caf(outcome.wrong);
+      answer(outcome);
+    }
+    const auto from = caf::actor_cast<caf::actor_addr>(current_sender());
+    if (from) {
+      monitor(from);
+      homes_.insert_or_assign(from, worker);
+    }
+    const HostedLedger& ledger = tenancy_->policy().ledger();
+    const Stripe& stripe = tenancy_->parts().stripe.stripe;
+    HostingJoined joined{tenancy_->parts().shard, ledger.pushed(worker), ledger.taken(worker), stripe.first,
+                         stripe.count};
+    return joined;
+  }
+
+  void leave(Rank worker) {
+    reads_.erase(worker);
+    if (remote_) {
+      if (auto sink = sinks_.extract(worker)) remote_->withdraw_sinks(sink.mapped().key);
+    }
+    answer(tenancy_->leave(worker));
+    watch();
+  }
+
+  void lose(const caf::actor_addr& home) {
+    if (auto found = homes_.extract(home)) leave(found.mapped());
+  }
+
+  caf::result<PulledPart> read(ReadPart& read) {
+    if (ended_) return to_caf(*ended_);
+    const Rank worker{read.worker};
+    const Promise<PulledPart> answer = wait_for(worker, read);
+    deal_with(worker, tenancy_->read({worker, read.clock}, {read.sparse, std::move(read.rows)}));
+    return answer.later();
+  }
+
+  caf::result<PulledPart> push(PushPart& push) {
+    if (ended_) return to_caf(*ended_);
+    const Rank worker{push.worker};
+    const Promise<PulledPart> answer = wait_for(worker, push.next);
+    const bool own_memory = landed_in_sink(worker, push.values);
+    HostedTenancy::Outcome outcome =
+        tenancy_->push({worker, push.sequence, push.clock, push.base_version},
+                       {push.sums, std::move(push.values), std::move(push.rows), push.sparse});
+    if (own_memory) sinks_.at(worker).posted = false;
+    const bool repeated = outcome.refused == Refusal::duplicate;  // its answer was lost
+    if (repeated) outcome.refused = Refusal::none;
+    deal_with(worker, outcome);
+    if (answer.pending() && (repeated || outcome.refused == Refusal::none) && outcome.wrong.ok())
+      deal_with(worker, tenancy_->read({worker, push.next.clock}, {push.next.sparse, std::move(push.next.rows)}));
+    return answer.later();
+  }
+
+  Promise<PulledPart> wait_for(Rank worker, const ReadPart& read) {
+    Promise<PulledPart> promise(this);
+    reads_.insert_or_assign(worker, Waiting{promise, SinkKey{read.into}});
+    return promise;
+  }
+
+  /// Answers who can be answered, and the worker itself if what it said made no sense.
+  void deal_with(Rank worker, const HostedTenancy::Outcome& outcome) {
+    Status wrong = outcome.wrong;
+    if (outcome.refused != Refusal::none) {
+      wrong = {Code::invalid, text("shard ", tenancy_->parts().shard, " refuses what rank ", worker.value, " sent as ",
+                                   name_of(outcome.refused))};
+    }
+    if (!wrong.ok()) {
+      if (auto found = reads_.extract(worker)) found.mapped().answer.fail(wrong);
+    }
+    answer(outcome);
+    watch();
+  }
+
+  void answer(const HostedTenancy::Outcome& outcome) {
+    for (const HostedTenancy::Answer& one : outcome.answers) {
+      auto found = reads_.extract(one.read.worker);
+      if (!found) continue;
+      const SinkKey into = found.mapped().into;
+      found.mapped().answer.deliver(
+          PulledPart{tenancy_->parts().shard, one.read.clock, one.read.version, one.read.content, one.total,
+                     into.value == 0 ? one.values : one.values.into(into), sink_for(one.read.worker)});
+    }
+  }
+
+  /// A buffer for the worker's next push, which comes after its answer, and so after what it pushed before was applied.
+  std::uint64_t sink_for(Rank worker) {
+    if (remote_ == nullptr) return 0;
+    auto [at, fresh] = sinks_.try_emplace(worker);
+    Sink& sink = at->second;
+    if (fresh) {
+      sink.key = {kPushSinks | (std::uint64_t{id()} << 16 & 0xffffffff0000) | worker.value};
+      sink.memory = tenancy_->parts().arena.allocate(tenancy_->parts().stripe.stripe.count * sizeof(float));
+    }
+    if (!sink.posted) remote_->post_sink(sink.key, sink.memory);
+    sink.posted = true;
+    return sink.key.value;
+  }
+
+  bool landed_in_sink(Rank worker, const Tensor& values) const {
+    const auto found = sinks_.find(worker);
+    const Memory memory = values.memory();
+    return found != sinks_.end() && memory.size_bytes > 0 && memory.arena == found->second.memory.arena &&
+           memory.offset == found->second.memory.offset;
+  }
+
+  template <std::size_t kCount>
+  caf::result<SmallPart<kCount>> small(const SmallRead<kCount>& read) {
+    const Stripe& stripe = tenancy_->parts().stripe.stripe;
+    if (read.first > stripe.count || stripe.count - read.first < kCount) {
+      return to_caf(Status{
+          Code::invalid, text("a read of ", kCount, " elements from ", read.first, " of a stripe of ", stripe.count)});
+    }
+    SmallPart<kCount> part;
+    part.version = tenancy_->policy().ledger().version();
+    const HostedParts& parts = tenancy_->parts();
+    if (tenancy_->settle()) {
+      std::memcpy(part.values.data(), parts.space.template address_of<float>(parts.stripe.parameters) + read.first,
+                  sizeof part.values);
+      return part;
+    }
+    // An update is under way, so the stream copies what stands behind it.
+    Promise<SmallPart<kCount>> promise(this);
+    const Tensor values = tenancy_->copy(read.first, kCount);
+    later_.push_back({values.valid_from(), [this, promise, part, values]() mutable {
+                        std::memcpy(part.values.data(), tenancy_->parts().space.address(values.memory()),
+                                    sizeof part.values);
+                        promise.deliver(part);
+                      }});
+    watch();
+    return promise.later();
+  }
+
+  HostingReport report() {
+    const HostedLedger& ledger = tenancy_->policy().ledger();
+    return {tenancy_->parts().shard, ledger.version(), ledger.version_vector(), ledger.histogram()};
+  }
+
+  caf::result<HostingEnded> end(const Status& why) {
+    if (!ended_) {
+      ended_ = why;
+      for (auto& [worker, waiting] : reads_) waiting.answer.fail(why);
+      reads_.clear();
+    }
+    Promise<HostingEnded> promise(this);
+    later_.push_back({tenancy_->enqueued(), [this, promise]() mutable { promise.deliver(ending()); }});
+    tenancy_->settle();
+    tell_later();
+    watch();
+    return promise.later();
+  }
+
+  HostingEnded ending() const {
+    const HostedLedger& ledger = tenancy_->policy().ledger();
+    return {tenancy_->parts().stripe, ledger.version(), ledger.version_vector(), ledger.histogram()};
+  }
+
+  /// Has the stream tell when it is done with what is enqueued: failures are noticed without a message from elsewhere.
+  void watch() {
+    if (watching_ || tenancy_->enqueued().value == 0 || tenancy_->settle()) return;
+    watching_ = true;
+    messenger_.tell_at(tenancy_->enqueued(), HostedShard{this}, HostingReached{});
+  }
+
+  void reached(const Status& status) {
+    watching_ = false;
+    if (!status.ok()) return quit(to_caf(status));
+    tenancy_->settle();
+    tell_later();
+    watch();
+  }
+
+  void tell_later() {
+    while (!later_.empty() && tenancy_->reached(later_.front().at)) {
+      const auto tell = std::move(later_.front().tell);
+      later_.pop_front();
+      tell();
+    }
+  }
+
+  const std::shared_ptr<HostedTenancy> tenancy_;
+  RemoteActors* const remote_;
+  PointMessenger<HostingReached, 1> messenger_;
+  bool watching_ = false;
+  std::optional<Status> ended_;
+  std::map<Rank, Waiting> reads_;
+  std::map<caf::actor_addr, Rank> homes_;
+  std::map<Rank, Sink> sinks_;
+  std::deque<Later> later_;  // in the order of their points
+};
+
+}  // namespace
+
+HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, std::unique_ptr<HostedPolicy> policy,
+                               RemoteActors* remote, bool runs_inline) {
+  TROUPE_CHECK(remote != nullptr || !runs_inline, Code::invalid, "shard ", parts.shard,
+               " cannot run inline without remote actors, on whose lane it would");
+  const auto tenancy = std::make_shared<HostedTenancy>(std::move(parts), std::move(policy));
+  if (runs_inline) return remote->spawn_inline<HostedShardActor>(tenancy, remote);
+  return system.spawn<HostedShardActor>(tenancy, remote);
+}
+
+}  // namespace troupe

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <caf/replies_to.hpp>
+#include <memory>
+#include <vector>
+
+#include "actors/exchange/hosted_tenancy.hpp"
+#include "actors/exchange/messages.hpp"
+#include "actors/remote/remote_actors.hpp"
+
+namespace troupe {
+
+/// Membership, or whoever switches the policy, to a hosting shard: the hosting ends. What waits is answered `why`; the
+/// answer comes when all that was applied is in the stripe. Of its process only.
+struct EndHosting {
+  Status why;
+};
+/// The stripe as the next tenant finds it.
+struct HostingEnded {
+  StripeMemory stripe;
+  std::uint64_t version = 0;
+  std::vector<std::uint64_t> version_vector;
+  StalenessHistogram staleness;
+};
+/// The stream to the shard: everything enqueued by then is done, or will not be.
+struct HostingReached {
+  Status status;
+};
+
+/// The actor in charge of a stripe that it hosts: workers push contributions and read parameters, its policy decides,
+/// its device's stream computes. It only enqueues, so it may run inline. A worker whose process ends, or that goes
+/// without a word, has left. Ends with the stream's error.
+using HostedShard =
+    ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, Takes<LeaveHosting>,
+            caf::replies_to<ReadPart>::with<PulledPart>, caf::replies_to<PushPart>::with<PulledPart>,
+            caf::replies_to<SmallRead<2>>::with<SmallPart<2>>, caf::replies_to<SmallRead<16>>::with<SmallPart<16>>,
+            caf::replies_to<SmallRead<64>>::with<SmallPart<64>>, caf::replies_to<SmallRead<256>>::with<SmallPart<256>>,
+            caf::replies_to<AskHosting>::with<HostingReport>, caf::replies_to<EndHosting>::with<HostingEnded>,
+            Takes<HostingReached>>;
+
+/// Spawns one. `remote`, if any, outlives it: pushes from other processes land in sinks of the shard instead of the
+/// pool. `inline_home`: on the control lane's thread, so that a message from another process costs no change of
+/// threads; needs `remote`.
+HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, std::unique_ptr<HostedPolicy> policy,
+                               RemoteActors* remote = nullptr, bool runs_inline = false);
+
+}  // namespace troupe
+
+TROUPE_LOCAL_MESSAGE(troupe::EndHosting)
+TROUPE_LOCAL_MESSAGE(troupe::HostingEnded)
+TROUPE_LOCAL_MESSAGE(troupe::HostingReached)

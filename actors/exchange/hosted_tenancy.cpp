@@ -1,0 +1,245 @@
+#include "actors/exchange/hosted_tenancy.hpp"
+
+#include <utility>
+#include <variant>
+
+#include "runtime/policies/easgd.hpp"
+#include "runtime/row_runs.hpp"
+
+namespace troupe {
+namespace {
+
+Memory elements(const Memory& whole, std::uint64_t first, std::uint64_t count, std::uint64_t element_bytes) noexcept {
+  return whole.size_bytes == 0 ? Memory{} : slice(whole, first * element_bytes, count * element_bytes);
+}
+
+/// Elements [first, first + count) of a stripe. No journal: such parts do not follow each other as blocks of one pass.
+StripeMemory part_of(const StripeMemory& whole, std::uint64_t first, std::uint64_t count) {
+  StripeMemory part;
+  part.stripe = whole.stripe;
+  part.stripe.first += first;
+  part.stripe.count = count;
+  part.no_decay = whole.no_decay;
+  part.parameters = elements(whole.parameters, first, count, sizeof(float));
+  part.half = elements(whole.half, first, count, size_bytes(DType::bf16));
+  for (std::size_t s = 0; s < kMaxStateSlots; ++s)
+    part.state[s] = elements(whole.state[s], first, count, sizeof(float));
+  return part;
+}
+
+Rule scaled(Rule rule, double by) noexcept {
+  rule.rate *= by;
+  return rule;
+}
+
+}  // namespace
+
+HostedTenancy::HostedTenancy(HostedParts parts, std::unique_ptr<HostedPolicy> policy)
+    : parts_(std::move(parts)),
+      policy_(std::move(policy)),
+      snapshots_(parts_.arena, parts_.stripe.stripe.count * sizeof(float)) {
+  const std::uint64_t count = parts_.stripe.stripe.count;
+  TROUPE_CHECK(count > 0 && parts_.stripe.parameters.size_bytes == count * sizeof(float), Code::invalid, "shard ",
+               parts_.shard, " hosts a stripe of ", count, " elements in ", parts_.stripe.parameters.size_bytes,
+               " bytes");
+  TROUPE_CHECK(
+      !needs_verdict(parts_.rule), Code::unsupported, "shard ", parts_.shard,
+      ": a hosted stripe's updates do not know the whole gradient, so they can neither clip its norm nor leave ",
+      "out what is not finite");
+  if (parts_.elastic_alpha) parts_.stripe.no_decay = {};  // the pull's decay is no weight decay
+  TROUPE_CHECK(
+      parts_.row_elements == 0 || (count % parts_.row_elements == 0 && !parts_.elastic_alpha), Code::invalid, "shard ",
+      parts_.shard, ": rows of ", parts_.row_elements, " elements in a stripe of ", count,
+      parts_.elastic_alpha ? " that is averaged elastically, which has no rows" : ", which must be whole rows");
+}
+
+std::uint64_t HostedTenancy::count_rows() const noexcept {
+  return parts_.row_elements == 0 ? 0 : parts_.stripe.stripe.count / parts_.row_elements;
+}
+
+Status HostedTenancy::check(const HostedContribution& contribution) const {
+  const std::uint64_t count =
+      contribution.sparse ? contribution.rows.size() * parts_.row_elements : parts_.stripe.stripe.count;
+  if (contribution.sparse && (parts_.row_elements == 0 || !are_rows(contribution.rows, count_rows()))) {
+    return {Code::invalid, text("a push of rows to shard ", parts_.shard, ", which has ", count_rows(),
+                                " rows: they must ascend and be below that")};
+  }
+  if (contribution.values.memory().size_bytes != count * sizeof(float)) {
+    return {Code::invalid, text("a push of ", contribution.values.memory().size_bytes, " bytes to shard ", parts_.shard,
+                                ", where ", count * sizeof(float), " are needed")};
+  }
+  return {};
+}
+
+Status HostedTenancy::check(const ReadScope& scope) const {
+  if (!scope.sparse || (parts_.row_elements > 0 && are_rows(scope.rows, count_rows()))) return {};
+  return {Code::invalid, text("a read of rows from shard ", parts_.shard, ", which has ", count_rows(),
+                              " rows: they must ascend and be below that")};
+}
+
+HostedTenancy::Outcome HostedTenancy::join(Rank worker) {
+  try {
+    return perform(policy_->joined(worker));
+  } catch (const Error& error) {
+    if (error.code() != Code::invalid) throw;
+    return {error.status(), Refusal::none, {}};
+  }
+}
+
+HostedTenancy::Outcome HostedTenancy::leave(Rank worker) {
+  scopes_.erase(worker);
+  return perform(policy_->left(worker));
+}
+
+HostedTenancy::Outcome HostedTenancy::push(const HostedPush& push, HostedContribution contribution) {
+  if (Status wrong = check(contribution); !wrong.ok()) return {std::move(wrong), Refusal::none, {}};
+  const HostedActions actions = policy_->pushed(push);
+  if (actions.refused == Refusal::none)
+    arrived_.insert_or_assign(std::pair{push.worker, push.sequence}, std::move(contribution));
+  return perform(actions);
+}
+
+HostedTenancy::Outcome HostedTenancy::read(const HostedRead& read, ReadScope scope) {
+  if (Status wrong = check(scope); !wrong.ok()) return {std::move(wrong), Refusal::none, {}};
+  scopes_.insert_or_assign(read.worker, std::move(scope));
+  return perform(policy_->read(read));
+}
+
+HostedTenancy::Outcome HostedTenancy::perform(const HostedActions& actions) {
+  Running running;
+  std::vector<Copy> copies;
+  for (const auto& action : actions.todo) {
+    if (const auto* update = std::get_if<ApplyUpdate>(&action))
+      enqueue_update(*update, running);
+    else
+      copies.push_back(enqueue_copy(std::get<AnswerRead>(action)));
+  }
+  // Answers are valid when all of these actions are done, an update after the copy included: then the reader may
+  // overwrite what it pushed.
+  if (!actions.todo.empty()) {
+    enqueued_ = running.done = parts_.stream.mark();
+    if (!running.contributions.empty() || !running.sums.empty()) running_.push_back(std::move(running));
+  }
+  Outcome outcome{{}, actions.refused, {}};
+  for (Copy& copy : copies) {
+    Tensor values(copy.memory, std::move(copy.extents), DType::f32, enqueued_, std::move(copy.owner));
+    outcome.answers.push_back({copy.read, copy.total, std::move(values)});
+  }
+  return outcome;
+}
+
+void HostedTenancy::enqueue_update(const ApplyUpdate& update, Running& running) {
+  std::vector<HostedContribution> contributions;
+  std::vector<AppliedRecord> records;
+  bool sparse = false;
+  for (const HostedPush& push : update.contributions) {
+    auto found = arrived_.extract({push.worker, push.sequence});
+    contributions.push_back(std::move(found.mapped()));
+    sparse = sparse || contributions.back().sparse;
+    records.push_back({static_cast<std::uint32_t>(update.version), static_cast<std::uint32_t>(push.clock),
+                       static_cast<std::uint32_t>(push.base_version), static_cast<std::uint16_t>(parts_.shard),
+                       static_cast<std::uint16_t>(push.worker.value)});
+  }
+  if (parts_.log) parts_.log(records);
+  const Memory total = write_total(contributions);
+  for (const HostedContribution& one : contributions) parts_.stream.wait(one.values.valid_from());
+  const RuleStep rule = parts_.elastic_alpha ? elastic_pull(*parts_.elastic_alpha)
+                                             : rule_step(scaled(parts_.rule, update.rate_scale), update.version);
+  if (sparse) {
+    enqueue_rows(rule, update.version, contributions, total);
+  } else {
+    std::vector<Memory> values;
+    for (const HostedContribution& one : contributions) values.push_back(one.values.memory());
+    parts_.stream.update(rule, update.version, parts_.stripe, values, total);
+  }
+  published_.reset();
+  running.sums.push_back(total);
+  for (HostedContribution& one : contributions) running.contributions.push_back(std::move(one.values));
+}
+
+void HostedTenancy::enqueue_rows(const RuleStep& rule, std::uint64_t number, const std::vector<HostedContribution>& all,
+                                 Memory total) {
+  const std::uint64_t width = parts_.row_elements;
+  std::vector<std::uint32_t> every(count_rows());  // of a contribution to all rows
+  for (std::uint32_t row = 0; row < every.size(); ++row) every[row] = row;
+  std::vector<std::span<const std::uint32_t>> rows;
+  for (const HostedContribution& one : all) rows.emplace_back(one.sparse ? one.rows : every);
+  for (const RowRun& run : row_runs(rows)) {
+    std::vector<Memory> values;
+    for (const RowRun::From& from : run.from)
+      values.push_back(elements(all[from.part].values.memory(), from.slot * width, run.count * width, sizeof(float)));
+    parts_.stream.update(rule, number, part_of(parts_.stripe, run.first * width, run.count * width), values, total);
+  }
+}
+
+Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contributions) {
+  StepSums total;
+  for (const HostedContribution& one : contributions) total.add(one.sums);
+  total_ = total;
+  if (parts_.elastic_alpha) total.samples = 1;  // the pull is no mean over samples
+  settle();
+  if (free_sums_.empty()) free_sums_.push_back(parts_.arena.allocate(sizeof(StepSums)));
+  const Memory slot = free_sums_.back();
+  free_sums_.pop_back();
+  *parts_.space.address_of<StepSums>(slot) = total;
+  return slot;
+}
+
+HostedTenancy::Copy HostedTenancy::enqueue_copy(const AnswerRead& read) {
+  Copy copy{read, total_, {}, {}, {}};
+  ReadScope scope;
+  if (auto found = scopes_.extract(read.worker)) scope = std::move(found.mapped());
+  const StripeMemory& stripe = parts_.stripe;
+  if (scope.sparse) {
+    const std::uint64_t width = parts_.row_elements;
+    auto [memory, owner] = snapshots_.take();
+    const std::vector<std::span<const std::uint32_t>> rows{scope.rows};
+    for (const RowRun& run : row_runs(rows)) {
+      parts_.stream.copy(elements(memory, run.from[0].slot * width, run.count * width, sizeof(float)),
+                         elements(stripe.parameters, run.first * width, run.count * width, sizeof(float)));
+    }
+    copy.memory = slice(memory, 0, scope.rows.size() * width * sizeof(float));
+    copy.extents = {scope.rows.size(), width};
+    copy.owner = std::move(owner);
+    return copy;
+  }
+  copy.extents = {stripe.stripe.count};
+  if (policy_->updates_wait_for_readers()) {
+    copy.memory = stripe.parameters;
+    return copy;
+  }
+  if (!published_ || published_->version != read.version) {
+    auto [memory, owner] = snapshots_.take();
+    parts_.stream.copy(memory, stripe.parameters);
+    published_ = Published{read.version, memory, std::move(owner)};
+  }
+  copy.memory = published_->memory;
+  copy.owner = published_->owner;
+  return copy;
+}
+
+Tensor HostedTenancy::copy(std::uint64_t first, std::uint64_t count) {
+  auto [memory, owner] = snapshots_.take();
+  const Memory part = slice(memory, 0, count * sizeof(float));
+  parts_.stream.copy(part, elements(parts_.stripe.parameters, first, count, sizeof(float)));
+  enqueued_ = parts_.stream.mark();
+  return {part, {count}, DType::f32, enqueued_, std::move(owner)};
+}
+
+bool HostedTenancy::reached(Point point) const {
+  return point.value == 0 || parts_.space.timeline(point.line).value() >= point.value;
+}
+
+bool HostedTenancy::settle() {
+  if (enqueued_.value == 0) return true;
+  const Timeline& line = parts_.space.timeline(enqueued_.line);
+  if (const Status status = line.status(); !status.ok()) fail(status.code(), std::string{status.text()});
+  const std::uint64_t done = line.value();
+  while (!running_.empty() && running_.front().done.value <= done) {
+    for (const Memory& slot : running_.front().sums) free_sums_.push_back(slot);
+    running_.pop_front();
+  }
+  return done >= enqueued_.value;
+}
+
+}  // namespace troupe

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/exchange/detail/snapshots.hpp"
+#include "actors/remote/tensor.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/policies/hosted.hpp"
+#include "runtime/policies/update_log.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe {
+
+/// What hosts a stripe. The references outlive the tenancy.
+struct HostedParts {
+  Stream& stream;  // the hosting device's, for this stripe alone
+  AddressSpace& space;
+  Arena& arena;             // copies for readers and sums are taken from it: at most a copy a worker, and one
+  std::uint32_t shard = 0;  // its number in the group
+  StripeMemory stripe;      // in memory that this process can read and write
+  Rule rule;
+  std::optional<double> elastic_alpha;  // contributions are parameters, and pull the stripe toward them
+  /// Elements of a row, for row-sparse pushes and reads: the stripe is whole rows; 0: none.
+  std::uint64_t row_elements = 0;
+  /// Told of every update as it is enqueued; called by the one who calls the tenancy. Empty: no log is kept.
+  std::function<void(std::span<const AppliedRecord>)> log;
+};
+
+/// What a worker pushes: the whole stripe [count] f32, or `rows` of it [rows, row_elements], ascending.
+struct HostedContribution {
+  StepSums sums;
+  Tensor values;
+  std::vector<std::uint32_t> rows;
+  bool sparse = false;  // `rows` says which; none are allowed
+};
+
+/// What of the stripe a worker reads.
+struct ReadScope {
+  bool sparse = false;
+  std::vector<std::uint32_t> rows;  // ascending
+};
+
+/// A stripe that a shard hosts: the policy decides, the stream computes, readers get copies of one version each. It
+/// only enqueues. Threads: one caller at a time.
+class HostedTenancy {
+ public:
+  HostedTenancy(HostedParts parts, std::unique_ptr<HostedPolicy> policy);
+
+  struct Answer {
+    AnswerRead read;
+    StepSums total;  // of the last update that the parameters contain
+    Tensor values;   // valid from its point on, which no later than that contribution of the reader has been applied
+  };
+  struct Outcome {
+    Status wrong;  // nothing changed: the message made no sense
+    Refusal refused = Refusal::none;
+    std::vector<Answer> answers;  // for whoever waited for them
+  };
+  /// `wrong` when the policy takes no more workers.
+  Outcome join(Rank worker);
+  Outcome leave(Rank worker);
+  Outcome push(const HostedPush& push, HostedContribution contribution);
+  Outcome read(const HostedRead& read, ReadScope scope = {});
+
+  /// A copy of some elements as they are behind what is enqueued; few of them.
+  Tensor copy(std::uint64_t first, std::uint64_t count);
+
+  /// Everything enqueued so far is done when this is reached.
+  Point enqueued() const noexcept { return enqueued_; }
+  /// Whether it is, so that the parameters may be read as they lie until the next push. Lets go of what finished
+  /// updates held. Throws the stream's error when it has ended with one.
+  bool settle();
+  bool reached(Point point) const;
+  const HostedPolicy& policy() const noexcept { return *policy_; }
+  const HostedParts& parts() const noexcept { return parts_; }
+
+ private:
+  struct Copy {  // a reader's, of this round of actions
+    AnswerRead read;
+    StepSums total;
+    Memory memory;
+    Tensor::Extents extents;
+    std::shared_ptr<const void> owner;
+  };
+  struct Published {  // the whole stripe at a version; shared by all who read that
+    std::uint64_t version = 0;
+    Memory memory;
+    std::shared_ptr<const void> owner;
+  };
+  struct Running {  // until its point is reached
+    Point done;
+    std::vector<Tensor> contributions;
+    std::vector<Memory> sums;
+  };
+
+  Status check(const HostedContribution& contribution) const;
+  Status check(const ReadScope& scope) const;
+  Outcome perform(const HostedActions& actions);
+  void enqueue_update(const ApplyUpdate& update, Running& running);
+  void enqueue_rows(const RuleStep& rule, std::uint64_t number, const std::vector<HostedContribution>& all,
+                    Memory total);
+  Memory write_total(const std::vector<HostedContribution>& contributions);
+  Copy enqueue_copy(const AnswerRead& read);
+  std::uint64_t count_rows() const noexcept;
+
+  HostedParts parts_;
+  std::unique_ptr<HostedPolicy> policy_;
+  detail::Snapshots snapshots_;
+  std::map<std::pair<Rank, std::uint64_t>, HostedContribution> arrived_;  // and not applied; by worker and sequence
+  std::map<Rank, ReadScope> scopes_;                                      // of reads that are not answered
+  std::deque<Running> running_;
+  std::vector<Memory> free_sums_;
+  StepSums total_;  // of the last update
+  std::optional<Published> published_;
+  Point enqueued_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,210 @@
+#include "actors/exchange/hosted_worker_actor.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <optional>
+#include <utility>
+
+#include "actors/caf_error.hpp"
+#include "runtime/policies/hosted_worker.hpp"
+
+namespace troupe {
+namespace {
+
+/// Sinks for what shards answer; see hosted_shard.cpp for the other way.
+constexpr std::uint64_t kPullSinks = std::uint64_t{0x776f} << 48;
+
+struct Part {
+  std::uint64_t first = 0;  // of the stripe, element of the group
+  std::uint64_t count = 0;
+  std::uint64_t sink_there = 0;  // for the next push
+  bool posted = false;           // the sink for what is read
+  PulledPart pulled;             // of this round; its tensor is kept until the next has come
+};
+
+struct WorkerState {
+  static constexpr const char* name = "hosted_worker";
+  std::vector<Part> parts;
+  std::size_t joined = 0;
+  std::optional<HostingJoined> start;
+  std::optional<HostedWorker> machine;
+  std::uint64_t rounds = 0;  // contributed
+  std::uint64_t raised = 0;  // the line
+  Memory total;              // of the round under way; empty: nobody wants it
+  bool leaving = false;
+  std::unique_ptr<PointMessenger<LeaveShards, 1>> reached;  // that what is under way is read
+};
+using Self = HostedWorkerActor::stateful_pointer<WorkerState>;
+
+using Shards = std::vector<HostedShard>;
+
+void end(Self self, const HostedWorkerParts& parts, const Status& why) {
+  parts.space.timeline(parts.line).poison(why);
+  self->quit(to_caf(why));
+}
+
+void end_at(Self self, const HostedWorkerParts& parts, std::size_t shard, const caf::error& error) {
+  const Status why = from_caf(error);
+  end(self, parts, {why.code(), text("shard ", shard, " of rank ", parts.self.value, "'s group: ", why.text())});
+}
+
+Memory stripe_of(const Memory& whole, const Part& part) {
+  return slice(whole, part.first * sizeof(float), part.count * sizeof(float));
+}
+
+std::uint64_t sink_key(Self self, std::size_t shard) {
+  return kPullSinks | (std::uint64_t{self->id()} << 16 & 0xffffffff0000) | shard;
+}
+
+/// What to read from a shard, the landing laid out for it.
+ReadPart read_of(Self self, const HostedWorkerParts& parts, std::size_t shard, const HostedRead& read) {
+  ReadPart message{.worker = read.worker.value, .clock = read.clock, .into = 0, .sparse = false, .rows = {}};
+  Part& part = self->state.parts[shard];
+  if (parts.remote == nullptr) return message;
+  message.into = sink_key(self, shard);
+  if (!part.posted) parts.remote->post_sink({message.into}, stripe_of(parts.landing, part));
+  part.posted = true;
+  return message;
+}
+
+void announce_leave(Self self, const Shards& shards, const HostedWorkerParts& parts) {
+  for (const HostedShard& shard : shards) self->send(shard, LeaveHosting{parts.self.value});
+  if (parts.remote)
+    for (std::size_t s = 0; s < shards.size(); ++s) parts.remote->withdraw_sinks({sink_key(self, s)});
+  self->quit();
+}
+
+/// Once nothing is under way: a shard may change what it answered with as soon as nobody waits for this rank.
+void leave_when_read(Self self, const HostedWorkerParts& parts, const Shards& shards) {
+  WorkerState& s = self->state;
+  if (s.machine && s.machine->waiting()) return;  // finish_round comes back to it
+  if (s.raised > parts.space.timeline(parts.line).value())
+    s.reached->tell_at({parts.line, s.raised}, HostedWorkerActor{self}, LeaveShards{});
+  else
+    announce_leave(self, shards, parts);
+}
+
+/// All shards have answered: bring what came by reference into place, then raise the line.
+void finish_round(Self self, const HostedWorkerParts& parts, const Shards& shards) {
+  WorkerState& s = self->state;
+  if (s.total.size_bytes > 0) *parts.space.address_of<StepSums>(s.total) = s.parts[0].pulled.total;
+  std::size_t copies = 0;
+  for (Part& part : s.parts) {
+    const Tensor& values = part.pulled.values;
+    const Memory place = stripe_of(parts.landing, part);
+    if (values.memory() == place) {
+      part.posted = false;
+      continue;
+    }
+    TROUPE_CHECK(values.memory().size_bytes == place.size_bytes, Code::corrupt, "shard ", part.pulled.shard,
+                 " answered rank ", parts.self.value, " with ", values.memory().size_bytes, " bytes of a stripe of ",
+                 place.size_bytes);
+    parts.side.wait(values.valid_from());
+    parts.side.copy(place, values.memory());
+    ++copies;
+  }
+  ++s.raised;
+  if (copies > 0)
+    parts.side.signal({parts.line, s.raised});
+  else
+    parts.space.timeline(parts.line).signal(s.raised);
+  if (s.leaving) leave_when_read(self, parts, shards);
+}
+
+void take(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, PulledPart& pulled) {
+  WorkerState& s = self->state;
+  s.parts[shard].sink_there = pulled.sink;
+  s.parts[shard].pulled = std::move(pulled);
+  const PulledPart& p = s.parts[shard].pulled;
+  if (s.machine->answered(shard, {parts.self, p.clock, p.version, p.content})) finish_round(self, parts, shards);
+}
+
+template <class Message>
+void ask(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, Message message) {
+  self->request(shards[shard], parts.deadline, std::move(message))
+      .then([=, &shards](PulledPart& pulled) { take(self, parts, shards, shard, pulled); },
+            [=](const caf::error& error) { end_at(self, parts, shard, error); });
+}
+
+void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard,
+            const HostingJoined& answer) {
+  WorkerState& s = self->state;
+  const std::uint64_t end_bytes = (answer.first + answer.count) * sizeof(float);
+  TROUPE_CHECK(end_bytes <= parts.landing.size_bytes && end_bytes <= parts.contribution.size_bytes, Code::invalid,
+               "shard ", shard, " hosts elements up to ", answer.first + answer.count, " of a group of ",
+               parts.landing.size_bytes / sizeof(float));
+  s.parts[shard].first = answer.first;
+  s.parts[shard].count = answer.count;
+  if (!s.start) s.start = answer;
+  TROUPE_CHECK(s.start->clock == answer.clock && s.start->sequence == answer.sequence, Code::invalid, "rank ",
+               parts.self.value, " would start at clock ", s.start->clock, " at shard ", s.start->shard,
+               " and at clock ", answer.clock, " at shard ", answer.shard,
+               "; ranks join a group whose shards stand at "
+               "the same clock");
+  if (++s.joined < shards.size()) return;
+  s.machine.emplace(parts.self, shards.size(), answer.clock, answer.sequence);
+  const HostedRead read = s.machine->begin();
+  for (std::size_t i = 0; i < shards.size(); ++i) ask(self, parts, shards, i, read_of(self, parts, i, read));
+}
+
+void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards, const ContributionReady& ready) {
+  WorkerState& s = self->state;
+  if (!ready.status.ok()) return end(self, parts, ready.status);
+  TROUPE_CHECK(ready.round == s.rounds && s.machine, Code::invalid, "rank ", parts.self.value, " contributes round ",
+               ready.round, ", after ", s.rounds, " rounds");
+  const HostedWorker::Round round = s.machine->contribute();
+  const StepSums sums = *parts.space.address_of<const StepSums>(ready.sums);
+  s.total = ready.total;
+  ++s.rounds;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const HostedPush& push = round.pushes[i];
+    Part& part = s.parts[i];
+    const Tensor values(stripe_of(parts.contribution, part), {part.count}, DType::f32, {}, nullptr);
+    ask(self, parts, shards, i,
+        PushPart{parts.self.value,
+                 push.sequence,
+                 push.clock,
+                 push.base_version,
+                 sums,
+                 false,
+                 {},
+                 part.sink_there == 0 ? values : values.into({part.sink_there}),
+                 read_of(self, parts, i, round.read)});
+  }
+}
+
+HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& given, const Shards& all) {
+  self->set_exception_handler([self, given](std::exception_ptr& thrown) {
+    const caf::error why = to_caf(thrown);
+    given.space.timeline(given.line).poison(from_caf(why));
+    return why;
+  });
+  self->state.parts.resize(all.size());
+  self->state.reached = std::make_unique<PointMessenger<LeaveShards, 1>>(given.space);
+  const auto parts = std::make_shared<const HostedWorkerParts>(given);
+  const auto shards = std::make_shared<const Shards>(all);
+  return {[=](const BeginHosting&) {
+            for (std::size_t s = 0; s < shards->size(); ++s) {
+              self->request((*shards)[s], parts->deadline, JoinHosting{parts->self.value})
+                  .then([=](const HostingJoined& answer) { joined(self, *parts, *shards, s, answer); },
+                        [=](const caf::error& error) { end_at(self, *parts, s, error); });
+            }
+          },
+          [=](const ContributionReady& ready) { contribute(self, *parts, *shards, ready); },
+          [=](const LeaveShards& leave) {
+            if (!leave.status.ok()) return end(self, *parts, leave.status);
+            self->state.leaving = true;
+            leave_when_read(self, *parts, *shards);
+          }};
+}
+
+}  // namespace
+
+HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts,
+                                      std::vector<HostedShard> shards) {
+  TROUPE_CHECK(!shards.empty(), Code::invalid, "rank ", parts.self.value, " has no shards to push to");
+  return system.spawn(worker, std::move(parts), std::move(shards));
+}
+
+}  // namespace troupe

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "actors/exchange/hosted_shard.hpp"
+#include "actors/point_messenger.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/stream.hpp"
+
+namespace troupe {
+
+/// The device's stream to the worker: what this rank contributes in its round `round` (counted from 0) may be read.
+struct ContributionReady {
+  std::uint64_t round = 0;
+  Memory sums;   // a StepSums, read: of the contribution
+  Memory total;  // a StepSums, written before the line is raised: of all contributions in that update; empty: not
+  Status status;
+};
+/// Membership to the worker: take part.
+struct BeginHosting {};
+/// Membership to the worker: no round is contributed any more; announce the leave once what is under way is read.
+struct LeaveShards {
+  Status status;  // for the worker itself
+};
+
+/// What a rank's worker of one group works with; all outlive it, and the points that wait for its line.
+struct HostedWorkerParts {
+  Rank self;
+  /// A stream of the rank's device for this alone: what comes by reference is copied on it.
+  Stream& side;
+  AddressSpace& space;
+  /// Raised to n + 1 when what round n - 1 made is read, which is what round n computes with: 1 at the beginning.
+  /// Poisoned when that will not be. Whoever waits for it must have marked what it contributed before, and may then
+  /// overwrite it.
+  TimelineId line;
+  Memory contribution;                        // [group] f32, read: gradients, or parameters of elastic averaging
+  Memory landing;                             // [group] f32, written: the parameters, or the center
+  RemoteActors* remote = nullptr;             // lays out the landing for what is sent
+  std::chrono::milliseconds deadline{30000};  // of an answer
+};
+
+/// A rank's side of a hosted group: pushes when the device's stream has come to the contribution, reads, and raises a
+/// line that the device's stream waits for. So the device actor enqueues ahead as ever. Ends with an error that names
+/// the shard when one does not answer, its line poisoned with the same.
+using HostedWorkerActor = ActorOf<Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>>;
+
+/// `shards` in the order of their numbers. It starts at the shards' clock, which must be the same at all of them.
+HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts,
+                                      std::vector<HostedShard> shards);
+
+}  // namespace troupe
+
+TROUPE_LOCAL_MESSAGE(troupe::ContributionReady)
+TROUPE_LOCAL_MESSAGE(troupe::BeginHosting)
+TROUPE_LOCAL_MESSAGE(troupe::LeaveShards)

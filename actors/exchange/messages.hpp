@@ -1,0 +1,142 @@
+#pragma once
+
+#include <array>
+#include <caf/actor_system_config.hpp>
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/dialect.hpp"
+#include "actors/remote/tensor.hpp"
+#include "runtime/policies/staleness.hpp"
+#include "runtime/stream.hpp"
+
+// What workers and the shards that host stripes say to each other.
+namespace troupe {
+
+/// Worker to shard: it takes part, from now on unless it did so before, until it leaves or this sender ends.
+struct JoinHosting {
+  std::uint32_t worker = 0;
+};
+/// The answer.
+struct HostingJoined {
+  std::uint32_t shard = 0;
+  std::uint64_t clock = 0;     // the worker's first
+  std::uint64_t sequence = 0;  // pushes taken from it before
+  std::uint64_t first = 0;     // of the stripe, element of its group
+  std::uint64_t count = 0;
+};
+/// Worker to shard, after its last push: nothing waits for it any more.
+struct LeaveHosting {
+  std::uint32_t worker = 0;
+};
+
+/// Worker to shard: parameters for the contribution of this clock.
+struct ReadPart {
+  std::uint32_t worker = 0;
+  std::uint64_t clock = 0;
+  std::uint64_t into = 0;  // the worker's sink for them (RemoteActors::post_sink); 0: none
+  bool sparse = false;     // only these rows
+  std::vector<std::uint32_t> rows;
+};
+/// Worker to shard: a contribution, and what it reads next.
+struct PushPart {
+  std::uint32_t worker = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t clock = 0;
+  std::uint64_t base_version = 0;
+  StepSums sums;
+  bool sparse = false;  // `values` are of these rows
+  std::vector<std::uint32_t> rows;
+  Tensor values;
+  ReadPart next;  // its clock: the one after the contribution's
+};
+/// The answer to both.
+struct PulledPart {
+  std::uint32_t shard = 0;
+  std::uint64_t clock = 0;  // as read
+  std::uint64_t version = 0;
+  std::uint64_t content = 0;  // see AnswerRead
+  StepSums total;             // of the last update that `values` contain
+  Tensor values;
+  std::uint64_t sink = 0;  // of the shard, for the worker's next push
+};
+
+/// Anyone to shard: what it has done so far.
+struct AskHosting {};
+struct HostingReport {
+  std::uint32_t shard = 0;
+  std::uint64_t version = 0;
+  std::vector<std::uint64_t> version_vector;  // by worker: sequences applied
+  StalenessHistogram staleness;               // in updates of others
+};
+
+/// Anyone to shard: kCount elements of its stripe from `first`, as they are now, whatever the clocks. Plain bytes, for
+/// scalars and single rows: answered by value.
+template <std::size_t kCount>
+struct SmallRead {
+  std::uint64_t first = 0;
+};
+template <std::size_t kCount>
+struct SmallPart {
+  std::uint64_t version = 0;
+  std::array<float, kCount> values;  // not set: the shard fills it
+};
+inline constexpr std::size_t kSmall[] = {2, 16, 64, 256};  // the counts there are: 8 bytes to 1 KiB
+
+template <class Inspector>
+auto inspect(Inspector& f, StepSums& x) {
+  return f(caf::meta::type_name("troupe.StepSums"), x.loss, x.correct, x.samples, x.stop, x.saving, x.who);
+}
+template <class Inspector>
+auto inspect(Inspector& f, StalenessHistogram& x) {
+  return f(caf::meta::type_name("troupe.StalenessHistogram"), x.counts, x.updates, x.sum, x.largest);
+}
+template <class Inspector>
+auto inspect(Inspector& f, JoinHosting& x) {
+  return f(caf::meta::type_name("troupe.JoinHosting"), x.worker);
+}
+template <class Inspector>
+auto inspect(Inspector& f, HostingJoined& x) {
+  return f(caf::meta::type_name("troupe.HostingJoined"), x.shard, x.clock, x.sequence, x.first, x.count);
+}
+template <class Inspector>
+auto inspect(Inspector& f, LeaveHosting& x) {
+  return f(caf::meta::type_name("troupe.LeaveHosting"), x.worker);
+}
+template <class Inspector>
+auto inspect(Inspector& f, ReadPart& x) {
+  return f(caf::meta::type_name("troupe.ReadPart"), x.worker, x.clock, x.into, x.sparse, x.rows);
+}
+template <class Inspector>
+auto inspect(Inspector& f, PushPart& x) {
+  return f(caf::meta::type_name("troupe.PushPart"), x.worker, x.sequence, x.clock, x.base_version, x.sums, x.sparse,
+           x.rows, x.values, x.next);
+}
+template <class Inspector>
+auto inspect(Inspector& f, PulledPart& x) {
+  return f(caf::meta::type_name("troupe.PulledPart"), x.shard, x.clock, x.version, x.content, x.total, x.values,
+           x.sink);
+}
+template <class Inspector>
+auto inspect(Inspector& f, AskHosting&) {
+  return f(caf::meta::type_name("troupe.AskHosting"));
+}
+template <class Inspector>
+auto inspect(Inspector& f, HostingReport& x) {
+  return f(caf::meta::type_name("troupe.HostingReport"), x.shard, x.version, x.version_vector, x.staleness);
+}
+template <class Inspector, std::size_t kCount>
+auto inspect(Inspector& f, SmallRead<kCount>& x) {
+  return f(caf::meta::type_name("troupe.SmallRead"), x.first);
+}
+template <class Inspector, std::size_t kCount>
+auto inspect(Inspector& f, SmallPart<kCount>& x) {
+  return f(caf::meta::type_name("troupe.SmallPart"), x.version, x.values);
+}
+
+/// Registers them; in every process, before the actor system is made.
+void configure_exchange(caf::actor_system_config& config);
+
+}  // namespace troupe

@@ -1,0 +1,292 @@
+// A shard that hosts a stripe, as one worker after the other meets it.
+
+#include "actors/exchange/hosted_shard.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <caf/event_based_actor.hpp>
+#include <optional>
+
+#include "actors/caf_error.hpp"
+#include "runtime/policies/async.hpp"
+#include "runtime/policies/ssp.hpp"
+#include "tests/actors/exchange/hosted_world.hpp"
+#include "tests/support/child_process.hpp"
+
+namespace troupe::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::troupe::testing::eventually;
+
+constexpr std::uint64_t kElements = 32;
+constexpr std::uint64_t kRow = 4;
+constexpr auto kLong = std::chrono::seconds(20);
+
+class HostedShards : public ::testing::Test {
+ protected:
+  HostedShards() {
+    space.map(arena);
+    stripe.stripe = {GroupId{}, Rank{}, 0, kElements};
+    stripe.parameters = put(std::vector<float>(kElements, 1));
+  }
+  ~HostedShards() override {
+    if (!shard) return;
+    caf::scoped_actor self(actors.system());
+    self->send_exit(shard, caf::exit_reason::user_shutdown);
+    self->wait_for(shard);
+  }
+
+  void host(std::unique_ptr<HostedPolicy> policy, Rule rule = {.kind = RuleKind::sgd, .rate = 1}) {
+    HostedParts parts{*stream, space, *arena, 7, stripe, rule, {}, kRow, {}};
+    parts.log = [this](std::span<const AppliedRecord> records) {
+      log.insert(log.end(), records.begin(), records.end());
+    };
+    shard = spawn_hosted_shard(actors.system(), std::move(parts), std::move(policy));
+  }
+  void host_async() { host(std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1})); }
+  void host_ssp(std::uint64_t s) { host(std::make_unique<SspPolicy>(SspSettings{.staleness = s})); }
+
+  template <class Result, class Message>
+  std::optional<Result> ask(Message message) {
+    caf::scoped_actor self(actors.system());
+    return ask_from<Result>(self, std::move(message));
+  }
+  template <class Result, class Message>
+  std::optional<Result> ask_from(caf::scoped_actor& self, Message message) {
+    std::optional<Result> found;
+    why = {};
+    self->request(shard, kLong, std::move(message))
+        .receive([&](const Result& result) { found = result; }, [&](const caf::error& e) { why = from_caf(e); });
+    return found;
+  }
+  void join(std::uint32_t workers) {
+    for (std::uint32_t w = 0; w < workers; ++w) ASSERT_TRUE(ask_from<HostingJoined>(home, JoinHosting{w}));
+  }
+
+  Memory put(const std::vector<float>& values) {
+    const Memory memory = arena->allocate(values.size() * sizeof(float));
+    std::copy(values.begin(), values.end(), space.address_of<float>(memory));
+    return memory;
+  }
+  Tensor tensor(const std::vector<float>& values) {
+    const Memory memory = values.empty() ? Memory{} : put(values);
+    return values.empty() ? Tensor{} : Tensor{memory, {values.size()}, DType::f32, {}, nullptr};
+  }
+  std::vector<float> values_of(const Tensor& tensor) {
+    const Status status = tensor.valid_from().value == 0 ? Status{}
+                                                         : space.timeline(tensor.valid_from().line)
+                                                               .wait(blocking, tensor.valid_from().value,
+                                                                     Deadline::after(kLong), "a part that was pulled");
+    EXPECT_TRUE(status.ok()) << status.text();
+    const float* at = space.address_of<float>(tensor.memory());
+    return {at, at + tensor.memory().size_bytes / sizeof(float)};
+  }
+  PushPart push_of(std::uint32_t worker, std::uint64_t clock, std::uint64_t base, float gradient) {
+    PushPart push{.worker = worker, .sequence = clock + 1, .clock = clock, .base_version = base};
+    push.sums.samples = 2;
+    push.values = tensor(std::vector<float>(kElements, gradient));
+    push.next = {.worker = worker, .clock = clock + 1};
+    return push;
+  }
+
+  AddressSpace space;
+  std::shared_ptr<Arena> arena = Arena::create(arena_id(Peer{0}, 1), 1 << 20);
+  std::unique_ptr<Device> device = make_reference_device(space);
+  std::unique_ptr<Stream> stream = device->stream();
+  StripeMemory stripe;
+  UpdateLog log;
+  ThreadedActors actors;
+  caf::scoped_actor home{actors.system()};  // in whose name workers join
+  Blocking blocking = Blocking::on_thread("test");
+  HostedShard shard;
+  Status why;
+};
+
+TEST_F(HostedShards, ApplyAContributionAndAnswerWithWhatItMade) {
+  host_async();
+  join(1);
+  const auto pulled = ask<PulledPart>(push_of(0, 0, 0, 0.5F));
+  ASSERT_TRUE(pulled) << why.text();
+  EXPECT_EQ(values_of(pulled->values), std::vector<float>(kElements, 0.75F)) << "1 - 0.5 / 2 samples";
+  EXPECT_EQ(pulled->version, 1u);
+  EXPECT_EQ(pulled->clock, 1u);
+  EXPECT_EQ(pulled->total.samples, 2u);
+  EXPECT_THAT(log, ElementsAre(AppliedRecord{.sequence = 1, .clock = 0, .base = 0, .shard = 7, .worker = 0}));
+}
+
+TEST_F(HostedShards, ApplyAContributionThatIsSentTwiceOnceAndAnswerBothTimes) {
+  host_async();
+  join(1);
+  const PushPart push = push_of(0, 0, 0, 0.5F);
+  ASSERT_TRUE(ask<PulledPart>(push));
+  const auto again = ask<PulledPart>(push);
+  ASSERT_TRUE(again) << why.text();
+  EXPECT_EQ(again->version, 1u);
+  EXPECT_EQ(values_of(again->values), std::vector<float>(kElements, 0.75F));
+}
+
+TEST_F(HostedShards, KeepWhatAReaderHoldsAsItWas) {
+  host_async();
+  join(2);
+  const auto before = ask<PulledPart>(ReadPart{.worker = 1});
+  ASSERT_TRUE(before);
+  const auto after = ask<PulledPart>(push_of(0, 0, 0, 0.5F));
+  ASSERT_TRUE(after);
+  EXPECT_EQ(values_of(after->values)[0], 0.75F);
+  EXPECT_EQ(values_of(before->values), std::vector<float>(kElements, 1));
+}
+
+TEST_F(HostedShards, GiveReadersOfOneVersionOneCopy) {
+  host_async();
+  join(2);
+  const auto one = ask<PulledPart>(ReadPart{.worker = 0});
+  const auto other = ask<PulledPart>(ReadPart{.worker = 1});
+  ASSERT_TRUE(one && other);
+  EXPECT_EQ(one->values.memory(), other->values.memory());
+  EXPECT_EQ(one->content, other->content);
+}
+
+TEST_F(HostedShards, RefuseWhatMakesNoSenseAndGoOn) {
+  host_async();
+  join(1);
+  PushPart small = push_of(0, 0, 0, 1);
+  small.values = tensor(std::vector<float>(kElements - 1, 1));
+  EXPECT_FALSE(ask<PulledPart>(small));
+  EXPECT_THAT(std::string(why.text()), HasSubstr("where 128 are needed"));
+  EXPECT_FALSE(ask<PulledPart>(push_of(0, 1, 0, 1)));
+  EXPECT_THAT(std::string(why.text()), HasSubstr("out_of_order"));
+  EXPECT_FALSE(ask<PulledPart>(push_of(3, 0, 0, 1)));
+  EXPECT_THAT(std::string(why.text()), HasSubstr("stranger"));
+  PushPart rows = push_of(0, 0, 0, 1);
+  rows.sparse = true;
+  rows.rows = {1, 8};
+  EXPECT_FALSE(ask<PulledPart>(rows));
+  EXPECT_THAT(std::string(why.text()), HasSubstr("which has 8 rows"));
+  EXPECT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1))) << why.text();
+}
+
+TEST_F(HostedShards, ApplyRowsAndLeaveTheOthersAlone) {
+  host_async();
+  join(1);
+  PushPart push = push_of(0, 0, 0, 0);
+  push.sparse = true;
+  push.rows = {1, 2, 6};
+  push.values = tensor({2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6});
+  push.next.sparse = true;
+  push.next.rows = {0, 2, 6};
+  const auto pulled = ask<PulledPart>(push);
+  ASSERT_TRUE(pulled) << why.text();
+  EXPECT_THAT(values_of(pulled->values), ElementsAre(1, 1, 1, 1, -1, -1, -1, -1, -2, -2, -2, -2));
+  EXPECT_THAT(pulled->values.extents(), ElementsAre(3, 4));
+}
+
+TEST_F(HostedShards, AddRowsOfAClockInTheOrderOfRanks) {
+  host_ssp(0);
+  join(2);
+  PushPart late = push_of(1, 0, 0, 0);
+  late.sparse = true;
+  late.rows = {1, 7};
+  late.values = tensor({3, 3, 3, 3, 8, 8, 8, 8});
+  caf::scoped_actor other(actors.system());
+  auto pending = other->request(shard, kLong, late);
+  PushPart push = push_of(0, 0, 0, 0);
+  push.sparse = true;
+  push.rows = {0, 1};
+  push.values = tensor({4, 4, 4, 4, 5, 5, 5, 5});
+  const auto pulled = ask<PulledPart>(push);
+  ASSERT_TRUE(pulled) << why.text();
+  const std::vector<float> values = values_of(pulled->values);  // 4 samples together
+  EXPECT_EQ(values[0], 0);
+  EXPECT_EQ(values[4], -1);
+  EXPECT_EQ(values[8], 1);
+  EXPECT_EQ(values[28], -1);
+  EXPECT_EQ(pulled->total.samples, 4u);
+  bool answered = false;
+  pending.receive([&](const PulledPart&) { answered = true; }, [](const caf::error&) {});
+  EXPECT_TRUE(answered);
+}
+
+TEST_F(HostedShards, AnswerSmallReadsByValue) {
+  host_async();
+  join(1);
+  ASSERT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1)));
+  const auto part = ask<SmallPart<16>>(SmallRead<16>{.first = 16});
+  ASSERT_TRUE(part) << why.text();
+  EXPECT_EQ(part->version, 1u);
+  for (const float value : part->values) EXPECT_EQ(value, 0.5F);
+  EXPECT_FALSE(ask<SmallPart<16>>(SmallRead<16>{.first = 17}));
+  EXPECT_THAT(std::string(why.text()), HasSubstr("16 elements from 17"));
+}
+
+TEST_F(HostedShards, AnswerSmallReadsBehindAnUpdateThatIsUnderWay) {
+  host_async();
+  join(1);
+  const TimelineId gate = space.make_private_timeline();
+  PushPart push = push_of(0, 0, 0, 1);
+  push.values = Tensor(push.values.memory(), {kElements}, DType::f32, Point{gate, 1}, nullptr);
+  caf::scoped_actor other(actors.system());
+  auto pending = other->request(shard, kLong, push);
+  EXPECT_TRUE(eventually([&] { return ask<HostingReport>(AskHosting{})->version == 1; }));
+  auto small = other->request(shard, kLong, SmallRead<2>{});
+  space.timeline(gate).signal(1);
+  std::optional<SmallPart<2>> part;
+  small.receive([&](const SmallPart<2>& x) { part = x; }, [](const caf::error&) {});
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->values[1], 0.5F);
+  pending.receive([](const PulledPart&) {}, [](const caf::error&) { ADD_FAILURE(); });
+}
+
+TEST_F(HostedShards, DoNotWaitForAWorkerThatEndedWithoutAWord) {
+  host_ssp(0);
+  ASSERT_TRUE(ask_from<HostingJoined>(home, JoinHosting{0}));
+  {
+    caf::scoped_actor short_lived(actors.system());
+    ASSERT_TRUE(ask_from<HostingJoined>(short_lived, JoinHosting{1}));
+  }
+  const auto pulled = ask<PulledPart>(push_of(0, 0, 0, 1));
+  ASSERT_TRUE(pulled) << why.text();
+  EXPECT_EQ(pulled->version, 1u);
+}
+
+TEST_F(HostedShards, EndWithTheStripeAndItsVersionWhenEverythingIsApplied) {
+  host_ssp(1);
+  join(2);
+  ASSERT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1)));
+  caf::scoped_actor waiting(actors.system());
+  auto held = waiting->request(shard, kLong, push_of(0, 1, 1, 1));
+  EXPECT_TRUE(eventually([&] { return ask<HostingReport>(AskHosting{})->version == 2; }));
+  const auto ended = ask<HostingEnded>(EndHosting{{Code::aborted, "sync from here on"}});
+  ASSERT_TRUE(ended) << why.text();
+  EXPECT_EQ(ended->version, 2u);
+  EXPECT_THAT(ended->version_vector, ElementsAre(2, 0));
+  EXPECT_EQ(ended->staleness.updates, 2u);
+  EXPECT_EQ(space.address_of<float>(ended->stripe.parameters)[0], 0);
+  Status told;
+  held.receive([](const PulledPart&) {}, [&](const caf::error& e) { told = from_caf(e); });
+  EXPECT_THAT(std::string(told.text()), HasSubstr("sync from here on"));
+  EXPECT_FALSE(ask<PulledPart>(ReadPart{.worker = 1}));
+  EXPECT_THAT(std::string(why.text()), HasSubstr("sync from here on"));
+}
+
+TEST_F(HostedShards, EndWithTheirStreamsError) {
+  host_async();
+  join(1);
+  const TimelineId gate = space.make_private_timeline();
+  PushPart push = push_of(0, 0, 0, 1);
+  push.values = Tensor(push.values.memory(), {kElements}, DType::f32, Point{gate, 1}, nullptr);
+  ASSERT_TRUE(ask<PulledPart>(push));
+  caf::scoped_actor watching(actors.system());
+  watching->monitor(shard);
+  space.timeline(gate).poison({Code::device_fault, "the worker's device is gone"});
+  Status end;
+  watching->receive([&](const caf::down_msg& down) { end = from_caf(down.reason); },
+                    caf::after(kLong) >> [] { ADD_FAILURE() << "it goes on"; });
+  EXPECT_EQ(end.code(), Code::device_fault);
+  EXPECT_THAT(std::string(end.text()), HasSubstr("the worker's device is gone"));
+}
+
+}  // namespace
+}  // namespace troupe::test

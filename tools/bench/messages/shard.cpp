@@ -1,0 +1,144 @@
+#include <caf/event_based_actor.hpp>
+
+#include "actors/caf_error.hpp"
+#include "actors/exchange/hosted_shard.hpp"
+#include "devices/reference/reference_device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/policies/ssp.hpp"
+#include "tools/bench/messages/side.hpp"
+
+// A shard that hosts a stripe, and a worker that pushes to it and pulls from it, or reads a few of its elements.
+namespace troupe::bench {
+namespace {
+
+constexpr SinkKey kPulled{1};
+
+/// A worker's rounds: a push and the pull behind it, of the whole stripe. No samples, so no arithmetic.
+struct Rounds {
+  HostedShard shard;
+  Tensor values;
+  Memory landing;
+  RemoteActors* remote = nullptr;
+  RoundTrips trips;
+  std::uint64_t round = 0;
+  std::uint64_t sink_there = 0;
+  std::uint64_t in_place = 0;  // pulls that landed in the landing
+  Finish finish;
+};
+
+void end_with(caf::event_based_actor* self, const caf::error& error) { self->quit(error); }
+
+void push_and_pull(caf::event_based_actor* self, const std::shared_ptr<Rounds>& rounds) {
+  Rounds& r = *rounds;
+  r.remote->post_sink(kPulled, r.landing);
+  PushPart push{.sequence = r.round + 1, .clock = r.round, .base_version = r.round};
+  push.values = r.values.into({r.sink_there});
+  push.next = {.clock = ++r.round, .into = kPulled.value};
+  self->request(r.shard, std::chrono::seconds(10), std::move(push))
+      .then(
+          [=](const PulledPart& pulled) {
+            Rounds& r = *rounds;
+            r.sink_there = pulled.sink;
+            if (pulled.values.memory() == r.landing)
+              ++r.in_place;
+            else
+              r.remote->withdraw_sinks(kPulled);
+            if (r.trips.again()) return push_and_pull(self, rounds);
+            r.finish.tell();
+          },
+          [=](const caf::error& error) { end_with(self, error); });
+}
+
+caf::behavior worker(caf::event_based_actor* self, const std::shared_ptr<Rounds>& rounds) {
+  return {[=](Go) {
+    self->request(rounds->shard, std::chrono::seconds(10), JoinHosting{})
+        .then(
+            [=](const HostingJoined&) {
+              rounds->trips.begin();
+              push_and_pull(self, rounds);
+            },
+            [=](const caf::error& error) { end_with(self, error); });
+  }};
+}
+
+Figures measure_rounds(Blocking& blocking, Side& side, const EndCase& what, const HostedShard& shard,
+                       Clock::duration patience) {
+  const auto rounds = std::make_shared<Rounds>(Rounds{.shard = shard,
+                                                      .values = side.tensor(),
+                                                      .landing = side.arena().allocate(what.bytes),
+                                                      .remote = &side.remote(),
+                                                      .trips = RoundTrips(latency_plan(what))});
+  const Ending near(side.stage().spawn(worker, rounds));
+  caf::anon_send(near.get(), Go::value);
+  rounds->finish.wait(blocking, patience);
+  TROUPE_CHECK(rounds->in_place + 1 >= rounds->round, Code::corrupt, "only ", rounds->in_place, " of ", rounds->round,
+               " pulls landed where the worker said");
+  const auto* pushed = side.space().address_of<const float>(rounds->landing);
+  TROUPE_CHECK(pushed[0] == 1.0F, Code::corrupt, "the shard's parameters are ", pushed[0], " instead of 1");
+  return latency_figures(rounds->trips);
+}
+
+/// Reads of a few elements, one after the other. Sent without a time limit each, which costs more than the read; the
+/// one who waits for the whole has one.
+template <std::size_t kCount>
+caf::behavior reader(caf::event_based_actor* self, const caf::actor& shard, const std::shared_ptr<RoundTrips>& trips,
+                     const std::shared_ptr<Finish>& finish) {
+  return {[=](Go) { self->send(shard, SmallRead<kCount>{}); },
+          [=](const SmallPart<kCount>& part) {
+            if (trips->again()) return self->send(shard, SmallRead<kCount>{});
+            if (part.values[kCount - 1] != 1.0F)
+              return end_with(self, to_caf(Status{Code::corrupt, "a read has another value than the stripe"}));
+            finish->tell();
+          }};
+}
+
+template <std::size_t kCount>
+Figures measure_reads(Blocking& blocking, Side& side, const EndCase& what, const HostedShard& shard,
+                      Clock::duration patience) {
+  const auto trips = std::make_shared<RoundTrips>(latency_plan(what));
+  const auto finish = std::make_shared<Finish>();
+  trips->begin();
+  const Ending near(side.stage().spawn(reader<kCount>, caf::actor_cast<caf::actor>(shard), trips, finish));
+  caf::anon_send(near.get(), Go::value);
+  finish->wait(blocking, patience);
+  return latency_figures(*trips);
+}
+
+Figures run_worker(Blocking& blocking, Side& side, const EndCase& what, Clock::duration patience) {
+  const auto shard = caf::actor_cast<HostedShard>(side.find(blocking, "shard", patience));
+  switch (what.bytes) {
+    case 8: return measure_reads<2>(blocking, side, what, shard, patience);
+    case 64: return measure_reads<16>(blocking, side, what, shard, patience);
+    case 256: return measure_reads<64>(blocking, side, what, shard, patience);
+    case 1024: return measure_reads<256>(blocking, side, what, shard, patience);
+    default: return measure_rounds(blocking, side, what, shard, patience);
+  }
+}
+
+}  // namespace
+
+Figures run_shard(Blocking& blocking, const EndCase& what, Line& line) {
+  Side side(blocking, what, line);
+  Figures figures;
+  if (what.client) {
+    figures = run_worker(blocking, side, what, line.patience());
+    line.meet(blocking);
+    return figures;
+  }
+  const auto device = make_reference_device(side.space());
+  const auto stream = device->stream();
+  HostedParts parts{.stream = *stream, .space = side.space(), .arena = side.arena()};
+  parts.rule.kind = RuleKind::sgd;
+  parts.stripe.stripe.count = what.bytes / sizeof(float);
+  parts.stripe.parameters = side.arena().allocate(what.bytes);
+  std::fill_n(side.space().address_of<float>(parts.stripe.parameters), parts.stripe.stripe.count, 1.0F);
+  const HostedShard shard = spawn_hosted_shard(side.stage().system, std::move(parts),
+                                               std::make_unique<SspPolicy>(SspSettings{.staleness = 0}), &side.remote(),
+                                               /*runs_inline=*/true);
+  const Ending ending(caf::actor_cast<caf::actor>(shard));
+  side.publish("shard", shard);
+  line.meet(blocking);
+  return figures;
+}
+
+}  // namespace troupe::bench
