@@ -143,7 +143,7 @@ std::string expected(const SettingKey& key) {
     if (key.range.above_low) {
       return text(one, " above ", number_text(key.range.low), " and at most ", number_text(key.range.high));
     }
-    const bool whole = key.kind == ValueKind::integer || key.kind == ValueKind::integers;
+    const bool whole = key.kind != ValueKind::number && key.kind != ValueKind::numbers;
     const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
     return text(one, " from ", bound(key.range.low), " to ", bound(key.range.high));
   };
