@@ -36,11 +36,12 @@ struct DeviceState {
   bool finished = false;           // and everyone was told
   // Checkpoints.
   std::uint32_t next_number = 1;
-  std::optional<Step> saved;     // the last step that was, or is being, saved
-  bool copying = false;          // on the stream
-  bool saving = false;           // the copy is not made, or not written yet
-  bool save_due = false;         // at the next step after which the state is consistent
-  std::deque<SavingVote> votes;  // that were counted, oldest first
+  std::optional<Step> saved;             // the last step that was, or is being, saved
+  bool copying = false;                  // on the stream
+  bool saving = false;                   // the copy is not made, or not written yet
+  bool save_due = false;                 // at the next step after which the state is consistent
+  std::optional<PolicySettings> policy;  // of the last step
+  std::deque<SavingVote> votes;          // that were counted, oldest first
 };
 using Self = DeviceActor::stateful_pointer<DeviceState>;
 
@@ -99,6 +100,9 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch.step), votes);
+  if (parts.switched && s.policy && *s.policy != parts.exchange.policy())
+    parts.switched(batch.step, parts.exchange.policy());
+  s.policy = parts.exchange.policy();
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
   const Point committed = parts.exchange.commit(parts.stream);

@@ -62,6 +62,8 @@ struct DeviceParts {
   Rank self{};
   /// What becomes of the run after a step with these sums, the same at every rank; absent: it goes on.
   std::function<Status(Step, const StepSums&)> verdict{};
+  /// Told when a step begins under another policy than the one before it; absent: nobody is.
+  std::function<void(Step, const PolicySettings&)> switched{};
 };
 
 /// Who is told, in this order, and never answers.

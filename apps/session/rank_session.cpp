@@ -121,6 +121,12 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
+void RankSession::note_switch(Step step, const PolicySettings& policy) const {
+  if (leads_job())
+    note(text("from step ", step.value, " on (", schedule_.samples_before(step),
+              " samples): ", troupe::describe(policy, job_.plan.world_size())));
+}
+
 void RankSession::note_resumed(const CheckpointStart& start) {
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
@@ -317,7 +323,8 @@ void RankSession::make_actors() {
   TrainingParts parts{.loader = {},
                       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
                                  memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
-                                 [this](Step step, const StepSums& total) { return judge(step, total); }},
+                                 [this](Step step, const StepSums& total) { return judge(step, total); },
+                                 [this](Step step, const PolicySettings& policy) { note_switch(step, policy); }},
                       .exchanges = {exchange_.get()},
                       .view = kFirstView,
                       .self = job_.self(),

@@ -94,6 +94,7 @@ class RankSession final : public Session {
   ReportTargets report_targets();
   RateSchedule rate() const;
   Status judge(Step step, const StepSums& total);
+  void note_switch(Step step, const PolicySettings& policy) const;
   void watch_peers();
 
   // Running and ending.

@@ -84,7 +84,8 @@ struct World {
          arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule, snapshot_messages, std::move(saves), Rank{0},
          [this](Step step, const StepSums&) {
            return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
-         }},
+         },
+         [this](Step step, const PolicySettings& policy) { switches.emplace_back(step.value, policy.kind); }},
         {{committed_to}, evaluated_to, {finished_to}, snapshots_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
@@ -131,6 +132,7 @@ struct World {
   std::vector<bool> finished;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> saved;  // steps, numbers
   std::optional<Step> bad_step;                                // the verdict on it ends the run
+  std::vector<std::pair<std::uint64_t, PolicyKind>> switches;
   Status ended;
 };
 
@@ -332,6 +334,19 @@ TEST(DeviceActor, TellsThePoliciesWhichStepIsTheLastAndWhichAreEvaluated) {
     EXPECT_EQ(w.exchange.facts[k].consistent, k % 2 == 1);
   }
   EXPECT_EQ(w.exchange.shown, (std::vector<bool>{true, false, true, false})) << "around each pass, once";
+}
+
+TEST(DeviceActor, TellsOfASwitchWithTheFirstStepUnderTheNewPolicy) {
+  World w{steps_without_evaluation(4)};
+  w.begin();
+  w.give(0);
+  w.give(1);
+  EXPECT_THAT(w.switches, IsEmpty());
+  w.exchange.in_force = {.kind = PolicyKind::local_sgd};
+  w.give(2);
+  w.run_device();
+  w.give(3);
+  EXPECT_THAT(w.switches, ElementsAre(Pair(2, PolicyKind::local_sgd)));
 }
 
 TEST(DeviceActor, SavesWhenABlockEndsAndNotInIt) {
