@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -246,13 +247,16 @@ Memory Arena::allocate(std::uint64_t size_bytes, std::uint64_t alignment) {
   TROUPE_CHECK(std::has_single_bit(alignment) && alignment <= kPageBytes, Code::invalid, "an alignment of ", alignment,
                " bytes: must be a power of two, at most ", kPageBytes);
   const std::uint64_t step = std::max<std::uint64_t>(alignment, 64);
-  std::uint64_t& used = directory(base_).used_bytes;
-  const std::uint64_t offset = (used + step - 1) / step * step;
-  const std::uint64_t left = offset < size_bytes_ ? size_bytes_ - offset : 0;
-  TROUPE_CHECK(size_bytes <= left, Code::out_of_memory, "arena ", id_.value, " is full: ", size_bytes,
-               " bytes are wanted, ", left, " of ", size_bytes_ - kPageBytes, " are left");
-  used = offset + size_bytes;
-  return {id_, offset, size_bytes};
+  const std::atomic_ref<std::uint64_t> used{directory(base_).used_bytes};
+  std::uint64_t before = used.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint64_t offset = (before + step - 1) / step * step;
+    const std::uint64_t left = offset < size_bytes_ ? size_bytes_ - offset : 0;
+    TROUPE_CHECK(size_bytes <= left, Code::out_of_memory, "arena ", id_.value, " is full: ", size_bytes,
+                 " bytes are wanted, ", left, " of ", size_bytes_ - kPageBytes, " are left");
+    if (used.compare_exchange_weak(before, offset + size_bytes, std::memory_order_relaxed))
+      return {id_, offset, size_bytes};
+  }
 }
 
 TimelineId Arena::make_timeline() {

@@ -30,7 +30,7 @@ struct ArenaTicket {
 /// Memory that the processes of a node share: an anonymous file (memfd), sealed against change of size and
 /// preallocated, so that touching it cannot fault. It has no name in the file system: when the last process ends, by
 /// whatever signal, nothing is left. The first page is a directory of named parts, by which peers find what they share.
-/// Threads: allocate, make_timeline and publish have one caller at a time; the rest any thread.
+/// Threads: publish has one caller at a time; the rest any thread.
 class Arena {
  public:
   static constexpr std::uint64_t kPageBytes = 4096;
