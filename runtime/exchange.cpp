@@ -5,14 +5,6 @@
 #include <utility>
 
 namespace troupe {
-namespace {
-
-/// Elements [first, first + count) of `whole`, whose element 0 is the stripe's; nothing of nothing.
-Memory elements(const Memory& whole, std::uint64_t first, std::uint64_t count, std::uint64_t element_bytes) noexcept {
-  return whole.size_bytes == 0 ? Memory{} : slice(whole, first * element_bytes, count * element_bytes);
-}
-
-}  // namespace
 
 StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory totals,
                            std::vector<Exchange*> exchanges, std::size_t buckets, GroupId reporting)

@@ -85,6 +85,12 @@ constexpr Memory slice(Memory whole, std::uint64_t offset, std::uint64_t size_by
   return {whole.arena, whole.offset + offset, size_bytes};
 }
 
+/// Elements [first, first + count) of `whole`, each of `element_bytes`; nothing of nothing. The caller keeps it inside.
+constexpr Memory elements(const Memory& whole, std::uint64_t first, std::uint64_t count,
+                          std::uint64_t element_bytes) noexcept {
+  return whole.size_bytes == 0 ? Memory{} : slice(whole, first * element_bytes, count * element_bytes);
+}
+
 }  // namespace troupe
 
 template <class Tag, class Rep>

@@ -6,8 +6,8 @@
 namespace troupe {
 namespace {
 
-Memory elements(const Memory& whole, const Bucket& bucket) noexcept {
-  return slice(whole, bucket.first * sizeof(float), bucket.count * sizeof(float));
+Memory of_bucket(const Memory& whole, const Bucket& bucket) noexcept {
+  return elements(whole, bucket.first, bucket.count, sizeof(float));
 }
 
 void copy_some(Stream& stream, const Memory& to, const Memory& from) {
@@ -134,7 +134,7 @@ class LentExchange final : public Exchange {
   }
 
   void keep(Stream& stream, const Bucket& bucket) {
-    const Memory held = elements(memory_.held, bucket), fresh = elements(memory_.gradients, bucket);
+    const Memory held = of_bucket(memory_.held, bucket), fresh = of_bucket(memory_.gradients, bucket);
     if (kept_) {
       stream.reduce(held, std::array{held, fresh});
     } else {
@@ -163,7 +163,7 @@ class LentExchange final : public Exchange {
     work.first = std::exchange(first_, false);
     if (work.first) ++rounds_;
     work.update = rounds_;
-    work.gradients = elements(contributions, bucket);
+    work.gradients = of_bucket(contributions, bucket);
     work.sums = sums_;
     work.total = total;
     return work;
@@ -192,8 +192,8 @@ class LentExchange final : public Exchange {
 
   void send_gradients(Stream& stream, const Bucket& bucket) {
     if (first_) take_carried(stream);
-    const Memory fresh = elements(memory_.gradients, bucket);
-    if (kept_) stream.reduce(fresh, std::array{elements(memory_.held, bucket), fresh});
+    const Memory fresh = of_bucket(memory_.gradients, bucket);
+    if (kept_) stream.reduce(fresh, std::array{of_bucket(memory_.held, bucket), fresh});
     exchange(stream, bucket, memory_.gradients, total_);
   }
 

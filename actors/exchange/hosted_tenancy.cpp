@@ -9,10 +9,6 @@
 namespace troupe {
 namespace {
 
-Memory elements(const Memory& whole, std::uint64_t first, std::uint64_t count, std::uint64_t element_bytes) noexcept {
-  return whole.size_bytes == 0 ? Memory{} : slice(whole, first * element_bytes, count * element_bytes);
-}
-
 /// Elements [first, first + count) of a stripe. No journal: such parts do not follow each other as blocks of one pass.
 StripeMemory part_of(const StripeMemory& whole, std::uint64_t first, std::uint64_t count) {
   StripeMemory part;
@@ -108,7 +104,7 @@ HostedTenancy::Outcome HostedTenancy::read(const HostedRead& read, ReadScope sco
 HostedTenancy::Outcome HostedTenancy::perform(const HostedActions& actions) {
   Running running;
   std::vector<Copy> copies;
-  for (const auto& action : actions.todo) {
+  for (const auto& action : actions.orders) {
     if (const auto* update = std::get_if<ApplyUpdate>(&action))
       enqueue_update(*update, running);
     else
@@ -116,7 +112,7 @@ HostedTenancy::Outcome HostedTenancy::perform(const HostedActions& actions) {
   }
   // Answers are valid when all of these actions are done, an update after the copy included: then the reader may
   // overwrite what it pushed.
-  if (!actions.todo.empty()) {
+  if (!actions.orders.empty()) {
     enqueued_ = running.done = parts_.stream.mark();
     if (!running.contributions.empty() || !running.sums.empty()) running_.push_back(std::move(running));
   }

@@ -154,7 +154,7 @@ constexpr std::array<Kind, 7> kKinds{{
     {"exchange", "exchange", "waiting for other ranks, and telling them", &StreamTimes::exchange},
     {"load", "load", "waiting for a training batch", &StreamTimes::load},
     {"evaluate", "evaluate", "the test set, waiting for its batches included", &StreamTimes::evaluate},
-    {"copy", "copy", "copies for checkpoints", &StreamTimes::copy},
+    {"copy", "copy", "copies of weights, and for checkpoints", &StreamTimes::copy},
     {"idle", "idle", "nothing to do, and no batch came next", &StreamTimes::idle},
 }};
 

@@ -29,17 +29,17 @@ HostedActions AsyncPolicy::left(Rank worker) {
 }
 
 HostedActions AsyncPolicy::pushed(const HostedPush& push) {
-  HostedActions actions{.refused = ledger_.take(push), .todo = {}};
+  HostedActions actions{.refused = ledger_.take(push), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
   double scale = async_ramp(settings_, push.clock);
   if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + ledger_.staleness(push));
-  actions.todo.emplace_back(ledger_.apply({push}, scale));
+  actions.orders.emplace_back(ledger_.apply({push}, scale));
   return actions;
 }
 
 HostedActions AsyncPolicy::read(const HostedRead& read) {
-  HostedActions actions{.refused = ledger_.check(read), .todo = {}};
-  if (actions.refused == Refusal::none) actions.todo.emplace_back(ledger_.answer(read));
+  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
+  if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
   return actions;
 }
 

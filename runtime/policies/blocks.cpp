@@ -3,6 +3,22 @@
 #include "runtime/policies/detail/lent_policies.hpp"
 
 namespace troupe::policies {
+namespace {
+
+class LocalBlocks final : public LentPolicy {
+ public:
+  LocalBlocks(const Blocks& blocks, const Rule& outer) : blocks_(blocks), outer_(outer) {}
+  StepOrders next(const StepFacts& facts) override {
+    return local_step(blocks_.count(facts) ? std::optional{outer_} : std::nullopt);
+  }
+  bool works_locally() const noexcept override { return true; }
+
+ private:
+  Blocks blocks_;
+  const Rule outer_;
+};
+
+}  // namespace
 
 std::optional<std::uint64_t> Blocks::count(const StepFacts& facts) {
   ++steps_;
@@ -11,6 +27,10 @@ std::optional<std::uint64_t> Blocks::count(const StepFacts& facts) {
   if (!full && !facts.last) return {};
   steps_ = 0;
   return std::exchange(samples_, 0);
+}
+
+std::unique_ptr<LentPolicy> local_blocks(const Blocks& blocks, const Rule& outer) {
+  return std::make_unique<LocalBlocks>(blocks, outer);
 }
 
 StepOrders local_step(const std::optional<Rule>& outer) {

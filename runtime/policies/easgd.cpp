@@ -44,16 +44,16 @@ HostedActions EasgdPolicy::left(Rank worker) {
 }
 
 HostedActions EasgdPolicy::pushed(const HostedPush& push) {
-  HostedActions actions{.refused = ledger_.take(push), .todo = {}};
+  HostedActions actions{.refused = ledger_.take(push), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
-  actions.todo.emplace_back(ledger_.answer({push.worker, push.clock + 1}));
-  actions.todo.emplace_back(ledger_.apply({push}, 1));
+  actions.orders.emplace_back(ledger_.answer({push.worker, push.clock + 1}));
+  actions.orders.emplace_back(ledger_.apply({push}, 1));
   return actions;
 }
 
 HostedActions EasgdPolicy::read(const HostedRead& read) {
-  HostedActions actions{.refused = ledger_.check(read), .todo = {}};
-  if (actions.refused == Refusal::none) actions.todo.emplace_back(ledger_.answer(read));
+  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
+  if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
   return actions;
 }
 

@@ -57,7 +57,7 @@ struct AnswerRead {
 
 struct HostedActions {
   Refusal refused = Refusal::none;
-  std::vector<std::variant<ApplyUpdate, AnswerRead>> todo;  // in this order
+  std::vector<std::variant<ApplyUpdate, AnswerRead>> orders;  // in this order
 };
 
 /// What every hosted policy keeps: who takes part, what has come from whom, what is applied.

@@ -14,10 +14,8 @@ bool has_come(const PolicyPhase& phase, std::uint64_t step, std::uint64_t sample
 
 PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks) : ranks_(ranks) {
   TROUPE_CHECK(!phases.empty(), Code::invalid, "a group needs a policy");
-  for (const PolicyPhase& phase : phases) {
-    add(phase);
-    works_locally_ = works_locally_ || make_lent_policy(phase.policy, ranks)->works_locally();
-  }
+  for (const PolicyPhase& phase : phases) add(phase);
+  works_locally_ = needs_of(phases).whole_state;
 }
 
 /// A warm start is a synchronous phase of its own.

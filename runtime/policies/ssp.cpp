@@ -28,7 +28,7 @@ HostedActions SspPolicy::left(Rank worker) {
 }
 
 HostedActions SspPolicy::pushed(const HostedPush& push) {
-  HostedActions actions{.refused = ledger_.take(push), .todo = {}};
+  HostedActions actions{.refused = ledger_.take(push), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
   if (settings_.staleness == 0) {
     pending_.push_back(push);
@@ -41,7 +41,7 @@ HostedActions SspPolicy::pushed(const HostedPush& push) {
 }
 
 HostedActions SspPolicy::read(const HostedRead& read) {
-  HostedActions actions{.refused = ledger_.check(read), .todo = {}};
+  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
   if (may_answer(read)) {
     answer(read, actions);
@@ -61,7 +61,7 @@ void SspPolicy::apply_arrived(HostedPush push, HostedActions& actions) {
   double scale = 1;
   if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + ledger_.staleness(push));
   count(push);
-  actions.todo.emplace_back(ledger_.apply({push}, scale));
+  actions.orders.emplace_back(ledger_.apply({push}, scale));
 }
 
 void SspPolicy::apply_whole_clocks(HostedActions& actions) {
@@ -78,7 +78,7 @@ void SspPolicy::apply_whole_clocks(HostedActions& actions) {
     std::vector<HostedPush> whole(pending_.begin(), first_later);
     pending_.erase(pending_.begin(), first_later);
     for (const HostedPush& push : whole) count(push);
-    actions.todo.emplace_back(ledger_.apply(std::move(whole), 1));
+    actions.orders.emplace_back(ledger_.apply(std::move(whole), 1));
   }
 }
 
@@ -103,7 +103,7 @@ void SspPolicy::answer(const HostedRead& read, HostedActions& actions) {
   // A read that is delivered twice is answered twice, and the worker goes by the first answer.
   if (read.clock == ledger_.pushed(read.worker) && seen.of != read.clock + 1)
     seen = {read.clock + 1, read.clock - std::min(read.clock, ledger_.smallest_clock())};
-  actions.todo.emplace_back(ledger_.answer(read));
+  actions.orders.emplace_back(ledger_.answer(read));
 }
 
 void SspPolicy::count(const HostedPush& push) {

@@ -177,7 +177,7 @@ class HostedSimulation {
 
   void perform(std::uint32_t s, const HostedActions& actions) {
     SimulatedShard& shard = shards[s];
-    for (const auto& action : actions.todo) {
+    for (const auto& action : actions.orders) {
       if (const auto* update = std::get_if<ApplyUpdate>(&action)) {
         std::vector<const std::vector<float>*> contributions;
         for (const HostedPush& push : update->contributions) {

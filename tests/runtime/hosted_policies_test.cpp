@@ -20,14 +20,14 @@ using ::testing::SizeIs;
 
 std::vector<ApplyUpdate> updates_in(const HostedActions& actions) {
   std::vector<ApplyUpdate> found;
-  for (const auto& action : actions.todo)
+  for (const auto& action : actions.orders)
     if (const auto* update = std::get_if<ApplyUpdate>(&action)) found.push_back(*update);
   return found;
 }
 
 std::vector<std::uint32_t> answered_in(const HostedActions& actions) {
   std::vector<std::uint32_t> found;
-  for (const auto& action : actions.todo)
+  for (const auto& action : actions.orders)
     if (const auto* answer = std::get_if<AnswerRead>(&action)) found.push_back(answer->worker.value);
   return found;
 }
@@ -56,8 +56,8 @@ std::string message_of(const std::function<void()>& act) {
 TEST(SspPolicy, WithoutStalenessAddsAWholeClockInTheOrderOfRanks) {
   SspPolicy shard{{.staleness = 0}};
   join_all(shard, 3);
-  EXPECT_THAT(shard.pushed(push_of(2, 0)).todo, IsEmpty());
-  EXPECT_THAT(shard.pushed(push_of(0, 0)).todo, IsEmpty());
+  EXPECT_THAT(shard.pushed(push_of(2, 0)).orders, IsEmpty());
+  EXPECT_THAT(shard.pushed(push_of(0, 0)).orders, IsEmpty());
   const auto updates = updates_in(shard.pushed(push_of(1, 0)));
   ASSERT_THAT(updates, SizeIs(1));
   EXPECT_THAT(updates[0].contributions, ElementsAre(push_of(0, 0), push_of(1, 0), push_of(2, 0)));
@@ -68,11 +68,11 @@ TEST(SspPolicy, AnswersTheNextClocksReadsAfterTheUpdate) {
   SspPolicy shard{{.staleness = 0}};
   join_all(shard, 2);
   shard.pushed(push_of(1, 0));
-  EXPECT_THAT(shard.read({Rank{1}, 1}).todo, IsEmpty());
+  EXPECT_THAT(shard.read({Rank{1}, 1}).orders, IsEmpty());
   const HostedActions actions = shard.pushed(push_of(0, 0));
-  ASSERT_THAT(actions.todo, SizeIs(2));
-  EXPECT_TRUE(std::holds_alternative<ApplyUpdate>(actions.todo[0]));
-  EXPECT_EQ(std::get<AnswerRead>(actions.todo[1]).version, 1u);
+  ASSERT_THAT(actions.orders, SizeIs(2));
+  EXPECT_TRUE(std::holds_alternative<ApplyUpdate>(actions.orders[0]));
+  EXPECT_EQ(std::get<AnswerRead>(actions.orders[1]).version, 1u);
   EXPECT_THAT(answered_in(shard.read({Rank{0}, 1})), ElementsAre(0));
 }
 
@@ -101,7 +101,7 @@ TEST(SspPolicy, AppliesWhatAWorkerPushedBeforeItLeft) {
   SspPolicy shard{{.staleness = 0}};
   join_all(shard, 2);
   shard.pushed(push_of(1, 0));
-  EXPECT_THAT(shard.left(Rank{1}).todo, IsEmpty());
+  EXPECT_THAT(shard.left(Rank{1}).orders, IsEmpty());
   EXPECT_THAT(updates_in(shard.pushed(push_of(0, 0))).at(0).contributions, ElementsAre(push_of(0, 0), push_of(1, 0)));
 }
 
@@ -180,10 +180,10 @@ TEST(EasgdPolicy, AnswersWithTheCenterBeforeThePush) {
   EasgdPolicy shard{{}, 2};
   join_all(shard, 2);
   const HostedActions actions = shard.pushed(push_of(1, 0));
-  ASSERT_THAT(actions.todo, SizeIs(2));
-  EXPECT_EQ(std::get<AnswerRead>(actions.todo[0]).version, 0u);
-  EXPECT_EQ(std::get<AnswerRead>(actions.todo[0]).clock, 1u);
-  EXPECT_EQ(std::get<ApplyUpdate>(actions.todo[1]).version, 1u);
+  ASSERT_THAT(actions.orders, SizeIs(2));
+  EXPECT_EQ(std::get<AnswerRead>(actions.orders[0]).version, 0u);
+  EXPECT_EQ(std::get<AnswerRead>(actions.orders[0]).clock, 1u);
+  EXPECT_EQ(std::get<ApplyUpdate>(actions.orders[1]).version, 1u);
 }
 
 TEST(EasgdPolicy, PullsAsTheRuleOfAStream) {

@@ -60,7 +60,7 @@ TEST(ReportPage, SaysThatNoTimeWentToLoading) {
   record.trace.add({1, 1, 60000, {.compute = std::chrono::seconds{1}}});
   const std::string page = page_of(record);
   EXPECT_THAT(page, HasSubstr("waiting for a training batch</td><td>0 ms</td><td>0 %</td><td>0.000 ms</td>"));
-  EXPECT_THAT(page, Not(HasSubstr("copies for checkpoints")));
+  EXPECT_THAT(page, Not(HasSubstr("copies of weights")));
 }
 
 TEST(ReportPage, LeavesOutWhatTheDeviceDoesNotMeasure) {

@@ -35,6 +35,9 @@ class Blocks {
   std::uint64_t samples_ = 0;
 };
 
+/// Ranks work locally; every block ends with a round of this outer rule.
+std::unique_ptr<LentPolicy> local_blocks(const Blocks& blocks, const Rule& outer);
+
 /// Orders of a step in which ranks work locally, ending its block when `outer` is given.
 StepOrders local_step(const std::optional<Rule>& outer);
 

@@ -25,10 +25,6 @@ struct Part {
   std::uint64_t count = 0;
 };
 
-constexpr Memory elements(const Memory& whole, std::uint64_t first, std::uint64_t count,
-                          std::uint64_t element_bytes) noexcept {
-  return slice(whole, first * element_bytes, count * element_bytes);
-}
 inline constexpr std::uint64_t kHalfBytes = size_bytes(DType::bf16);
 
 /// The most elements any rank adds up in one round of updates; a multiple of Layout::kAlignElements.
