@@ -256,7 +256,7 @@ void RankSession::make_device() {
   no_decay_ = entries_matching(job_.graph, job_.layout, settings().no_decay);
   LentMemory lent = own;
   lent.mine.no_decay = no_decay_;
-  exchange_ = lent_exchange({.communicator = *communicator_,
+  exchange_ = lent_exchange({.communicator = communicator_.get(),
                              .rule = settings().rule,
                              .policy = std::make_unique<PolicySequence>(job_.plan.policies, job_.plan.world_size()),
                              .buckets = job_.plan.buckets,
