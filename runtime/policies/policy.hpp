@@ -161,6 +161,14 @@ struct PolicyNeeds {
   bool whole_state = false;  // every rank has the whole of the rule's state
   bool outer_state = false;  // a momentum of the outer update
   bool side_stream = false;  // a round goes on behind the next step
+  PolicyNeeds& operator|=(const PolicyNeeds& other) noexcept {
+    own_weights |= other.own_weights;
+    held |= other.held;
+    whole_state |= other.whole_state;
+    outer_state |= other.outer_state;
+    side_stream |= other.side_stream;
+    return *this;
+  }
 };
 PolicyNeeds needs_of(const PolicySettings& settings);
 /// For any of them.
