@@ -97,16 +97,7 @@ PolicyNeeds needs_of(const PolicySettings& settings) {
 
 PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases) {
   PolicyNeeds all;
-  for (const PolicyPhase& phase : phases) {
-    const PolicyNeeds needs = needs_of(phase.policy);
-    all.own_weights |= needs.own_weights;
-    all.held |= needs.held;
-    all.whole_state |= needs.whole_state;
-    all.outer_state |= needs.outer_state;
-    all.side_stream |= needs.side_stream;
-    all.hosted |= needs.hosted;
-    all.landing |= needs.landing;
-  }
+  for (const PolicyPhase& phase : phases) all |= needs_of(phase.policy);
   return all;
 }
 

@@ -169,6 +169,16 @@ struct PolicyNeeds {
   bool side_stream = false;  // a round goes on behind the next step
   bool hosted = false;       // shards and workers, with streams of their own
   bool landing = false;      // what is read from shards does not land in the weights
+  PolicyNeeds& operator|=(const PolicyNeeds& other) noexcept {
+    own_weights |= other.own_weights;
+    held |= other.held;
+    whole_state |= other.whole_state;
+    outer_state |= other.outer_state;
+    side_stream |= other.side_stream;
+    hosted |= other.hosted;
+    landing |= other.landing;
+    return *this;
+  }
 };
 PolicyNeeds needs_of(const PolicySettings& settings);
 /// For any of them.
