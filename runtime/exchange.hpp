@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/communicator.hpp"
@@ -39,6 +40,8 @@ class Exchange {
   virtual void show_own(Stream& stream) = 0;
   /// The policy of the step that began last.
   virtual const PolicySettings& policy() const noexcept = 0;
+  /// Why switch_at would refuse the policy whatever the step, with what to do; empty: it would not.
+  virtual std::string refusal(const PolicySettings&) const { return "this group keeps its policy to the end"; }
   /// From `step` on it is another. Throws Error{invalid} when that step, or the one before it, has begun, or when the
   /// group has no memory for the policy, naming what is missing.
   virtual void switch_at(Step step, const PolicySettings& policy) = 0;
@@ -89,6 +92,8 @@ class StepExchange final : public BucketSink {
   bool totals_are_common() const noexcept { return exchanges_[reporting_]->totals_are_common(); }
   const PolicySettings& policy() const noexcept { return exchanges_[reporting_]->policy(); }
   std::uint64_t updates() const noexcept { return exchanges_[reporting_]->updates(); }
+  std::string refusal(const PolicySettings& policy) const;
+  void switch_at(Step step, const PolicySettings& policy);
   void show_common(Stream& stream);
   void show_own(Stream& stream);
 

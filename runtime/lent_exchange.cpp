@@ -102,18 +102,24 @@ class LentExchange final : public Exchange {
 
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
 
-  void switch_at(Step step, const PolicySettings& policy) override {
+  std::string refusal(const PolicySettings& policy) const override {
     const PolicyNeeds needs = needs_of(policy);
-    const auto check = [&](bool needed, bool there, const char* what) {
-      TROUPE_CHECK(!needed || there, Code::invalid, "a switch to ", name_of(policy.kind), " needs ", what,
-                   ", for which this job has no memory: name the policy in update.switch");
-    };
-    check(needs.own_weights, has_own_weights(), "weights of each rank's own");
-    check(needs.held, memory_.held.size_bytes != 0, "room for gradients that wait");
-    check(needs.whole_state, parts_.policy->works_locally(), "the whole of the optimizer's state at every rank");
-    check(needs.outer_state, memory_.outer.state[0].size_bytes != 0, "an outer momentum");
-    check(needs.hosted, parts_.hosted != nullptr, "shards and workers");
-    check(needs.side_stream, parts_.side != nullptr, "a second stream");
+    const char* const missing = needs.own_weights && !has_own_weights()      ? "weights of each rank's own"
+                                : needs.held && memory_.held.size_bytes == 0 ? "room for gradients that wait"
+                                : needs.whole_state && !parts_.policy->works_locally()
+                                    ? "all of the optimizer's state at each rank"
+                                : needs.outer_state && memory_.outer.state[0].size_bytes == 0 ? "an outer momentum"
+                                : needs.hosted && parts_.hosted == nullptr                      ? "shards and workers"
+                                 : needs.side_stream && parts_.side == nullptr                 ? "a second stream"
+                                                                                              : nullptr;
+    if (missing == nullptr) return {};
+    return text("a switch to ", name_of(policy.kind), " needs ", missing,
+                ", for which this job has no memory: name the policy in update.switch");
+  }
+
+  void switch_at(Step step, const PolicySettings& policy) override {
+    const std::string why = refusal(policy);
+    TROUPE_CHECK(why.empty(), Code::invalid, why);
     TROUPE_CHECK(!begun_ || step.value > step_.value + 1, Code::invalid, "a switch at step ", step.value, ", but step ",
                  step_.value, " has begun");
     parts_.policy->switch_at(step, policy);

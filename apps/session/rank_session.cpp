@@ -95,6 +95,8 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
       remote_->publish("evaluator", actors_->evaluator());
       if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
       remote_->publish("balancer", actors_->balancer());
+      remote_->publish("steps", actors_->steps());
+      if (actors_->sums()) remote_->publish("sums", actors_->sums());
     }
     control_->start();
     bulk_->start();
@@ -121,10 +123,15 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-void RankSession::note_switch(Step step, const PolicySettings& policy) const {
+bool RankSession::sums_are_common() const {
+  const auto& phases = job_.plan.policies;
+  return std::none_of(phases.begin(), phases.end(), [](const PolicyPhase& p) { return is_hosted(p.policy.kind); });
+}
+
+void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
   if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step),
-              " samples): ", troupe::describe(policy, job_.plan.world_size())));
+    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
+              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
 }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
@@ -337,7 +344,9 @@ void RankSession::make_actors() {
                       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
                                  memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
                                  [this](Step step, const StepSums& total) { return judge(step, total); },
-                                 [this](Step step, const PolicySettings& policy) { note_switch(step, policy); }},
+                                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
+                                   note_switch(step, policy, reason);
+                                 }},
                       .exchanges = all_exchanges(),
                       .view = kFirstView,
                       .self = job_.self(),
@@ -358,7 +367,10 @@ void RankSession::make_actors() {
                           },
                       .checkpoints = {},
                       .balancer = {},
+                      .answer_within = settings().faults.exchange,
                       .epoch = {}};
+  parts.device.sums_are_common = sums_are_common();
+  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (job_.data.train)
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
                                      job_.plan.seed, job_.ledger(schedule_)});
