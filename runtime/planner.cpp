@@ -148,6 +148,9 @@ void share_batches(Plan& plan, const Settings& settings) {
                                 " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
 }
 
+/// What a buffer of a hosting shard takes beyond its elements.
+constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
+
 /// What one group adds to the rank's needs.
 void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Rank rank) {
   std::uint64_t own = 0, largest = 0;
@@ -165,6 +168,9 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
   needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   needs.words += 2 * sizeof(StepSums);
+  if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
+  // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
+  if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
   if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
 }
 
@@ -174,6 +180,11 @@ PolicyNeeds needs_of(const Plan& plan) {
   PolicyNeeds all;
   for (const GroupPlan& group : plan.groups) all |= needs_of(group.policies);
   return all;
+}
+
+bool has_landing(const GroupPlan& group, DType dtype) {
+  const PolicyNeeds needs = needs_of(group.policies);
+  return needs.hosted && (needs.landing || dtype == DType::bf16);
 }
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {

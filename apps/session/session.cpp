@@ -29,6 +29,8 @@ void RankSession::begin(Blocking& blocking, bool owned) {
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
+    for (const auto& group : hosted_)
+      if (group && !nothing_left()) group->meet(blocking, deadline);
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
       loop_->close();
@@ -118,6 +120,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   abort_exchanges(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
                            : Status{Code::aborted, "the session is over"});
   stream_.reset();
+  hosted_.clear();
   if (remote_) remote_->stop(blocking, deadline);
   if (job_.bootstrap) job_.bootstrap->leave();
   if (control_) control_->stop(deadline);
