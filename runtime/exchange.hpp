@@ -85,7 +85,8 @@ class StepExchange final : public BucketSink {
   /// See Exchange; of all groups.
   bool is_consistent() const noexcept;
   const PolicySettings& policy() const noexcept { return exchanges_[reporting_]->policy(); }
-  std::uint64_t updates() const noexcept { return exchanges_[reporting_]->updates(); }
+  /// By group.
+  std::vector<std::uint64_t> updates() const;
   void show_common(Stream& stream);
   void show_own(Stream& stream);
 

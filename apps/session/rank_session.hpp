@@ -25,6 +25,7 @@
 #include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
+#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 
@@ -91,7 +92,7 @@ class RankSession final : public Session {
   BalancerParts balancer_parts();
   void tell(const ShareWindow& window);
   ReportTargets report_targets();
-  RateSchedule rate() const;
+  RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
   void note_switch(Step step, const PolicySettings& policy) const;
   void watch_peers();
@@ -122,6 +123,7 @@ class RankSession final : public Session {
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
+  std::unique_ptr<DirectChannel> channel_;                    // of the direct route
   std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> bulk_;
