@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "apps/session/session.hpp"
+#include "runtime/checkpoint/store.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -273,15 +274,20 @@ TEST_F(SessionLoop, GoesOnFromACheckpointWithOtherGroups) {
     settings.insert(settings.end(), {"checkpoint.resume=auto", "checkpoint.every_steps=100", folder});
     return settings;
   };
+  const auto saved_steps = [&](const std::string& dir) {
+    return CheckpointStore((folder_.path() / "run" / dir).string()).list().at(0).steps;
+  };
   (void)weights(ranks, resume_in("a", {"train.steps=5", kTwoGroups}));
+  ASSERT_EQ(saved_steps("a"), 5u);
   EXPECT_EQ(weights(ranks, resume_in("a", {"train.steps=12"})), whole);
   (void)weights(ranks, resume_in("b", {"train.steps=5"}));
+  ASSERT_EQ(saved_steps("b"), 5u);
   EXPECT_EQ(weights(ranks, resume_in("b", {"train.steps=12", kTwoGroups})), whole);
 }
 
 TEST_F(SessionLoop, RefusesACheckpointWhoseGroupsHadOtherRules) {
   const std::string group = "update.group=[{ name = \"biases\", match = \"*.bias\", optimizer = { rule = \"sgd\" } }]";
-  (void)weights(1, {"train.steps=5", group});
+  (void)weights(1, {"train.steps=5", "checkpoint.every_steps=100", group});
   const auto results = run(1, options({"train.steps=9", "checkpoint.resume=auto"}), run_to_the_end);
   EXPECT_EQ(results[0].status.code(), Code::invalid);
   EXPECT_THAT(std::string{results[0].status.text()}, ::testing::HasSubstr("rule of l1.bias sgd, this job adam"));
