@@ -106,6 +106,17 @@ std::vector<std::uint64_t> StepExchange::updates() const {
   return all;
 }
 
+std::string StepExchange::refusal(const PolicySettings& policy) const {
+  for (const Exchange* exchange : exchanges_) {
+    if (std::string why = exchange->refusal(policy); !why.empty()) return why;
+  }
+  return {};
+}
+
+void StepExchange::switch_at(Step step, const PolicySettings& policy) {
+  for (Exchange* exchange : exchanges_) exchange->switch_at(step, policy);
+}
+
 void StepExchange::show_common(Stream& stream) {
   for (Exchange* exchange : exchanges_) exchange->show_common(stream);
 }

@@ -95,6 +95,8 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
       remote_->publish("evaluator", actors_->evaluator());
       if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
       remote_->publish("balancer", actors_->balancer());
+      remote_->publish("steps", actors_->steps());
+      if (actors_->sums()) remote_->publish("sums", actors_->sums());
     }
     control_->start();
     bulk_->start();
@@ -121,10 +123,14 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-void RankSession::note_switch(Step step, const PolicySettings& policy) const {
+bool RankSession::sums_are_common() const {
+  return !needs_of(job_.plan.groups.front().policies).hosted;
+}
+
+void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
   if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step),
-              " samples): ", troupe::describe(policy, job_.plan.world_size())));
+    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
+              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
 }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
@@ -236,7 +242,7 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
   const Rule rule = all_groups(settings())[group.id.value].rule;
   LentMemory lent = memory_.groups[group.id.value].own;
   lent.mine.no_decay = no_decay_[group.id.value];
-  return lent_exchange({.communicator = *communicators_[group.id.value],
+  return lent_exchange({.communicator = communicators_[group.id.value].get(),
                         .rule = rule,
                         .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
                         .buckets = group.buckets,
@@ -341,7 +347,9 @@ void RankSession::make_actors() {
                       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
                                  memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
                                  [this](Step step, const StepSums& total) { return judge(step, total); },
-                                 [this](Step step, const PolicySettings& policy) { note_switch(step, policy); }},
+                                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
+                                   note_switch(step, policy, reason);
+                                 }},
                       .exchanges = all_exchanges(),
                       .view = kFirstView,
                       .self = job_.self(),
@@ -362,7 +370,10 @@ void RankSession::make_actors() {
                           },
                       .checkpoints = {},
                       .balancer = {},
+                      .answer_within = settings().faults.exchange,
                       .epoch = {}};
+  parts.device.sums_are_common = sums_are_common();
+  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (job_.data.train)
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
                                      job_.plan.seed, job_.ledger(schedule_)});

@@ -65,6 +65,9 @@ class RankSession final : public Session {
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
+  /// Whether steps' sums are of all ranks: hosted stripes answer each rank by itself. They
+  /// travel with the rounds of group 0.
+  bool sums_are_common() const;
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
@@ -94,7 +97,7 @@ class RankSession final : public Session {
   ReportTargets report_targets();
   RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
-  void note_switch(Step step, const PolicySettings& policy) const;
+  void note_switch(Step step, const PolicySettings& policy, const std::string& reason) const;
   void watch_peers();
 
   // Running and ending.

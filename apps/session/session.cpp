@@ -25,6 +25,9 @@ void RankSession::begin(Blocking& blocking, bool owned) {
         coordinator.checkpointer =
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
+      coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      if (!sums_are_common())
+        coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});

@@ -176,7 +176,7 @@ class GroupedRun {
     for (const GroupPlan& group : plan_.groups) {
       member.communicators.push_back(communicator(r, group));
       member.sides.push_back(needs_of(group.policies).side_stream ? member.device->stream() : nullptr);
-      member.exchanges.push_back(lent_exchange({.communicator = *member.communicators.back(),
+      member.exchanges.push_back(lent_exchange({.communicator = member.communicators.back().get(),
                                                 .rule = all_groups(settings_)[group.id.value].rule,
                                                 .policy = std::make_unique<PolicySequence>(group.policies, job_.ranks),
                                                 .buckets = group.buckets,
