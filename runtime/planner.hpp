@@ -27,6 +27,10 @@ struct PlanInputs {
   std::uint64_t data_bytes = 0;  // both sets, in each process
 };
 
+/// Which group each parameter is in, as the patterns of update.group say. Throws Error{invalid} for a pattern that
+/// matches nothing, a parameter that two groups match, and a group without parameters, naming it.
+Layout layout_of(const Settings& settings, const Graph& graph);
+
 /// Places the ranks and chooses routes. Deterministic: the same inputs give the same plan in every process. Throws
 /// Error{invalid} when the settings ask for what the machines do not have, naming key and node.
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs);

@@ -120,7 +120,7 @@ void RankSession::make_memory() {
 /// Opens what the job goes on from, as rank 0 decided.
 void RankSession::resume() {
   const CheckpointStart& start = places_[0].start;
-  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_, settings());
+  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
   committed_ = schedule_.first_step;
   if (resumed_ && leads_job()) note_resumed(start);
@@ -211,6 +211,7 @@ void RankSession::watch_peers() {
 std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& group) {
   const GroupMemory& own = memory_.groups[group.id.value];
   if (job_.plan.route == Route::direct) {
+    if (!channel_) channel_ = std::make_unique<DirectChannel>(*bulk_);
     std::vector<Peer> peers;
     for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
     return std::make_unique<DirectCommunicator>(space_, *bulk_,
@@ -221,7 +222,9 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
                                                             .buckets = group.buckets,
                                                             .parameters = own.parameters,
                                                             .half = own.half,
-                                                            .staging = own.staging});
+                                                            .staging = own.staging,
+                                                            .id = group.id},
+                                                channel_.get());
   }
   ArenaGroup members{.rank = job_.self()};
   for (const PlaceBlob& place : places_) {
@@ -236,6 +239,7 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
 
 std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
   const std::uint32_t g = group.id.value;
+  const Rule rule = all_groups(settings())[g].rule;
   if (needs_of(group.policies).hosted) {
     hosted_[g] = std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
                                                                 .space = space_,
@@ -247,8 +251,8 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
                                                                 .plan = group,
                                                                 .memory = memory_.groups[g],
                                                                 .shares_parameters = job_.plan.route == Route::arena,
-                                                                .rule = settings().rule,
-                                                                .rate = rate(),
+                                                                .rule = rule,
+                                                                .rate = rate(rule),
                                                                 .no_decay = no_decay_[g],
                                                                 .deadline = settings().faults.exchange});
     if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
@@ -256,14 +260,14 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
   LentMemory lent = memory_.groups[g].own;
   lent.mine.no_decay = no_decay_[g];
   return lent_exchange({.communicator = communicators_[g].get(),
-                        .rule = settings().rule,
+                        .rule = rule,
                         .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
                         .buckets = group.buckets,
                         .memory = std::move(lent),
-                        .rate = rate(),
+                        .rate = rate(rule),
                         .side = side_streams_[g].get(),
                         .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
-                        .updates = resumed_ ? resumed_->manifest().updates : 0});
+                        .updates = resumed_ ? resumed_->updates_of(group) : 0});
 }
 
 std::vector<Exchange*> RankSession::all_exchanges() const {
@@ -299,7 +303,7 @@ void RankSession::make_device() {
   stream_ = device_->stream();
   for (const GroupPlan& group : job_.plan.groups) {
     side_streams_.push_back(needs_of(group.policies).side_stream ? device_->stream() : nullptr);
-    no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay));
+    no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
   }
   hosted_.resize(job_.plan.groups.size());
   for (const GroupPlan& group : job_.plan.groups) exchanges_.push_back(make_exchange(group));
@@ -339,10 +343,10 @@ void RankSession::make_loop() {
                                                  .stop = [this] { request_stop(); }});
 }
 
-RateSchedule RankSession::rate() const {
+RateSchedule RankSession::rate(const Rule& rule) const {
   const Settings& s = settings();
   const bool by_steps = s.train.steps != 0;
-  return {s.rule.rate,
+  return {rule.rate,
           s.rate,
           {.epoch_samples = job_.plan.train_samples,
            .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
@@ -419,7 +423,9 @@ CheckpointerParts RankSession::checkpointer_parts() {
   const CheckpointStart& start = places_[0].start;
   io_ = std::make_unique<IoThread>("io");
   CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
-  manifest.rule = name_of(settings().rule.kind);
+  manifest.groups.clear();
+  for (const GroupPlan& group : job_.plan.groups)
+    manifest.groups.push_back({group.name, std::string(name_of(group.kind)), 0, group.parameters});
   manifest.plan = job_.plan.to_string();
   manifest.run = start.run;
   for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
@@ -475,7 +481,7 @@ ReportTargets RankSession::report_targets() {
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
-  targets.rate = [this, rate = rate()](Step step) {
+  targets.rate = [this, rate = rate(settings().rule)](Step step) {
     return rate.at(schedule_.samples_before(step), schedule_.global_rows(step));
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };

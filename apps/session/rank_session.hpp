@@ -27,6 +27,7 @@
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
 #include "runtime/planner.hpp"
+#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 
@@ -66,9 +67,8 @@ class RankSession final : public Session {
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
-  /// Whether steps' sums are of all ranks: hosted stripes answer each rank by itself.
-  /// Whether every step's sums are of all ranks, whatever the policy.
-  bool sums_are_common() const { return !needs_of(job_.plan).hosted; }
+  /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
+  bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
@@ -96,7 +96,7 @@ class RankSession final : public Session {
   BalancerParts balancer_parts();
   void tell(const ShareWindow& window);
   ReportTargets report_targets();
-  RateSchedule rate() const;
+  RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
   void note_switch(Step step, const PolicySettings& policy, const std::string& reason) const;
   void watch_peers();
@@ -127,6 +127,7 @@ class RankSession final : public Session {
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
+  std::unique_ptr<DirectChannel> channel_;                    // of the direct route
   std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> bulk_;
