@@ -104,6 +104,7 @@ class RankSession final : public Session {
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
+  void note_staleness() const;
   void take_down(Blocking& blocking) noexcept;
 
   SessionOptions options_;

@@ -70,9 +70,23 @@ RunResult RankSession::finish(Blocking& blocking) {
   return wait_for_end(blocking);
 }
 
+/// Every contribution reaches every shard, so this rank's one can tell.
+void RankSession::note_staleness() const {
+  for (const GroupPlan& group : job_.plan.groups) {
+    if (!hosted_[group.id.value]) continue;
+    const auto staleness = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
+    if (!staleness) continue;
+    const bool clocks = group.policies.back().policy.kind == PolicyKind::ssp;
+    note(text("staleness of group ", group.name, " in ",
+              clocks ? "steps of the slowest rank" : "updates of other ranks", ", over ", staleness->updates,
+              " contributions: ", to_string(*staleness)));
+  }
+}
+
 RunResult RankSession::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
+  if (leads_job()) note_staleness();
   take_down(blocking);
   if (listener_) listener_->finish();
   result_.status = std::move(end.status);
