@@ -17,7 +17,8 @@ std::string quoted_policies(const std::vector<PolicyPhase>& phases) {
   std::ostringstream out;
   out << phases.size();
   for (const PolicyPhase& phase : phases) {
-    out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << std::quoted(to_string(phase.policy));
+    out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << phase.straggler_ratio << ' '
+        << std::quoted(to_string(phase.policy));
   }
   return std::move(out).str();
 }

@@ -99,6 +99,7 @@ std::vector<PolicyPhase> plan_policies(const Settings& settings, std::uint32_t r
       case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
       case PolicySwitch::Trigger::epoch: phase.from_samples = (change.at - 1) * train_samples; break;
       case PolicySwitch::Trigger::samples: phase.from_samples = change.at; break;
+      case PolicySwitch::Trigger::straggler: phase.straggler_ratio = change.ratio; break;
     }
   }
   for (const PolicyPhase& phase : phases) {

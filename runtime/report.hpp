@@ -2,12 +2,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/shares.hpp"
 #include "runtime/stream_times.hpp"
 
 namespace troupe {
+
+/// A policy that began.
+struct SwitchReport {
+  std::uint64_t step = 0;     // its first
+  std::uint64_t samples = 0;  // of all ranks, taken before
+  std::string policy;         // as a plan tells it
+  std::string reason;
+  friend bool operator==(const SwitchReport&, const SwitchReport&) = default;
+};
 
 /// One epoch's line, over all ranks.
 struct EpochReport {
@@ -17,12 +27,13 @@ struct EpochReport {
   double accuracy = 0;              // as they were seen
   std::optional<double> test_loss;  // absent when this epoch was not evaluated
   std::optional<double> test_accuracy;
-  double elapsed_s = 0;          // since the first step began
-  std::uint64_t samples = 0;     // trained in this run, up to the line's last step
-  double train_s = 0;            // in training until then, evaluation not counted
-  StreamTimes times;             // rank 0's, since the run began; all zero: its device does not measure
-  double rate = 0;               // the learning rate of the line's last step; 0: not known
-  std::uint64_t skipped = 0;     // steps of the line that changed nothing, as their gradients were not finite
+  double elapsed_s = 0;                  // since the first step began
+  std::uint64_t samples = 0;             // trained in this run, up to the line's last step
+  double train_s = 0;                    // in training until then, evaluation not counted
+  StreamTimes times;                     // rank 0's, since the run began; all zero: its device does not measure
+  double rate = 0;                       // the learning rate of the line's last step; 0: not known
+  std::uint64_t skipped = 0;             // steps of the line that changed nothing, as their gradients were not finite
+  std::vector<SwitchReport> switches{};  // of the line's steps
   std::vector<RankShare> ranks;  // in the last steps before it, by rank; empty: one rank, or nothing measured yet
 };
 

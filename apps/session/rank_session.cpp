@@ -128,12 +128,6 @@ bool RankSession::sums_are_common() const {
   return std::none_of(phases.begin(), phases.end(), [](const PolicyPhase& p) { return is_hosted(p.policy.kind); });
 }
 
-void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
-  if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
-              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
-}
-
 void RankSession::note_resumed(const CheckpointStart& start) {
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
@@ -422,6 +416,7 @@ void RankSession::tell(const ShareWindow& window) {
     shares_ = window.ranks;
   }
   if (window.change) note(to_string(*window.change, window));
+  switch_for_straggler(window);
   if (!window.straggler || window.straggler == straggler_) return;
   straggler_ = window.straggler;
   note(to_string(*window.straggler, window));
@@ -435,6 +430,7 @@ ReportTargets RankSession::report_targets() {
       const std::lock_guard lock(shares_mutex_);
       line.ranks = shares_;
     }
+    line.switches = take_switches(line.steps);
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };

@@ -119,6 +119,8 @@ void TrainingActors::request_stop() noexcept {
   if (device_) caf::anon_send(device_, StopRequest{});
 }
 
+void TrainingActors::wish(PolicyWish wish) { caf::anon_send(steps_, std::move(wish)); }
+
 bool TrainingActors::end(Blocking&, Deadline deadline) {
   const auto gone = std::make_shared<Gone>();
   std::vector<caf::actor> actors;

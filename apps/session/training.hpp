@@ -72,6 +72,8 @@ class TrainingActors {
   void start(const CoordinatorHandles& coordinator, const Gate& gate);
   /// Before start() too. Any thread.
   void request_stop() noexcept;
+  /// Rank 0's: hands a wish to the step coordinator; once that has ended nobody is told. Any thread.
+  void wish(PolicyWish wish);
   /// Ends all actors and waits until they are gone; false when some were not by the deadline.
   bool end(Blocking& blocking, Deadline deadline);
 

@@ -14,7 +14,9 @@ bool has_come(const PolicyPhase& phase, std::uint64_t step, std::uint64_t sample
 
 PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks) : ranks_(ranks) {
   TROUPE_CHECK(!phases.empty(), Code::invalid, "a group needs a policy");
-  for (const PolicyPhase& phase : phases) add(phase);
+  TROUPE_CHECK(phases.front().straggler_ratio == 0, Code::invalid, "a group's first policy waits for no straggler");
+  for (const PolicyPhase& phase : phases)
+    if (phase.straggler_ratio == 0) add(phase);
   works_locally_ = needs_of(phases).whole_state;
 }
 
