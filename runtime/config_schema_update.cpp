@@ -51,7 +51,8 @@ std::string meaningless(std::string_view key, const PolicySettings& policy) {
 const SettingKey* policy_key(std::string_view name) {
   const auto keys = update_keys();
   const auto key = std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == name; });
-  const bool own = key != keys.end() && key->kind != ValueKind::switches && name != "distributed_after";
+  const bool own =
+      key != keys.end() && key->kind != ValueKind::switches && name != "distributed_after" && name != "digest_steps";
   return own ? &*key : nullptr;
 }
 
@@ -249,6 +250,18 @@ constexpr std::array kUpdate{
                .more = "Of block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
                .show = [](const S& s) { return show(s.update.reset_momentum); }},
+    SettingKey{.name = "update.digest_steps",
+               .kind = K::integer,
+               .help = "steps from one comparison of all ranks' weights to the next",
+               .example = "1000",
+               .more =
+                   "Each rank's device computes a checksum (xxh3) of each of its weights' tensors, behind the step in "
+                   "its stream; the run ends when one differs from rank 0's, and names tensor and rank. Taken after "
+                   "the first step from then on that leaves all weights alike: the end of a block where ranks work "
+                   "locally. 0: none; not under hosted policies.",
+               .range = {0, 1 << 30},
+               .store = [](S& s, const V& v) { s.digest_steps = static_cast<std::uint64_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.digest_steps); }},
     SettingKey{
         .name = "update.switch",
         .kind = K::switches,

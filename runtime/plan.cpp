@@ -45,7 +45,8 @@ std::string Plan::to_string() const {
   for (const BatchChange& change : batches) out << ' ' << change.first_sample << ' ' << change.rows;
   out << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
-      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves << '\n'
+      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
+      << " digests " << digest_steps << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)

@@ -182,6 +182,7 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
   needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
                 4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
+  if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.data_bytes;
   needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
   if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);
@@ -217,6 +218,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;
   plan.saves = settings.checkpoint.every_steps != 0;
+  plan.digest_steps = settings.digest_steps;
   place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
   choose_route(plan, settings, graph);

@@ -27,14 +27,15 @@ struct EpochReport {
   double accuracy = 0;              // as they were seen
   std::optional<double> test_loss;  // absent when this epoch was not evaluated
   std::optional<double> test_accuracy;
-  double elapsed_s = 0;                  // since the first step began
-  std::uint64_t samples = 0;             // trained in this run, up to the line's last step
-  double train_s = 0;                    // in training until then, evaluation not counted
-  StreamTimes times;                     // rank 0's, since the run began; all zero: its device does not measure
-  double rate = 0;                       // the learning rate of the line's last step; 0: not known
-  std::uint64_t skipped = 0;             // steps of the line that changed nothing, as their gradients were not finite
-  std::vector<SwitchReport> switches{};  // of the line's steps
+  double elapsed_s = 0;          // since the first step began
+  std::uint64_t samples = 0;     // trained in this run, up to the line's last step
+  double train_s = 0;            // in training until then, evaluation not counted
+  StreamTimes times;             // rank 0's, since the run began; all zero: its device does not measure
+  double rate = 0;               // the learning rate of the line's last step; 0: not known
+  std::uint64_t skipped = 0;     // steps of the line that changed nothing, as their gradients were not finite
   std::vector<RankShare> ranks;  // in the last steps before it, by rank; empty: one rank, or nothing measured yet
+  /// Policies that began in its steps.
+  std::vector<SwitchReport> switches{};
 };
 
 /// How far a run is; sent at most a few times a second.

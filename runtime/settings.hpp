@@ -51,6 +51,7 @@ struct Settings {
   } train;
   PolicySettings update;
   std::vector<PolicySwitch> switches;  // of update.switch, in their order
+  std::uint64_t digest_steps = 0;      // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out

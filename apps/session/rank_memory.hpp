@@ -23,6 +23,7 @@ struct RankMemory {
   LentMemory own;        // what the policy needs beyond that; see LentMemory
   Memory sums;           // StepExchange::kStepsKept StepSums
   Memory totals;         // the same
+  Memory digests;        // digest_bytes(), of jobs that compare weights
   Memory evaluations;    // kEvaluationsKept StepSums
   StripeMemory stripe;   // this rank's stripe: parts of parameters and half, its state and journal
   Memory snapshot;       // of jobs that save: a copy of the stripe and its states, from a page on

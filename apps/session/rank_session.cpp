@@ -97,6 +97,7 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
       remote_->publish("balancer", actors_->balancer());
       remote_->publish("steps", actors_->steps());
       if (actors_->sums()) remote_->publish("sums", actors_->sums());
+      if (actors_->digests()) remote_->publish("digests", actors_->digests());
     }
     control_->start();
     bulk_->start();
@@ -110,6 +111,7 @@ void RankSession::make_memory() {
   arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
   space_.map(arena_);
   memory_ = allocate_rank_memory(*arena_, job_.plan, settings().rule.kind, job_.layout.count_elements(), job_.self());
+  if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
   if (holds_parameters()) join_node_memory(memory_, *arena_);
 }
@@ -351,6 +353,8 @@ void RankSession::make_actors() {
                       .answer_within = settings().faults.exchange,
                       .epoch = {}};
   parts.device.sums_are_common = sums_are_common();
+  parts.device.digests = digest_plan();
+  for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (job_.data.train)
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),

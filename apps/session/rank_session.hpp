@@ -102,6 +102,7 @@ class RankSession final : public Session {
   void note_switch(Step step, const PolicySettings& policy, const std::string& reason);
   void switch_for_straggler(const ShareWindow& window);
   std::vector<SwitchReport> take_switches(std::uint64_t steps);
+  std::optional<DigestPlan> digest_plan() const;
   void watch_peers();
 
   // Running and ending.

@@ -1,4 +1,4 @@
-// How a running session comes to another policy.
+// How a running session comes to another policy, and whether all ranks come to the same weights.
 
 #include <algorithm>
 #include <future>
@@ -50,6 +50,14 @@ void RankSession::switch_for_straggler(const ShareWindow& window) {
   actors_->wish({policy,
                  fmt::format("a straggler takes {:.2f} times the median over {} steps", window.ratio, window.steps),
                  told});
+}
+
+std::optional<DigestPlan> RankSession::digest_plan() const {
+  if (job_.plan.digest_steps == 0) return {};
+  DigestPlan plan{.every_steps = job_.plan.digest_steps, .tensors = {}, .results = memory_.digests};
+  for (const Layout::Entry& entry : job_.layout.entries())
+    plan.tensors.push_back(elements(weights(), entry.first, entry.count, sizeof(float)));
+  return plan;
 }
 
 std::uint64_t RankSession::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,

@@ -13,8 +13,10 @@ class ControlJob : public ClusterTest {
   /// A job with memory for local_sgd, whose turn never comes by itself.
   std::vector<std::string> endless() const {
     auto arguments = JobFolder::endless();
-    arguments.insert(arguments.end(),
-                     {"--set", "update.switch=[{ at_step = 1000000000, policy = \"local_sgd\", every_steps = 4 }]"});
+    arguments.insert(
+        arguments.end(),
+        {"--set", "update.switch=[{ at_step = 1000000000, policy = \"local_sgd\", every_steps = 4 }]", "--set",
+         "update.digest_steps=1"});  // all ranks' weights are compared before and after each switch
     return arguments;
   }
   struct Asked {
