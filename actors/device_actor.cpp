@@ -35,6 +35,7 @@ struct DeviceState {
   std::deque<OrderedSwitch> switches;    // to come
   bool digest_due = false;               // at the next step after which all weights are alike
   std::deque<Step> digests;              // on the stream
+  std::deque<bool> common_sums;          // of the steps on the stream, where not all steps' are common
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // passes begun
   std::uint64_t evaluations_left = 0;  // begun and not reached
@@ -157,6 +158,7 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
     enqueue_digest(s, parts, batch.step);
     if (!s.digests.empty() && s.digests.back() == batch.step) committed = parts.stream.mark();
   }
+  if (!parts.sums_are_common) s.common_sums.push_back(parts.exchange.totals_are_common());
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
   s.in_flight.push_back(std::move(batch.lease));
@@ -215,6 +217,21 @@ void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience&
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
 
+/// Of a step whose sums are common rank 0's are those of all, and the others have nothing to add.
+void tell_own_sums(Self self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step,
+                   const StepSums& total) {
+  DeviceState& s = self->state;
+  const bool common = s.common_sums.front();
+  s.common_sums.pop_front();
+  RankSums own{.rank = parts.self.value, .step = step.value};
+  if (!common || parts.self.value == 0) {
+    own.loss = total.loss;
+    own.correct = total.correct;
+    own.samples = total.samples;
+  }
+  if (receiver) self->send(receiver, own);
+}
+
 void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
   DeviceState& s = self->state;
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
@@ -223,9 +240,7 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   if (news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
   tell_digest(self, parts, audience.digests, step);
-  if (!parts.sums_are_common && audience.sums)
-    self->send(audience.sums,
-               RankSums{parts.self.value, step.value, news.total.loss, news.total.correct, news.total.samples});
+  if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, news.total);
   const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
   if (end && !s.stopped) {
     s.last = end;

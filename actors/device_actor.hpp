@@ -78,8 +78,8 @@ struct DeviceParts {
   /// Told when a step begins under another policy than the one before it, and why; absent: nobody is. Without a reason
   /// the policy's turn had come.
   std::function<void(Step, const PolicySettings&, const std::string& reason)> switched{};
-  /// Whether a step's sums are of all ranks, so that a wish to end is counted by all alike. Otherwise they are the
-  /// rank's own: a wish goes to the coordinator, and the sums to who gathers them.
+  /// Whether every step's sums are of all ranks, so that a wish to end is counted by all alike. Otherwise some steps'
+  /// are the rank's own: a wish goes to the coordinator, and the sums to who gathers them.
   bool sums_are_common = true;
   std::chrono::milliseconds order_within{60000};  // after steps were held
   std::optional<DigestPlan> digests{};            // absent: nobody compares

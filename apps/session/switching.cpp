@@ -16,7 +16,7 @@ namespace troupe {
 void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) {
   if (!leads_job()) return;
   // Without an order the policy's turn has come: that of the first one after a warm start, or an entry's.
-  PolicySettings first = job_.plan.policies.front().policy;
+  PolicySettings first = job_.plan.groups.front().policies.front().policy;
   const bool warm_start = std::exchange(first.distributed_after, 0) != 0 && first == policy;
   SwitchReport change{.step = step.value, .samples = schedule_.samples_before(step)};
   change.policy = troupe::describe(policy, job_.plan.world_size());
@@ -40,7 +40,7 @@ std::vector<SwitchReport> RankSession::take_switches(std::uint64_t steps) {
 /// The entries of update.switch that wait for one come one after the other, each once. On the balancer's thread.
 void RankSession::switch_for_straggler(const ShareWindow& window) {
   std::vector<const PolicyPhase*> waiting;
-  for (const PolicyPhase& phase : job_.plan.policies)
+  for (const PolicyPhase& phase : job_.plan.groups.front().policies)
     if (phase.straggler_ratio != 0) waiting.push_back(&phase);
   if (straggler_switches_ >= waiting.size() || window.ratio < waiting[straggler_switches_]->straggler_ratio) return;
   const PolicySettings& policy = waiting[straggler_switches_++]->policy;
@@ -56,7 +56,7 @@ std::optional<DigestPlan> RankSession::digest_plan() const {
   if (job_.plan.digest_steps == 0) return {};
   DigestPlan plan{.every_steps = job_.plan.digest_steps, .tensors = {}, .results = memory_.digests};
   for (const Layout::Entry& entry : job_.layout.entries())
-    plan.tensors.push_back(elements(weights(), entry.first, entry.count, sizeof(float)));
+    plan.tensors.push_back(elements(memory_.replica.parameters, entry.first, entry.count, sizeof(float)));
   return plan;
 }
 

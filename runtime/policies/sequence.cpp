@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "runtime/error.hpp"
@@ -18,6 +19,9 @@ PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint
   for (const PolicyPhase& phase : phases)
     if (phase.straggler_ratio == 0) add(phase);
   works_locally_ = needs_of(phases).whole_state;
+  const auto hosted = [](const PolicyPhase& p) { return is_hosted(p.policy.kind); };
+  hosted_only_ =
+      std::all_of(phases_.begin(), phases_.end(), hosted) && std::all_of(phases.begin(), phases.end(), hosted);
 }
 
 /// A warm start is a synchronous phase of its own.
@@ -42,6 +46,8 @@ StepOrders PolicySequence::next(const StepFacts& facts) {
   while (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], facts.step.value, facts.samples_before)) {
     ++current_;
   }
+  if (!begun_) since_ = phases_[current_].from_step;
+  if (current_ != first && begun_) since_ = facts.step.value;
   if (!policy_ || current_ != first) policy_ = make_lent_policy(policy(), ranks_);
   const bool switched = begun_ && current_ != first;
   begun_ = true;

@@ -35,6 +35,7 @@ class NotingExchange final : public Exchange {
     total = its_total;
   }
   bool has_round() const noexcept override { return true; }
+  bool totals_are_common() const noexcept override { return common; }
   void contribute(Stream& stream, const Bucket&) override {
     if (refuses) fail(Code::aborted, "the exchange was retired");
     steps.push_back(facts.back().step);
@@ -62,6 +63,7 @@ class NotingExchange final : public Exchange {
   std::vector<bool> shown;           // common, own
   std::size_t consistent_every = 1;  // steps
   bool refuses = false;
+  bool common = true;  // its totals
 
  private:
   Memory sums, total;
@@ -450,6 +452,7 @@ TEST(DeviceActor, SwitchesAtTheStepOfItsOrderAndTellsTheReason) {
 
 TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   World w{steps_without_evaluation(100), {}, /*sums_are_common=*/false};
+  w.exchange.common = false;
   w.begin();
   w.actors.send(w.actor, StopRequest{});
   w.actors.run();

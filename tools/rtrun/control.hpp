@@ -1,6 +1,7 @@
 #pragma once
 
-#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
