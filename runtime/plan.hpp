@@ -84,6 +84,7 @@ struct Plan {
   Route route = Route::arena;
   std::vector<GroupPlan> groups;     // at least one
   std::vector<std::string> reasons;  // why it is so, a sentence each
+  std::uint64_t digest_steps = 0;    // from one comparison of all ranks' weights to the next; 0: none
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
   /// xxh3 of to_string().

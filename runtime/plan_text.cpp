@@ -115,6 +115,9 @@ std::string memory_note(const Plan& plan) {
 
 /// From when on the phase's policy is in force; empty: from the first step.
 std::string beginning(const PolicyPhase& phase) {
+  if (phase.straggler_ratio != 0) {
+    return fmt::format("once a straggler takes {:g} times the median, ", phase.straggler_ratio);
+  }
   if (phase.from_step != 0) return fmt::format("from step {} on, ", thousands(phase.from_step));
   if (phase.from_samples != 0) return fmt::format("from {} samples on, ", thousands(phase.from_samples));
   return {};

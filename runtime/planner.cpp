@@ -102,6 +102,7 @@ std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32
       case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
       case PolicySwitch::Trigger::epoch: phase.from_samples = (change.at - 1) * train_samples; break;
       case PolicySwitch::Trigger::samples: phase.from_samples = change.at; break;
+      case PolicySwitch::Trigger::straggler: phase.straggler_ratio = change.ratio; break;
     }
   }
   for (const PolicyPhase& phase : phases) {
@@ -230,6 +231,7 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
   needs.pool = plan.prefetch * batch.size_bytes();
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
                 2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
+  if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.data_bytes;
   needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
   if (!direct && !leads) needs.peers = parameters + half;
@@ -277,6 +279,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;
   plan.saves = settings.checkpoint.every_steps != 0;
+  plan.digest_steps = settings.digest_steps;
   place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
   const Layout layout = layout_of(settings, graph);

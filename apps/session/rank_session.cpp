@@ -100,6 +100,7 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
       remote_->publish("balancer", actors_->balancer());
       remote_->publish("steps", actors_->steps());
       if (actors_->sums()) remote_->publish("sums", actors_->sums());
+      if (actors_->digests()) remote_->publish("digests", actors_->digests());
     }
     control_->start();
     bulk_->start();
@@ -113,6 +114,7 @@ void RankSession::make_memory() {
   arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
   space_.map(arena_);
   memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
+  if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
@@ -126,11 +128,6 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
-  if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
-              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
-}
 
 void RankSession::note_resumed(const CheckpointStart& start) {
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
@@ -398,6 +395,8 @@ void RankSession::make_actors() {
     if (!group) continue;
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
   }
+  parts.device.digests = digest_plan();
+  for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (job_.data.train)
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
@@ -465,6 +464,7 @@ void RankSession::tell(const ShareWindow& window) {
     shares_ = window.ranks;
   }
   if (window.change) note(to_string(*window.change, window));
+  switch_for_straggler(window);
   if (!window.straggler || window.straggler == straggler_) return;
   straggler_ = window.straggler;
   note(to_string(*window.straggler, window));
@@ -478,6 +478,7 @@ ReportTargets RankSession::report_targets() {
       const std::lock_guard lock(shares_mutex_);
       line.ranks = shares_;
     }
+    line.switches = take_switches(line.steps);
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };

@@ -26,6 +26,8 @@ void RankSession::begin(Blocking& blocking, bool owned) {
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
       coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      if (job_.plan.digest_steps != 0)
+        coordinator.digests = caf::actor_cast<RankDigestReceiver>(remote_->resolve(blocking, {0}, "digests", deadline));
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }

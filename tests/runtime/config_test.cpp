@@ -246,6 +246,19 @@ TEST(Config, TakesABatchSizeOrAScheduleOfThem) {
   EXPECT_TRUE(one.settings.data.batches.empty());
 }
 
+TEST(Config, TakesASwitchThatWaitsForAStraggler) {
+  const auto switches =
+      settings("[update]\nswitch = [{ at_straggler = 2.5, policy = \"local_sgd\", every_steps = 8 }]\n").switches;
+  ASSERT_EQ(switches.size(), 1u);
+  EXPECT_EQ(switches[0].trigger, PolicySwitch::Trigger::straggler);
+  EXPECT_EQ(switches[0].ratio, 2.5);
+  EXPECT_EQ(switches[0].policy.every_steps, 8u);
+  for (const char* ratio : {"1", "0.5", "\"2\"", "1e9", "nan"}) {
+    const Status wrong = failure(text("[update]\nswitch = [{ at_straggler = ", ratio, ", policy = \"sync\" }]\n"));
+    EXPECT_THAT(std::string{wrong.text()}, HasSubstr("a number above 1")) << ratio;
+  }
+}
+
 TEST(Config, EveryWrongFileIsAnsweredWithPlaceCauseAndCure) {
   for (const WrongConfiguration& wrong : wrong_configurations()) {
     const Status status = failure(wrong.toml);
