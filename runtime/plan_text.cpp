@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "runtime/planner.hpp"
@@ -105,11 +106,17 @@ std::string ranks_table(const Plan& plan) {
 std::string memory_note(const Plan& plan) {
   const bool shares = plan.route == Route::arena && plan.world_size() > 1;
   return fmt::format(
-      "memory = the data set ({}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
+      "memory = the data set ({}{}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
       "         activations (estimated){}; libraries come on top\n",
-      scaled(static_cast<double>(plan.data_bytes), "B"), shares ? " in one of them" : "",
+      scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "", shares ? " in one of them" : "",
       plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "");
+}
+
+std::string steps_an_epoch(const Plan& plan) {
+  const double steps = static_cast<double>(plan.train_samples) / (static_cast<double>(plan.batch) * plan.world_size());
+  if (plan.scatter == Scatter::endless) return fmt::format("{:.6g}", steps);
+  return fmt::format("{:.0f} ({})", std::ceil(steps), name_of(plan.scatter));
 }
 
 /// From when on the phase's policy is in force; empty: from the first step.
@@ -137,7 +144,7 @@ std::string describe(const Plan& plan) {
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));
   fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n",
-                 fmt::format("{:.6g}", static_cast<double>(plan.train_samples) / rows), thousands(plan.steps),
+                 steps_an_epoch(plan), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n\n", name_of(plan.route), plan.stripes.size(),
                  plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s");

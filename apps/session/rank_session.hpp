@@ -60,7 +60,7 @@ class RankSession final : public Session {
  private:
   const Settings& settings() const { return options_.configuration.settings; }
   bool leads_job() const { return job_.self().value == 0; }
-  bool leads_node() const { return job_.plan.nodes[job_.mine().node].leader == job_.self().value; }
+  bool leads_node() const { return job_.plan.leads_node(job_.self()); }
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
@@ -82,6 +82,7 @@ class RankSession final : public Session {
   void load();
   void fill_parameters();
   void make_actors();
+  void add_loader(TrainingParts& parts);
   /// What the replica reads.
   const Memory& weights() const {
     return memory_.own.weights.size_bytes != 0 ? memory_.own.weights : memory_.parameters;

@@ -26,6 +26,10 @@ void RankSession::begin(Blocking& blocking, bool owned) {
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
     }
+    if (!nothing_left() && job_.plan.node_loader && !leads_node()) {
+      const Peer leader{job_.plan.nodes[job_.mine().node].leader};
+      coordinator.loader = caf::actor_cast<SlotBorrower>(remote_->resolve(blocking, leader, "loader", deadline));
+    }
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
       loop_->close();

@@ -13,7 +13,8 @@ SystemConfig::SystemConfig(std::size_t workers) {
                MessageName<MemberFinished>{"troupe.MemberFinished"}, MessageName<LeaveView>{"troupe.LeaveView"},
                MessageName<MemberLost>{"troupe.MemberLost"}, MessageName<TestPart>{"troupe.TestPart"},
                MessageName<PartSaved>{"troupe.PartSaved"}, MessageName<JoinLedger>{"troupe.JoinLedger"},
-               MessageName<LedgerNews>{"troupe.LedgerNews"}, MessageName<RankTimes>{"troupe.RankTimes"});
+               MessageName<LedgerNews>{"troupe.LedgerNews"}, MessageName<RankTimes>{"troupe.RankTimes"},
+               MessageName<SlotLent>{"troupe.SlotLent"}, MessageName<SlotFilled>{"troupe.SlotFilled"});
 }
 
 std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }
