@@ -121,8 +121,9 @@ constexpr std::array kData{
                .kind = K::choice,
                .help = "who reads the data set",
                .example = "\"node\"",
-               .more = "rank: every rank, for itself. node: one rank of each node, which makes the batches of all ranks "
-                       "there, straight into their memory: the node holds the data set once.",
+               .more =
+                   "rank: every rank, for itself. node: one rank of each node, which makes the batches of all ranks "
+                   "there, straight into their memory: the node holds the data set once.",
                .choices = kLoaders,
                .store = store_data<&S::Data::loader>,
                .show = [](const S& s) { return quoted(s.data.loader); }},

@@ -59,8 +59,9 @@ struct SamplePart {
 
 /// Which rank takes which samples of which step. A step's samples are an interval of the order (Schedule); ranks cut it
 /// in their order, by the rows of the span that the step lies in. Where the batch size changes inside a span, its rows
-/// are shared out anew in the same proportion; an epoch's last step, if it is shorter, is cut in that proportion too. All ranks have the same ledger as far as they know it: where spans are
-/// appended, nobody loads a step beyond the horizon that it was told. Threads: one.
+/// are shared out anew in the same proportion; an epoch's last step, if it is shorter, is cut in that proportion too.
+/// All ranks have the same ledger as far as they know it: where spans are appended, nobody loads a step beyond the
+/// horizon that it was told. Threads: one.
 class Ledger {
  public:
   /// Equal parts without end.

@@ -108,8 +108,8 @@ std::string memory_note(const Plan& plan) {
   return fmt::format(
       "memory = the data set ({}{}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
       "         activations (estimated){}; libraries come on top\n",
-      scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "", shares ? " in one of them" : "",
-      plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
+      scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "",
+      shares ? " in one of them" : "", plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "");
 }
 
@@ -143,8 +143,7 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));
-  fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n",
-                 steps_an_epoch(plan), thousands(plan.steps),
+  fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n", steps_an_epoch(plan), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n\n", name_of(plan.route), plan.stripes.size(),
                  plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s");

@@ -52,7 +52,8 @@ struct MemoryNeeds {
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 
-/// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, route, stripes and buckets of the plan.
+/// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, route, stripes and buckets of
+/// the plan.
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank);
 
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.

@@ -130,8 +130,8 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   inputs.test_samples = facts.test_samples;
   inputs.data_bytes = facts.size_bytes;
   const auto& own = options.model;
-  Graph graph = own ? Graph{own->name, facts.shape, own->parameters}
-                    : build_model(settings, facts.shape, facts.count_classes);
+  Graph graph =
+      own ? Graph{own->name, facts.shape, own->parameters} : build_model(settings, facts.shape, facts.count_classes);
   Layout layout{graph};
   Plan plan = make_plan(settings, graph, inputs);
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);

@@ -371,8 +371,8 @@ void RankSession::add_loader(TrainingParts& parts) {
   }
   parts.lent = pool_.get();
   if (!leads_node()) return;
-  NodeLoaderParts loader{space_,        *job_.data.train, *job_.data.test, job_.batch(), schedule_, {},
-                         job_.plan.seed, ledger};
+  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch(), schedule_,
+                         {},     job_.plan.seed,   ledger};
   for (const RankPlan& rank : job_.plan.ranks) {
     if (rank.node != job_.mine().node) continue;
     loader.ranks.push_back(rank.rank);

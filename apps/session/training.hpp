@@ -50,9 +50,9 @@ struct TrainingParts {
   StepSums epoch;                         // rank 0: of the epoch under way, before the first step
 };
 
-/// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator, checkpointer and balancer exist at once, so
-/// that they can be published; the others begin with start(). Ended explicitly by end(), since they refer to what is
-/// taken down after them.
+/// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator,
+/// checkpointer and balancer exist at once, so that they can be published; the others begin with start(). Ended
+/// explicitly by end(), since they refer to what is taken down after them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);

@@ -42,8 +42,8 @@ class SampleOrder {
   void fill(std::uint64_t first, std::span<std::uint64_t> out);
 
  private:
-  /// An epoch's order. Two are kept: steps, and the ranks of a node whose batches one loader makes, lie on both sides of
-  /// an epoch's end.
+  /// An epoch's order. Two are kept: steps, and the ranks of a node whose batches one loader makes, lie on both sides
+  /// of an epoch's end.
   struct Drawn {
     std::uint64_t epoch = ~std::uint64_t{0};
     std::vector<std::uint32_t> permutation;

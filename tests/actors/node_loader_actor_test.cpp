@@ -111,13 +111,8 @@ std::vector<Received> alone(const Schedule& schedule, Rank rank, const Ledger& l
 
 TEST(NodeLoaderActor, GivesEveryRankWhatALoaderOfItsOwnWould) {
   for (const Scatter scatter : {Scatter::endless, Scatter::exact, Scatter::equal}) {
-    const Schedule schedule{.train_samples = 50,
-                            .test_samples = 11,
-                            .rows = 4,
-                            .ranks = 3,
-                            .steps = 13,
-                            .later = {},
-                            .scatter = scatter};
+    const Schedule schedule{
+        .train_samples = 50, .test_samples = 11, .rows = 4, .ranks = 3, .steps = 13, .later = {}, .scatter = scatter};
     Node node{schedule};
     node.run();
     for (std::uint32_t rank = 0; rank < 3; ++rank) {

@@ -35,7 +35,8 @@ class Numbers final : public Source {
 /// The numbers of the samples in a batch that Numbers made.
 inline std::vector<float> numbers_in(const AddressSpace& space, const BatchLayout& batch, const BatchLease& lease) {
   const auto* inputs = space.address_of<float>(lease.lease.memory());
-  const auto* labels = reinterpret_cast<const std::int32_t*>(space.address(lease.lease.memory()) + batch.labels_offset());
+  const auto* labels =
+      reinterpret_cast<const std::int32_t*>(space.address(lease.lease.memory()) + batch.labels_offset());
   std::vector<float> numbers;
   for (std::uint32_t row = 0; row < batch.rows; ++row)
     if (labels[row] >= 0) numbers.push_back(inputs[row]);
