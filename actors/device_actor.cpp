@@ -13,6 +13,12 @@
 namespace troupe {
 namespace {
 
+/// A policy that is to begin with step `at`, and why.
+struct OrderedSwitch {
+  Step at;
+  std::string reason;
+};
+
 /// Whether a rank was still writing a checkpoint when `step` began.
 struct SavingVote {
   Step step;
@@ -21,9 +27,12 @@ struct SavingVote {
 
 struct DeviceState {
   static constexpr const char* name = "device";
-  std::deque<BatchLease> ready;  // as many as the loader's pool has slots
-  std::deque<Lease> in_flight;   // of steps not yet committed, kept so that their slots return on this thread
-  std::optional<Step> last;      // the job's last step, once it is known
+  std::deque<BatchLease> ready;          // as many as the loader's pool has slots
+  std::deque<Lease> in_flight;           // of steps not yet committed, kept so that their slots return on this thread
+  std::optional<Step> last;              // the job's last step, once it is known
+  std::optional<Step> next;              // the step to enqueue
+  std::optional<std::uint32_t> held_by;  // the number of the order that lets steps go on
+  std::deque<OrderedSwitch> switches;    // to come
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // passes begun
   std::uint64_t evaluations_left = 0;  // begun and not reached
@@ -96,12 +105,22 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, Step step) {
   return facts;
 }
 
+/// Why `step` has another policy than the one before it; empty: the policy's turn has come.
+std::string reason_of_switch(DeviceState& s, Step step) {
+  std::string reason;
+  for (; !s.switches.empty() && s.switches.front().at <= step; s.switches.pop_front())
+    reason = std::move(s.switches.front().reason);
+  return reason;
+}
+
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch.step), votes);
+  s.next = next(batch.step);
+  const std::string reason = reason_of_switch(s, batch.step);
   if (parts.switched && s.policy && *s.policy != parts.exchange.policy())
-    parts.switched(batch.step, parts.exchange.policy());
+    parts.switched(batch.step, parts.exchange.policy(), reason);
   s.policy = parts.exchange.policy();
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
@@ -136,7 +155,7 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
 /// Enqueues what is ready, in the loader's order, as far as credits and the job's end allow.
 void enqueue_ready(Self self, const DeviceParts& parts) {
   DeviceState& s = self->state;
-  while (s.begun && !s.ready.empty()) {
+  while (s.begun && !s.held_by && !s.ready.empty()) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
     if (beyond || (!batch.evaluation && s.credits == 0)) return;
@@ -171,17 +190,47 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   ++s.credits;
   if (news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
-  if (const auto end = end_after(parts.schedule, step, news.total); end && !s.stopped) {
+  if (!parts.sums_are_common && audience.sums)
+    self->send(audience.sums,
+               RankSums{parts.self.value, step.value, news.total.loss, news.total.correct, news.total.samples});
+  const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
+  if (end && !s.stopped) {
     s.last = end;
     s.stopped = true;
   }
   if (step == *s.last) s.all_committed = true;
 }
 
+/// No step begins until the order comes; those under way go on.
+void hold(Self self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
+  DeviceState& s = self->state;
+  s.held_by = hold.number;
+  StepsHeld held{parts.self.value, hold.number, s.next->value, s.last->value, {}};
+  if (hold.about == StepOrderKind::switch_policy) held.refusal = parts.exchange.refusal(hold.policy);
+  self->send(audience.coordinator, std::move(held));
+  self->delayed_send(self, parts.order_within, OrderOverdue{hold.number});
+}
+
+void follow(Self self, const DeviceParts& parts, const StepOrder& order) {
+  DeviceState& s = self->state;
+  if (s.held_by != order.number) return;
+  s.held_by.reset();
+  if (order.kind == StepOrderKind::switch_policy) {
+    parts.exchange.switch_at({order.at}, order.policy);
+    s.switches.push_back({{order.at}, order.reason});
+  } else if (order.kind == StepOrderKind::end) {
+    s.last = Step{order.at};
+    s.stopped = true;
+  }
+  enqueue_ready(self, parts);
+}
+
 DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudience audience) {
   end_with_own_errors(self);
   self->state.last = Step{parts.schedule.steps - 1};
+  self->state.next = Step{parts.schedule.first_step};
   if (parts.saves) self->state.next_number = parts.saves->first_number;
+  if (audience.coordinator) self->send(audience.coordinator, JoinSteps{parts.self.value});
   const auto ends_with = [=](const Status& status) {
     if (!status.ok()) self->quit(to_caf(status));  // Membership hears of it
     return !status.ok();
@@ -221,7 +270,18 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
             self->state.begun = true;
             enqueue_ready(self, parts);
           },
-          [=](StopRequest) { self->state.stop = true; }};
+          [=](StopRequest) {
+            self->state.stop = true;
+            if (!parts.sums_are_common && audience.coordinator)
+              self->send(audience.coordinator, EndWish{parts.self.value});
+          },
+          [=](const HoldSteps& order) { hold(self, parts, audience, order); },
+          [=](const StepOrder& order) { follow(self, parts, order); },
+          [=](const OrderOverdue& overdue) {
+            if (self->state.held_by != overdue.number) return;
+            ends_with({Code::timeout, text("rank 0 held the steps, and gave no order within ",
+                                           parts.order_within.count(), " ms (faults.exchange_s)")});
+          }};
 }
 
 }  // namespace

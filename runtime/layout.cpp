@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "runtime/data/random.hpp"
 #include "runtime/error.hpp"
@@ -23,12 +24,25 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) no
 
 }  // namespace
 
-Layout::Layout(const Graph& graph) {
-  entries_.reserve(graph.parameters().size());
-  for (const Parameter& parameter : graph.parameters()) {
-    const std::uint64_t count = parameter.count_elements();
-    entries_.push_back({count_elements_, count});
-    count_elements_ += round_up(count, kAlignElements);
+Layout::Layout(const Graph& graph, std::span<const GroupId> groups) {
+  const std::vector<Parameter>& parameters = graph.parameters();
+  TROUPE_CHECK(groups.empty() || groups.size() == parameters.size(), Code::invalid, "graph ", graph.name(), " has ",
+               parameters.size(), " parameters, groups are given for ", groups.size());
+  group_of_.assign(groups.begin(), groups.end());
+  group_of_.resize(parameters.size());
+  const auto last = std::max_element(group_of_.begin(), group_of_.end());
+  const std::uint32_t count_groups = last == group_of_.end() ? 1 : last->value + 1;
+  entries_.resize(parameters.size());
+  for (GroupId group{0}; group.value < count_groups; ++group.value) {
+    const std::uint64_t first = count_elements_;
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (group_of_[p] != group) continue;
+      entries_[p] = {count_elements_, parameters[p].count_elements()};
+      count_elements_ += round_up(entries_[p].count, kAlignElements);
+    }
+    TROUPE_CHECK(parameters.empty() || count_elements_ > first, Code::invalid, "graph ", graph.name(), ": group ",
+                 group.value, " of ", count_groups, " has no parameters");
+    groups_.push_back({first, count_elements_ - first});
   }
 }
 
@@ -101,17 +115,38 @@ std::vector<Stripe> equal_stripes(GroupId group, std::uint64_t count_elements, s
 }
 
 std::vector<Bucket> make_buckets(GroupId group, const Graph& graph, const Layout& layout, std::uint64_t target_bytes) {
-  if (target_bytes == 0) return {{group, 0, 0, layout.count_elements()}};
+  const Layout::Entry whole = layout.groups().at(group.value);
+  if (target_bytes == 0) return {{group, 0, 0, whole.count, whole.first}};
+  std::vector<std::size_t> members;
+  for (std::size_t p = 0; p < layout.entries().size(); ++p)
+    if (layout.group_of(p) == group) members.push_back(p);
   std::vector<Bucket> buckets;
-  std::uint64_t end = layout.count_elements();
-  for (std::size_t p = layout.entries().size(); p-- > 0;) {
+  std::uint64_t end = whole.count;
+  for (std::size_t m = members.size(); m-- > 0;) {
     // A layer's parameters stay together: their gradients are ready together.
-    const bool starts_layer = p == 0 || graph.parameters()[p - 1].layer != graph.parameters()[p].layer;
-    const std::uint64_t first = layout.entries()[p].first;
-    if (!starts_layer || (p != 0 && (end - first) * sizeof(float) < target_bytes)) continue;
-    buckets.push_back({group, static_cast<std::uint32_t>(buckets.size()), first, end - first});
+    const auto layer_of = [&](std::size_t member) { return graph.parameters()[members[member]].layer; };
+    const bool starts_layer = m == 0 || layer_of(m - 1) != layer_of(m);
+    const std::uint64_t first = layout.entries()[members[m]].first - whole.first;
+    if (!starts_layer || (m != 0 && (end - first) * sizeof(float) < target_bytes)) continue;
+    buckets.push_back({group, static_cast<std::uint32_t>(buckets.size()), first, end - first, whole.first});
     end = first;
   }
+  return buckets;
+}
+
+std::vector<Bucket> in_backward_order(const Graph& graph, const Layout& layout, std::vector<Bucket> buckets) {
+  // A backward pass comes to the layers from the last to the first; a bucket waits for the first one it has a part of.
+  const auto first_layer = [&](const Bucket& bucket) {
+    auto layer = std::numeric_limits<decltype(Parameter::layer)>::max();
+    for (std::size_t p = 0; p < layout.entries().size(); ++p) {
+      const std::uint64_t at = layout.entries()[p].first;
+      if (at >= bucket.first_in_layout() && at < bucket.first_in_layout() + bucket.count)
+        layer = std::min(layer, graph.parameters()[p].layer);
+    }
+    return layer;
+  };
+  std::stable_sort(buckets.begin(), buckets.end(),
+                   [&](const Bucket& a, const Bucket& b) { return first_layer(a) > first_layer(b); });
   return buckets;
 }
 

@@ -88,7 +88,8 @@ std::string nodes_table(const Plan& plan) {
 std::string ranks_table(const Plan& plan) {
   const Row header{"rank", "node", "device", "cpus", "threads", "lanes", "waits", "stripe", "arena", "memory"};
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
-    const std::uint64_t own = i < plan.stripes.size() ? plan.stripes[i].count : 0;
+    std::uint64_t own = 0;
+    for (const GroupPlan& group : plan.groups) own += i < group.stripes.size() ? group.stripes[i].count : 0;
     return Row{std::to_string(rank.rank.value),
                std::to_string(rank.node),
                rank.device,
@@ -136,17 +137,21 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "model    {}\n", plan.model);
   fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
                  scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
-  fmt::format_to(line, "rule     {}\n", plan.rule);
-  for (const PolicyPhase& phase : plan.policies) {
-    fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, plan.world_size()));
+  for (const GroupPlan& group : plan.groups) {
+    fmt::format_to(line, "rule     {}\n", group.rule);
+    for (const PolicyPhase& phase : group.policies)
+      fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, plan.world_size()));
   }
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));
   fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n", steps_an_epoch(plan), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
-  fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n\n", name_of(plan.route), plan.stripes.size(),
-                 plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s");
+  for (const GroupPlan& group : plan.groups) {
+    fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.route), group.stripes.size(),
+                   group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
+  }
+  out += "\n";
   out += nodes_table(plan) + "\n" + ranks_table(plan);
   out += memory_note(plan) + "\n";
   for (const std::string& reason : plan.reasons) out += "- " + reason + "\n";

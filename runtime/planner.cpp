@@ -19,7 +19,6 @@ constexpr std::uint64_t kBucketBytes =
     1 << 20;  // large enough for the wire's speed, small enough to overlap with backward
 constexpr std::uint64_t kSpareBytes = 64 << 10;
 constexpr std::uint64_t kTimelines = 64;  // of a rank; more than anything makes today
-constexpr GroupId kGroup{0};
 
 /// One topology for each node that has ranks.
 std::map<NodeIdentity, const Topology*> by_identity(const PlanInputs& inputs) {
@@ -69,14 +68,20 @@ void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inpu
   }
 }
 
-void choose_route(Plan& plan, const Settings& settings, const Graph& graph) {
-  const Layout layout{graph};
+void choose_route(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
   plan.route = plan.nodes.size() == 1 ? Route::arena : Route::direct;
   TROUPE_CHECK(plan.route == Route::arena || settings.cluster.transport != "shm", Code::invalid,
                "cluster.transport = \"shm\" reaches one node only, but rank ", plan.nodes.back().leader, " is on node ",
                plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
-  plan.stripes = equal_stripes(kGroup, layout.count_elements(), plan.world_size());
-  plan.buckets = make_buckets(kGroup, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
+  std::size_t buckets = 0;
+  for (GroupPlan& group : plan.groups) {
+    const auto [first, count] = layout.groups().at(group.id.value);
+    group.first = first;
+    group.count = count;
+    group.stripes = equal_stripes(group.id, count, plan.world_size());
+    group.buckets = make_buckets(group.id, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
+    buckets += group.buckets.size();
+  }
   if (plan.route == Route::arena) {
     plan.reasons.push_back(
         plan.world_size() == 1
@@ -85,7 +90,7 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph) {
                    ": gradients are reduced where they lie, in shared memory."));
   } else {
     plan.reasons.push_back(text("The ranks are on ", plan.nodes.size(),
-                                " nodes: gradients travel over the transport, in ", plan.buckets.size(),
+                                " nodes: gradients travel over the transport, in ", buckets,
                                 " buckets of 1 MiB or more, each as soon as it is ready."));
   }
 }
@@ -158,17 +163,41 @@ void choose_loaders(Plan& plan, const Settings& settings) {
                              : text("Ranks ", leaders, " read the data set, each for all ranks of its node."));
 }
 
+/// What one group adds to the rank's needs.
+void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Rank rank) {
+  std::uint64_t own = 0, largest = 0;
+  for (const Stripe& stripe : group.stripes) {
+    own += stripe.tenant == rank ? stripe.count : 0;
+    largest = std::max(largest, stripe.count);
+  }
+  const bool direct = plan.route == Route::direct;
+  const std::size_t slots = state_slots(group.kind);
+  const PolicyNeeds policy = needs_of(group.policies);
+  const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
+  needs.state += (policy.whole_state ? slots * group.count : slots * own) * sizeof(float) + outer;
+  needs.snapshot += plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
+  const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
+  needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
+  needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
+  needs.words += 2 * sizeof(StepSums);
+  if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
+}
+
 }  // namespace
+
+PolicyNeeds needs_of(const Plan& plan) {
+  PolicyNeeds all;
+  for (const GroupPlan& group : plan.groups) all |= needs_of(group.policies);
+  return all;
+}
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
   return parameters + half + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
 }
 
-MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank) {
-  const std::uint64_t elements = Layout{graph}.count_elements();
-  std::uint64_t own = 0;
-  for (const Stripe& stripe : plan.stripes) own += stripe.tenant == rank ? stripe.count : 0;
-  const std::size_t slots = state_slots(rule);
+MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
+  std::uint64_t elements = 0;
+  for (const GroupPlan& group : plan.groups) elements += group.count;
   const BatchLayout batch{plan.room, graph.input().count_elements(), plan.dtype};
   std::uint64_t outputs = 0;
   for (std::size_t i = 0; i < graph.layers().size(); ++i) outputs += graph.output_of(i).count_elements();
@@ -182,27 +211,20 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
     needs.parameters = parameters;
     needs.half = half;
   }
-  const PolicyNeeds policy = needs_of(plan.policies);
-  const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
+  const PolicyNeeds policy = needs_of(plan);
   needs.gradients = parameters;
   needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
-  needs.state = (policy.whole_state ? slots * elements : slots * own) * sizeof(float) + outer;
-  needs.snapshot = plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
-  const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
-  needs.journal = direct || own == 0 ? 0 : journals * plan.buckets.size();
   needs.pool = plan.prefetch * batch.size_bytes();
-  std::uint64_t largest = 0;
-  for (const Stripe& stripe : plan.stripes) largest = std::max(largest, stripe.count);
-  needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
-                4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
+                2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
-  if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);
+  if (!direct && !leads) needs.peers = parameters + half;
   if (plan.node_loader && plan.leads_node(rank)) {
     for (const RankPlan& other : plan.ranks)
       if (other.rank != rank && other.node == plan.ranks[rank.value].node) needs.peers += needs.pool;
   }
+  for (const GroupPlan& group : plan.groups) add_group(needs, plan, group, rank);
   return needs;
 }
 
@@ -215,14 +237,17 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   Plan plan;
   plan.model = graph.to_string();
   plan.dtype = graph.dtype();
-  plan.rule = to_string(settings.rule);
-  if (settings.rate != RateSettings{}) plan.rule += text(", rate ", to_string(settings.rate));
+  const Layout layout{graph};
+  GroupPlan& group = plan.groups.emplace_back();
+  group.kind = settings.rule.kind;
+  group.rule = to_string(settings.rule);
+  if (settings.rate != RateSettings{}) group.rule += text(", rate ", to_string(settings.rate));
   if (!settings.no_decay.empty()) {
-    (void)entries_matching(graph, Layout(graph), settings.no_decay);  // throws for a pattern that matches nothing
-    plan.rule += ", no decay of";
-    for (const std::string& pattern : settings.no_decay) plan.rule += " " + pattern;
+    (void)entries_matching(graph, layout, settings.no_decay);  // throws for a pattern that matches nothing
+    group.rule += ", no decay of";
+    for (const std::string& pattern : settings.no_decay) group.rule += " " + pattern;
   }
-  plan.policies = policies;
+  group.policies = policies;
   plan.parameters = graph.count_parameters();
   plan.training_flops = graph.training_flops();
   plan.batch = settings.data.batch;
@@ -239,9 +264,9 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
   choose_loaders(plan, settings);
-  choose_route(plan, settings, graph);
+  choose_route(plan, settings, graph, layout);
   for (RankPlan& rank : plan.ranks) {
-    const MemoryNeeds needs = memory_needs(plan, graph, settings.rule.kind, rank.rank);
+    const MemoryNeeds needs = memory_needs(plan, graph, rank.rank);
     rank.arena_bytes = needs.arena_bytes();
     rank.memory_bytes = needs.memory_bytes();
   }

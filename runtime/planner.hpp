@@ -52,9 +52,12 @@ struct MemoryNeeds {
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 
-/// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, route, stripes and buckets of
-/// the plan.
-MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank);
+/// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, route and groups of the plan.
+MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank);
+
+/// Of any of the groups. Weights of its own, and room for what is put aside, a rank has for all of them or for none,
+/// since its replica reads one whole.
+PolicyNeeds needs_of(const Plan& plan);
 
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.
 std::string describe(const Plan& plan);

@@ -18,6 +18,7 @@ namespace troupe {
 /// Worker to shard: it takes part, from now on unless it did so before, until it leaves or this sender ends.
 struct JoinHosting {
   std::uint32_t worker = 0;
+  std::uint64_t phase = 0;  // of the hosting: answered when that has begun
 };
 /// The answer.
 struct HostingJoined {
@@ -36,6 +37,7 @@ struct LeaveHosting {
 struct ReadPart {
   std::uint32_t worker = 0;
   std::uint64_t clock = 0;
+  std::uint64_t meeting = 0;  // HostedRead::meeting
   std::uint64_t into = 0;  // the worker's sink for them (RemoteActors::post_sink); 0: none
   bool sparse = false;     // only these rows
   std::vector<std::uint32_t> rows;

@@ -106,6 +106,12 @@ BatchLayout JoinedJob::batch() const {
   return {.rows = plan.room, .features = graph.input().count_elements(), .dtype = graph.dtype()};
 }
 
+std::vector<Bucket> JoinedJob::buckets() const {
+  std::vector<Bucket> all;
+  for (const GroupPlan& group : plan.groups) all.insert(all.end(), group.buckets.begin(), group.buckets.end());
+  return in_backward_order(graph, layout, std::move(all));
+}
+
 JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline) {
   const Settings& settings = options.configuration.settings;
   const LaunchPlace place = options.place.value_or(LaunchPlace{});

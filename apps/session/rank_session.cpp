@@ -100,6 +100,8 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
       remote_->publish("evaluator", actors_->evaluator());
       if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
       remote_->publish("balancer", actors_->balancer());
+      remote_->publish("steps", actors_->steps());
+      if (actors_->sums()) remote_->publish("sums", actors_->sums());
     }
     if (actors_->node_loader()) remote_->publish("loader", actors_->node_loader());
     control_->start();
@@ -113,9 +115,9 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
 void RankSession::make_memory() {
   arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
   space_.map(arena_);
-  memory_ = allocate_rank_memory(*arena_, job_.plan, settings().rule.kind, job_.layout.count_elements(), job_.self());
+  memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
-  if (holds_parameters()) join_node_memory(memory_, *arena_);
+  if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
 
 /// Opens what the job goes on from, as rank 0 decided.
@@ -127,10 +129,15 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-void RankSession::note_switch(Step step, const PolicySettings& policy) const {
+bool RankSession::sums_are_common() const {
+  const auto& phases = job_.plan.policies;
+  return std::none_of(phases.begin(), phases.end(), [](const PolicyPhase& p) { return is_hosted(p.policy.kind); });
+}
+
+void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
   if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step),
-              " samples): ", troupe::describe(policy, job_.plan.world_size())));
+    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
+              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
 }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
@@ -143,7 +150,7 @@ void RankSession::note_resumed(const CheckpointStart& start) {
 /// The state before the first step. Others read it once the view stands.
 void RankSession::load() {
   if (holds_parameters()) fill_parameters();
-  if (resumed_) resumed_->load_state(job_, space_, memory_, settings().rule.kind);
+  if (resumed_) resumed_->load_state(job_, space_, memory_);
 }
 
 void RankSession::fill_parameters() {
@@ -209,7 +216,8 @@ void RankSession::watch_peers() {
   });
 }
 
-std::unique_ptr<Communicator> RankSession::make_communicator() {
+std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& group) {
+  const GroupMemory& own = memory_.groups[group.id.value];
   if (job_.plan.route == Route::direct) {
     std::vector<Peer> peers;
     for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
@@ -217,23 +225,44 @@ std::unique_ptr<Communicator> RankSession::make_communicator() {
                                                 DirectGroup{.view = kFirstView,
                                                             .rank = job_.self(),
                                                             .peers = std::move(peers),
-                                                            .stripes = job_.plan.stripes,
-                                                            .buckets = job_.plan.buckets,
-                                                            .parameters = memory_.parameters,
-                                                            .half = memory_.half,
-                                                            .staging = memory_.staging});
+                                                            .stripes = group.stripes,
+                                                            .buckets = group.buckets,
+                                                            .parameters = own.parameters,
+                                                            .half = own.half,
+                                                            .staging = own.staging});
   }
-  ArenaGroup group{.rank = job_.self()};
+  ArenaGroup members{.rank = job_.self()};
   for (const PlaceBlob& place : places_) {
-    const RankMemory peer = find_rank_memory(space_.arena(place.arena.id));
-    group.members.push_back(
-        {.gradients = peer.contributions, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
-    // What ranks put aside is free whenever their states are gathered.
-    const std::uint64_t whole = memory_.gradients.size_bytes;
-    if (needs_of(job_.plan.policies).whole_state)
-      group.members.back().scratch = slice(peer.contributions, whole, whole);
+    const RankMemory rank = find_rank_memory(space_.arena(place.arena.id), job_.plan);
+    const GroupMemory& its = rank.groups[group.id.value];
+    members.members.push_back(
+        {.gradients = its.contributions, .sums = rank.sums, .ready = its.ready, .published = its.published});
+    if (needs_of(group.policies).whole_state) members.members.back().scratch = its.scratch;
   }
-  return std::make_unique<ArenaCommunicator>(space_, std::move(group));
+  return std::make_unique<ArenaCommunicator>(space_, std::move(members));
+}
+
+std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
+  LentMemory lent = memory_.groups[group.id.value].own;
+  lent.mine.no_decay = no_decay_[group.id.value];
+  return lent_exchange({.communicator = communicators_[group.id.value].get(),
+                        .rule = settings().rule,
+                        .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+                        .buckets = group.buckets,
+                        .memory = std::move(lent),
+                        .rate = rate(),
+                        .side = side_streams_[group.id.value].get(),
+                        .updates = resumed_ ? resumed_->manifest().updates : 0});
+}
+
+std::vector<Exchange*> RankSession::all_exchanges() const {
+  std::vector<Exchange*> all;
+  for (const auto& exchange : exchanges_) all.push_back(exchange.get());
+  return all;
+}
+
+void RankSession::abort_exchanges(const Status& why) noexcept {
+  for (const auto& communicator : communicators_) communicator->abort(why);
 }
 
 void RankSession::make_device() {
@@ -242,36 +271,27 @@ void RankSession::make_device() {
     for (const PlaceBlob& place : places_)
       if (place.arena.id != arena_->id()) space_.map(Arena::open(place.arena));
     const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
-    join_node_memory(memory_, space_.arena(places_[leader].arena.id));
+    join_node_memory(memory_, job_.plan, space_.arena(places_[leader].arena.id));
   }
-  communicator_ = make_communicator();
+  for (const GroupPlan& group : job_.plan.groups) communicators_.push_back(make_communicator(group));
   // Between nodes the stream waits for what the bulk lane brings.
   if (bulk_ && job_.plan.route == Route::direct)
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = device_for(mine);
-  const LentMemory& own = memory_.own;
+  const std::vector<Bucket> buckets = job_.buckets();
   if (options_.model) {
-    replica_ =
-        std::make_unique<HostReplica>(space_, job_.plan.buckets, [this](const HostWork& work) { loop_->post(work); });
+    replica_ = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
-    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
-                                {weights(), own.weights.size_bytes != 0 ? own.half : memory_.half, memory_.gradients});
+    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), buckets, memory_.replica);
   }
   stream_ = device_->stream();
-  if (needs_of(job_.plan.policies).side_stream) side_stream_ = device_->stream();
-  no_decay_ = entries_matching(job_.graph, job_.layout, settings().no_decay);
-  LentMemory lent = own;
-  lent.mine.no_decay = no_decay_;
-  exchange_ = lent_exchange({.communicator = *communicator_,
-                             .rule = settings().rule,
-                             .policy = std::make_unique<PolicySequence>(job_.plan.policies, job_.plan.world_size()),
-                             .buckets = job_.plan.buckets,
-                             .memory = std::move(lent),
-                             .rate = rate(),
-                             .side = side_stream_.get(),
-                             .updates = resumed_ ? resumed_->manifest().updates : 0});
-  steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
-                                          std::vector<Exchange*>{exchange_.get()}, job_.plan.buckets.size());
+  for (const GroupPlan& group : job_.plan.groups) {
+    side_streams_.push_back(needs_of(group.policies).side_stream ? device_->stream() : nullptr);
+    no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay));
+  }
+  for (const GroupPlan& group : job_.plan.groups) exchanges_.push_back(make_exchange(group));
+  steps_ =
+      std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
   step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
   snapshot_messages_ = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
   evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
@@ -288,8 +308,8 @@ std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
 }
 
 void RankSession::make_loop() {
-  const auto* parameters = space_.address_of<const float>(weights());
-  auto* gradients = space_.address_of<float>(memory_.gradients);
+  const auto* parameters = space_.address_of<const float>(memory_.replica.parameters);
+  auto* gradients = space_.address_of<float>(memory_.replica.gradients);
   for (std::size_t p = 0; p < job_.layout.entries().size(); ++p) {
     const auto [first, count] = job_.layout.entries()[p];
     const Parameter& parameter = job_.graph.parameters()[p];
@@ -330,15 +350,17 @@ void RankSession::make_actors() {
                       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
                                  memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
                                  [this](Step step, const StepSums& total) { return judge(step, total); },
-                                 [this](Step step, const PolicySettings& policy) { note_switch(step, policy); }},
-                      .exchanges = {exchange_.get()},
+                                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
+                                   note_switch(step, policy, reason);
+                                 }},
+                      .exchanges = all_exchanges(),
                       .view = kFirstView,
                       .self = job_.self(),
                       .hosts = job_.hosts(),
                       .start_within = settings().faults.start,
                       .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
                       .report = report_targets(),
-                      .abort_view = [this](const Status& why) { communicator_->abort(why); },
+                      .abort_view = [this](const Status& why) { abort_exchanges(why); },
                       .ended =
                           [this](const RunEnd& end) {
                             end_.put(end);
@@ -351,7 +373,10 @@ void RankSession::make_actors() {
                           },
                       .checkpoints = {},
                       .balancer = {},
+                      .answer_within = settings().faults.exchange,
                       .epoch = {}};
+  parts.device.sums_are_common = sums_are_common();
+  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (options_.own_samples == 0) add_loader(parts);
   if (job_.bootstrap) parts.balancer.emplace(balancer_parts());
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());

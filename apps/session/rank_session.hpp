@@ -64,6 +64,8 @@ class RankSession final : public Session {
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
+  /// Whether steps' sums are of all ranks: hosted stripes answer each rank by itself.
+  bool sums_are_common() const;
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
@@ -77,17 +79,16 @@ class RankSession final : public Session {
   void note_resumed(const CheckpointStart& start);
   void make_device();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
-  std::unique_ptr<Communicator> make_communicator();
+  std::unique_ptr<Communicator> make_communicator(const GroupPlan& group);
+  std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);
+  std::vector<Exchange*> all_exchanges() const;
+  void abort_exchanges(const Status& why) noexcept;
   void make_loop();
   void load();
   void fill_parameters();
   void make_actors();
   void add_loader(TrainingParts& parts);
-  /// What the replica reads.
-  const Memory& weights() const {
-    return memory_.own.weights.size_bytes != 0 ? memory_.own.weights : memory_.parameters;
-  }
-  std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_, settings().rule.kind); }
+  std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_); }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
   BalancerParts balancer_parts();
@@ -95,7 +96,7 @@ class RankSession final : public Session {
   ReportTargets report_targets();
   RateSchedule rate() const;
   Status judge(Step step, const StepSums& total);
-  void note_switch(Step step, const PolicySettings& policy) const;
+  void note_switch(Step step, const PolicySettings& policy, const std::string& reason) const;
   void watch_peers();
 
   // Running and ending.
@@ -124,21 +125,22 @@ class RankSession final : public Session {
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
-  std::unique_ptr<Communicator> communicator_;  // hears from the transport until that is gone
+  std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> bulk_;
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
-  std::uint64_t left_out_ = 0;           // steps, counted by the device actor
-  std::vector<Layout::Entry> no_decay_;  // the stream's work reads it
-  std::unique_ptr<Exchange> exchange_;
+  std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
+  std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them
+  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
   std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
   std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
   std::unique_ptr<Replica> replica_;
-  std::unique_ptr<Stream> side_stream_;  // null: the policy has no round behind the next step
+  std::vector<std::unique_ptr<Stream>>
+      side_streams_;  // by group; null: its policies have no round behind the next step
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
   std::mutex shares_mutex_;             // guards shares_

@@ -6,6 +6,7 @@
 namespace troupe {
 namespace {
 
+/// Of every piece: parameters are found by their names, whatever groups a job makes of them.
 constexpr GroupId kGroup{0};
 
 constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
@@ -18,16 +19,17 @@ void check_same(const std::string& what, const std::string& saved, const std::st
                ": set ", setting, " back, or start anew with checkpoint.resume = \"never\"");
 }
 
-/// The elements of parameter `index` that lie in [first, first + count) of the layout: the first of them, in the
-/// parameter, and how many.
+/// The elements of a parameter that lie in a stripe.
 struct Overlap {
-  std::uint64_t first = 0;
+  std::uint64_t first = 0;  // of the parameter
   std::uint64_t count = 0;
+  std::uint64_t at = 0;  // the first of them, in the stripe
 };
-Overlap overlap(const Layout::Entry& entry, std::uint64_t first, std::uint64_t count) {
+Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe& stripe) {
+  const std::uint64_t first = group.first + stripe.first;
   const std::uint64_t begin = std::max(first, entry.first);
-  const std::uint64_t end = std::min(first + count, entry.first + entry.count);
-  return begin < end ? Overlap{begin - entry.first, end - begin} : Overlap{};
+  const std::uint64_t end = std::min(first + stripe.count, entry.first + entry.count);
+  return begin < end ? Overlap{begin - entry.first, end - begin, begin - first} : Overlap{};
 }
 
 }  // namespace
@@ -53,38 +55,38 @@ void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPa
                    const Memory& to) {
   const auto& tensors = job.graph.parameters();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Layout::Entry& entry = job.layout.entries()[i];
-    const Overlap some = overlap(entry, stripe.first, stripe.count);
+    const Overlap some = overlap(job.layout.entries()[i], job.plan.groups[stripe.group.value], stripe);
     if (some.count == 0) continue;
-    const std::uint64_t at = entry.first + some.first - stripe.first;
-    const Memory memory = slice(to, at * sizeof(float), some.count * sizeof(float));
+    const Memory memory = elements(to, some.at, some.count, sizeof(float));
     reader_.read(kGroup, tensors[i].name, part, some.first, {space.address_of<float>(memory), some.count});
   }
 }
 
-void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule) {
+void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory) {
+  for (const GroupPlan& group : job.plan.groups) load_group(job, space, group, memory.groups[group.id.value]);
+}
+
+void Resumed::load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group,
+                         const GroupMemory& memory) {
   const Stripe& mine = memory.stripe.stripe;
   const LentMemory& own = memory.own;
-  for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
+  for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
     const bool whole = own.state[slot].size_bytes != 0;
-    const Stripe all{.group = mine.group, .tenant = mine.tenant, .first = 0, .count = job.layout.count_elements()};
+    const Stripe all{.group = group.id, .tenant = mine.tenant, .first = 0, .count = group.count};
     load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
   }
   // Another policy's checkpoint has no outer momentum: it begins at zero.
   if (own.outer.state[0].size_bytes != 0 && manifest().has_outer()) load(job, space, kOuter, mine, own.outer.state[0]);
 }
 
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory, RuleKind rule) {
-  const StripeMemory& stripe = memory.stripe;
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory) {
   std::vector<SnapshotPiece> parts;
   const auto& tensors = job.graph.parameters();
   std::uint64_t next = 0;  // byte of the snapshot
-  const auto add = [&](CheckpointPart part, const Memory& whole) {
+  const auto add = [&](const GroupPlan& group, const Stripe& stripe, CheckpointPart part, const Memory& whole) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Layout::Entry& entry = job.layout.entries()[i];
-      const Overlap some = overlap(entry, stripe.stripe.first, stripe.stripe.count);
+      const Overlap some = overlap(job.layout.entries()[i], group, stripe);
       if (some.count == 0) continue;
-      const std::uint64_t at = entry.first + some.first - stripe.stripe.first;
       SnapshotPiece& piece = parts.emplace_back();
       piece.piece.group = kGroup;
       piece.piece.tensor = tensors[i].name;
@@ -92,15 +94,20 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
       piece.piece.first = some.first;
       piece.piece.count = some.count;
       piece.extents = tensors[i].extents;
-      piece.from = slice(whole, at * sizeof(float), some.count * sizeof(float));
+      piece.from = elements(whole, some.at, some.count, sizeof(float));
       piece.copy = slice(memory.snapshot, next, piece.from.size_bytes);
       next += piece.from.size_bytes;
     }
   };
-  if (stripe.stripe.count == 0) return parts;
-  add(CheckpointPart::parameters, stripe.parameters);
-  for (std::size_t slot = 0; slot < state_slots(rule); ++slot) add(kStates[slot], stripe.state[slot]);
-  if (memory.own.outer.state[0].size_bytes != 0) add(kOuter, memory.own.outer.state[0]);
+  for (const GroupPlan& group : job.plan.groups) {
+    const GroupMemory& m = memory.groups[group.id.value];
+    const Stripe& stripe = m.stripe.stripe;
+    if (stripe.count == 0) continue;
+    add(group, stripe, CheckpointPart::parameters, m.stripe.parameters);
+    for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot)
+      add(group, stripe, kStates[slot], m.stripe.state[slot]);
+    if (m.own.outer.state[0].size_bytes != 0) add(group, stripe, kOuter, m.own.outer.state[0]);
+  }
   return parts;
 }
 

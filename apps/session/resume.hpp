@@ -26,18 +26,19 @@ class Resumed {
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
   /// Fills the optimizer's state, of the stripe or whole, and the outer momentum.
-  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule);
+  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory);
 
  private:
   void load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
             const Memory& to);
+  void load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group, const GroupMemory& memory);
 
   CheckpointReader reader_;
 };
 
-/// What of a stripe a checkpoint has: for each tensor that lies in it, wholly or in part, the weights and every state.
-/// The copies follow each other in the snapshot without the layout's gaps, as they do in the file.
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory, RuleKind rule);
+/// What of a rank's stripes a checkpoint has: for each tensor that lies in one, wholly or in part, the weights and
+/// every state. The copies follow each other in the snapshot without the layout's gaps, as they do in the file.
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory);
 /// The copies that make such a snapshot; neighbours that stay neighbours as one.
 std::vector<SnapshotPart> copies_of(std::span<const SnapshotPiece> pieces);
 

@@ -25,6 +25,9 @@ void RankSession::begin(Blocking& blocking, bool owned) {
         coordinator.checkpointer =
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
+      coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      if (!sums_are_common())
+        coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
     if (!nothing_left() && job_.plan.node_loader && !leads_node()) {
       const Peer leader{job_.plan.nodes[job_.mine().node].leader};
@@ -91,9 +94,11 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
            schedule_.epoch_number({std::min(committed, schedule_.steps - 1)}), '\n');
   if (job_.plan.route == Route::arena) {
     for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
-      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id));
-      all += text("rank ", rank, ": gradients of ", space_.timeline(its.ready).value(),
-                  " exchanges ready, parameters of ", space_.timeline(its.published).value(), " published\n");
+      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan);
+      for (const GroupMemory& group : its.groups) {
+        all += text("rank ", rank, ": gradients of ", space_.timeline(group.ready).value(),
+                    " exchanges ready, parameters of ", space_.timeline(group.published).value(), " published\n");
+      }
     }
   }
   if (!remote_) return all + "the job is this one process: no messages to others\n";
@@ -114,9 +119,8 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
   if (io_) io_->close();
-  if (communicator_)
-    communicator_->abort(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
-                                  : Status{Code::aborted, "the session is over"});
+  abort_exchanges(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
+                           : Status{Code::aborted, "the session is over"});
   stream_.reset();
   if (remote_) remote_->stop(blocking, deadline);
   if (job_.bootstrap) job_.bootstrap->leave();

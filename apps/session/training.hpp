@@ -17,6 +17,8 @@
 #include "actors/reporter_actor.hpp"
 #include "actors/shard_actor.hpp"
 #include "actors/slot_lender_actor.hpp"
+#include "actors/step_coordinator.hpp"
+#include "actors/sums_gatherer.hpp"
 
 namespace troupe {
 
@@ -27,6 +29,8 @@ struct CoordinatorHandles {
   PartReceiver checkpointer;  // of jobs that save
   BalancerPeer balancer;      // of jobs of several ranks
   SlotBorrower loader;        // its node's, where that is one for all its ranks and not this rank's
+  StepCoordinatorPeer steps;
+  RankSumsReceiver sums;  // where DeviceParts::sums_are_common is false
 };
 
 /// What the actors of one rank are made of; everything outlives them.
@@ -46,13 +50,14 @@ struct TrainingParts {
   std::function<void(const RunEnd&)> ended;
   std::function<void(Step)> committed;  // told of every step, in order
   std::optional<CheckpointerParts> checkpoints;
-  std::optional<BalancerParts> balancer;  // jobs of several ranks
-  StepSums epoch;                         // rank 0: of the epoch under way, before the first step
+  std::optional<BalancerParts> balancer;           // jobs of several ranks
+  std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, when their steps are held
+  StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
 };
 
 /// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator,
-/// checkpointer and balancer exist at once, so that they can be published; the others begin with start(). Ended
-/// explicitly by end(), since they refer to what is taken down after them.
+/// checkpointer, balancer, step coordinator and sums gatherer exist at once, so that they can be published; the others
+/// begin with start(). Ended explicitly by end(), since they refer to what is taken down after them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
@@ -62,6 +67,10 @@ class TrainingActors {
   CheckpointerActor checkpointer() const { return checkpointer_; }
   /// Null in a job of one rank.
   BalancerActor balancer() const { return balancer_; }
+  /// Rank 0's; null elsewhere.
+  StepCoordinator steps() const { return steps_; }
+  /// Rank 0's where DeviceParts::sums_are_common is false; null elsewhere.
+  SumsGatherer sums() const { return sums_; }
   /// Null on ranks that have no loader for others.
   NodeLoaderActor node_loader() const { return node_loader_; }
   /// What stands before the device for the loader; it ends with the device.
@@ -75,6 +84,7 @@ class TrainingActors {
 
  private:
   struct Gone;
+  DeviceAudience audience(const CoordinatorHandles& coordinator) const;
   caf::actor_system& system_;
   TrainingParts parts_;
   MembershipActor membership_;
@@ -82,6 +92,8 @@ class TrainingActors {
   ReporterActor reporter_;
   CheckpointerActor checkpointer_;
   BalancerActor balancer_;
+  StepCoordinator steps_;
+  SumsGatherer sums_;
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;
