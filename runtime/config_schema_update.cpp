@@ -2,7 +2,7 @@
 #include <array>
 #include <variant>
 
-#include "runtime/detail/config_schema.hpp"
+#include "runtime/detail/config_groups.hpp"
 
 namespace troupe::detail {
 namespace {
@@ -232,6 +232,19 @@ constexpr std::array kUpdate{
         .check = check_switches,
         .store = store_switches,
         .show = show_switches},
+    SettingKey{
+        .name = "update.group",
+        .kind = K::switches,
+        .help = "parameters that are updated in another way than the rest, as tables [[update.group]]",
+        .example = "[{ name = \"biases\", match = [\"*.bias\"], policy = \"sync\", optimizer = { rate = 0.01 } }]",
+        .more = "Each has a name, match, one or several parameters' names in which `*` stands for any letters, and any "
+                "of the keys of [update]; with a policy of its own it begins from that policy's defaults, else from "
+                "[update]. optimizer: its own rule, rate (the base of the schedule; 0: its parameters stay), momentum, "
+                "beta1, beta2, alpha, epsilon, weight_decay. A parameter is in one group at most; those that no group "
+                "matches follow [update].",
+        .check = check_groups,
+        .store = store_groups,
+        .show = show_groups},
 };
 
 }  // namespace

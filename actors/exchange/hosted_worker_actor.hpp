@@ -22,6 +22,10 @@ struct ContributionReady {
   Contribution contribution;
   Status status;
 };
+/// Whoever found them, to the worker: the group's shards, in the order of their numbers. Before BeginHosting.
+struct KnowShards {
+  std::vector<HostedShard> shards;
+};
 /// The device's stream to the worker: take part in the shards' hosting `phase` (StartHosting).
 struct BeginHosting {
   std::uint64_t phase = 0;
@@ -54,15 +58,15 @@ struct HostedWorkerParts {
 /// line that the device's stream waits for. So the device actor enqueues ahead as ever. Ends with an error that names
 /// the shard, or the ranks that have not come, when an answer is overdue, its line poisoned with the same.
 using HostedWorkerActor =
-    ActorOf<Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>, Takes<LookForProgress>>;
+    ActorOf<Takes<KnowShards>, Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>, Takes<LookForProgress>>;
 
-/// `shards` in the order of their numbers. It starts at the shards' clock, which must be the same at all of them.
-HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts,
-                                      std::vector<HostedShard> shards);
+/// In each phase it starts at the shards' clock, which must be the same at all of them.
+HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts);
 
 }  // namespace troupe
 
 TROUPE_LOCAL_MESSAGE(troupe::ContributionReady)
+TROUPE_LOCAL_MESSAGE(troupe::KnowShards)
 TROUPE_LOCAL_MESSAGE(troupe::BeginHosting)
 TROUPE_LOCAL_MESSAGE(troupe::LeaveShards)
 TROUPE_LOCAL_MESSAGE(troupe::LookForProgress)

@@ -33,6 +33,8 @@ void RankSession::begin(Blocking& blocking, bool owned) {
       const Peer leader{job_.plan.nodes[job_.mine().node].leader};
       coordinator.loader = caf::actor_cast<SlotBorrower>(remote_->resolve(blocking, leader, "loader", deadline));
     }
+    for (const auto& group : hosted_)
+      if (group && !nothing_left()) group->meet(blocking, deadline);
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
       loop_->close();
@@ -122,6 +124,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   abort_exchanges(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
                            : Status{Code::aborted, "the session is over"});
   stream_.reset();
+  hosted_.clear();
   if (remote_) remote_->stop(blocking, deadline);
   if (job_.bootstrap) job_.bootstrap->leave();
   if (control_) control_->stop(deadline);

@@ -40,6 +40,7 @@ struct TrainingParts {
   LeasePool* lent = nullptr;                   // of a node with one: the pool that it fills
   DeviceParts device;
   std::vector<Exchange*> exchanges;  // a shard for each
+  std::vector<caf::actor> hosting;   // shards that host, and workers: watched, and ended with the others
   ViewId view;
   Rank self;
   std::vector<std::string> hosts;
