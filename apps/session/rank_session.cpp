@@ -134,7 +134,6 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-
 void RankSession::note_resumed(const CheckpointStart& start) {
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
@@ -343,6 +342,7 @@ void RankSession::make_loop() {
                                                  .model = options_.model ? &*options_.model : nullptr,
                                                  .empty_batches = options_.own_samples != 0 ? pool_.get() : nullptr,
                                                  .wait_deadline = settings().faults.exchange,
+                                                 .sums_are_common = sums_are_common(),
                                                  .stop = [this] { request_stop(); }});
 }
 
