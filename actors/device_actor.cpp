@@ -25,17 +25,21 @@ struct SavingVote {
   bool saving = false;
 };
 
+struct UnderWay {
+  Lease lease;         // kept so that its slot returns on this thread
+  bool common = true;  // the step's sums are of all ranks
+};
+
 struct DeviceState {
   static constexpr const char* name = "device";
   std::deque<BatchLease> ready;          // as many as the loader's pool has slots
-  std::deque<Lease> in_flight;           // of steps not yet committed, kept so that their slots return on this thread
+  std::deque<UnderWay> in_flight;        // steps not yet committed
   std::optional<Step> last;              // the job's last step, once it is known
   std::optional<Step> next;              // the step to enqueue
   std::optional<std::uint32_t> held_by;  // the number of the order that lets steps go on
   std::deque<OrderedSwitch> switches;    // to come
   bool digest_due = false;               // at the next step after which all weights are alike
   std::deque<Step> digests;              // on the stream
-  std::deque<bool> common_sums;          // of the steps on the stream, where not all steps' are common
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // passes begun
   std::uint64_t evaluations_left = 0;  // begun and not reached
@@ -71,6 +75,17 @@ void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
   s.copying = s.saving = true;
 }
 
+bool is_due(const SavePlan& plan, Step step) {
+  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
+}
+
+/// Whether a save is wanted after `step`. Where ranks do not know each other's votes it is made, and `step` waits until
+/// the copy before it is written.
+bool is_wanted(const DeviceParts& parts, Step step) {
+  if (!parts.saves || parts.schedule.is_last(step)) return false;
+  return is_due(*parts.saves, step) || (parts.saves->evaluated && parts.schedule.evaluates(step));
+}
+
 /// Whether all ranks have memory for a copy after `step`. Of the ranks' votes, that of kStepsAhead steps ago is the
 /// newest that each of them has counted for sure; a save that was begun since it was cast is known without.
 bool may_save(DeviceState& s, Step step) {
@@ -84,13 +99,10 @@ bool may_save(DeviceState& s, Step step) {
   return !counted || !counted->saving;
 }
 
-bool is_due(const SavePlan& plan, Step step) {
-  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
-}
-
 /// What is evaluated is what is saved then; other saves wait for the end of a block.
 bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
   if (!parts.saves || parts.schedule.is_last(step)) return false;
+  if (!parts.exchange.totals_are_common()) return is_wanted(parts, step);
   const bool evaluated = parts.saves->evaluated && parts.schedule.evaluates(step);
   s.save_due = s.save_due || is_due(*parts.saves, step);
   if (!evaluated && !(s.save_due && parts.exchange.is_consistent())) return false;
@@ -158,10 +170,9 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
     enqueue_digest(s, parts, batch.step);
     if (!s.digests.empty() && s.digests.back() == batch.step) committed = parts.stream.mark();
   }
-  if (!parts.sums_are_common) s.common_sums.push_back(parts.exchange.totals_are_common());
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
-  s.in_flight.push_back(std::move(batch.lease));
+  s.in_flight.push_back({std::move(batch.lease), parts.exchange.totals_are_common()});
   --s.credits;
 }
 
@@ -193,6 +204,7 @@ void enqueue_ready(Self self, const DeviceParts& parts) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
     if (beyond || (!batch.evaluation && s.credits == 0)) return;
+    if (!batch.evaluation && !parts.sums_are_common && s.saving && is_wanted(parts, batch.step)) return;
     BatchLease taken = std::move(s.ready.front());
     s.ready.pop_front();
     if (taken.evaluation)
@@ -217,30 +229,19 @@ void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience&
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
 
-/// Of a step whose sums are common rank 0's are those of all, and the others have nothing to add.
-void tell_own_sums(Self self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step,
-                   const StepSums& total) {
-  DeviceState& s = self->state;
-  const bool common = s.common_sums.front();
-  s.common_sums.pop_front();
-  RankSums own{.rank = parts.self.value, .step = step.value};
-  if (!common || parts.self.value == 0) {
-    own.loss = total.loss;
-    own.correct = total.correct;
-    own.samples = total.samples;
-  }
-  if (receiver) self->send(receiver, own);
-}
-
 void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
   DeviceState& s = self->state;
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
+  const bool common = s.in_flight.front().common;
   s.in_flight.pop_front();
   ++s.credits;
-  if (news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
+  if (common && news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
   tell_digest(self, parts, audience.digests, step);
-  if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, news.total);
+  if (!parts.sums_are_common && audience.sums) {
+    const StepSums own = common && parts.self.value != 0 ? StepSums{} : news.total;  // told once
+    self->send(audience.sums, RankSums{parts.self.value, step.value, own.loss, own.correct, own.samples});
+  }
   const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
   if (end && !s.stopped) {
     s.last = end;
@@ -312,6 +313,7 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           },
           [=](SnapshotFree) {
             self->state.saving = false;
+            enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
           },
           [=](const Begin&) {

@@ -71,8 +71,8 @@ struct StopRequest {};
 /// Stream to Device: this rank's part of a checkpoint is copied, and training goes on.
 struct SnapshotReached {
   Step step;
-  std::uint32_t number = 0;   // of the checkpoint
-  std::uint64_t updates = 0;  // that the rule had made
+  std::uint32_t number = 0;            // of the checkpoint
+  std::vector<std::uint64_t> updates;  // that each group's rule had made
   Status status;
 };
 
@@ -80,7 +80,7 @@ struct SnapshotReached {
 struct SnapshotTaken {
   Step step;
   std::uint32_t number = 0;
-  std::uint64_t updates = 0;
+  std::vector<std::uint64_t> updates;
 };
 
 /// Checkpointer to Device: the copy is written, or could not be; the next one may be made.

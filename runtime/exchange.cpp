@@ -100,6 +100,12 @@ bool StepExchange::is_consistent() const noexcept {
   return std::all_of(exchanges_.begin(), exchanges_.end(), [](const Exchange* e) { return e->is_consistent(); });
 }
 
+std::vector<std::uint64_t> StepExchange::updates() const {
+  std::vector<std::uint64_t> all;
+  for (const Exchange* exchange : exchanges_) all.push_back(exchange->updates());
+  return all;
+}
+
 std::string StepExchange::refusal(const PolicySettings& policy) const {
   for (const Exchange* exchange : exchanges_) {
     if (std::string why = exchange->refusal(policy); !why.empty()) return why;

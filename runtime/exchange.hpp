@@ -91,7 +91,8 @@ class StepExchange final : public BucketSink {
   bool is_consistent() const noexcept;
   bool totals_are_common() const noexcept { return exchanges_[reporting_]->totals_are_common(); }
   const PolicySettings& policy() const noexcept { return exchanges_[reporting_]->policy(); }
-  std::uint64_t updates() const noexcept { return exchanges_[reporting_]->updates(); }
+  /// By group.
+  std::vector<std::uint64_t> updates() const;
   std::string refusal(const PolicySettings& policy) const;
   void switch_at(Step step, const PolicySettings& policy);
   void show_common(Stream& stream);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
+#include <optional>
 
 #include "runtime/data/random.hpp"
 #include "runtime/error.hpp"
@@ -46,24 +46,27 @@ Layout::Layout(const Graph& graph, std::span<const GroupId> groups) {
   }
 }
 
-std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
-                                            std::span<const std::string> patterns) {
+std::vector<std::size_t> parameters_matching(const Graph& graph, const std::string& pattern) {
   const auto& parameters = graph.parameters();
-  std::vector<bool> chosen(parameters.size());
-  for (const std::string& pattern : patterns) {
-    bool found = false;
-    std::string names;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const bool matches = ::fnmatch(pattern.c_str(), parameters[p].name.c_str(), 0) == 0;
-      chosen[p] = chosen[p] || matches;
-      found = found || matches;
-      names += (names.empty() ? "" : ", ") + parameters[p].name;
-    }
-    TROUPE_CHECK(found, Code::invalid, "no parameter is called \"", pattern, "\"; there are ", names);
+  std::vector<std::size_t> found;
+  std::string names;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (::fnmatch(pattern.c_str(), parameters[p].name.c_str(), 0) == 0) found.push_back(p);
+    names += (names.empty() ? "" : ", ") + parameters[p].name;
   }
+  TROUPE_CHECK(!found.empty(), Code::invalid, "no parameter is called \"", pattern, "\"; there are ", names);
+  return found;
+}
+
+std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
+                                            std::span<const std::string> patterns, GroupId group) {
+  std::vector<bool> chosen(graph.parameters().size());
+  for (const std::string& pattern : patterns)
+    for (const std::size_t p : parameters_matching(graph, pattern)) chosen[p] = layout.group_of(p) == group;
+  const std::uint64_t first = layout.groups().at(group.value).first;
   std::vector<Layout::Entry> entries;
-  for (std::size_t p = 0; p < parameters.size(); ++p)
-    if (chosen[p]) entries.push_back(layout.entries()[p]);
+  for (std::size_t p = 0; p < chosen.size(); ++p)
+    if (chosen[p]) entries.push_back({layout.entries()[p].first - first, layout.entries()[p].count});
   return entries;
 }
 
@@ -134,19 +137,23 @@ std::vector<Bucket> make_buckets(GroupId group, const Graph& graph, const Layout
   return buckets;
 }
 
+std::uint32_t first_layer(const Graph& graph, const Layout& layout, const Bucket& bucket) {
+  std::optional<std::uint32_t> layer;
+  for (std::size_t p = 0; p < layout.entries().size(); ++p) {
+    const std::uint64_t at = layout.entries()[p].first;
+    if (at < bucket.first_in_layout() || at >= bucket.first_in_layout() + bucket.count) continue;
+    layer = std::min(layer.value_or(graph.parameters()[p].layer), graph.parameters()[p].layer);
+  }
+  TROUPE_CHECK(layer.has_value(), Code::invalid, "bucket ", bucket.index, " of group ", bucket.group.value,
+               " covers elements ", bucket.first, " to ", bucket.first + bucket.count, ", where no parameter starts");
+  return *layer;
+}
+
 std::vector<Bucket> in_backward_order(const Graph& graph, const Layout& layout, std::vector<Bucket> buckets) {
-  // A backward pass comes to the layers from the last to the first; a bucket waits for the first one it has a part of.
-  const auto first_layer = [&](const Bucket& bucket) {
-    auto layer = std::numeric_limits<decltype(Parameter::layer)>::max();
-    for (std::size_t p = 0; p < layout.entries().size(); ++p) {
-      const std::uint64_t at = layout.entries()[p].first;
-      if (at >= bucket.first_in_layout() && at < bucket.first_in_layout() + bucket.count)
-        layer = std::min(layer, graph.parameters()[p].layer);
-    }
-    return layer;
-  };
-  std::stable_sort(buckets.begin(), buckets.end(),
-                   [&](const Bucket& a, const Bucket& b) { return first_layer(a) > first_layer(b); });
+  // A pass comes to the layers from the last to the first.
+  std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
+    return first_layer(graph, layout, a) > first_layer(graph, layout, b);
+  });
   return buckets;
 }
 

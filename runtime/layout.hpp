@@ -40,10 +40,14 @@ class Layout {
   std::uint64_t count_elements_ = 0;
 };
 
-/// The entries of parameters whose names match one of `patterns` (of a shell: `*.bias`), growing. Throws Error{invalid}
-/// for a pattern that matches none.
+/// Which of graph.parameters() have names that match `pattern` (of a shell: `*.bias`), growing. Throws Error{invalid}
+/// for one that matches none.
+std::vector<std::size_t> parameters_matching(const Graph& graph, const std::string& pattern);
+
+/// The entries of a group's parameters whose names match one of `patterns`, growing, as elements of the group. Throws
+/// as parameters_matching.
 std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
-                                            std::span<const std::string> patterns);
+                                            std::span<const std::string> patterns, GroupId group = {});
 
 /// Fills `parameters` [layout.count_elements()] with the graph's starting weights. Element i of parameter p depends on
 /// (seed, p, i) only, so every rank, and every part of the buffer, can be filled by itself with equal result.
@@ -95,6 +99,10 @@ struct Bucket {
 /// One bucket for the whole group when `target_bytes` is 0; otherwise layers are gathered from the last to the first
 /// until a bucket holds at least `target_bytes` of f32.
 std::vector<Bucket> make_buckets(GroupId group, const Graph& graph, const Layout& layout, std::uint64_t target_bytes);
+
+/// The first layer that has a parameter in `bucket`: when a backward pass has come there, the bucket is finished.
+/// Throws Error{invalid} for a bucket without parameters.
+std::uint32_t first_layer(const Graph& graph, const Layout& layout, const Bucket& bucket);
 
 /// The buckets of all groups in the order in which a backward pass finishes them: as replicas take them.
 std::vector<Bucket> in_backward_order(const Graph& graph, const Layout& layout, std::vector<Bucket> buckets);

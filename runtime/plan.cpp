@@ -25,7 +25,9 @@ std::string quoted_policies(const std::vector<PolicyPhase>& phases) {
 
 void write(std::ostream& out, const GroupPlan& group) {
   out << "group " << group.id.value << ' ' << std::quoted(group.name) << " from " << group.first << ' ' << group.count
-      << '\n'
+      << " parameters " << group.parameters.size();
+  for (const std::string& parameter : group.parameters) out << ' ' << std::quoted(parameter);
+  out << '\n'
       << "rule " << static_cast<int>(group.kind) << ' ' << std::quoted(group.rule) << '\n'
       << "policies " << quoted_policies(group.policies) << '\n'
       << "stripes " << group.stripes.size() << '\n';

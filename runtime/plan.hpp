@@ -49,6 +49,7 @@ struct NodePlan {
 struct GroupPlan {
   GroupId id;  // its place in Plan::groups
   std::string name = "default";
+  std::vector<std::string> parameters;  // their names
   RuleKind kind = RuleKind::sgd;
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other

@@ -123,6 +123,12 @@ std::string beginning(const PolicyPhase& phase) {
   return {};
 }
 
+template <class Out>
+void add_policies(Out line, const GroupPlan& group, std::uint32_t ranks) {
+  for (const PolicyPhase& phase : group.policies)
+    fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, ranks));
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -133,10 +139,9 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "model    {}\n", plan.model);
   fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
                  scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
-  for (const GroupPlan& group : plan.groups) {
-    fmt::format_to(line, "rule     {}\n", group.rule);
-    for (const PolicyPhase& phase : group.policies)
-      fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, plan.world_size()));
+  if (plan.groups.size() == 1) {
+    fmt::format_to(line, "rule     {}\n", plan.groups[0].rule);
+    add_policies(line, plan.groups[0], plan.world_size());
   }
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
@@ -145,6 +150,12 @@ std::string describe(const Plan& plan) {
                  fmt::format("{:.6g}", static_cast<double>(plan.train_samples) / rows), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   for (const GroupPlan& group : plan.groups) {
+    if (plan.groups.size() > 1) {
+      fmt::format_to(line, "\ngroup    {}: {} parameter{} in {} elements\n", group.name, group.parameters.size(),
+                     group.parameters.size() == 1 ? "" : "s", thousands(group.count));
+      fmt::format_to(line, "rule     {}\n", group.rule);
+      add_policies(line, group, plan.world_size());
+    }
     fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.route), group.stripes.size(),
                    group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
   }

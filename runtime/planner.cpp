@@ -75,10 +75,7 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph, cons
                plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
   std::size_t buckets = 0;
   for (GroupPlan& group : plan.groups) {
-    const auto [first, count] = layout.groups().at(group.id.value);
-    group.first = first;
-    group.count = count;
-    group.stripes = equal_stripes(group.id, count, plan.world_size());
+    group.stripes = equal_stripes(group.id, group.count, plan.world_size());
     group.buckets = make_buckets(group.id, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
     buckets += group.buckets.size();
   }
@@ -96,9 +93,10 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph, cons
 }
 
 /// The policies one after the other, each with every number in it. Throws Error{invalid} for one that cannot work.
-std::vector<PolicyPhase> plan_policies(const Settings& settings, std::uint32_t ranks, std::uint64_t train_samples) {
-  std::vector<PolicyPhase> phases{{.policy = resolved(settings.update, ranks)}};
-  for (const PolicySwitch& change : settings.switches) {
+std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32_t ranks, std::uint32_t batch,
+                                       std::uint64_t train_samples) {
+  std::vector<PolicyPhase> phases{{.policy = resolved(group.update, ranks)}};
+  for (const PolicySwitch& change : group.switches) {
     PolicyPhase& phase = phases.emplace_back(PolicyPhase{.policy = resolved(change.policy, ranks)});
     switch (change.trigger) {
       case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
@@ -108,10 +106,29 @@ std::vector<PolicyPhase> plan_policies(const Settings& settings, std::uint32_t r
     }
   }
   for (const PolicyPhase& phase : phases) {
-    const std::string wrong = check_policy(phase.policy, ranks, settings.data.batch);
-    TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
+    const std::string wrong = check_policy(phase.policy, ranks, batch);
+    TROUPE_CHECK(wrong.empty(), Code::invalid, group.match.empty() ? "" : text("group \"", group.name, "\": "), wrong);
   }
   return phases;
+}
+
+void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
+  for (const std::string& pattern : settings.no_decay) (void)parameters_matching(graph, pattern);  // throws for none
+  for (const Settings::Group& group : all_groups(settings)) {
+    GroupPlan& made = plan.groups.emplace_back();
+    made.id = {static_cast<std::uint32_t>(plan.groups.size() - 1)};
+    made.name = group.name;
+    made.kind = group.rule.kind;
+    made.rule = to_string(group.rule);
+    if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
+    if (!settings.no_decay.empty()) made.rule += ", no decay of";
+    for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
+    made.first = layout.groups().at(made.id.value).first;
+    made.count = layout.groups().at(made.id.value).count;
+    for (std::size_t p = 0; p < graph.parameters().size(); ++p)
+      if (layout.group_of(p) == made.id) made.parameters.push_back(graph.parameters()[p].name);
+  }
 }
 
 /// So many that an epoch ends with the first step whose samples reach its end.
@@ -149,6 +166,9 @@ void share_batches(Plan& plan, const Settings& settings) {
                                 " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
 }
 
+/// What a buffer of a hosting shard takes beyond its elements.
+constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
+
 /// What one group adds to the rank's needs.
 void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Rank rank) {
   std::uint64_t own = 0, largest = 0;
@@ -166,6 +186,9 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
   needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   needs.words += 2 * sizeof(StepSums);
+  if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
+  // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
+  if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
   if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
 }
 
@@ -175,6 +198,11 @@ PolicyNeeds needs_of(const Plan& plan) {
   PolicyNeeds all;
   for (const GroupPlan& group : plan.groups) all |= needs_of(group.policies);
   return all;
+}
+
+bool has_landing(const GroupPlan& group, DType dtype) {
+  const PolicyNeeds needs = needs_of(group.policies);
+  return needs.hosted && (needs.landing || dtype == DType::bf16);
 }
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
@@ -211,26 +239,34 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
   return needs;
 }
 
+Layout layout_of(const Settings& settings, const Graph& graph) {
+  const auto& parameters = graph.parameters();
+  std::vector<GroupId> group_of(parameters.size());
+  for (GroupId group{1}; group.value <= settings.groups.size(); ++group.value) {
+    const Settings::Group& wanted = settings.groups[group.value - 1];
+    for (const std::string& pattern : wanted.match) {
+      for (const std::size_t p : parameters_matching(graph, pattern)) {
+        TROUPE_CHECK(group_of[p].value == 0 || group_of[p] == group, Code::invalid, "the parameter ",
+                     parameters[p].name, " is matched by two groups, \"", settings.groups[group_of[p].value - 1].name,
+                     "\" and \"", wanted.name, "\"; make the match of one of them narrower");
+        group_of[p] = group;
+      }
+    }
+  }
+  const bool rest = std::any_of(group_of.begin(), group_of.end(), [](GroupId group) { return group.value == 0; });
+  TROUPE_CHECK(rest || parameters.empty(), Code::invalid,
+               "the groups of update.group take all parameters, and none is left for [update]; leave one of them out, "
+               "and write what it says into [update] and [optimizer]");
+  return {graph, group_of};
+}
+
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs) {
   TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
   TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
   TROUPE_CHECK(settings.data.batch > 0, Code::invalid, "data.batch is 0; a step needs samples");
-  const auto ranks = static_cast<std::uint32_t>(inputs.ranks.size());
-  const std::vector<PolicyPhase> policies = plan_policies(settings, ranks, inputs.train_samples);
   Plan plan;
   plan.model = graph.to_string();
   plan.dtype = graph.dtype();
-  const Layout layout{graph};
-  GroupPlan& group = plan.groups.emplace_back();
-  group.kind = settings.rule.kind;
-  group.rule = to_string(settings.rule);
-  if (settings.rate != RateSettings{}) group.rule += text(", rate ", to_string(settings.rate));
-  if (!settings.no_decay.empty()) {
-    (void)entries_matching(graph, layout, settings.no_decay);  // throws for a pattern that matches nothing
-    group.rule += ", no decay of";
-    for (const std::string& pattern : settings.no_decay) group.rule += " " + pattern;
-  }
-  group.policies = policies;
   plan.parameters = graph.count_parameters();
   plan.training_flops = graph.training_flops();
   plan.batch = settings.data.batch;
@@ -246,6 +282,8 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.digest_steps = settings.digest_steps;
   place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
+  const Layout layout = layout_of(settings, graph);
+  add_groups(plan, settings, graph, layout);
   choose_route(plan, settings, graph, layout);
   for (RankPlan& rank : plan.ranks) {
     const MemoryNeeds needs = memory_needs(plan, graph, rank.rank);

@@ -51,7 +51,17 @@ struct Settings {
   } train;
   PolicySettings update;
   std::vector<PolicySwitch> switches;  // of update.switch, in their order
-  std::uint64_t digest_steps = 0;      // steps from one comparison of all ranks' weights to the next; 0: none
+  /// Parameters that are updated in another way than the rest.
+  struct Group {
+    std::string name = "default";
+    std::vector<std::string> match;  // patterns of parameters' names
+    PolicySettings update;
+    std::vector<PolicySwitch> switches;
+    Rule rule;
+    friend bool operator==(const Group&, const Group&) = default;
+  };
+  std::vector<Group> groups;       // of update.group, in their order, complete
+  std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
@@ -82,6 +92,13 @@ struct Settings {
     std::chrono::milliseconds stop{10000};
   } faults;
 };
+
+/// All groups by their numbers: first what no other group matches, which is updated as the settings say.
+inline std::vector<Settings::Group> all_groups(const Settings& settings) {
+  std::vector<Settings::Group> all{{.update = settings.update, .switches = settings.switches, .rule = settings.rule}};
+  all.insert(all.end(), settings.groups.begin(), settings.groups.end());
+  return all;
+}
 
 /// Where checkpoints are kept.
 inline std::string checkpoint_folder(const Settings& settings) {

@@ -124,7 +124,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   const auto& own = options.model;
   Graph graph = own ? Graph{own->name, data.train ? data.train->shape() : Shape{{1}}, own->parameters}
                     : build_model(settings, data.train->shape(), data.train->count_classes());
-  Layout layout{graph};
+  Layout layout = layout_of(settings, graph);
   Plan plan = make_plan(settings, graph, inputs);
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
   if (!can_evaluate) plan.model += " without evaluation";  // all ranks or none

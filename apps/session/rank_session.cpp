@@ -25,6 +25,9 @@ constexpr std::uint64_t kLeftOutNotes = 5;
 /// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
 
+/// A deadline of waits that others keep an eye on.
+constexpr std::chrono::milliseconds kWithWatch = 24h;
+
 /// What goes on from a checkpoint reads it first.
 std::chrono::milliseconds start_within(const Settings& settings) {
   return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
@@ -119,13 +122,11 @@ void RankSession::make_memory() {
 /// Opens what the job goes on from, as rank 0 decided.
 void RankSession::resume() {
   const CheckpointStart& start = places_[0].start;
-  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_, settings());
+  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
   committed_ = schedule_.first_step;
   if (resumed_ && leads_job()) note_resumed(start);
 }
-
-bool RankSession::sums_are_common() const { return !needs_of(job_.plan).hosted; }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
@@ -206,6 +207,7 @@ void RankSession::watch_peers() {
 std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& group) {
   const GroupMemory& own = memory_.groups[group.id.value];
   if (job_.plan.route == Route::direct) {
+    if (!channel_) channel_ = std::make_unique<DirectChannel>(*bulk_);
     std::vector<Peer> peers;
     for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
     return std::make_unique<DirectCommunicator>(space_, *bulk_,
@@ -216,7 +218,9 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
                                                             .buckets = group.buckets,
                                                             .parameters = own.parameters,
                                                             .half = own.half,
-                                                            .staging = own.staging});
+                                                            .staging = own.staging,
+                                                            .id = group.id},
+                                                channel_.get());
   }
   ArenaGroup members{.rank = job_.self()};
   for (const PlaceBlob& place : places_) {
@@ -230,16 +234,36 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
 }
 
 std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
-  LentMemory lent = memory_.groups[group.id.value].own;
-  lent.mine.no_decay = no_decay_[group.id.value];
-  return lent_exchange({.communicator = communicators_[group.id.value].get(),
-                        .rule = settings().rule,
+  const std::uint32_t g = group.id.value;
+  const Rule rule = all_groups(settings())[g].rule;
+  if (needs_of(group.policies).hosted) {
+    hosted_[g] = std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
+                                                                .space = space_,
+                                                                .arena = *arena_,
+                                                                .device = *device_,
+                                                                .remote = remote_.get(),
+                                                                .self = job_.self(),
+                                                                .ranks = job_.plan.world_size(),
+                                                                .plan = group,
+                                                                .memory = memory_.groups[g],
+                                                                .shares_parameters = job_.plan.route == Route::arena,
+                                                                .rule = rule,
+                                                                .rate = rate(rule),
+                                                                .no_decay = no_decay_[g],
+                                                                .deadline = settings().faults.exchange});
+    if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
+  }
+  LentMemory lent = memory_.groups[g].own;
+  lent.mine.no_decay = no_decay_[g];
+  return lent_exchange({.communicator = communicators_[g].get(),
+                        .rule = rule,
                         .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
                         .buckets = group.buckets,
                         .memory = std::move(lent),
-                        .rate = rate(),
-                        .side = side_streams_[group.id.value].get(),
-                        .updates = resumed_ ? resumed_->manifest().updates : 0});
+                        .rate = rate(rule),
+                        .side = side_streams_[g].get(),
+                        .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
+                        .updates = resumed_ ? resumed_->updates_of(group) : 0});
 }
 
 std::vector<Exchange*> RankSession::all_exchanges() const {
@@ -250,6 +274,7 @@ std::vector<Exchange*> RankSession::all_exchanges() const {
 
 void RankSession::abort_exchanges(const Status& why) noexcept {
   for (const auto& communicator : communicators_) communicator->abort(why);
+  for (const auto& exchange : exchanges_) exchange->retire(why);
 }
 
 void RankSession::make_device() {
@@ -274,8 +299,9 @@ void RankSession::make_device() {
   stream_ = device_->stream();
   for (const GroupPlan& group : job_.plan.groups) {
     side_streams_.push_back(needs_of(group.policies).side_stream ? device_->stream() : nullptr);
-    no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay));
+    no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
   }
+  hosted_.resize(job_.plan.groups.size());
   for (const GroupPlan& group : job_.plan.groups) exchanges_.push_back(make_exchange(group));
   steps_ =
       std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
@@ -285,7 +311,8 @@ void RankSession::make_device() {
 }
 
 std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
-  const auto deadline = settings().faults.exchange;
+  // Ranks that push to shards may be ahead of others by more than any deadline; their workers watch the progress.
+  const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, waits_.get()});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = mine.device_threads,
@@ -312,10 +339,10 @@ void RankSession::make_loop() {
                                                  .stop = [this] { request_stop(); }});
 }
 
-RateSchedule RankSession::rate() const {
+RateSchedule RankSession::rate(const Rule& rule) const {
   const Settings& s = settings();
   const bool by_steps = s.train.steps != 0;
-  return {s.rule.rate,
+  return {rule.rate,
           s.rate,
           {.epoch_samples = job_.plan.train_samples,
            .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
@@ -365,6 +392,10 @@ void RankSession::make_actors() {
   parts.device.sums_are_common = sums_are_common();
   parts.device.digests = digest_plan();
   for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
+  for (const auto& group : hosted_) {
+    if (!group) continue;
+    for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
+  }
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (job_.data.train)
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
@@ -390,7 +421,9 @@ CheckpointerParts RankSession::checkpointer_parts() {
   const CheckpointStart& start = places_[0].start;
   io_ = std::make_unique<IoThread>("io");
   CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
-  manifest.rule = name_of(settings().rule.kind);
+  manifest.groups.clear();
+  for (const GroupPlan& group : job_.plan.groups)
+    manifest.groups.push_back({group.name, std::string(name_of(group.kind)), 0, group.parameters});
   manifest.plan = job_.plan.to_string();
   manifest.run = start.run;
   for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
@@ -448,7 +481,7 @@ ReportTargets RankSession::report_targets() {
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
-  targets.rate = [this, rate = rate()](Step step) {
+  targets.rate = [this, rate = rate(settings().rule)](Step step) {
     return rate.at(schedule_.samples_before(step), schedule_.global_rows(step));
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };

@@ -11,6 +11,7 @@
 
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
+#include "apps/session/hosted_group.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/own_loop.hpp"
@@ -25,6 +26,8 @@
 #include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
+#include "runtime/planner.hpp"
+#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 
@@ -66,8 +69,8 @@ class RankSession final : public Session {
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
-  /// Whether steps' sums are of all ranks: hosted stripes answer each rank by itself.
-  bool sums_are_common() const;
+  /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
+  bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
@@ -95,7 +98,7 @@ class RankSession final : public Session {
   BalancerParts balancer_parts();
   void tell(const ShareWindow& window);
   ReportTargets report_targets();
-  RateSchedule rate() const;
+  RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
   // Switching, in switching.cpp.
   void note_switch(Step step, const PolicySettings& policy, const std::string& reason);
@@ -107,6 +110,7 @@ class RankSession final : public Session {
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
+  void note_staleness() const;
   void take_down(Blocking& blocking) noexcept;
 
   SessionOptions options_;
@@ -130,6 +134,7 @@ class RankSession final : public Session {
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
+  std::unique_ptr<DirectChannel> channel_;                    // of the direct route
   std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> bulk_;
@@ -138,6 +143,7 @@ class RankSession final : public Session {
   std::unique_ptr<Device> device_;
   std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
   std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them
+  std::vector<std::unique_ptr<HostedGroup>> hosted_;  // by group; null: no policy of it is a hosted one
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;

@@ -34,12 +34,16 @@ Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe
 
 }  // namespace
 
-Resumed::Resumed(const CheckpointStart& start, const JoinedJob& job, const Settings& settings)
+Resumed::Resumed(const CheckpointStart& start, const JoinedJob& job)
     : reader_(CheckpointStore(start.folder), start.id) {
   const std::string folder = CheckpointStore(start.folder).folder_of(start.id);
   const CheckpointManifest& saved = manifest();
   check_same("model", saved.model, job.plan.model, folder, "[model]");
-  check_same("rule", saved.rule, std::string(name_of(settings.rule.kind)), folder, "optimizer.rule");
+  for (const GroupPlan& group : job.plan.groups) {
+    const std::string rule(name_of(group.kind));
+    for (const std::string& parameter : group.parameters)
+      check_same(text("rule of ", parameter), saved.group_of(parameter).rule, rule, folder, "optimizer.rule");
+  }
   check_same("seed", std::to_string(saved.seed), std::to_string(job.plan.seed), folder, "train.seed");
 }
 
@@ -56,7 +60,7 @@ void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPa
   const auto& tensors = job.graph.parameters();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Overlap some = overlap(job.layout.entries()[i], job.plan.groups[stripe.group.value], stripe);
-    if (some.count == 0) continue;
+    if (some.count == 0 || (part == kOuter && !manifest().has_outer(tensors[i].name))) continue;
     const Memory memory = elements(to, some.at, some.count, sizeof(float));
     reader_.read(kGroup, tensors[i].name, part, some.first, {space.address_of<float>(memory), some.count});
   }
@@ -76,7 +80,13 @@ void Resumed::load_group(const JoinedJob& job, const AddressSpace& space, const 
     load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
   }
   // Another policy's checkpoint has no outer momentum: it begins at zero.
-  if (own.outer.state[0].size_bytes != 0 && manifest().has_outer()) load(job, space, kOuter, mine, own.outer.state[0]);
+  if (own.outer.state[0].size_bytes != 0) load(job, space, kOuter, mine, own.outer.state[0]);
+}
+
+std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
+  std::uint64_t most = 0;
+  for (const std::string& parameter : group.parameters) most = std::max(most, manifest().group_of(parameter).updates);
+  return most;
 }
 
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory) {

@@ -20,13 +20,15 @@ class Resumed {
  public:
   /// Throws Error{invalid} when the checkpoint is of another model, rule or order of samples, naming the setting;
   /// Error{corrupt}.
-  Resumed(const CheckpointStart& start, const JoinedJob& job, const Settings& settings);
+  Resumed(const CheckpointStart& start, const JoinedJob& job);
 
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
   /// Fills the optimizer's state, of the stripe or whole, and the outer momentum.
   void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory);
+  /// How many updates the group's rule has made: where its parameters come from several groups, the most of them.
+  std::uint64_t updates_of(const GroupPlan& group) const;
 
  private:
   void load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
