@@ -229,6 +229,18 @@ void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience&
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
 
+/// Of a step whose sums are common rank 0's are those of all, and the others have nothing to add.
+void tell_own_sums(Self self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step, bool common,
+                   const StepSums& total) {
+  RankSums own{.rank = parts.self.value, .step = step.value};
+  if (!common || parts.self.value == 0) {
+    own.loss = total.loss;
+    own.correct = total.correct;
+    own.samples = total.samples;
+  }
+  if (receiver) self->send(receiver, own);
+}
+
 void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
   DeviceState& s = self->state;
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
@@ -238,10 +250,7 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   if (common && news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
   tell_digest(self, parts, audience.digests, step);
-  if (!parts.sums_are_common && audience.sums) {
-    const StepSums own = common && parts.self.value != 0 ? StepSums{} : news.total;  // told once
-    self->send(audience.sums, RankSums{parts.self.value, step.value, own.loss, own.correct, own.samples});
-  }
+  if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, common, news.total);
   const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
   if (end && !s.stopped) {
     s.last = end;

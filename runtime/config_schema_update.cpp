@@ -5,6 +5,7 @@
 
 #include "runtime/config.hpp"
 #include "runtime/detail/config_groups.hpp"
+#include "runtime/detail/config_schema.hpp"
 
 namespace troupe::detail {
 namespace {

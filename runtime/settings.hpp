@@ -10,6 +10,7 @@
 #include "runtime/policies/policy.hpp"
 #include "runtime/rules/rate_schedule.hpp"
 #include "runtime/rules/rule.hpp"
+#include "runtime/schedule.hpp"
 
 namespace troupe {
 
@@ -34,6 +35,8 @@ struct Settings {
     };
     std::vector<Batch> batches;  // a schedule of them; empty: always `batch`
     std::uint32_t prefetch = 3;
+    Scatter scatter = Scatter::endless;
+    std::string loader = "rank";  // rank, node
   } data;
   struct Model {
     std::string name = "mlp";

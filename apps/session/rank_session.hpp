@@ -65,7 +65,7 @@ class RankSession final : public Session {
  private:
   const Settings& settings() const { return options_.configuration.settings; }
   bool leads_job() const { return job_.self().value == 0; }
-  bool leads_node() const { return job_.plan.nodes[job_.mine().node].leader == job_.self().value; }
+  bool leads_node() const { return job_.plan.leads_node(job_.self()); }
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
@@ -92,6 +92,7 @@ class RankSession final : public Session {
   void load();
   void fill_parameters();
   void make_actors();
+  void add_loader(TrainingParts& parts);
   std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_); }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();

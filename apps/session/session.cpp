@@ -31,6 +31,10 @@ void RankSession::begin(Blocking& blocking, bool owned) {
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
+    if (!nothing_left() && job_.plan.node_loader && !leads_node()) {
+      const Peer leader{job_.plan.nodes[job_.mine().node].leader};
+      coordinator.loader = caf::actor_cast<SlotBorrower>(remote_->resolve(blocking, leader, "loader", deadline));
+    }
     for (const auto& group : hosted_)
       if (group && !nothing_left()) group->meet(blocking, deadline);
     if (nothing_left()) {

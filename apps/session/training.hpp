@@ -14,8 +14,10 @@
 #include "actors/evaluator_actor.hpp"
 #include "actors/loader_actor.hpp"
 #include "actors/membership_actor.hpp"
+#include "actors/node_loader_actor.hpp"
 #include "actors/reporter_actor.hpp"
 #include "actors/shard_actor.hpp"
+#include "actors/slot_lender_actor.hpp"
 #include "actors/step_coordinator.hpp"
 #include "actors/sums_gatherer.hpp"
 
@@ -27,6 +29,7 @@ struct CoordinatorHandles {
   TestPartReceiver evaluator;
   PartReceiver checkpointer;  // of jobs that save
   BalancerPeer balancer;      // of jobs of several ranks
+  SlotBorrower loader;        // its node's, where that is one for all its ranks and not this rank's
   StepCoordinatorPeer steps;
   RankSumsReceiver sums;       // where DeviceParts::sums_are_common is false
   RankDigestReceiver digests;  // with DeviceParts::digests
@@ -34,7 +37,9 @@ struct CoordinatorHandles {
 
 /// What the actors of one rank are made of; everything outlives them.
 struct TrainingParts {
-  std::optional<LoaderParts> loader;  // absent: the app brings its own samples
+  std::optional<LoaderParts> loader;           // absent: the app brings its own samples, or the node has one for all
+  std::optional<NodeLoaderParts> node_loader;  // of a node with one, on the rank that has it
+  LeasePool* lent = nullptr;                   // of a node with one: the pool that it fills
   DeviceParts device;
   std::vector<Exchange*> exchanges;  // a shard for each
   std::vector<caf::actor> hosting;   // shards that host, and workers: watched, and ended with the others
@@ -54,9 +59,9 @@ struct TrainingParts {
   StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
 };
 
-/// The training actors of one rank. Membership and, on rank 0, evaluator, checkpointer, balancer, step coordinator and
-/// sums gatherer exist at once, so that they can be published; the others begin with start(). Ended explicitly by
-/// end(), since they refer to what is taken down after them.
+/// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator,
+/// checkpointer, balancer, step coordinator and sums gatherer exist at once, so that they can be published; the others
+/// begin with start(). Ended explicitly by end(), since they refer to what is taken down after them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
@@ -72,6 +77,8 @@ class TrainingActors {
   SumsGatherer sums() const { return sums_; }
   /// Rank 0's with DeviceParts::digests; null elsewhere.
   DigestActor digests() const { return digests_; }
+  /// Null on ranks that have no loader for others.
+  NodeLoaderActor node_loader() const { return node_loader_; }
   /// What stands before the device for the loader; it ends with the device.
   using Gate = std::function<BatchReceiver(const DeviceActor&)>;
   /// Joins the view; `coordinator` is needed on other ranks than 0. `gate` may be empty: batches go to the device.
@@ -100,6 +107,8 @@ class TrainingActors {
   bool stop_requested_ = false;
   DeviceActor device_;
   LoaderActor loader_;
+  NodeLoaderActor node_loader_;
+  SlotLenderActor lender_;
   std::vector<ShardActor> shards_;
 };
 

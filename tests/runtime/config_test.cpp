@@ -70,6 +70,8 @@ source = "generated"
 path = "somewhere"
 batch = 64
 prefetch = 5
+scatter = "equal"
+loader = "node"
 augment = []
 [model]
 name = "mlp"
@@ -114,6 +116,8 @@ stop_s = 0.25
   EXPECT_EQ(s.data.path, "somewhere");
   EXPECT_EQ(s.data.batch, 64u);
   EXPECT_EQ(s.data.prefetch, 5u);
+  EXPECT_EQ(s.data.scatter, Scatter::equal);
+  EXPECT_EQ(s.data.loader, "node");
   EXPECT_EQ(s.model.units, (std::vector<std::uint32_t>{500, 250}));
   EXPECT_EQ(s.model.dtype, DType::bf16);
   EXPECT_EQ(s.rule, (Rule{RuleKind::adamw, 1, 0.9, 0.8, 0.99, 1e-6, 0.01}));
