@@ -100,7 +100,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
     std::optional<Finding> finding;
     if (entry.key == "optimizer" && entry.value.kind == Kind::table) {
       finding = take_optimizer(own, entry.value);
-    } else if (key == nullptr || entry.key == "group") {
+    } else if (key == nullptr || entry.key == "group" || entry.key == "digest_steps") {
       finding = wrong(entry.place, troupe::text("has the unknown key ", quoted(entry.key),
                                                 "; a group takes name, match, the keys of [update], and optimizer = "
                                                 "{ rate = 0.01 }"));
@@ -109,6 +109,11 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
     }
     if (finding) return *std::move(finding);
   }
+  const auto waits = [](const PolicySwitch& change) { return change.trigger == PolicySwitch::Trigger::straggler; };
+  if (const TomlValue* own_switch = find(table, "switch");
+      own_switch != nullptr && std::any_of(own.switches.begin(), own.switches.end(), waits))
+    return wrong(own_switch->place, troupe::text("has the group ", quoted(group.name),
+                                                 " with at_straggler, which is of all groups: write it in [update]"));
   group.update = own.update;
   group.switches = own.switches;
   group.rule = own.rule;

@@ -63,8 +63,8 @@ struct Settings {
     Rule rule;
     friend bool operator==(const Group&, const Group&) = default;
   };
-  std::vector<Group> groups;  // of update.group, in their order, complete
-  std::uint64_t digest_steps = 0;      // steps from one comparison of all ranks' weights to the next; 0: none
+  std::vector<Group> groups;       // of update.group, in their order, complete
+  std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
