@@ -110,6 +110,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
     if (finding) return *std::move(finding);
   }
   group.update = own.update;
+  group.filter = own.filter;
   group.switches = own.switches;
   group.rule = own.rule;
   return group;
@@ -199,9 +200,11 @@ std::string show_groups(const Settings& settings) {
     out += "]";
     Settings own;
     own.update = group.update;
+    own.filter = group.filter;
     own.switches = group.switches;
     for (const SettingKey& key : update_keys()) {
-      if (key.name == "update.group" || (key.name != "update.policy" && key.show(own) == key.show({}))) continue;
+      const bool always = key.name == "update.policy" || key.name == "update.compress";
+      if (key.name == "update.group" || (!always && key.show(own) == key.show({}))) continue;
       out += troupe::text(", ", key.name.substr(kUpdate.size()), " = ", key.show(own));
     }
     const std::string optimizer = show_optimizer(group, settings);

@@ -12,6 +12,7 @@ constexpr std::array kPolicies{Choice{"sync"},           Choice{"double_buffered
                                Choice{"post_local_sgd"}, Choice{"model_averaging"}, Choice{"block_momentum"},
                                Choice{"diloco"},         Choice{"easgd", false},    Choice{"async", false},
                                Choice{"ssp", false}};
+constexpr std::array kFilters{Choice{"none"}, Choice{"bf16"}};
 constexpr std::array kBlockRules{Choice{"paper"}, Choice{"cntk"}};
 constexpr std::uint64_t kMostSamples = 9'000'000'000'000'000'000;
 
@@ -64,7 +65,8 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
     const auto keys = update_keys();
     const auto key =
         std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == entry.key; });
-    if (key == keys.end() || key->kind == ValueKind::switches || entry.key == "distributed_after") {
+    if (key == keys.end() || key->kind == ValueKind::switches || entry.key == "distributed_after" ||
+        entry.key == "compress") {
       return wrong(entry.place, "has the unknown key ", quoted(entry.key),
                    "; an entry takes at_step, at_epoch or "
                    "at_samples, policy and the policy's settings");
@@ -221,6 +223,15 @@ constexpr std::array kUpdate{
                .more = "Of block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
                .show = [](const S& s) { return show(s.update.reset_momentum); }},
+    SettingKey{.name = "update.compress",
+               .kind = K::choice,
+               .help = "what gradients and deltas are rounded to on their way between nodes",
+               .example = "\"bf16\"",
+               .more = "bf16: half the bytes of gradients; each rank's is rounded to the nearest, sums and parameters "
+                       "stay f32. Within a node nothing travels, so nothing is rounded.",
+               .choices = kFilters,
+               .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? Filter::bf16 : Filter::none; },
+               .show = [](const S& s) { return quoted(name_of(s.filter)); }},
     SettingKey{
         .name = "update.switch",
         .kind = K::switches,

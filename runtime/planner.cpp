@@ -122,6 +122,7 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
     if (!settings.no_decay.empty()) made.rule += ", no decay of";
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
     made.first = layout.groups().at(made.id.value).first;
     made.count = layout.groups().at(made.id.value).count;
@@ -181,6 +182,9 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
   needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
+  std::uint64_t longest = 0;
+  for (const Bucket& bucket : group.buckets) longest = std::max(longest, bucket.count);
+  needs.staging += direct && group.filter == Filter::bf16 ? longest * size_bytes(DType::bf16) : 0;
   needs.words += 2 * sizeof(StepSums);
   if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
 }

@@ -21,6 +21,7 @@ struct GroupMemory {
   LentMemory own;        // what the policy needs beyond that; see LentMemory
   StripeMemory stripe;   // this rank's: parts of parameters and half, its state and journal
   Memory staging;        // direct route: gradients that arrive for the stripe
+  Memory sending;        // the same: what leaves through a filter; empty: none
   TimelineId ready;      // gradients written
   TimelineId published;  // stripe updated
 };

@@ -123,9 +123,7 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-bool RankSession::sums_are_common() const {
-  return !needs_of(job_.plan.groups.front().policies).hosted;
-}
+bool RankSession::sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
 
 void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
   if (leads_job())
@@ -224,7 +222,9 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
                                                             .parameters = own.parameters,
                                                             .half = own.half,
                                                             .staging = own.staging,
-                                                            .id = group.id},
+                                                            .id = group.id,
+                                                            .filter = group.filter,
+                                                            .sending = own.sending},
                                                 channel_.get());
   }
   ArenaGroup members{.rank = job_.self()};

@@ -65,8 +65,8 @@ class RankSession final : public Session {
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
-  /// Whether steps' sums are of all ranks: hosted stripes answer each rank by itself. They
-  /// travel with the rounds of group 0.
+  /// Whether steps' sums, which travel with the rounds of group 0, are of all ranks: hosted stripes answer each rank
+  /// by itself.
   bool sums_are_common() const;
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
   void note(const std::string& what) const {
