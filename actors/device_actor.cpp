@@ -25,10 +25,15 @@ struct SavingVote {
   bool saving = false;
 };
 
+struct UnderWay {
+  Lease lease;         // kept so that its slot returns on this thread
+  bool common = true;  // the step's sums are of all ranks
+};
+
 struct DeviceState {
   static constexpr const char* name = "device";
   std::deque<BatchLease> ready;          // as many as the loader's pool has slots
-  std::deque<Lease> in_flight;           // of steps not yet committed, kept so that their slots return on this thread
+  std::deque<UnderWay> in_flight;        // steps not yet committed
   std::optional<Step> last;              // the job's last step, once it is known
   std::optional<Step> next;              // the step to enqueue
   std::optional<std::uint32_t> held_by;  // the number of the order that lets steps go on
@@ -68,6 +73,17 @@ void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
   s.copying = s.saving = true;
 }
 
+bool is_due(const SavePlan& plan, Step step) {
+  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
+}
+
+/// Whether a save is wanted after `step`. Where ranks do not know each other's votes it is made, and `step` waits until
+/// the copy before it is written.
+bool is_wanted(const DeviceParts& parts, Step step) {
+  if (!parts.saves || parts.schedule.is_last(step)) return false;
+  return is_due(*parts.saves, step) || (parts.saves->evaluated && parts.schedule.evaluates(step));
+}
+
 /// Whether all ranks have memory for a copy after `step`. Of the ranks' votes, that of kStepsAhead steps ago is the
 /// newest that each of them has counted for sure; a save that was begun since it was cast is known without.
 bool may_save(DeviceState& s, Step step) {
@@ -81,13 +97,10 @@ bool may_save(DeviceState& s, Step step) {
   return !counted || !counted->saving;
 }
 
-bool is_due(const SavePlan& plan, Step step) {
-  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
-}
-
 /// What is evaluated is what is saved then; other saves wait for the end of a block.
 bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
   if (!parts.saves || parts.schedule.is_last(step)) return false;
+  if (!parts.exchange.totals_are_common()) return is_wanted(parts, step);
   const bool evaluated = parts.saves->evaluated && parts.schedule.evaluates(step);
   s.save_due = s.save_due || is_due(*parts.saves, step);
   if (!evaluated && !(s.save_due && parts.exchange.is_consistent())) return false;
@@ -127,7 +140,7 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   const Point committed = parts.exchange.commit(parts.stream);
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
-  s.in_flight.push_back(std::move(batch.lease));
+  s.in_flight.push_back({std::move(batch.lease), parts.exchange.totals_are_common()});
   --s.credits;
 }
 
@@ -159,6 +172,7 @@ void enqueue_ready(Self self, const DeviceParts& parts) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
     if (beyond || (!batch.evaluation && s.credits == 0)) return;
+    if (!batch.evaluation && !parts.sums_are_common && s.saving && is_wanted(parts, batch.step)) return;
     BatchLease taken = std::move(s.ready.front());
     s.ready.pop_front();
     if (taken.evaluation)
@@ -186,13 +200,15 @@ void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience&
 void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
   DeviceState& s = self->state;
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
+  const bool common = s.in_flight.front().common;
   s.in_flight.pop_front();
   ++s.credits;
-  if (news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
+  if (common && news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
-  if (!parts.sums_are_common && audience.sums)
-    self->send(audience.sums,
-               RankSums{parts.self.value, step.value, news.total.loss, news.total.correct, news.total.samples});
+  if (!parts.sums_are_common && audience.sums) {
+    const StepSums own = common && parts.self.value != 0 ? StepSums{} : news.total;  // told once
+    self->send(audience.sums, RankSums{parts.self.value, step.value, own.loss, own.correct, own.samples});
+  }
   const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
   if (end && !s.stopped) {
     s.last = end;
@@ -264,6 +280,7 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           },
           [=](SnapshotFree) {
             self->state.saving = false;
+            enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
           },
           [=](const Begin&) {

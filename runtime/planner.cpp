@@ -124,6 +124,9 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
     made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
+    TROUPE_CHECK(made.filter == Filter::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
+                 name_of(made.filter), "\" is of policies whose ranks meet in rounds; leave it out of group \"",
+                 made.name, "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
     made.count = layout.groups().at(made.id.value).count;
     for (std::size_t p = 0; p < graph.parameters().size(); ++p)
@@ -166,6 +169,9 @@ void share_batches(Plan& plan, const Settings& settings) {
                                 " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
 }
 
+/// What a buffer of a hosting shard takes beyond its elements.
+constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
+
 /// What one group adds to the rank's needs.
 void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Rank rank) {
   std::uint64_t own = 0, largest = 0;
@@ -186,6 +192,9 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   for (const Bucket& bucket : group.buckets) longest = std::max(longest, bucket.count);
   needs.staging += direct && group.filter == Filter::bf16 ? longest * size_bytes(DType::bf16) : 0;
   needs.words += 2 * sizeof(StepSums);
+  if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
+  // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
+  if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
   if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
 }
 
@@ -195,6 +204,11 @@ PolicyNeeds needs_of(const Plan& plan) {
   PolicyNeeds all;
   for (const GroupPlan& group : plan.groups) all |= needs_of(group.policies);
   return all;
+}
+
+bool has_landing(const GroupPlan& group, DType dtype) {
+  const PolicyNeeds needs = needs_of(group.policies);
+  return needs.hosted && (needs.landing || dtype == DType::bf16);
 }
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {

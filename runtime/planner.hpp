@@ -62,6 +62,8 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank);
 /// Of any of the groups. Weights of its own, and room for what is put aside, a rank has for all of them or for none,
 /// since its replica reads one whole.
 PolicyNeeds needs_of(const Plan& plan);
+/// Whether what the group's ranks read from hosting shards lands elsewhere than where their replicas read.
+bool has_landing(const GroupPlan& group, DType dtype);
 
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.
 std::string describe(const Plan& plan);

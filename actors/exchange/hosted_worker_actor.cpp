@@ -175,9 +175,8 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
             const HostingJoined& answer) {
   WorkerState& s = self->state;
   const std::uint64_t end_bytes = (answer.first + answer.count) * sizeof(float);
-  TROUPE_CHECK(end_bytes <= parts.landing.size_bytes, Code::invalid,
-               "shard ", shard, " hosts elements up to ", answer.first + answer.count, " of a group of ",
-               parts.landing.size_bytes / sizeof(float));
+  TROUPE_CHECK(end_bytes <= parts.landing.size_bytes, Code::invalid, "shard ", shard, " hosts elements up to ",
+               answer.first + answer.count, " of a group of ", parts.landing.size_bytes / sizeof(float));
   s.parts[shard].first = answer.first;
   s.parts[shard].count = answer.count;
   if (!s.start) s.start = answer;
@@ -189,12 +188,14 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
   if (++s.joined < shards.size()) return;
   s.machine.emplace(parts.self, shards.size(), answer.clock, answer.sequence);
   const HostedRead read = s.machine->begin();
-  for (std::size_t i = 0; i < shards.size(); ++i) ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
 }
 
 void begin(Self self, const HostedWorkerParts& parts, const Shards& shards, const BeginHosting& begin) {
   WorkerState& s = self->state;
   if (!begin.status.ok()) return end(self, parts, begin.status);
+  TROUPE_CHECK(!shards.empty(), Code::invalid, "rank ", parts.self.value, " has no shards to push to");
   s.joined = 0;
   s.start.reset();
   s.machine.reset();
@@ -239,17 +240,20 @@ void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards,
   }
 }
 
-HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& given, const Shards& all) {
+HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& given) {
   self->set_exception_handler([self, given](std::exception_ptr& thrown) {
     const caf::error why = to_caf(thrown);
     given.space.timeline(given.line).poison(from_caf(why));
     return why;
   });
-  self->state.parts.resize(all.size());
   self->state.reached = std::make_unique<PointMessenger<LeaveShards, 1>>(given.space);
   const auto parts = std::make_shared<const HostedWorkerParts>(given);
-  const auto shards = std::make_shared<const Shards>(all);
-  return {[=](const BeginHosting& message) { begin(self, *parts, *shards, message); },
+  const auto shards = std::make_shared<Shards>();
+  return {[=](KnowShards& known) {
+            *shards = std::move(known.shards);
+            self->state.parts.resize(shards->size());
+          },
+          [=](const BeginHosting& message) { begin(self, *parts, *shards, message); },
           [=](const ContributionReady& ready) { contribute(self, *parts, *shards, ready); },
           [=](const LeaveShards& leave) {
             if (!leave.status.ok()) return end(self, *parts, leave.status);
@@ -261,10 +265,8 @@ HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& give
 
 }  // namespace
 
-HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts,
-                                      std::vector<HostedShard> shards) {
-  TROUPE_CHECK(!shards.empty(), Code::invalid, "rank ", parts.self.value, " has no shards to push to");
-  return system.spawn(worker, std::move(parts), std::move(shards));
+HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts) {
+  return system.spawn(worker, std::move(parts));
 }
 
 }  // namespace troupe

@@ -11,9 +11,9 @@
 namespace troupe {
 
 struct Contribution {
-  Memory sums;    // a StepSums, read: of the contribution
-  Memory total;   // a StepSums, written before the line is raised: of all contributions in that update; empty: not
-  Memory values;  // [group] f32, read: gradients, or parameters of elastic averaging; empty: the rank only meets
+  Memory sums;         // a StepSums, read: of the contribution
+  Memory total;        // a StepSums, written before the line is raised: of all contributions in that update; empty: not
+  Memory values;       // [group] f32, read: gradients, or parameters of elastic averaging; empty: the rank only meets
   bool meets = false;  // what is read next, all ranks read when all of them have come here
 };
 /// The device's stream to the worker: what this rank contributes in its round `round` (counted from 0) may be read.
@@ -21,6 +21,10 @@ struct ContributionReady {
   std::uint64_t round = 0;
   Contribution contribution;
   Status status;
+};
+/// Whoever found them, to the worker: the group's shards, in the order of their numbers. Before BeginHosting.
+struct KnowShards {
+  std::vector<HostedShard> shards;
 };
 /// The device's stream to the worker: take part in the shards' hosting `phase` (StartHosting).
 struct BeginHosting {
@@ -53,16 +57,16 @@ struct HostedWorkerParts {
 /// A rank's side of a hosted group: pushes when the device's stream has come to the contribution, reads, and raises a
 /// line that the device's stream waits for. So the device actor enqueues ahead as ever. Ends with an error that names
 /// the shard, or the ranks that have not come, when an answer is overdue, its line poisoned with the same.
-using HostedWorkerActor =
-    ActorOf<Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>, Takes<LookForProgress>>;
+using HostedWorkerActor = ActorOf<Takes<KnowShards>, Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>,
+                                  Takes<LookForProgress>>;
 
-/// `shards` in the order of their numbers. It starts at the shards' clock, which must be the same at all of them.
-HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts,
-                                      std::vector<HostedShard> shards);
+/// In each phase it starts at the shards' clock, which must be the same at all of them.
+HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts);
 
 }  // namespace troupe
 
 TROUPE_LOCAL_MESSAGE(troupe::ContributionReady)
+TROUPE_LOCAL_MESSAGE(troupe::KnowShards)
 TROUPE_LOCAL_MESSAGE(troupe::BeginHosting)
 TROUPE_LOCAL_MESSAGE(troupe::LeaveShards)
 TROUPE_LOCAL_MESSAGE(troupe::LookForProgress)

@@ -49,6 +49,10 @@ class GroupTaker {
   void take(GroupMemory& m) {
     for (std::size_t slot = 0; needs_.whole_state && slot < slots_; ++slot)
       m.own.state[slot] = own_.allocate(group_.count * sizeof(float));
+    if (has_landing(group_, plan_.dtype)) {
+      m.landing = own_.allocate(group_.count * sizeof(float));
+      m.one = own_.allocate(sizeof(StepSums));
+    }
     m.own.carry = own_.allocate(sizeof(StepSums));
     m.own.round_total = own_.allocate(sizeof(StepSums));
     if (plan_.route == Route::direct) {

@@ -19,6 +19,8 @@ struct GroupMemory {
   Memory contributions;  // what the node's other ranks may read: from the gradients to the end of `scratch`
   Memory scratch;        // whole f32: what is put aside, and free when states are gathered; empty: nothing is
   LentMemory own;        // what the policy needs beyond that; see LentMemory
+  Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
+  Memory one;            // a StepSums, likewise
   StripeMemory stripe;   // this rank's: parts of parameters and half, its state and journal
   Memory staging;        // direct route: gradients that arrive for the stripe
   Memory sending;        // the same: what leaves through a filter; empty: none

@@ -25,6 +25,9 @@ constexpr std::uint64_t kLeftOutNotes = 5;
 /// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
 
+/// A deadline of waits that others keep an eye on.
+constexpr std::chrono::milliseconds kWithWatch = 24h;
+
 /// What goes on from a checkpoint reads it first.
 std::chrono::milliseconds start_within(const Settings& settings) {
   return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
@@ -122,8 +125,6 @@ void RankSession::resume() {
   committed_ = schedule_.first_step;
   if (resumed_ && leads_job()) note_resumed(start);
 }
-
-bool RankSession::sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
 
 void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
   if (leads_job())
@@ -239,16 +240,35 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
 }
 
 std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
-  const Rule rule = all_groups(settings())[group.id.value].rule;
-  LentMemory lent = memory_.groups[group.id.value].own;
-  lent.mine.no_decay = no_decay_[group.id.value];
-  return lent_exchange({.communicator = communicators_[group.id.value].get(),
+  const std::uint32_t g = group.id.value;
+  const Rule rule = all_groups(settings())[g].rule;
+  if (needs_of(group.policies).hosted) {
+    hosted_[g] = std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
+                                                                .space = space_,
+                                                                .arena = *arena_,
+                                                                .device = *device_,
+                                                                .remote = remote_.get(),
+                                                                .self = job_.self(),
+                                                                .ranks = job_.plan.world_size(),
+                                                                .plan = group,
+                                                                .memory = memory_.groups[g],
+                                                                .shares_parameters = job_.plan.route == Route::arena,
+                                                                .rule = rule,
+                                                                .rate = rate(rule),
+                                                                .no_decay = no_decay_[g],
+                                                                .deadline = settings().faults.exchange});
+    if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
+  }
+  LentMemory lent = memory_.groups[g].own;
+  lent.mine.no_decay = no_decay_[g];
+  return lent_exchange({.communicator = communicators_[g].get(),
                         .rule = rule,
                         .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
                         .buckets = group.buckets,
                         .memory = std::move(lent),
                         .rate = rate(rule),
-                        .side = side_streams_[group.id.value].get(),
+                        .side = side_streams_[g].get(),
+                        .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
                         .updates = resumed_ ? resumed_->updates_of(group) : 0});
 }
 
@@ -260,6 +280,7 @@ std::vector<Exchange*> RankSession::all_exchanges() const {
 
 void RankSession::abort_exchanges(const Status& why) noexcept {
   for (const auto& communicator : communicators_) communicator->abort(why);
+  for (const auto& exchange : exchanges_) exchange->retire(why);
 }
 
 void RankSession::make_device() {
@@ -286,6 +307,7 @@ void RankSession::make_device() {
     side_streams_.push_back(needs_of(group.policies).side_stream ? device_->stream() : nullptr);
     no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
   }
+  hosted_.resize(job_.plan.groups.size());
   for (const GroupPlan& group : job_.plan.groups) exchanges_.push_back(make_exchange(group));
   steps_ =
       std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
@@ -295,7 +317,8 @@ void RankSession::make_device() {
 }
 
 std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
-  const auto deadline = settings().faults.exchange;
+  // Ranks that push to shards may be ahead of others by more than any deadline; their workers watch the progress.
+  const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, waits_.get()});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = mine.device_threads,
@@ -373,6 +396,10 @@ void RankSession::make_actors() {
                       .answer_within = settings().faults.exchange,
                       .epoch = {}};
   parts.device.sums_are_common = sums_are_common();
+  for (const auto& group : hosted_) {
+    if (!group) continue;
+    for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
+  }
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (job_.data.train)
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),

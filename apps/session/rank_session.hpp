@@ -11,6 +11,7 @@
 
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
+#include "apps/session/hosted_group.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/own_loop.hpp"
@@ -25,6 +26,7 @@
 #include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
+#include "runtime/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
@@ -65,9 +67,8 @@ class RankSession final : public Session {
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
-  /// Whether steps' sums, which travel with the rounds of group 0, are of all ranks: hosted stripes answer each rank
-  /// by itself.
-  bool sums_are_common() const;
+  /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
+  bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
@@ -103,6 +104,7 @@ class RankSession final : public Session {
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
+  void note_staleness() const;
   void take_down(Blocking& blocking) noexcept;
 
   SessionOptions options_;
@@ -135,6 +137,7 @@ class RankSession final : public Session {
   std::unique_ptr<Device> device_;
   std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
   std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them
+  std::vector<std::unique_ptr<HostedGroup>> hosted_;  // by group; null: no policy of it is a hosted one
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;

@@ -29,6 +29,8 @@ void RankSession::begin(Blocking& blocking, bool owned) {
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
+    for (const auto& group : hosted_)
+      if (group && !nothing_left()) group->meet(blocking, deadline);
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
       loop_->close();
@@ -68,9 +70,23 @@ RunResult RankSession::finish(Blocking& blocking) {
   return wait_for_end(blocking);
 }
 
+/// Every contribution reaches every shard, so this rank's one can tell.
+void RankSession::note_staleness() const {
+  for (const GroupPlan& group : job_.plan.groups) {
+    if (!hosted_[group.id.value]) continue;
+    const auto staleness = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
+    if (!staleness) continue;
+    const bool clocks = group.policies.back().policy.kind == PolicyKind::ssp;
+    note(text("staleness of group ", group.name, " in ",
+              clocks ? "steps of the slowest rank" : "updates of other ranks", ", over ", staleness->updates,
+              " contributions: ", to_string(*staleness)));
+  }
+}
+
 RunResult RankSession::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
+  if (leads_job()) note_staleness();
   take_down(blocking);
   if (listener_) listener_->finish();
   result_.status = std::move(end.status);
@@ -120,6 +136,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   abort_exchanges(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
                            : Status{Code::aborted, "the session is over"});
   stream_.reset();
+  hosted_.clear();
   if (remote_) remote_->stop(blocking, deadline);
   if (job_.bootstrap) job_.bootstrap->leave();
   if (control_) control_->stop(deadline);

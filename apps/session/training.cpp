@@ -84,6 +84,7 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   membership.begin = {device_};
   membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(evaluator_)};
   if (loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(loader_));
+  for (const auto& actor : parts_.hosting) membership.watched.push_back(actor);
   for (const auto& shard : shards_) membership.watched.push_back(caf::actor_cast<caf::actor>(shard));
   if (reporter_) {
     membership.begin.insert(membership.begin.begin(), reporter_);
@@ -134,6 +135,7 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(steps_);
   add(sums_);
   for (const auto& shard : shards_) add(shard);
+  for (const auto& actor : parts_.hosting) add(actor);
   add(membership_);
   gone->left = actors.size();
   for (const auto& actor : actors) {

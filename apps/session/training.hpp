@@ -35,6 +35,7 @@ struct TrainingParts {
   std::optional<LoaderParts> loader;  // absent: the app brings its own samples
   DeviceParts device;
   std::vector<Exchange*> exchanges;  // a shard for each
+  std::vector<caf::actor> hosting;   // shards that host, and workers: watched, and ended with the others
   ViewId view;
   Rank self;
   std::vector<std::string> hosts;

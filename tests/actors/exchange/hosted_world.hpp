@@ -129,8 +129,9 @@ class HostedWorld final : public contracts::CommunicatorWorld {
           memory.state[s] = arenas_[r]->allocate(spec_.elements * sizeof(float));
       }
       lines_.push_back(space_.make_private_timeline());
-      workers_.push_back(spawn_hosted_worker(actors_.system(),
-                                             {Rank{r}, *sides_[r], space_, lines_[r], memory.landing}, shards_));
+      workers_.push_back(
+          spawn_hosted_worker(actors_.system(), {Rank{r}, *sides_[r], space_, lines_[r], memory.landing}));
+      caf::anon_send(workers_.back(), KnowShards{shards_});
     }
   }
   /// The shards' stripes become what the ranks' parameters are. Before the first step.
