@@ -17,7 +17,8 @@ std::string quoted_policies(const std::vector<PolicyPhase>& phases) {
   std::ostringstream out;
   out << phases.size();
   for (const PolicyPhase& phase : phases) {
-    out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << std::quoted(to_string(phase.policy));
+    out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << phase.straggler_ratio << ' '
+        << std::quoted(to_string(phase.policy));
   }
   return std::move(out).str();
 }
@@ -56,8 +57,10 @@ std::string Plan::to_string() const {
       << range.least << ' ' << range.most << " changes " << batches.size();
   for (const BatchChange& change : batches) out << ' ' << change.first_sample << ' ' << change.rows;
   out << '\n'
+      << "scatter " << name_of(scatter) << " node loader " << node_loader << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
-      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves << '\n'
+      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
+      << " digests " << digest_steps << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)

@@ -11,6 +11,7 @@
 #include "runtime/policies/policy.hpp"
 #include "runtime/rules/rate_schedule.hpp"
 #include "runtime/rules/rule.hpp"
+#include "runtime/schedule.hpp"
 
 namespace troupe {
 
@@ -35,6 +36,8 @@ struct Settings {
     };
     std::vector<Batch> batches;  // a schedule of them; empty: always `batch`
     std::uint32_t prefetch = 3;
+    Scatter scatter = Scatter::endless;
+    std::string loader = "rank";  // rank, node
   } data;
   struct Model {
     std::string name = "mlp";
@@ -64,6 +67,7 @@ struct Settings {
     friend bool operator==(const Group&, const Group&) = default;
   };
   std::vector<Group> groups;  // of update.group, in their order, complete
+  std::uint64_t digest_steps = 0;      // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out

@@ -37,6 +37,7 @@ struct RankMemory {
   Memory sums;                      // StepExchange::ring_bytes()
   Memory totals;                    // the same
   Memory evaluations;               // kEvaluationsKept StepSums
+  Memory digests;                   // digest_bytes(), of jobs that compare weights
   Memory snapshot;                  // of jobs that save: a copy of the stripes and their states, from a page on
   std::vector<GroupMemory> groups;  // as Plan::groups
 };

@@ -26,8 +26,14 @@ void RankSession::begin(Blocking& blocking, bool owned) {
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
       coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      if (job_.plan.digest_steps != 0)
+        coordinator.digests = caf::actor_cast<RankDigestReceiver>(remote_->resolve(blocking, {0}, "digests", deadline));
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
+    }
+    if (!nothing_left() && job_.plan.node_loader && !leads_node()) {
+      const Peer leader{job_.plan.nodes[job_.mine().node].leader};
+      coordinator.loader = caf::actor_cast<SlotBorrower>(remote_->resolve(blocking, leader, "loader", deadline));
     }
     for (const auto& group : hosted_)
       if (group && !nothing_left()) group->meet(blocking, deadline);

@@ -37,6 +37,7 @@ class NotedExchange final : public Exchange {
     totals.push_back(its_total);
   }
   bool has_round() const noexcept override { return round; }
+  bool totals_are_common() const noexcept override { return true; }
   void contribute(Stream&, const Bucket& bucket) override {
     TROUPE_CHECK(refuse_bucket != bucket.index, Code::device_fault, "no room for bucket ", bucket.index);
     got.push_back(bucket);

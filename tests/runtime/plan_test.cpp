@@ -45,6 +45,8 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.training_flops = 1; },
       [](Plan& p) { p.batch = 101; },
       [](Plan& p) { p.prefetch = 9; },
+      [](Plan& p) { p.scatter = Scatter::exact; },
+      [](Plan& p) { p.node_loader = true; },
       [](Plan& p) { p.train_samples = 5; },
       [](Plan& p) { p.test_samples = 5; },
       [](Plan& p) { p.data_bytes = 5; },
