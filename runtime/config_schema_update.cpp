@@ -24,6 +24,7 @@ constexpr std::array kPolicies{Choice{"sync"},
                                Choice{"easgd"},
                                Choice{"async"},
                                Choice{"ssp"}};
+constexpr std::array kFilters{Choice{"none"}, Choice{"bf16"}};
 constexpr std::array kBlockRules{Choice{"paper"}, Choice{"cntk"}};
 constexpr std::uint64_t kMostSamples = 9'000'000'000'000'000'000;
 
@@ -58,8 +59,8 @@ std::string meaningless(std::string_view key, const PolicySettings& policy) {
 const SettingKey* policy_key(std::string_view name) {
   const auto keys = update_keys();
   const auto key = std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == name; });
-  const bool own =
-      key != keys.end() && key->kind != ValueKind::switches && name != "distributed_after" && name != "digest_steps";
+  const bool own = key != keys.end() && key->kind != ValueKind::switches && name != "distributed_after" &&
+                   name != "compress" && name != "digest_steps";
   return own ? &*key : nullptr;
 }
 
@@ -258,6 +259,15 @@ constexpr std::array kUpdate{
                .more = "Of block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
                .show = [](const S& s) { return show(s.update.reset_momentum); }},
+    SettingKey{.name = "update.compress",
+               .kind = K::choice,
+               .help = "what gradients and deltas are rounded to on their way between nodes",
+               .example = "\"bf16\"",
+               .more = "bf16: half the bytes of gradients; each rank's is rounded to the nearest, sums and parameters "
+                       "stay f32. Within a node nothing travels, so nothing is rounded.",
+               .choices = kFilters,
+               .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? Filter::bf16 : Filter::none; },
+               .show = [](const S& s) { return quoted(name_of(s.filter)); }},
     SettingKey{.name = "update.staleness",
                .kind = K::integer,
                .help = "of ssp: steps that a rank may be ahead of the slowest",

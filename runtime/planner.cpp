@@ -123,7 +123,11 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
     if (!settings.no_decay.empty()) made.rule += ", no decay of";
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
+    TROUPE_CHECK(made.filter == Filter::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
+                 name_of(made.filter), "\" is of policies whose ranks meet in rounds; leave it out of group \"",
+                 made.name, "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
     made.count = layout.groups().at(made.id.value).count;
     for (std::size_t p = 0; p < graph.parameters().size(); ++p)
@@ -200,6 +204,9 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
   needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
+  std::uint64_t longest = 0;
+  for (const Bucket& bucket : group.buckets) longest = std::max(longest, bucket.count);
+  needs.staging += direct && group.filter == Filter::bf16 ? longest * size_bytes(DType::bf16) : 0;
   needs.words += 2 * sizeof(StepSums);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/filters/filter.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/hosts.hpp"
 #include "runtime/policies/policy.hpp"
@@ -53,12 +54,14 @@ struct Settings {
     bool deterministic = false;
   } train;
   PolicySettings update;
+  Filter filter = Filter::none;        // update.compress
   std::vector<PolicySwitch> switches;  // of update.switch, in their order
   /// Parameters that are updated in another way than the rest.
   struct Group {
     std::string name = "default";
     std::vector<std::string> match;  // patterns of parameters' names
     PolicySettings update;
+    Filter filter = Filter::none;
     std::vector<PolicySwitch> switches;
     Rule rule;
     friend bool operator==(const Group&, const Group&) = default;
@@ -98,7 +101,11 @@ struct Settings {
 
 /// All groups by their numbers: first what no other group matches, which is updated as the settings say.
 inline std::vector<Settings::Group> all_groups(const Settings& settings) {
-  std::vector<Settings::Group> all{{.update = settings.update, .switches = settings.switches, .rule = settings.rule}};
+  std::vector<Settings::Group> all(1);
+  all[0].update = settings.update;
+  all[0].filter = settings.filter;
+  all[0].switches = settings.switches;
+  all[0].rule = settings.rule;
   all.insert(all.end(), settings.groups.begin(), settings.groups.end());
   return all;
 }

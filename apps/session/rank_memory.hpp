@@ -23,6 +23,7 @@ struct GroupMemory {
   Memory one;            // a StepSums, likewise
   StripeMemory stripe;   // this rank's: parts of parameters and half, its state and journal
   Memory staging;        // direct route: gradients that arrive for the stripe
+  Memory sending;        // the same: what leaves through a filter; empty: none
   TimelineId ready;      // gradients written
   TimelineId published;  // stripe updated
 };

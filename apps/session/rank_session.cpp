@@ -225,7 +225,9 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
                                                             .parameters = own.parameters,
                                                             .half = own.half,
                                                             .staging = own.staging,
-                                                            .id = group.id},
+                                                            .id = group.id,
+                                                            .filter = group.filter,
+                                                            .sending = own.sending},
                                                 channel_.get());
   }
   ArenaGroup members{.rank = job_.self()};

@@ -113,9 +113,11 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
   if (job_.plan.route == Route::arena) {
     for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
       const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan);
-      for (const GroupMemory& group : its.groups) {
-        all += text("rank ", rank, ": gradients of ", space_.timeline(group.ready).value(),
-                    " exchanges ready, parameters of ", space_.timeline(group.published).value(), " published\n");
+      for (const GroupPlan& group : job_.plan.groups) {
+        const GroupMemory& memory = its.groups[group.id.value];
+        all += text("rank ", rank, its.groups.size() == 1 ? "" : ", group " + group.name, ": gradients of ",
+                    space_.timeline(memory.ready).value(), " exchanges ready, parameters of ",
+                    space_.timeline(memory.published).value(), " published\n");
       }
     }
   }
