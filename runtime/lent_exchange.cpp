@@ -33,8 +33,11 @@ class LentExchange final : public Exchange {
     sums_ = sums;
     total_ = total;
     rule_ = parts_.rule;
-    if (parts_.rate) rule_.rate = parts_.rate->at(facts.samples_before, facts.samples);
     orders_ = parts_.policy->next(facts);
+    if (parts_.rate) {
+      const std::uint64_t steps = parts_.policy->policy().accumulate;  // that make an update
+      rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
+    }
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
     first_ = true;
