@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "runtime/error.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/lease.hpp"
+#include "runtime/policies/policy.hpp"
 #include "runtime/shares.hpp"
 #include "runtime/stream.hpp"
 
@@ -68,6 +70,8 @@ struct SnapshotReached {
   std::uint32_t number = 0;   // of the checkpoint
   std::uint64_t updates = 0;  // that the rule had made
   Status status;
+  std::optional<Step> evaluated{};  // this and what follows as in SnapshotTaken
+  PolicyKind policy = PolicyKind::sync;
 };
 
 /// Device to Checkpointer, after the step's Committed: the copy may be written.
@@ -75,6 +79,9 @@ struct SnapshotTaken {
   Step step;
   std::uint32_t number = 0;
   std::uint64_t updates = 0;
+  /// The evaluation that the copy was made for, if it was: what it finds says how good this checkpoint is.
+  std::optional<Step> evaluated{};
+  PolicyKind policy = PolicyKind::sync;  // of the step
 };
 
 /// Checkpointer to Device: the copy is written, or could not be; the next one may be made.
@@ -112,6 +119,7 @@ struct Begin {
 /// Device to Membership: the last step is committed and what it owed is reported.
 struct DeviceFinished {
   bool stopped = false;  // before the plan's last step
+  Status verdict{};      // not ok: why all ranks end after the step before, which they agree on
 };
 
 /// Bootstrap's watch, heartbeats or the transport to Membership: a process is gone.

@@ -1,6 +1,7 @@
 #include "apps/session/rank_session.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "apps/session/host_replica.hpp"
@@ -70,8 +71,9 @@ SessionOptions checked(SessionOptions options) {
 
 }  // namespace
 
-RankSession::RankSession(Blocking& blocking, SessionOptions options)
+RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lineage)
     : options_(checked(std::move(options))),
+      lineage_(std::move(lineage)),
       deadline_(Deadline::after(start_within(options_.configuration.settings))),
       job_(join_job(blocking, options_, deadline_)),
       affinity_(job_.mine().cpus),
@@ -118,6 +120,8 @@ void RankSession::resume() {
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_, settings());
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
   committed_ = schedule_.first_step;
+  if (lineage_.run.empty() && resumed_) lineage_.roll_backs = resumed_->manifest().roll_backs;
+  lineage_.run = places_[0].start.run;
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
@@ -137,7 +141,10 @@ void RankSession::note_resumed(const CheckpointStart& start) {
 /// The state before the first step. Others read it once the view stands.
 void RankSession::load() {
   if (holds_parameters()) fill_parameters();
-  if (resumed_) resumed_->load_state(job_, space_, memory_, settings().rule.kind);
+  if (!resumed_) return;
+  const PolicySequence policies(job_.plan.policies, job_.plan.world_size());
+  resumed_->load_state(job_, space_, memory_, settings().rule.kind,
+                       policies.at({schedule_.first_step}, schedule_.first_sample).kind);
 }
 
 void RankSession::fill_parameters() {
@@ -177,7 +184,10 @@ void RankSession::make_transport() {
 void RankSession::meet(Blocking& blocking) {
   places_.resize(job_.plan.world_size());
   PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket()};
-  if (leads_job()) mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
+  if (leads_job()) {
+    mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
+    if (!lineage_.run.empty()) mine.start.run = lineage_.run;
+  }
   if (!job_.bootstrap) {
     places_[0] = std::move(mine);
     return;
@@ -302,7 +312,8 @@ void RankSession::make_loop() {
 RateSchedule RankSession::rate() const {
   const Settings& s = settings();
   const bool by_steps = s.train.steps != 0;
-  return {s.rule.rate,
+  const double lowered = s.rule.stops_non_finite ? std::pow(s.train.roll_back_rate, lineage_.roll_backs) : 1;
+  return {s.rule.rate * lowered,
           s.rate,
           {.epoch_samples = job_.plan.train_samples,
            .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
@@ -313,6 +324,7 @@ RateSchedule RankSession::rate() const {
 /// Whether the run goes on; the first rank says what was left out.
 Status RankSession::judge(Step step, const StepSums& total) {
   Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
+  if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, job_.graph, job_.layout));
   if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++left_out_ > kLeftOutNotes) return end;
   note(text("step ", step.value, " was left out: ", describe_bad(total, job_.graph, job_.layout), " is not finite",
             left_out_ == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
@@ -373,6 +385,7 @@ CheckpointerParts RankSession::checkpointer_parts() {
   manifest.rule = name_of(settings().rule.kind);
   manifest.plan = job_.plan.to_string();
   manifest.run = start.run;
+  manifest.roll_backs = lineage_.roll_backs;
   for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
   for (const EffectiveValue& value : options_.configuration.values)
     manifest.settings.push_back(text(value.key, " = ", value.value, "  # ", value.origin));
@@ -426,8 +439,10 @@ ReportTargets RankSession::report_targets() {
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
-  targets.rate = [this, rate = rate()](Step step) {
-    return rate.at(schedule_.samples_before(step), schedule_.global_rows(step));
+  const auto policies = std::make_shared<const PolicySequence>(job_.plan.policies, job_.plan.world_size());
+  targets.rate = [this, rate = rate(), policies](Step step) {
+    const std::uint64_t before = schedule_.samples_before(step);
+    return rate.at(before, schedule_.global_rows(step) * policies->at(step, before).accumulate);
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { result_.total = total; };

@@ -62,7 +62,8 @@ void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPa
   }
 }
 
-void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule) {
+void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule,
+                         PolicyKind next) {
   const Stripe& mine = memory.stripe.stripe;
   const LentMemory& own = memory.own;
   for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
@@ -70,8 +71,9 @@ void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const 
     const Stripe all{.group = mine.group, .tenant = mine.tenant, .first = 0, .count = job.layout.count_elements()};
     load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
   }
-  // Another policy's checkpoint has no outer momentum: it begins at zero.
-  if (own.outer.state[0].size_bytes != 0 && manifest().has_outer()) load(job, space, kOuter, mine, own.outer.state[0]);
+  const bool same = manifest().policy.empty() || manifest().policy == name_of(next);
+  if (own.outer.state[0].size_bytes != 0 && same && manifest().has_outer())
+    load(job, space, kOuter, mine, own.outer.state[0]);
 }
 
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory, RuleKind rule) {

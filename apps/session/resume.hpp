@@ -25,8 +25,10 @@ class Resumed {
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
-  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum.
-  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule);
+  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum when the first step's policy, `next`,
+  /// is that of the step before the checkpoint: a switch begins it at zero.
+  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule,
+                  PolicyKind next);
 
  private:
   void load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,

@@ -102,6 +102,8 @@ CheckpointManifest manifest_from(const Json& json) {
   json.at("steps").get_to(manifest.steps);
   json.at("samples").get_to(manifest.samples);
   manifest.updates = json.value("updates", manifest.steps);  // once every step made one
+  manifest.roll_backs = json.value("roll_backs", 0u);
+  manifest.policy = json.value("policy", std::string{});
   json.at("seed").get_to(manifest.seed);
   json.at("model").get_to(manifest.model);
   json.at("rule").get_to(manifest.rule);
@@ -155,6 +157,8 @@ std::string format_manifest(const CheckpointManifest& manifest) {
   nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"updates", manifest.updates},
                               {"seed", manifest.seed},   {"model", manifest.model},     {"rule", manifest.rule},
                               {"run", manifest.run}};
+  if (manifest.roll_backs != 0) json["roll_backs"] = manifest.roll_backs;
+  if (!manifest.policy.empty()) json["policy"] = manifest.policy;
   if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
   json["epoch"] = {{"loss", fmt::format("{:a}", manifest.epoch.loss)},
                    {"correct", manifest.epoch.correct},

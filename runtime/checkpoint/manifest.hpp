@@ -56,6 +56,8 @@ struct CheckpointManifest {
   std::string rule;                   // name_of(RuleKind)
   std::string plan;                   // Plan::to_string() of the job that wrote it, for people
   std::vector<std::string> settings;  // "key = value  # origin", for people
+  std::uint32_t roll_backs = 0;       // how often the run had gone back to a checkpoint
+  std::string policy;                 // name_of(PolicyKind) of the last step; empty: not known
   std::string run;                    // the job that wrote it: its checkpoints, and no others, are cleared away by it
   EpochSoFar epoch;
   std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major
