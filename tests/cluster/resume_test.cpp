@@ -67,12 +67,12 @@ class Resume : public ::testing::TestWithParam<Case> {
                        "checkpoint.resume=\"" + store().folder_of(id) + '"'});
   }
   /// A run to the end, and what it saved on the way, oldest first.
-  RanksRan run_to_the_end() {
-    RanksRan whole = run(2, {"train.steps=40", "checkpoint.every_steps=10", "evaluate.every_epochs=1"});
+  RanksRan run_to_the_end(const std::string& every_steps = "10") {
+    RanksRan whole = run(2, {"train.steps=40", "checkpoint.every_steps=" + every_steps, "evaluate.every_epochs=1"});
     for (const RunResult& result : whole.results) EXPECT_TRUE(result.status.ok()) << result.status.text();
     saved_ = store().list();
     std::reverse(saved_.begin(), saved_.end());
-    EXPECT_GE(saved_.size(), 3u);
+    EXPECT_GE(saved_.size(), 2u);  // one that falls due while the one before is being written is left out
     EXPECT_TRUE(!saved_.empty() && saved_.back().steps == kSteps);
     std::erase_if(saved_, [](const CheckpointId& id) { return id.steps == kSteps; });
     return whole;
@@ -132,15 +132,12 @@ class ResumeInBlocks : public Resume {};
 INSTANTIATE_TEST_SUITE_P(Policies, ResumeInBlocks, ::testing::Values(kCases[1], kCases[3], kCases[6]), name_of_case);
 
 TEST_P(ResumeInBlocks, SavesAtTheEndOfABlockAndSaysWhatTheEvaluationInItFound) {
-  run_to_the_end();
+  run_to_the_end("1000");
   const std::uint64_t block = GetParam().in_rounds_of_every_update ? 3 : 4;
-  bool evaluated = false;
-  for (const CheckpointId& id : saved_) {
-    EXPECT_EQ(id.steps % block, 0u) << id.steps;
-    // 2,000 samples by 120: step 17 ends the first epoch.
-    if (id.steps >= 17 && id.steps < 17 + block) evaluated = store().read(id).test_accuracy.has_value();
-  }
-  EXPECT_TRUE(evaluated);
+  ASSERT_FALSE(saved_.empty());
+  // 2,000 samples by 120: step 17 ends the first epoch.
+  EXPECT_EQ(saved_[0].steps, (17 + block - 1) / block * block);
+  EXPECT_TRUE(store().read(saved_[0]).test_accuracy.has_value());
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ class RollBack : public ::testing::Test {
     if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which ranks talk";
   }
   RanksRan run(std::uint32_t ranks, std::vector<std::string> more, const Spoils& spoils) const {
-    more.insert(more.begin(), {"train.non_finite=roll_back", "train.steps=30", "checkpoint.every_steps=5",
+    more.insert(more.begin(), {"train.non_finite=roll_back", "train.steps=30", "checkpoint.every_steps=10",
                                "optimizer.rule=momentum", "optimizer.rate=0.02", "evaluate.every_epochs=0"});
     return run_ranks(folder_, ranks, more, spoils);
   }
@@ -108,8 +108,7 @@ TEST_F(Verdict, ToStopIsToldByAllProcessesInTheSameWords) {
     EXPECT_THAT(program->out(),
                 HasSubstr("ended: step 7: the gradient of b, first at rank 2 is not finite (the parameters "
                           "are those of the step before)"));
-    EXPECT_EQ(program->out().substr(program->out().find("ended: ")),
-              programs[0]->out().substr(programs[0]->out().find("ended: ")));
+    EXPECT_EQ(program->out(), programs[0]->out());
   }
 }
 
@@ -117,9 +116,8 @@ TEST_F(Verdict, ToLeaveAStepOutIsTheSameAtAllProcesses) {
   const auto programs = run(3, {"train.non_finite=skip"});
   for (const auto& program : programs) {
     EXPECT_EQ(program->wait(60s), 0) << program->err();
-    EXPECT_THAT(program->out(), HasSubstr("left out: step 7: the gradient of b, first at rank 2"));
-    EXPECT_EQ(program->out().substr(program->out().find("left out: ")),
-              programs[0]->out().substr(programs[0]->out().find("left out: ")));
+    EXPECT_THAT(program->out(), HasSubstr("left out: step 7: the gradient of b, first at rank 2\n"));
+    EXPECT_THAT(program->out(), HasSubstr("ended after step 30"));
   }
 }
 
