@@ -141,8 +141,9 @@ void on_snapshot(Self self, const Shared& parts, const SnapshotTaken& taken) {
     gathering.begun = true;
     gathering.manifest = parts->manifest;
     gathering.manifest.steps = id.steps;
-    gathering.manifest.updates = taken.updates;
-    gathering.manifest.policy = name_of(taken.policy);
+    for (std::size_t g = 0; g < taken.updates.size(); ++g) gathering.manifest.groups.at(g).updates = taken.updates[g];
+    for (std::size_t g = 0; g < taken.policies.size(); ++g)
+      gathering.manifest.groups.at(g).policy = name_of(taken.policies[g]);
     gathering.manifest.samples = parts->schedule.samples_before(next(taken.step));
     gathering.manifest.epoch = self->state.epoch;
     if (taken.evaluated) self->state.evaluated[id] = taken.evaluated->value + 1;
@@ -201,12 +202,11 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
     s.last = {published.id, std::move(entry.mapped())};
   s.evaluated.erase(s.evaluated.begin(), s.evaluated.lower_bound(s.last ? s.last->first : published.id));
   if (!published.status.ok() && parts->note) {
-    parts->note(
-        text("the checkpoint of step ", published.id.steps,
-             published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
-             published.status.code() == Code::environment
-                 ? "; training goes on, and later saves are tried too: make room or repair that before it ends"
-                 : "; later saves are tried too"));
+    parts->note(text("the checkpoint of step ", published.id.steps,
+                     published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
+                     published.status.code() == Code::environment
+                         ? "; training goes on, and later saves are tried too: make room or repair that before it ends"
+                         : "; later saves are tried too"));
   }
   note_accuracy(self, parts);
   tell_when_done(self);

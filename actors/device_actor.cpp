@@ -14,17 +14,31 @@
 namespace troupe {
 namespace {
 
+/// A policy that is to begin with step `at`, and why.
+struct OrderedSwitch {
+  Step at;
+  std::string reason;
+};
+
 /// Whether a rank was still writing a checkpoint when `step` began.
 struct SavingVote {
   Step step;
   bool saving = false;
 };
 
+struct UnderWay {
+  Lease lease;         // kept so that its slot returns on this thread
+  bool common = true;  // the step's sums are of all ranks
+};
+
 struct DeviceState {
   static constexpr const char* name = "device";
-  std::deque<BatchLease> ready;  // as many as the loader's pool has slots
-  std::deque<Lease> in_flight;   // of steps not yet committed, kept so that their slots return on this thread
-  std::optional<Step> last;      // the job's last step, once it is known
+  std::deque<BatchLease> ready;          // as many as the loader's pool has slots
+  std::deque<UnderWay> in_flight;        // steps not yet committed
+  std::optional<Step> last;              // the job's last step, once it is known
+  std::optional<Step> next;              // the step to enqueue
+  std::optional<std::uint32_t> held_by;  // the number of the order that lets steps go on
+  std::deque<OrderedSwitch> switches;    // to come
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // passes begun
   std::uint64_t evaluations_left = 0;  // begun and not reached
@@ -61,9 +75,20 @@ void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
                                           parts.exchange.updates(),
                                           {},
                                           std::exchange(s.evaluated, {}),
-                                          parts.exchange.policy().kind});
+                                          parts.exchange.policies()});
   s.saved = step;
   s.copying = s.saving = true;
+}
+
+bool is_due(const SavePlan& plan, Step step) {
+  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
+}
+
+/// Whether a save is wanted after `step`. Where ranks do not know each other's votes it is made, and `step` waits until
+/// the copy before it is written.
+bool is_wanted(const DeviceParts& parts, Step step) {
+  if (!parts.saves || parts.schedule.is_last(step)) return false;
+  return is_due(*parts.saves, step) || (parts.saves->evaluated && parts.schedule.evaluates(step));
 }
 
 /// Whether all ranks have memory for a copy after `step`. Of the ranks' votes, that of kStepsAhead steps ago is the
@@ -79,18 +104,17 @@ bool may_save(DeviceState& s, Step step) {
   return !counted || !counted->saving;
 }
 
-bool is_due(const SavePlan& plan, Step step) {
-  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
-}
-
 /// Saves wait for the end of a block: what goes on from there goes on as if nothing had been.
 bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
   if (!parts.saves) return false;
-  const bool evaluates = parts.schedule.evaluates(step);
-  if (evaluates) s.evaluated = step;
-  s.save_due = s.save_due || is_due(*parts.saves, step) || (evaluates && parts.saves->evaluated);
-  if (parts.schedule.is_last(step) || !parts.exchange.is_consistent()) return false;
-  const bool saves = std::exchange(s.save_due, false) && may_save(s, step);  // one left out is not made up for
+  if (parts.schedule.evaluates(step)) s.evaluated = step;
+  if (parts.schedule.is_last(step)) return false;
+  bool saves = is_wanted(parts, step);
+  if (parts.exchange.totals_are_common()) {
+    s.save_due = s.save_due || saves;
+    if (!parts.exchange.is_consistent()) return false;
+    saves = std::exchange(s.save_due, false) && may_save(s, step);  // one left out is not made up for
+  }
   if (!saves) s.evaluated.reset();
   return saves;
 }
@@ -104,19 +128,29 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, Step step) {
   return facts;
 }
 
+/// Why `step` has another policy than the one before it; empty: the policy's turn has come.
+std::string reason_of_switch(DeviceState& s, Step step) {
+  std::string reason;
+  for (; !s.switches.empty() && s.switches.front().at <= step; s.switches.pop_front())
+    reason = std::move(s.switches.front().reason);
+  return reason;
+}
+
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch.step), votes);
+  s.next = next(batch.step);
+  const std::string reason = reason_of_switch(s, batch.step);
   if (parts.switched && s.policy && *s.policy != parts.exchange.policy())
-    parts.switched(batch.step, parts.exchange.policy());
+    parts.switched(batch.step, parts.exchange.policy(), reason);
   s.policy = parts.exchange.policy();
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
   const Point committed = parts.exchange.commit(parts.stream);
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
-  s.in_flight.push_back(std::move(batch.lease));
+  s.in_flight.push_back({std::move(batch.lease), parts.exchange.totals_are_common()});
   --s.credits;
 }
 
@@ -144,10 +178,11 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
 /// Enqueues what is ready, in the loader's order, as far as credits and the job's end allow.
 void enqueue_ready(Self self, const DeviceParts& parts) {
   DeviceState& s = self->state;
-  while (s.begun && !s.finished && !s.ready.empty()) {
+  while (s.begun && !s.finished && !s.held_by && !s.ready.empty()) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
     if (beyond || (!batch.evaluation && s.credits == 0)) return;
+    if (!batch.evaluation && !parts.sums_are_common && s.saving && is_wanted(parts, batch.step)) return;
     BatchLease taken = std::move(s.ready.front());
     s.ready.pop_front();
     if (taken.evaluation)
@@ -183,21 +218,53 @@ void end_by_verdict(Self self, const DeviceAudience& audience, const Status& ver
 void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
   DeviceState& s = self->state;
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
+  const bool common = s.in_flight.front().common;
   s.in_flight.pop_front();
   ++s.credits;
-  if (news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
+  if (common && news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
-  if (const auto end = end_after(parts.schedule, step, news.total); end && !s.stopped) {
+  if (!parts.sums_are_common && audience.sums) {
+    const StepSums own = common && parts.self.value != 0 ? StepSums{} : news.total;  // told once
+    self->send(audience.sums, RankSums{parts.self.value, step.value, own.loss, own.correct, own.samples});
+  }
+  const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
+  if (end && !s.stopped) {
     s.last = end;
     s.stopped = true;
   }
   if (step == *s.last) s.all_committed = true;
 }
 
+/// No step begins until the order comes; those under way go on.
+void hold(Self self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
+  DeviceState& s = self->state;
+  s.held_by = hold.number;
+  StepsHeld held{parts.self.value, hold.number, s.next->value, s.last->value, {}};
+  if (hold.about == StepOrderKind::switch_policy) held.refusal = parts.exchange.refusal(hold.policy);
+  self->send(audience.coordinator, std::move(held));
+  self->delayed_send(self, parts.order_within, OrderOverdue{hold.number});
+}
+
+void follow(Self self, const DeviceParts& parts, const StepOrder& order) {
+  DeviceState& s = self->state;
+  if (s.held_by != order.number) return;
+  s.held_by.reset();
+  if (order.kind == StepOrderKind::switch_policy) {
+    parts.exchange.switch_at({order.at}, order.policy);
+    s.switches.push_back({{order.at}, order.reason});
+  } else if (order.kind == StepOrderKind::end) {
+    s.last = Step{order.at};
+    s.stopped = true;
+  }
+  enqueue_ready(self, parts);
+}
+
 DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudience audience) {
   end_with_own_errors(self);
   self->state.last = Step{parts.schedule.steps - 1};
+  self->state.next = Step{parts.schedule.first_step};
   if (parts.saves) self->state.next_number = parts.saves->first_number;
+  if (audience.coordinator) self->send(audience.coordinator, JoinSteps{parts.self.value});
   const auto ends_with = [=](const Status& status) {
     if (self->state.finished) return true;
     if (!status.ok()) self->quit(to_caf(status));  // Membership hears of it
@@ -212,8 +279,11 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           },
           [=](const StepReached& reached) {
             if (ends_with(reached.status)) return;
-            if (const Status verdict = verdict_on(reached.step); !verdict.ok())
+            if (const Status verdict = verdict_on(reached.step); !verdict.ok()) {
+              // Where sums are this rank's own, the verdict is too, and Membership hears of it.
+              if (!self->state.in_flight.front().common) return self->quit(to_caf(verdict));
               return end_by_verdict(self, audience, verdict);
+            }
             on_committed(self, parts, audience, reached.step);
             enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
@@ -231,19 +301,31 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           [=](const SnapshotReached& reached) {
             if (ends_with(reached.status)) return;
             self->state.copying = false;
-            self->send(audience.snapshots,
-                       SnapshotTaken{reached.step, reached.number, reached.updates, reached.evaluated, reached.policy});
+            self->send(audience.snapshots, SnapshotTaken{reached.step, reached.number, reached.updates,
+                                                         reached.evaluated, reached.policies});
             finish_when_done(self, parts, audience);
           },
           [=](SnapshotFree) {
             self->state.saving = false;
+            enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
           },
           [=](const Begin&) {
             self->state.begun = true;
             enqueue_ready(self, parts);
           },
-          [=](StopRequest) { self->state.stop = true; }};
+          [=](StopRequest) {
+            self->state.stop = true;
+            if (!parts.sums_are_common && audience.coordinator)
+              self->send(audience.coordinator, EndWish{parts.self.value});
+          },
+          [=](const HoldSteps& order) { hold(self, parts, audience, order); },
+          [=](const StepOrder& order) { follow(self, parts, order); },
+          [=](const OrderOverdue& overdue) {
+            if (self->state.held_by != overdue.number) return;
+            ends_with({Code::timeout, text("rank 0 held the steps, and gave no order within ",
+                                           parts.order_within.count(), " ms (faults.exchange_s)")});
+          }};
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/messages.hpp"
 #include "actors/point_messenger.hpp"
+#include "actors/step_coordinator.hpp"
 #include "runtime/device.hpp"
 #include "runtime/exchange.hpp"
 #include "runtime/schedule.hpp"
@@ -15,11 +18,13 @@ namespace troupe {
 /// Enqueues whole steps on the device's stream, as far ahead of it as its credits allow; no mailbox and no host wait
 /// lies between a gradient and its update. Ends with the code of the first step that fails.
 using DeviceActor = ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<SnapshotReached>,
-                            Takes<SnapshotFree>, Takes<Begin>, Takes<StopRequest>>;
+                            Takes<SnapshotFree>, Takes<Begin>, Takes<StopRequest>, Takes<HoldSteps>, Takes<StepOrder>,
+                            Takes<OrderOverdue>>;
 using CommitReceiver = ActorOf<Takes<Committed>>;
 using EvaluationReceiver = ActorOf<Takes<Evaluated>>;
 using FinishReceiver = ActorOf<Takes<DeviceFinished>>;
 using SnapshotReceiver = ActorOf<Takes<SnapshotTaken>>;
+using RankSumsReceiver = ActorOf<Takes<RankSums>>;
 
 /// How many steps may be enqueued and not yet committed.
 inline constexpr std::uint64_t kStepsAhead = 3;
@@ -62,8 +67,13 @@ struct DeviceParts {
   Rank self{};
   /// What becomes of the run after a step with these sums, the same at every rank; absent: it goes on.
   std::function<Status(Step, const StepSums&)> verdict{};
-  /// Told when a step begins under another policy than the one before it; absent: nobody is.
-  std::function<void(Step, const PolicySettings&)> switched{};
+  /// Told when a step begins under another policy than the one before it, and why; absent: nobody is. Without a reason
+  /// the policy's turn had come.
+  std::function<void(Step, const PolicySettings&, const std::string& reason)> switched{};
+  /// Whether a step's sums are of all ranks, so that a wish to end is counted by all alike. Otherwise they are the
+  /// rank's own: a wish goes to the coordinator, and the sums to who gathers them.
+  bool sums_are_common = true;
+  std::chrono::milliseconds order_within{60000};  // after steps were held
 };
 
 /// Who is told, in this order, and never answers.
@@ -71,7 +81,9 @@ struct DeviceAudience {
   std::vector<CommitReceiver> committed;
   EvaluationReceiver evaluated;
   std::vector<FinishReceiver> finished;
-  SnapshotReceiver snapshots;  // none without DeviceParts::saves
+  SnapshotReceiver snapshots;         // none without DeviceParts::saves
+  StepCoordinatorPeer coordinator{};  // who may hold steps; none: nobody
+  RankSumsReceiver sums{};            // where they are the rank's own
 };
 
 DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience);

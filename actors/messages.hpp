@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,21 +70,21 @@ struct StopRequest {};
 /// Stream to Device: this rank's part of a checkpoint is copied, and training goes on.
 struct SnapshotReached {
   Step step;
-  std::uint32_t number = 0;   // of the checkpoint
-  std::uint64_t updates = 0;  // that the rule had made
+  std::uint32_t number = 0;            // of the checkpoint
+  std::vector<std::uint64_t> updates;  // that each group's rule had made
   Status status;
   std::optional<Step> evaluated{};  // this and what follows as in SnapshotTaken
-  PolicyKind policy = PolicyKind::sync;
+  std::vector<PolicyKind> policies{};
 };
 
 /// Device to Checkpointer, after the step's Committed: the copy may be written.
 struct SnapshotTaken {
   Step step;
   std::uint32_t number = 0;
-  std::uint64_t updates = 0;
+  std::vector<std::uint64_t> updates;
   /// The evaluation that the copy was made for, if it was: what it finds says how good this checkpoint is.
   std::optional<Step> evaluated{};
-  PolicyKind policy = PolicyKind::sync;  // of the step
+  std::vector<PolicyKind> policies{};  // of the step, by group
 };
 
 /// Checkpointer to Device: the copy is written, or could not be; the next one may be made.
@@ -147,6 +150,30 @@ struct StartOverdue {};
 /// Membership to itself: the run should be over by now.
 struct EndOverdue {};
 
+/// What became of a wish that a StepCoordinator was told.
+struct StepOutcome {
+  Status status;            // why not, when it is refused
+  std::uint64_t first = 0;  // the step from which on the policy is another, or the last one of the run
+};
+
+/// Anyone in rank 0's process to StepCoordinator: from some step soon on, all ranks exchange by this policy. `told` is
+/// called once, on the actor's thread, unless the run ends before.
+struct PolicyWish {
+  PolicySettings policy;
+  std::string reason;  // for people
+  std::function<void(const StepOutcome&)> told;
+};
+
+/// StepCoordinator to itself: every rank should have said which step it takes next.
+struct AnswersOverdue {
+  std::uint32_t number = 0;
+};
+
+/// Device to itself: rank 0 should have let it go on.
+struct OrderOverdue {
+  std::uint32_t number = 0;
+};
+
 // ---- across processes ----------------------------------------------------------------------------------------------
 
 /// Member to coordinator: ready for the first step.
@@ -202,6 +229,71 @@ struct PartSaved {
   std::string wrong;  // empty: nothing
 };
 
+/// What steps are held for.
+enum class StepOrderKind : std::uint8_t {
+  go_on,          // nothing came of it
+  switch_policy,  // from step `at` on it is `policy`
+  end,            // step `at` is the run's last
+};
+
+/// Device to rank 0's StepCoordinator: this rank's device is there, and takes orders.
+struct JoinSteps {
+  std::uint32_t rank = 0;
+};
+/// StepCoordinator to Device: begin no step until order `number` comes, and say which is the next.
+struct HoldSteps {
+  std::uint32_t number = 0;
+  StepOrderKind about = StepOrderKind::go_on;
+  PolicySettings policy;  // of switch_policy
+};
+/// Device to StepCoordinator: it begins no step before the order.
+struct StepsHeld {
+  std::uint32_t rank = 0;
+  std::uint32_t number = 0;
+  std::uint64_t next = 0;  // step
+  std::uint64_t last = 0;  // of the run, as far as this rank knows
+  std::string refusal;     // why this rank cannot take the policy; empty: it can
+};
+/// StepCoordinator to Device: go on, and this is what was decided.
+struct StepOrder {
+  std::uint32_t number = 0;
+  StepOrderKind kind = StepOrderKind::go_on;
+  std::uint64_t at = 0;   // step
+  PolicySettings policy;  // of switch_policy
+  std::string reason;     // the same, for people
+};
+/// Device to StepCoordinator, where no sum tells the ranks of each other's wishes: this rank asks to end.
+struct EndWish {
+  std::uint32_t rank = 0;
+};
+/// Device to rank 0's SumsGatherer, where the sums of a step are the rank's own: the step is committed.
+struct RankSums {
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  double loss = 0;
+  std::uint64_t correct = 0;
+  std::uint64_t samples = 0;
+};
+
+/// Numbers that were left to the kind travel as NaN. What is no policy is refused before it is one.
+template <class Inspector>
+auto inspect(Inspector& f, PolicySettings& x) {
+  constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
+  double momentum = x.outer_momentum.value_or(kAbsent);
+  double constant = x.time_constant.value_or(kAbsent);
+  double rate = x.outer_rate.value_or(kAbsent);
+  auto loaded = [&]() -> caf::error {
+    const auto given = [](double value) { return std::isnan(value) ? std::nullopt : std::optional{value}; };
+    x.outer_momentum = given(momentum);
+    x.time_constant = given(constant);
+    x.outer_rate = given(rate);
+    if (x.kind > PolicyKind::ssp || x.block_rule > BlockRule::cntk) return caf::sec::invalid_argument;
+    return {};
+  };
+  return f(caf::meta::type_name("troupe.PolicySettings"), x.kind, x.distributed_after, x.accumulate, x.every_steps,
+           x.block_samples, x.block_rule, momentum, constant, rate, x.nesterov, x.reset_momentum, x.staleness,
+           x.elasticity, x.ramp_from, x.ramp_by, x.ramp_every, x.divide_by_staleness, caf::meta::load_callback(loaded));
+}
 template <class Inspector>
 auto inspect(Inspector& f, JoinView& x) {
   return f(caf::meta::type_name("troupe.JoinView"), x.rank);
@@ -246,8 +338,36 @@ auto inspect(Inspector& f, PartSaved& x) {
   return f(caf::meta::type_name("troupe.PartSaved"), x.rank, x.number, x.steps, x.file, x.wrong);
 }
 
+template <class Inspector>
+auto inspect(Inspector& f, JoinSteps& x) {
+  return f(caf::meta::type_name("troupe.JoinSteps"), x.rank);
+}
+template <class Inspector>
+auto inspect(Inspector& f, HoldSteps& x) {
+  return f(caf::meta::type_name("troupe.HoldSteps"), x.number, x.about, x.policy);
+}
+template <class Inspector>
+auto inspect(Inspector& f, StepsHeld& x) {
+  return f(caf::meta::type_name("troupe.StepsHeld"), x.rank, x.number, x.next, x.last, x.refusal);
+}
+template <class Inspector>
+auto inspect(Inspector& f, StepOrder& x) {
+  return f(caf::meta::type_name("troupe.StepOrder"), x.number, x.kind, x.at, x.policy, x.reason);
+}
+template <class Inspector>
+auto inspect(Inspector& f, EndWish& x) {
+  return f(caf::meta::type_name("troupe.EndWish"), x.rank);
+}
+template <class Inspector>
+auto inspect(Inspector& f, RankSums& x) {
+  return f(caf::meta::type_name("troupe.RankSums"), x.rank, x.step, x.loss, x.correct, x.samples);
+}
+
 }  // namespace troupe
 
+TROUPE_LOCAL_MESSAGE(troupe::PolicyWish)
+TROUPE_LOCAL_MESSAGE(troupe::AnswersOverdue)
+TROUPE_LOCAL_MESSAGE(troupe::OrderOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::SnapshotReached)
 TROUPE_LOCAL_MESSAGE(troupe::SnapshotTaken)
 TROUPE_LOCAL_MESSAGE(troupe::SnapshotFree)

@@ -13,6 +13,7 @@
 #include <optional>
 #include <tuple>
 
+#include "runtime/detail/config_groups.hpp"
 #include "runtime/detail/config_schema.hpp"
 #include "runtime/detail/config_toml.hpp"
 #include "runtime/detail/rate_keys.hpp"
@@ -124,6 +125,7 @@ class Reading {
       check(key, given, out.settings);
     }
     settle(out.settings);
+    settle_groups(out.settings);
     if (problems_.empty()) check_together(out.settings);
     problems_.throw_if_any();
     for (const SettingKey& key : detail::setting_keys()) {
@@ -215,15 +217,19 @@ class Reading {
     }
   }
 
+  void add(std::string_view key, const Given& given, const Finding& finding) {
+    const bool named = given.origin.starts_with("--set ");
+    const bool within = !named && finding.place.line != 0;
+    problems_.add(within ? finding.place : given.place, within ? at(finding.place) : given.origin,
+                  {finding.code, named ? finding.text : text(key, " ", finding.text)});
+  }
+
   void check(const std::string& key, const Given& given, Settings& settings) {
     const SettingKey* setting = detail::find_setting(key);
     const auto finding = setting != nullptr ? detail::check_value(*setting, given.value)
                                             : detail::check_planned(*detail::find_planned(key), given.value);
     if (finding) {
-      const bool named = given.origin.starts_with("--set ");
-      const bool within = !named && finding->place.line != 0;
-      problems_.add(within ? finding->place : given.place, within ? at(finding->place) : given.origin,
-                    {finding->code, named ? finding->text : text(key, " ", finding->text)});
+      add(key, given, *finding);
     } else if (setting != nullptr) {
       setting->store(settings, given.value);
     }
@@ -236,6 +242,15 @@ class Reading {
     if (settings.rule.momentum > 0) settings.rule.kind = RuleKind::rmsprop_momentum;
   }
 
+  /// Groups take over what the other keys say, whatever their order.
+  void settle_groups(Settings& settings) {
+    const auto given = given_.find("update.group");
+    if (given == given_.end() || !problems_.empty()) return;
+    detail::store_groups(settings, given->second.value);
+    if (const auto finding = detail::group_contradiction(given->second.value, settings))
+      add("update.group", given->second, *finding);
+  }
+
   void add_meaningless(std::string_view key, std::string_view to, std::string_view cure, const Settings& settings) {
     const auto& given = given_.find(key)->second;
     problems_.add(given.place, given.origin,
@@ -245,20 +260,8 @@ class Reading {
 
   /// Constants that the rule does not use.
   void check_rule(const Settings& settings) {
-    struct Own {
-      std::string_view key;
-      bool (*used)(RuleKind) noexcept;
-      std::string_view rules;
-    };
-    static constexpr std::array kOwn{
-        Own{"optimizer.momentum", uses_momentum, "\"momentum\", \"nesterov\" or \"rmsprop\""},
-        Own{"optimizer.beta1", uses_betas, "\"adam\" or \"adamw\""},
-        Own{"optimizer.beta2", uses_betas, "\"adam\" or \"adamw\""}, Own{"optimizer.alpha", uses_alpha, "\"rmsprop\""},
-        Own{"optimizer.epsilon", uses_epsilon, "\"adam\", \"adamw\", \"adagrad\" or \"rmsprop\""}};
-    const RuleKind rule = settings.rule.kind;
-    for (const Own& own : kOwn) {
-      const bool none_of_rmsprop = rule == RuleKind::rmsprop && own.key == "optimizer.momentum";  // momentum = 0
-      if (!given_.contains(own.key) || own.used(rule) || none_of_rmsprop) continue;
+    for (const detail::RuleConstant& own : detail::rule_constants()) {
+      if (!given_.contains(own.key) || detail::means_to(own.key, settings.rule.kind)) continue;
       add_meaningless(own.key, "optimizer.rule", own.rules, settings);
     }
   }
@@ -274,6 +277,7 @@ class Reading {
     }
     check_update(settings);
     check_verdict(settings);
+    check_split(settings);
     if (settings.faults.exchange < settings.faults.dead) {
       const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
       const auto found = given_.find(key);
@@ -325,6 +329,21 @@ class Reading {
                                          value_and_origin(policy, settings),
                                          " does not have; choose \"sync\" or \"double_buffered\", or leave it out")});
     }
+  }
+
+  /// Where ranks do not take their steps together, nothing is won by giving some of them smaller ones.
+  void check_split(const Settings& settings) {
+    if (settings.placement.split != "measured") return;
+    const auto hosts = [](const PolicySwitch& change) { return is_hosted(change.policy.kind); };
+    const bool itself = is_hosted(settings.update.kind);
+    if (!itself && std::none_of(settings.switches.begin(), settings.switches.end(), hosts)) return;
+    const auto found = given_.find("placement.split");
+    problems_.add(found->second.place, found->second.origin,
+                  {Code::invalid,
+                   text("placement.split = ", value_and_origin("placement.split", settings),
+                        " shares the samples of steps that all ranks take together, which they do not under ",
+                        itself ? "update.policy = " : "update.switch = ",
+                        value_and_origin(itself ? "update.policy" : "update.switch", settings), "; write \"equal\"")});
   }
 
   void check_update(const Settings& settings) {

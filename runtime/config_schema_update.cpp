@@ -2,16 +2,22 @@
 #include <array>
 #include <variant>
 
-#include "runtime/detail/config_schema.hpp"
+#include "runtime/detail/config_groups.hpp"
 
 namespace troupe::detail {
 namespace {
 
 // In the order of PolicyKind.
-constexpr std::array kPolicies{Choice{"sync"},           Choice{"double_buffered"}, Choice{"local_sgd"},
-                               Choice{"post_local_sgd"}, Choice{"model_averaging"}, Choice{"block_momentum"},
-                               Choice{"diloco"},         Choice{"easgd", false},    Choice{"async", false},
-                               Choice{"ssp", false}};
+constexpr std::array kPolicies{Choice{"sync"},
+                               Choice{"double_buffered"},
+                               Choice{"local_sgd"},
+                               Choice{"post_local_sgd"},
+                               Choice{"model_averaging"},
+                               Choice{"block_momentum"},
+                               Choice{"diloco"},
+                               Choice{"easgd"},
+                               Choice{"async"},
+                               Choice{"ssp"}};
 constexpr std::array kBlockRules{Choice{"paper"}, Choice{"cntk"}};
 constexpr std::uint64_t kMostSamples = 9'000'000'000'000'000'000;
 
@@ -130,9 +136,10 @@ constexpr std::array kUpdate{
         .more = "sync: after every step all ranks have the parameters that one rank with all their samples would have, "
                 "but for the order of summing. double_buffered: the same one step later, behind the next step's "
                 "computation. local_sgd, post_local_sgd, model_averaging, block_momentum, diloco: ranks take several "
-                "steps by themselves between rounds. docs/policies.md says which to use when.",
+                "steps by themselves between rounds. async, ssp: ranks push gradients to parameter shards and do not "
+                "wait for each other, or for at most so many steps. easgd: ranks train by themselves, and are pulled "
+                "toward an average. docs/policies.md says which to use when.",
         .choices = kPolicies,
-        .today = "update.policy = \"sync\", or one that works locally",
         .store =
             [](S& s, const V& v) {
               const auto at =
@@ -160,7 +167,7 @@ constexpr std::array kUpdate{
                .kind = K::integer,
                .help = "steps of each rank from one round to the next",
                .example = "8",
-               .more = "Of local_sgd, post_local_sgd and diloco. 0: 8, of diloco 500.",
+               .more = "Of local_sgd, post_local_sgd, diloco and easgd. 0: 8, of diloco 500.",
                .range = {0, 1 << 30},
                .store = [](S& s, const V& v) { s.update.every_steps = static_cast<std::uint32_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.every_steps); }},
@@ -221,6 +228,51 @@ constexpr std::array kUpdate{
                .more = "Of block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
                .show = [](const S& s) { return show(s.update.reset_momentum); }},
+    SettingKey{.name = "update.staleness",
+               .kind = K::integer,
+               .help = "of ssp: steps that a rank may be ahead of the slowest",
+               .example = "3",
+               .more = "0: as sync, but by way of the shards.",
+               .range = {0, 1 << 20},
+               .store = [](S& s, const V& v) { s.update.staleness = static_cast<std::uint32_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.update.staleness); }},
+    SettingKey{.name = "update.divide_by_staleness",
+               .kind = K::boolean,
+               .help = "whether an update counts less the more updates came before it",
+               .example = "true",
+               .more = "Of async and ssp: its rate is divided by 1 + the updates since its parameters were read.",
+               .store = [](S& s, const V& v) { s.update.divide_by_staleness = v.boolean; },
+               .show = [](const S& s) { return show(s.update.divide_by_staleness); }},
+    SettingKey{.name = "update.ramp_from",
+               .kind = K::number,
+               .help = "of async: what the rate of a rank's first updates is multiplied with",
+               .example = "0.2",
+               .more = "It grows by ramp_by every ramp_every updates of that rank, up to 1. 1: no ramp.",
+               .range = {1e-6, 1},
+               .store = [](S& s, const V& v) { s.update.ramp_from = v.number; },
+               .show = [](const S& s) { return number_text(s.update.ramp_from); }},
+    SettingKey{.name = "update.ramp_by",
+               .kind = K::number,
+               .help = "of async: what the ramp grows by",
+               .example = "0.2",
+               .range = {1e-6, 1},
+               .store = [](S& s, const V& v) { s.update.ramp_by = v.number; },
+               .show = [](const S& s) { return number_text(s.update.ramp_by); }},
+    SettingKey{.name = "update.ramp_every",
+               .kind = K::integer,
+               .help = "of async: a rank's updates from one growth of the ramp to the next",
+               .example = "600",
+               .range = {1, 1 << 30},
+               .store = [](S& s, const V& v) { s.update.ramp_every = static_cast<std::uint32_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.update.ramp_every); }},
+    SettingKey{.name = "update.elasticity",
+               .kind = K::number,
+               .help = "of easgd: how far a rank and the average move toward each other, as a part of their distance",
+               .example = "0.2",
+               .more = "At most 1 / ranks. 0: 0.9 / ranks.",
+               .range = {0, 1},
+               .store = [](S& s, const V& v) { s.update.elasticity = v.number; },
+               .show = [](const S& s) { return number_text(s.update.elasticity); }},
     SettingKey{
         .name = "update.switch",
         .kind = K::switches,
@@ -232,6 +284,19 @@ constexpr std::array kUpdate{
         .check = check_switches,
         .store = store_switches,
         .show = show_switches},
+    SettingKey{
+        .name = "update.group",
+        .kind = K::switches,
+        .help = "parameters that are updated in another way than the rest, as tables [[update.group]]",
+        .example = "[{ name = \"biases\", match = [\"*.bias\"], policy = \"sync\", optimizer = { rate = 0.01 } }]",
+        .more = "Each has a name, match, one or several parameters' names in which `*` stands for any letters, and any "
+                "of the keys of [update]; with a policy of its own it begins from that policy's defaults, else from "
+                "[update]. optimizer: its own rule, rate (the base of the schedule; 0: its parameters stay), momentum, "
+                "beta1, beta2, alpha, epsilon, weight_decay. A parameter is in one group at most; those that no group "
+                "matches follow [update].",
+        .check = check_groups,
+        .store = store_groups,
+        .show = show_groups},
 };
 
 }  // namespace
@@ -240,10 +305,15 @@ std::span<const SettingKey> update_keys() { return kUpdate; }
 
 std::vector<std::string_view> policies_of(std::string_view key) {
   if (key == "update.distributed_after") {
-    return {"double_buffered", "local_sgd", "post_local_sgd", "model_averaging", "block_momentum", "diloco"};
+    return {"double_buffered", "local_sgd", "post_local_sgd", "model_averaging", "block_momentum", "diloco", "easgd",
+            "async",           "ssp"};
   }
   if (key == "update.accumulate") return {"sync"};
-  if (key == "update.every_steps") return {"local_sgd", "post_local_sgd", "diloco"};
+  if (key == "update.every_steps") return {"local_sgd", "post_local_sgd", "diloco", "easgd"};
+  if (key == "update.staleness") return {"ssp"};
+  if (key == "update.divide_by_staleness") return {"async", "ssp"};
+  if (key == "update.ramp_from" || key == "update.ramp_by" || key == "update.ramp_every") return {"async"};
+  if (key == "update.elasticity") return {"easgd"};
   if (key == "update.block_samples") return {"model_averaging", "block_momentum"};
   if (key == "update.rule" || key == "update.reset_momentum" || key == "update.time_constant") {
     return {"block_momentum"};

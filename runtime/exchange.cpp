@@ -100,6 +100,29 @@ bool StepExchange::is_consistent() const noexcept {
   return std::all_of(exchanges_.begin(), exchanges_.end(), [](const Exchange* e) { return e->is_consistent(); });
 }
 
+std::vector<std::uint64_t> StepExchange::updates() const {
+  std::vector<std::uint64_t> all;
+  for (const Exchange* exchange : exchanges_) all.push_back(exchange->updates());
+  return all;
+}
+
+std::vector<PolicyKind> StepExchange::policies() const {
+  std::vector<PolicyKind> all;
+  for (const Exchange* exchange : exchanges_) all.push_back(exchange->policy().kind);
+  return all;
+}
+
+std::string StepExchange::refusal(const PolicySettings& policy) const {
+  for (const Exchange* exchange : exchanges_) {
+    if (std::string why = exchange->refusal(policy); !why.empty()) return why;
+  }
+  return {};
+}
+
+void StepExchange::switch_at(Step step, const PolicySettings& policy) {
+  for (Exchange* exchange : exchanges_) exchange->switch_at(step, policy);
+}
+
 void StepExchange::show_common(Stream& stream) {
   for (Exchange* exchange : exchanges_) exchange->show_common(stream);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/communicator.hpp"
@@ -25,6 +26,8 @@ class Exchange {
   virtual void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) = 0;
   /// Whether this step's sums reach the other ranks with it.
   virtual bool has_round() const noexcept = 0;
+  /// Whether totals are of all ranks; otherwise they are this rank's own. Of the step that began last.
+  virtual bool totals_are_common() const noexcept = 0;
   /// Takes a bucket whose gradients `stream` has finished by now.
   virtual void contribute(Stream& stream, const Bucket& bucket) = 0;
   /// The step's last bucket was contributed.
@@ -37,6 +40,8 @@ class Exchange {
   virtual void show_own(Stream& stream) = 0;
   /// The policy of the step that began last.
   virtual const PolicySettings& policy() const noexcept = 0;
+  /// Why switch_at would refuse the policy whatever the step, with what to do; empty: it would not.
+  virtual std::string refusal(const PolicySettings&) const { return "this group keeps its policy to the end"; }
   /// From `step` on it is another. Throws Error{invalid} when that step, or the one before it, has begun, or when the
   /// group has no memory for the policy, naming what is missing.
   virtual void switch_at(Step step, const PolicySettings& policy) = 0;
@@ -84,8 +89,13 @@ class StepExchange final : public BucketSink {
 
   /// See Exchange; of all groups.
   bool is_consistent() const noexcept;
+  bool totals_are_common() const noexcept { return exchanges_[reporting_]->totals_are_common(); }
   const PolicySettings& policy() const noexcept { return exchanges_[reporting_]->policy(); }
-  std::uint64_t updates() const noexcept { return exchanges_[reporting_]->updates(); }
+  /// By group.
+  std::vector<std::uint64_t> updates() const;
+  std::vector<PolicyKind> policies() const;
+  std::string refusal(const PolicySettings& policy) const;
+  void switch_at(Step step, const PolicySettings& policy);
   void show_common(Stream& stream);
   void show_own(Stream& stream);
 
@@ -121,6 +131,35 @@ inline StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket
   return common_part(stripe, bucket, rule, state_slots(rule));
 }
 
+/// Where a group's shards begin to host it.
+struct HostingStart {
+  PolicySettings policy;
+  std::uint64_t updates = 0;  // that the rule has made
+  std::uint64_t clock = 0;    // contributions of each rank under this policy
+  std::uint64_t samples = 0;  // of all ranks, taken
+};
+
+/// A group's exchange while a policy hosts its stripes: shards apply what ranks push when it comes. Calls as those of
+/// an Exchange, between two open() of which all ranks take the same steps.
+class HostedRoute {
+ public:
+  virtual ~HostedRoute() = default;
+  /// The shards take the stripes over, which `stream` is done with by then; the rank's weights become what they hold.
+  virtual void open(Stream& stream, const HostingStart& start) = 0;
+  virtual void begin(const StepFacts& facts, const Rule& rule, Memory sums, Memory total) = 0;
+  /// `meets`: the step ends with a meeting of all ranks, after which everything contributed is applied, and nothing
+  /// more until this rank goes on: the stripes may be read, or taken over.
+  virtual void commit(Stream& stream, bool meets) = 0;
+  virtual bool is_consistent() const noexcept = 0;
+  virtual bool totals_are_common() const noexcept = 0;
+  virtual void show_common(Stream& stream) = 0;
+  virtual void show_own(Stream& stream) = 0;
+  /// How many updates the rule will have made by the meeting with which the last step ends.
+  virtual std::uint64_t updates() const noexcept = 0;
+  /// Any thread; idempotent.
+  virtual void retire(const Status& why) noexcept = 0;
+};
+
 /// What the ranks of a lent group work on. "Whole" is of the group's elements.
 struct LentMemory {
   Memory gradients;   // whole f32; the replica writes them
@@ -136,20 +175,21 @@ struct LentMemory {
   Memory carry, round_total;                   // StepSums each
 };
 
-/// How a lent group exchanges. `communicator` and `side` outlive the exchange.
+/// How a group exchanges. `communicator`, `side` and `hosted` outlive the exchange.
 struct LentParts {
-  Communicator& communicator;
+  Communicator* communicator = nullptr;  // null: all policies are hosted ones
   Rule rule;
   std::unique_ptr<PolicySequence> policy;
   std::vector<Bucket> buckets;  // of the group
   LentMemory memory;
   std::optional<RateSchedule> rate{};  // the rule's; nothing: as the rule says
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
+  HostedRoute* hosted = nullptr;       // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before
 };
 
-/// The collective route: what the policy orders, on the device's stream. Threads: retire may be called by another one
-/// than the rest.
+/// What the policy orders, on the device's stream: by the collective route, or by way of the shards while it is a
+/// hosted one. Threads: retire may be called by another one than the rest.
 std::unique_ptr<Exchange> lent_exchange(LentParts parts);
 
 }  // namespace troupe

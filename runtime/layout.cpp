@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "runtime/data/random.hpp"
 #include "runtime/error.hpp"
@@ -23,33 +24,49 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) no
 
 }  // namespace
 
-Layout::Layout(const Graph& graph) {
-  entries_.reserve(graph.parameters().size());
-  for (const Parameter& parameter : graph.parameters()) {
-    const std::uint64_t count = parameter.count_elements();
-    entries_.push_back({count_elements_, count});
-    count_elements_ += round_up(count, kAlignElements);
+Layout::Layout(const Graph& graph, std::span<const GroupId> groups) {
+  const std::vector<Parameter>& parameters = graph.parameters();
+  TROUPE_CHECK(groups.empty() || groups.size() == parameters.size(), Code::invalid, "graph ", graph.name(), " has ",
+               parameters.size(), " parameters, groups are given for ", groups.size());
+  group_of_.assign(groups.begin(), groups.end());
+  group_of_.resize(parameters.size());
+  const auto last = std::max_element(group_of_.begin(), group_of_.end());
+  const std::uint32_t count_groups = last == group_of_.end() ? 1 : last->value + 1;
+  entries_.resize(parameters.size());
+  for (GroupId group{0}; group.value < count_groups; ++group.value) {
+    const std::uint64_t first = count_elements_;
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (group_of_[p] != group) continue;
+      entries_[p] = {count_elements_, parameters[p].count_elements()};
+      count_elements_ += round_up(entries_[p].count, kAlignElements);
+    }
+    TROUPE_CHECK(parameters.empty() || count_elements_ > first, Code::invalid, "graph ", graph.name(), ": group ",
+                 group.value, " of ", count_groups, " has no parameters");
+    groups_.push_back({first, count_elements_ - first});
   }
 }
 
-std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
-                                            std::span<const std::string> patterns) {
+std::vector<std::size_t> parameters_matching(const Graph& graph, const std::string& pattern) {
   const auto& parameters = graph.parameters();
-  std::vector<bool> chosen(parameters.size());
-  for (const std::string& pattern : patterns) {
-    bool found = false;
-    std::string names;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const bool matches = ::fnmatch(pattern.c_str(), parameters[p].name.c_str(), 0) == 0;
-      chosen[p] = chosen[p] || matches;
-      found = found || matches;
-      names += (names.empty() ? "" : ", ") + parameters[p].name;
-    }
-    TROUPE_CHECK(found, Code::invalid, "no parameter is called \"", pattern, "\"; there are ", names);
+  std::vector<std::size_t> found;
+  std::string names;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (::fnmatch(pattern.c_str(), parameters[p].name.c_str(), 0) == 0) found.push_back(p);
+    names += (names.empty() ? "" : ", ") + parameters[p].name;
   }
+  TROUPE_CHECK(!found.empty(), Code::invalid, "no parameter is called \"", pattern, "\"; there are ", names);
+  return found;
+}
+
+std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
+                                            std::span<const std::string> patterns, GroupId group) {
+  std::vector<bool> chosen(graph.parameters().size());
+  for (const std::string& pattern : patterns)
+    for (const std::size_t p : parameters_matching(graph, pattern)) chosen[p] = layout.group_of(p) == group;
+  const std::uint64_t first = layout.groups().at(group.value).first;
   std::vector<Layout::Entry> entries;
-  for (std::size_t p = 0; p < parameters.size(); ++p)
-    if (chosen[p]) entries.push_back(layout.entries()[p]);
+  for (std::size_t p = 0; p < chosen.size(); ++p)
+    if (chosen[p]) entries.push_back({layout.entries()[p].first - first, layout.entries()[p].count});
   return entries;
 }
 
@@ -101,17 +118,42 @@ std::vector<Stripe> equal_stripes(GroupId group, std::uint64_t count_elements, s
 }
 
 std::vector<Bucket> make_buckets(GroupId group, const Graph& graph, const Layout& layout, std::uint64_t target_bytes) {
-  if (target_bytes == 0) return {{group, 0, 0, layout.count_elements()}};
+  const Layout::Entry whole = layout.groups().at(group.value);
+  if (target_bytes == 0) return {{group, 0, 0, whole.count, whole.first}};
+  std::vector<std::size_t> members;
+  for (std::size_t p = 0; p < layout.entries().size(); ++p)
+    if (layout.group_of(p) == group) members.push_back(p);
   std::vector<Bucket> buckets;
-  std::uint64_t end = layout.count_elements();
-  for (std::size_t p = layout.entries().size(); p-- > 0;) {
+  std::uint64_t end = whole.count;
+  for (std::size_t m = members.size(); m-- > 0;) {
     // A layer's parameters stay together: their gradients are ready together.
-    const bool starts_layer = p == 0 || graph.parameters()[p - 1].layer != graph.parameters()[p].layer;
-    const std::uint64_t first = layout.entries()[p].first;
-    if (!starts_layer || (p != 0 && (end - first) * sizeof(float) < target_bytes)) continue;
-    buckets.push_back({group, static_cast<std::uint32_t>(buckets.size()), first, end - first});
+    const auto layer_of = [&](std::size_t member) { return graph.parameters()[members[member]].layer; };
+    const bool starts_layer = m == 0 || layer_of(m - 1) != layer_of(m);
+    const std::uint64_t first = layout.entries()[members[m]].first - whole.first;
+    if (!starts_layer || (m != 0 && (end - first) * sizeof(float) < target_bytes)) continue;
+    buckets.push_back({group, static_cast<std::uint32_t>(buckets.size()), first, end - first, whole.first});
     end = first;
   }
+  return buckets;
+}
+
+std::uint32_t first_layer(const Graph& graph, const Layout& layout, const Bucket& bucket) {
+  std::optional<std::uint32_t> layer;
+  for (std::size_t p = 0; p < layout.entries().size(); ++p) {
+    const std::uint64_t at = layout.entries()[p].first;
+    if (at < bucket.first_in_layout() || at >= bucket.first_in_layout() + bucket.count) continue;
+    layer = std::min(layer.value_or(graph.parameters()[p].layer), graph.parameters()[p].layer);
+  }
+  TROUPE_CHECK(layer.has_value(), Code::invalid, "bucket ", bucket.index, " of group ", bucket.group.value,
+               " covers elements ", bucket.first, " to ", bucket.first + bucket.count, ", where no parameter starts");
+  return *layer;
+}
+
+std::vector<Bucket> in_backward_order(const Graph& graph, const Layout& layout, std::vector<Bucket> buckets) {
+  // A pass comes to the layers from the last to the first.
+  std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
+    return first_layer(graph, layout, a) > first_layer(graph, layout, b);
+  });
   return buckets;
 }
 

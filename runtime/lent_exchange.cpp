@@ -18,7 +18,9 @@ class LentExchange final : public Exchange {
  public:
   explicit LentExchange(LentParts parts) : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
     TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid,
-                 "a lent group needs a policy and buckets");
+                 "a group needs a policy and buckets");
+    TROUPE_CHECK(parts_.communicator != nullptr || parts_.policy->is_hosted_only(), Code::invalid,
+                 "a group with a lent policy needs a communicator");
     TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
                  "ranks that work locally cannot agree on each update: optimizer.clip_norm and train.non_finite = "
                  "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
@@ -28,16 +30,20 @@ class LentExchange final : public Exchange {
 
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
     check_tenancy(facts.step);
-    if (!std::exchange(begun_, true)) adopt(stream);
     step_ = facts.step;
     sums_ = sums;
     total_ = total;
     rule_ = parts_.rule;
+    const bool was_hosted = orders_.hosted;
     orders_ = parts_.policy->next(facts);
     if (parts_.rate) {
       const std::uint64_t steps = parts_.policy->policy().accumulate;  // that make an update
       rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
     }
+    const bool first = !std::exchange(begun_, true);
+    if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
+    if (first || was_hosted) adopt(stream);
+    if (was_hosted) updates_ = parts_.hosted->updates();
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
     first_ = true;
@@ -45,7 +51,8 @@ class LentExchange final : public Exchange {
     if (orders_.switched && memory_.outer.state[0].size_bytes != 0) stream.clear(memory_.outer.state[0]);
   }
 
-  bool has_round() const noexcept override { return orders_.sent != Sent::nothing; }
+  bool has_round() const noexcept override { return orders_.hosted || orders_.sent != Sent::nothing; }
+  bool totals_are_common() const noexcept override { return !orders_.hosted || parts_.hosted->totals_are_common(); }
 
   void contribute(Stream& stream, const Bucket& bucket) override {
     check_tenancy(step_);
@@ -53,6 +60,7 @@ class LentExchange final : public Exchange {
                  Code::invalid, "bucket ", bucket.index, " covers elements ", bucket.first, " to ",
                  bucket.first + bucket.count, " of group ", bucket.group.value, ", which has ",
                  memory_.gradients.size_bytes / sizeof(float));
+    if (orders_.hosted) return;  // the shards get whole stripes
     if (orders_.keep) {
       keep(stream, bucket);
     } else if (sends_at_once()) {
@@ -63,6 +71,7 @@ class LentExchange final : public Exchange {
   void commit(Stream& stream) override {
     if (orders_.finish_previous) finish_previous(stream);
     if (orders_.gather_state) gather_state(stream);
+    if (orders_.hosted) return parts_.hosted->commit(stream, orders_.finish);
     if (orders_.local_update) update_locally(stream);
     if (orders_.sent == Sent::nothing) carry(stream);
     if (orders_.sent == Sent::delta) send_delta(stream);
@@ -75,9 +84,12 @@ class LentExchange final : public Exchange {
     kept_ = orders_.keep;
   }
 
-  bool is_consistent() const noexcept override { return !under_way_ && !kept_ && !moved_; }
+  bool is_consistent() const noexcept override {
+    return orders_.hosted ? parts_.hosted->is_consistent() : !under_way_ && !kept_ && !moved_;
+  }
 
   void show_common(Stream& stream) override {
+    if (orders_.hosted) return parts_.hosted->show_common(stream);
     if (!moved_) return;
     stream.copy(memory_.held, memory_.weights);
     copy_some(stream, memory_.held_half, memory_.half);
@@ -86,6 +98,7 @@ class LentExchange final : public Exchange {
   }
 
   void show_own(Stream& stream) override {
+    if (orders_.hosted) return parts_.hosted->show_own(stream);
     if (!moved_) return;
     stream.copy(memory_.weights, memory_.held);
     copy_some(stream, memory_.half, memory_.held_half);
@@ -93,26 +106,36 @@ class LentExchange final : public Exchange {
 
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
 
-  void switch_at(Step step, const PolicySettings& policy) override {
+  std::string refusal(const PolicySettings& policy) const override {
     const PolicyNeeds needs = needs_of(policy);
-    const auto check = [&](bool needed, bool there, const char* what) {
-      TROUPE_CHECK(!needed || there, Code::invalid, "a switch to ", name_of(policy.kind), " needs ", what,
-                   ", for which this job has no memory: name the policy in update.switch");
-    };
-    check(needs.own_weights, has_own_weights(), "weights of each rank's own");
-    check(needs.held, memory_.held.size_bytes != 0, "room for gradients that wait");
-    check(needs.whole_state, parts_.policy->works_locally(), "the whole of the optimizer's state at every rank");
-    check(needs.outer_state, memory_.outer.state[0].size_bytes != 0, "an outer momentum");
-    check(needs.side_stream, parts_.side != nullptr, "a second stream");
+    const char* const missing = needs.own_weights && !has_own_weights()      ? "weights of each rank's own"
+                                : needs.held && memory_.held.size_bytes == 0 ? "room for gradients that wait"
+                                : needs.whole_state && !parts_.policy->works_locally()
+                                    ? "all of the optimizer's state at each rank"
+                                : needs.outer_state && memory_.outer.state[0].size_bytes == 0 ? "an outer momentum"
+                                : needs.hosted && parts_.hosted == nullptr                    ? "shards and workers"
+                                : needs.side_stream && parts_.side == nullptr                 ? "a second stream"
+                                                                                              : nullptr;
+    if (missing == nullptr) return {};
+    return text("a switch to ", name_of(policy.kind), " needs ", missing,
+                ", for which this job has no memory: name the policy in update.switch");
+  }
+
+  void switch_at(Step step, const PolicySettings& policy) override {
+    const std::string why = refusal(policy);
+    TROUPE_CHECK(why.empty(), Code::invalid, why);
     TROUPE_CHECK(!begun_ || step.value > step_.value + 1, Code::invalid, "a switch at step ", step.value, ", but step ",
                  step_.value, " has begun");
     parts_.policy->switch_at(step, policy);
   }
 
-  std::uint64_t updates() const noexcept override { return updates_; }
+  std::uint64_t updates() const noexcept override { return orders_.hosted ? parts_.hosted->updates() : updates_; }
 
   std::vector<StripeMemory> retire(const Status& why) noexcept override {
-    if (!retired_.exchange(true, std::memory_order_acq_rel)) parts_.communicator.abort(why);
+    if (!retired_.exchange(true, std::memory_order_acq_rel)) {
+      if (parts_.communicator != nullptr) parts_.communicator->abort(why);
+      if (parts_.hosted != nullptr) parts_.hosted->retire(why);
+    }
     return {memory_.mine};
   }
 
@@ -126,6 +149,16 @@ class LentExchange final : public Exchange {
   void check_tenancy(Step step) const {
     TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
                  ": the exchange of group ", memory_.mine.stripe.group.value, " was retired");
+  }
+
+  void begin_hosted(Stream& stream, const StepFacts& facts, bool was_hosted) {
+    TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", memory_.mine.stripe.group.value, " has no shards");
+    if (orders_.switched || !was_hosted) {
+      if (was_hosted) updates_ = parts_.hosted->updates();
+      parts_.hosted->open(stream,
+                          {parts_.policy->policy(), updates_, parts_.policy->steps_taken(), facts.samples_before});
+    }
+    parts_.hosted->begin(facts, rule_, sums_, total_);
   }
 
   /// The weights become what the tenants have published.
@@ -175,19 +208,19 @@ class LentExchange final : public Exchange {
   void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
     const BucketWork work = work_of(bucket, contributions, total);
     if (!needs_verdict(rule_)) {
-      parts_.communicator.reduce_update_gather(stream, work, rule_step(rule_, updates_), part_of(bucket));
+      parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), part_of(bucket));
       return;
     }
-    parts_.communicator.gather_gradients(stream, work, part_of(bucket));
+    parts_.communicator->gather_gradients(stream, work, part_of(bucket));
     gathered_.push_back(work);
   }
 
   /// The verdict over all buckets that were gathered, and their updates.
   void conclude(Stream& stream) {
     if (gathered_.empty()) return;
-    parts_.communicator.agree(stream, gathered_.front());
+    parts_.communicator->agree(stream, gathered_.front());
     for (const BucketWork& work : gathered_)
-      parts_.communicator.update_gather(stream, work, rule_step(rule_, updates_), part_of(work.bucket));
+      parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), part_of(work.bucket));
     gathered_.clear();
   }
 
@@ -232,7 +265,7 @@ class LentExchange final : public Exchange {
       if (state.size_bytes == 0) continue;
       if (first > 0) stream.clear(slice(state, 0, first));
       if (end < state.size_bytes) stream.clear(slice(state, end, state.size_bytes - end));
-      parts_.communicator.all_reduce(stream, state);
+      parts_.communicator->all_reduce(stream, state);
     }
   }
 
@@ -261,8 +294,8 @@ class LentExchange final : public Exchange {
     stream.weigh(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
-      parts_.communicator.reduce_update_gather(stream, work, rule_step(orders_.outer, 1),
-                                               common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots));
+      parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1),
+                                                common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots));
     }
   }
 

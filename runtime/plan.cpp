@@ -22,6 +22,21 @@ std::string quoted_policies(const std::vector<PolicyPhase>& phases) {
   return std::move(out).str();
 }
 
+void write(std::ostream& out, const GroupPlan& group) {
+  out << "group " << group.id.value << ' ' << std::quoted(group.name) << " from " << group.first << ' ' << group.count
+      << " parameters " << group.parameters.size();
+  for (const std::string& parameter : group.parameters) out << ' ' << std::quoted(parameter);
+  out << '\n'
+      << "rule " << static_cast<int>(group.kind) << ' ' << std::quoted(group.rule) << '\n'
+      << "policies " << quoted_policies(group.policies) << '\n'
+      << "stripes " << group.stripes.size() << '\n';
+  for (const Stripe& s : group.stripes)
+    out << s.group.value << ' ' << s.tenant.value << ' ' << s.first << ' ' << s.count << '\n';
+  out << "buckets " << group.buckets.size() << '\n';
+  for (const Bucket& b : group.buckets)
+    out << b.group.value << ' ' << b.index << ' ' << b.first << ' ' << b.count << ' ' << b.base << '\n';
+}
+
 }  // namespace
 
 std::string_view name_of(Route route) noexcept { return route == Route::arena ? "arena" : "direct"; }
@@ -36,8 +51,6 @@ std::string Plan::to_string() const {
   std::ostringstream out;
   out << "model " << std::quoted(model) << '\n'
       << "dtype " << name_of(dtype) << '\n'
-      << "rule " << std::quoted(rule) << '\n'
-      << "policies " << quoted_policies(policies) << '\n'
       << "parameters " << parameters << " flops " << training_flops << '\n'
       << "batch " << batch << " room " << room << " prefetch " << prefetch << " measured " << measured << ' '
       << range.least << ' ' << range.most << " changes " << batches.size();
@@ -60,12 +73,8 @@ std::string Plan::to_string() const {
     write(out, " bulk", rank.bulk_cpus);
     out << '\n';
   }
-  out << "route " << name_of(route) << '\n' << "stripes " << stripes.size() << '\n';
-  for (const Stripe& s : stripes) {
-    out << s.group.value << ' ' << s.tenant.value << ' ' << s.first << ' ' << s.count << '\n';
-  }
-  out << "buckets " << buckets.size() << '\n';
-  for (const Bucket& b : buckets) out << b.group.value << ' ' << b.index << ' ' << b.first << ' ' << b.count << '\n';
+  out << "route " << name_of(route) << '\n' << "groups " << groups.size() << '\n';
+  for (const GroupPlan& group : groups) write(out, group);
   out << "reasons " << reasons.size() << '\n';
   for (const std::string& reason : reasons) out << std::quoted(reason) << '\n';
   return std::move(out).str();

@@ -45,12 +45,25 @@ struct NodePlan {
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
+/// How one parameter group is trained and exchanged. Stripes and buckets count the group's own elements.
+struct GroupPlan {
+  GroupId id;  // its place in Plan::groups
+  std::string name = "default";
+  std::vector<std::string> parameters;  // their names
+  RuleKind kind = RuleKind::sgd;
+  std::string rule;                   // to_string(Rule), and what changes it
+  std::vector<PolicyPhase> policies;  // one after the other
+  std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
+  std::uint64_t count = 0;            // elements
+  std::vector<Stripe> stripes;        // by rank
+  std::vector<Bucket> buckets;        // by index
+  friend bool operator==(const GroupPlan&, const GroupPlan&) = default;
+};
+
 /// Who runs where and what travels how: pure data, the same in every process of a job, compared by hash when they meet.
 struct Plan {
   std::string model;  // Graph::to_string()
   DType dtype = DType::f32;
-  std::string rule;                  // to_string(Rule)
-  std::vector<PolicyPhase> policies;  // of group 0, one after the other
   std::uint64_t parameters = 0;      // Graph::count_parameters()
   std::uint64_t training_flops = 0;  // of one sample, forward and backward
   std::uint32_t batch = 0;           // rows a rank and step on average, at first
@@ -69,8 +82,7 @@ struct Plan {
   std::vector<NodePlan> nodes;
   std::vector<RankPlan> ranks;  // by rank
   Route route = Route::arena;
-  std::vector<Stripe> stripes;       // of group 0
-  std::vector<Bucket> buckets;       // of group 0
+  std::vector<GroupPlan> groups;     // at least one
   std::vector<std::string> reasons;  // why it is so, a sentence each
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }

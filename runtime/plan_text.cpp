@@ -87,7 +87,8 @@ std::string nodes_table(const Plan& plan) {
 std::string ranks_table(const Plan& plan) {
   const Row header{"rank", "node", "device", "cpus", "threads", "lanes", "waits", "stripe", "arena", "memory"};
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
-    const std::uint64_t own = i < plan.stripes.size() ? plan.stripes[i].count : 0;
+    std::uint64_t own = 0;
+    for (const GroupPlan& group : plan.groups) own += i < group.stripes.size() ? group.stripes[i].count : 0;
     return Row{std::to_string(rank.rank.value),
                std::to_string(rank.node),
                rank.device,
@@ -119,6 +120,12 @@ std::string beginning(const PolicyPhase& phase) {
   return {};
 }
 
+template <class Out>
+void add_policies(Out line, const GroupPlan& group, std::uint32_t ranks) {
+  for (const PolicyPhase& phase : group.policies)
+    fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, ranks));
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -129,9 +136,9 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "model    {}\n", plan.model);
   fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
                  scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
-  fmt::format_to(line, "rule     {}\n", plan.rule);
-  for (const PolicyPhase& phase : plan.policies) {
-    fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, plan.world_size()));
+  if (plan.groups.size() == 1) {
+    fmt::format_to(line, "rule     {}\n", plan.groups[0].rule);
+    add_policies(line, plan.groups[0], plan.world_size());
   }
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
@@ -139,8 +146,17 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n",
                  fmt::format("{:.6g}", static_cast<double>(plan.train_samples) / rows), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
-  fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n\n", name_of(plan.route), plan.stripes.size(),
-                 plan.buckets.size(), plan.buckets.size() == 1 ? "" : "s");
+  for (const GroupPlan& group : plan.groups) {
+    if (plan.groups.size() > 1) {
+      fmt::format_to(line, "\ngroup    {}: {} parameter{} in {} elements\n", group.name, group.parameters.size(),
+                     group.parameters.size() == 1 ? "" : "s", thousands(group.count));
+      fmt::format_to(line, "rule     {}\n", group.rule);
+      add_policies(line, group, plan.world_size());
+    }
+    fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.route), group.stripes.size(),
+                   group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
+  }
+  out += "\n";
   out += nodes_table(plan) + "\n" + ranks_table(plan);
   out += memory_note(plan) + "\n";
   for (const std::string& reason : plan.reasons) out += "- " + reason + "\n";

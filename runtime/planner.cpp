@@ -19,7 +19,6 @@ constexpr std::uint64_t kBucketBytes =
     1 << 20;  // large enough for the wire's speed, small enough to overlap with backward
 constexpr std::uint64_t kSpareBytes = 64 << 10;
 constexpr std::uint64_t kTimelines = 64;  // of a rank; more than anything makes today
-constexpr GroupId kGroup{0};
 
 /// One topology for each node that has ranks.
 std::map<NodeIdentity, const Topology*> by_identity(const PlanInputs& inputs) {
@@ -69,14 +68,17 @@ void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inpu
   }
 }
 
-void choose_route(Plan& plan, const Settings& settings, const Graph& graph) {
-  const Layout layout{graph};
+void choose_route(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
   plan.route = plan.nodes.size() == 1 ? Route::arena : Route::direct;
   TROUPE_CHECK(plan.route == Route::arena || settings.cluster.transport != "shm", Code::invalid,
                "cluster.transport = \"shm\" reaches one node only, but rank ", plan.nodes.back().leader, " is on node ",
                plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
-  plan.stripes = equal_stripes(kGroup, layout.count_elements(), plan.world_size());
-  plan.buckets = make_buckets(kGroup, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
+  std::size_t buckets = 0;
+  for (GroupPlan& group : plan.groups) {
+    group.stripes = equal_stripes(group.id, group.count, plan.world_size());
+    group.buckets = make_buckets(group.id, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
+    buckets += group.buckets.size();
+  }
   if (plan.route == Route::arena) {
     plan.reasons.push_back(
         plan.world_size() == 1
@@ -85,15 +87,16 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph) {
                    ": gradients are reduced where they lie, in shared memory."));
   } else {
     plan.reasons.push_back(text("The ranks are on ", plan.nodes.size(),
-                                " nodes: gradients travel over the transport, in ", plan.buckets.size(),
+                                " nodes: gradients travel over the transport, in ", buckets,
                                 " buckets of 1 MiB or more, each as soon as it is ready."));
   }
 }
 
 /// The policies one after the other, each with every number in it. Throws Error{invalid} for one that cannot work.
-std::vector<PolicyPhase> plan_policies(const Settings& settings, std::uint32_t ranks, std::uint64_t train_samples) {
-  std::vector<PolicyPhase> phases{{.policy = resolved(settings.update, ranks)}};
-  for (const PolicySwitch& change : settings.switches) {
+std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32_t ranks, std::uint32_t batch,
+                                       std::uint64_t train_samples) {
+  std::vector<PolicyPhase> phases{{.policy = resolved(group.update, ranks)}};
+  for (const PolicySwitch& change : group.switches) {
     PolicyPhase& phase = phases.emplace_back(PolicyPhase{.policy = resolved(change.policy, ranks)});
     switch (change.trigger) {
       case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
@@ -102,10 +105,29 @@ std::vector<PolicyPhase> plan_policies(const Settings& settings, std::uint32_t r
     }
   }
   for (const PolicyPhase& phase : phases) {
-    const std::string wrong = check_policy(phase.policy, ranks, settings.data.batch);
-    TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
+    const std::string wrong = check_policy(phase.policy, ranks, batch);
+    TROUPE_CHECK(wrong.empty(), Code::invalid, group.match.empty() ? "" : text("group \"", group.name, "\": "), wrong);
   }
   return phases;
+}
+
+void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
+  for (const std::string& pattern : settings.no_decay) (void)parameters_matching(graph, pattern);  // throws for none
+  for (const Settings::Group& group : all_groups(settings)) {
+    GroupPlan& made = plan.groups.emplace_back();
+    made.id = {static_cast<std::uint32_t>(plan.groups.size() - 1)};
+    made.name = group.name;
+    made.kind = group.rule.kind;
+    made.rule = to_string(group.rule);
+    if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
+    if (!settings.no_decay.empty()) made.rule += ", no decay of";
+    for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
+    made.first = layout.groups().at(made.id.value).first;
+    made.count = layout.groups().at(made.id.value).count;
+    for (std::size_t p = 0; p < graph.parameters().size(); ++p)
+      if (layout.group_of(p) == made.id) made.parameters.push_back(graph.parameters()[p].name);
+  }
 }
 
 /// So many that an epoch ends with the first step whose samples reach its end.
@@ -143,17 +165,52 @@ void share_batches(Plan& plan, const Settings& settings) {
                                 " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
 }
 
+/// What a buffer of a hosting shard takes beyond its elements.
+constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
+
+/// What one group adds to the rank's needs.
+void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Rank rank) {
+  std::uint64_t own = 0, largest = 0;
+  for (const Stripe& stripe : group.stripes) {
+    own += stripe.tenant == rank ? stripe.count : 0;
+    largest = std::max(largest, stripe.count);
+  }
+  const bool direct = plan.route == Route::direct;
+  const std::size_t slots = state_slots(group.kind);
+  const PolicyNeeds policy = needs_of(group.policies);
+  const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
+  needs.state += (policy.whole_state ? slots * group.count : slots * own) * sizeof(float) + outer;
+  needs.snapshot += plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
+  const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
+  needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
+  needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
+  needs.words += 2 * sizeof(StepSums);
+  if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
+  // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
+  if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
+  if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
+}
+
 }  // namespace
+
+PolicyNeeds needs_of(const Plan& plan) {
+  PolicyNeeds all;
+  for (const GroupPlan& group : plan.groups) all |= needs_of(group.policies);
+  return all;
+}
+
+bool has_landing(const GroupPlan& group, DType dtype) {
+  const PolicyNeeds needs = needs_of(group.policies);
+  return needs.hosted && (needs.landing || dtype == DType::bf16);
+}
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
   return parameters + half + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
 }
 
-MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank) {
-  const std::uint64_t elements = Layout{graph}.count_elements();
-  std::uint64_t own = 0;
-  for (const Stripe& stripe : plan.stripes) own += stripe.tenant == rank ? stripe.count : 0;
-  const std::size_t slots = state_slots(rule);
+MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
+  std::uint64_t elements = 0;
+  for (const GroupPlan& group : plan.groups) elements += group.count;
   const BatchLayout batch{plan.room, graph.input().count_elements(), plan.dtype};
   std::uint64_t outputs = 0;
   for (std::size_t i = 0; i < graph.layers().size(); ++i) outputs += graph.output_of(i).count_elements();
@@ -167,43 +224,47 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Ra
     needs.parameters = parameters;
     needs.half = half;
   }
-  const PolicyNeeds policy = needs_of(plan.policies);
-  const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
+  const PolicyNeeds policy = needs_of(plan);
   needs.gradients = parameters;
   needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
-  needs.state = (policy.whole_state ? slots * elements : slots * own) * sizeof(float) + outer;
-  needs.snapshot = plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
-  const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
-  needs.journal = direct || own == 0 ? 0 : journals * plan.buckets.size();
   needs.pool = plan.prefetch * batch.size_bytes();
-  std::uint64_t largest = 0;
-  for (const Stripe& stripe : plan.stripes) largest = std::max(largest, stripe.count);
-  needs.staging = direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
-                4 * StepExchange::kStepsKept * sizeof(StepSums) + 2 * sizeof(StepSums);
+                2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
   needs.data = plan.data_bytes;
   needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
-  if (!direct) needs.peers = (leads ? 0 : parameters + half) + (plan.world_size() - 1) * own * sizeof(float);
+  if (!direct && !leads) needs.peers = parameters + half;
+  for (const GroupPlan& group : plan.groups) add_group(needs, plan, group, rank);
   return needs;
+}
+
+Layout layout_of(const Settings& settings, const Graph& graph) {
+  const auto& parameters = graph.parameters();
+  std::vector<GroupId> group_of(parameters.size());
+  for (GroupId group{1}; group.value <= settings.groups.size(); ++group.value) {
+    const Settings::Group& wanted = settings.groups[group.value - 1];
+    for (const std::string& pattern : wanted.match) {
+      for (const std::size_t p : parameters_matching(graph, pattern)) {
+        TROUPE_CHECK(group_of[p].value == 0 || group_of[p] == group, Code::invalid, "the parameter ",
+                     parameters[p].name, " is matched by two groups, \"", settings.groups[group_of[p].value - 1].name,
+                     "\" and \"", wanted.name, "\"; make the match of one of them narrower");
+        group_of[p] = group;
+      }
+    }
+  }
+  const bool rest = std::any_of(group_of.begin(), group_of.end(), [](GroupId group) { return group.value == 0; });
+  TROUPE_CHECK(rest || parameters.empty(), Code::invalid,
+               "the groups of update.group take all parameters, and none is left for [update]; leave one of them out, "
+               "and write what it says into [update] and [optimizer]");
+  return {graph, group_of};
 }
 
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs) {
   TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
   TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
   TROUPE_CHECK(settings.data.batch > 0, Code::invalid, "data.batch is 0; a step needs samples");
-  const auto ranks = static_cast<std::uint32_t>(inputs.ranks.size());
-  const std::vector<PolicyPhase> policies = plan_policies(settings, ranks, inputs.train_samples);
   Plan plan;
   plan.model = graph.to_string();
   plan.dtype = graph.dtype();
-  plan.rule = to_string(settings.rule);
-  if (settings.rate != RateSettings{}) plan.rule += text(", rate ", to_string(settings.rate));
-  if (!settings.no_decay.empty()) {
-    (void)entries_matching(graph, Layout(graph), settings.no_decay);  // throws for a pattern that matches nothing
-    plan.rule += ", no decay of";
-    for (const std::string& pattern : settings.no_decay) plan.rule += " " + pattern;
-  }
-  plan.policies = policies;
   plan.parameters = graph.count_parameters();
   plan.training_flops = graph.training_flops();
   plan.batch = settings.data.batch;
@@ -218,9 +279,11 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.saves = settings.checkpoint.every_steps != 0;
   place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
-  choose_route(plan, settings, graph);
+  const Layout layout = layout_of(settings, graph);
+  add_groups(plan, settings, graph, layout);
+  choose_route(plan, settings, graph, layout);
   for (RankPlan& rank : plan.ranks) {
-    const MemoryNeeds needs = memory_needs(plan, graph, settings.rule.kind, rank.rank);
+    const MemoryNeeds needs = memory_needs(plan, graph, rank.rank);
     rank.arena_bytes = needs.arena_bytes();
     rank.memory_bytes = needs.memory_bytes();
   }

@@ -27,6 +27,10 @@ struct PlanInputs {
   std::uint64_t data_bytes = 0;  // both sets, in each process
 };
 
+/// Which group each parameter is in, as the patterns of update.group say. Throws Error{invalid} for a pattern that
+/// matches nothing, a parameter that two groups match, and a group without parameters, naming it.
+Layout layout_of(const Settings& settings, const Graph& graph);
+
 /// Places the ranks and chooses routes. Deterministic: the same inputs give the same plan in every process. Throws
 /// Error{invalid} when the settings ask for what the machines do not have, naming key and node.
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs);
@@ -52,8 +56,14 @@ struct MemoryNeeds {
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 
-/// Of `rank`; reads dtype, batch, prefetch, data, saves, nodes, ranks' nodes, route, stripes and buckets of the plan.
-MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, RuleKind rule, Rank rank);
+/// Of `rank`; reads dtype, batch, prefetch, data, saves, nodes, ranks' nodes, route and groups of the plan.
+MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank);
+
+/// Of any of the groups. Weights of its own, and room for what is put aside, a rank has for all of them or for none,
+/// since its replica reads one whole.
+PolicyNeeds needs_of(const Plan& plan);
+/// Whether what the group's ranks read from hosting shards lands elsewhere than where their replicas read.
+bool has_landing(const GroupPlan& group, DType dtype);
 
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.
 std::string describe(const Plan& plan);

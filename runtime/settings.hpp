@@ -53,6 +53,16 @@ struct Settings {
   } train;
   PolicySettings update;
   std::vector<PolicySwitch> switches;  // of update.switch, in their order
+  /// Parameters that are updated in another way than the rest.
+  struct Group {
+    std::string name = "default";
+    std::vector<std::string> match;  // patterns of parameters' names
+    PolicySettings update;
+    std::vector<PolicySwitch> switches;
+    Rule rule;
+    friend bool operator==(const Group&, const Group&) = default;
+  };
+  std::vector<Group> groups;  // of update.group, in their order, complete
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
@@ -83,6 +93,13 @@ struct Settings {
     std::chrono::milliseconds stop{10000};
   } faults;
 };
+
+/// All groups by their numbers: first what no other group matches, which is updated as the settings say.
+inline std::vector<Settings::Group> all_groups(const Settings& settings) {
+  std::vector<Settings::Group> all{{.update = settings.update, .switches = settings.switches, .rule = settings.rule}};
+  all.insert(all.end(), settings.groups.begin(), settings.groups.end());
+  return all;
+}
 
 /// Where checkpoints are kept.
 inline std::string checkpoint_folder(const Settings& settings) {

@@ -17,61 +17,68 @@ RuleStep image_only() noexcept {
   return step;
 }
 
-class HostedExchange final : public Exchange {
+class PushRoute final : public HostedRoute {
  public:
-  explicit HostedExchange(HostedExchangeParts parts)
+  explicit PushRoute(HostedExchangeParts parts)
       : parts_(std::move(parts)),
         memory_(parts_.memory),
-        messenger_(parts_.space),
-        elastic_(parts_.settings.kind == PolicyKind::easgd),
-        common_totals_(parts_.settings.kind == PolicyKind::ssp && parts_.settings.staleness == 0),
-        updates_(parts_.updates) {
-    TROUPE_CHECK(is_hosted(parts_.settings.kind), Code::invalid, "update.policy = \"", name_of(parts_.settings.kind),
-                 "\" is of lent stripes, not of hosted ones");
-    TROUPE_CHECK(parts_.settings.distributed_after == 0, Code::invalid,
-                 "a hosted group exchanges from its first step on: switch to it after that many samples instead");
-    const bool own_landing = memory_.landing != memory_.weights;
-    TROUPE_CHECK(own_landing || (!elastic_ && memory_.half.size_bytes == 0), Code::invalid,
-                 "what is read needs memory of its own where weights are made of it");
-    if (elastic_) alpha_ = elastic_alpha(easgd_settings(parts_.settings), parts_.ranks);
-    if (own_landing) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
-    whole_.stripe = {parts_.buckets.empty() ? GroupId{} : parts_.buckets[0].group, Rank{}, 0,
-                     memory_.weights.size_bytes / sizeof(float)};
+        starts_(parts_.space),
+        begins_(parts_.space),
+        messenger_(parts_.space) {
+    if (has_own_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
+    whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
     whole_.half = memory_.half;
   }
 
-  void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
-    check_tenancy(facts.step);
-    if (!std::exchange(begun_, true)) {
-      stream.wait({parts_.line, 1});
-      adopt(stream);
+  void open(Stream& stream, const HostingStart& start) override {
+    TROUPE_CHECK(is_hosted(start.policy.kind), Code::invalid, "update.policy = \"", name_of(start.policy.kind),
+                 "\" is of lent stripes, not of hosted ones");
+    settings_ = resolved(start.policy, parts_.ranks);
+    elastic_ = settings_.kind == PolicyKind::easgd;
+    TROUPE_CHECK(has_own_landing() || (!elastic_ && memory_.half.size_bytes == 0), Code::invalid,
+                 "what is read needs memory of its own where weights are made of it");
+    if (elastic_) alpha_ = elastic_alpha(easgd_settings(settings_), parts_.ranks);
+    updates_ = start.updates;
+    steps_ = start.clock;
+    ++phase_;
+    const std::uint64_t clock = elastic_ ? start.clock / settings_.every_steps : start.clock;
+    if (parts_.shard) {
+      starts_.tell_at(
+          stream.mark(), parts_.shard,
+          StartHosting{make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedLedger{start.updates, clock}),
+                       elastic_ ? std::optional{alpha_} : std::nullopt, start.samples, phase_});
     }
-    step_ = facts.step;
+    begins_.tell_at(stream.mark(), parts_.worker, BeginHosting{phase_});
+    wait_for_worker(stream);
+    adopt(stream);
+  }
+
+  void begin(const StepFacts& facts, const Rule& rule, Memory sums, Memory total) override {
+    check_tenancy(facts.step);
+    rule_ = rule;
     sums_ = sums;
     total_ = total;
     ++steps_;
   }
 
-  bool has_round() const noexcept override { return true; }
-
-  void contribute(Stream&, const Bucket& bucket) override {
-    check_tenancy(step_);
-    TROUPE_CHECK(bucket.count > 0 && (bucket.first + bucket.count) * sizeof(float) <= memory_.gradients.size_bytes,
-                 Code::invalid, "bucket ", bucket.index, " covers elements ", bucket.first, " to ",
-                 bucket.first + bucket.count, " of group ", bucket.group.value, ", which has ",
-                 memory_.gradients.size_bytes / sizeof(float));
+  void commit(Stream& stream, bool meets) override {
+    if (!totals_are_common()) stream.sum_up(total_, std::array{sums_});
+    met_ = meets;
+    if (elastic_) {
+      commit_elastic(stream, meets);
+    } else {
+      updates_ += totals_are_common() ? 1 : parts_.ranks;
+      tell(stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, meets});
+      adopt(stream);
+    }
+    if (meets) bring_others(stream);
   }
 
-  void commit(Stream& stream) override {
-    if (!common_totals_) stream.sum_up(total_, std::array{sums_});
-    if (elastic_) return commit_elastic(stream);
-    ++updates_;
-    push_and_wait(stream);
-    adopt(stream);
+  bool is_consistent() const noexcept override { return met_; }
+  bool totals_are_common() const noexcept override {
+    return settings_.kind == PolicyKind::ssp && settings_.staleness == 0;
   }
-
-  bool is_consistent() const noexcept override { return common_totals_; }
 
   /// Of elastic averaging, the center as it was read last; the others have no weights of their own.
   void show_common(Stream& stream) override {
@@ -86,77 +93,90 @@ class HostedExchange final : public Exchange {
     if (memory_.half.size_bytes > 0) stream.copy(memory_.half, memory_.held_half);
   }
 
-  const PolicySettings& policy() const noexcept override { return parts_.settings; }
-  void switch_at(Step step, const PolicySettings& policy) override {
-    fail(Code::invalid, text("group ", whole_.stripe.group.value, " is hosted (", name_of(parts_.settings.kind),
-                             ") and cannot become ", name_of(policy.kind), " at step ", step.value,
-                             ": retire it and hand its stripes to the next tenant"));
-  }
-
   std::uint64_t updates() const noexcept override { return updates_; }
 
-  std::vector<StripeMemory> retire(const Status& why) noexcept override {
-    std::vector<StripeMemory> stripes;
-    const bool first = !retired_.exchange(true, std::memory_order_acq_rel);
-    if (first) parts_.space.timeline(parts_.line).poison(why);
-    for (const auto& [shard, stripe] : parts_.hosted) {
-      if (first && shard) caf::anon_send(shard, EndHosting{why});
-      stripes.push_back(stripe);
-    }
-    return stripes;
+  void retire(const Status& why) noexcept override {
+    if (retired_.exchange(true, std::memory_order_acq_rel)) return;
+    parts_.space.timeline(parts_.line).poison(why);
+    if (parts_.shard) caf::anon_send(parts_.shard, EndHosting{why});
   }
 
  private:
+  bool has_own_landing() const noexcept { return memory_.landing != memory_.weights; }
+
   void check_tenancy(Step step) const {
     TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
                  ": the exchange of group ", whole_.stripe.group.value, " was retired");
   }
 
-  void push_and_wait(Stream& stream) {
-    messenger_.tell_at(stream.mark(), parts_.worker,
-                       ContributionReady{rounds_, sums_, common_totals_ ? total_ : Memory{}, {}});
-    ++rounds_;
-    stream.wait({parts_.line, rounds_ + 1});
+  void wait_for_worker(Stream& stream) { stream.wait({parts_.line, ++read_}); }
+
+  void tell(Stream& stream, Contribution contribution) {
+    messenger_.tell_at(stream.mark(), parts_.worker, ContributionReady{rounds_++, contribution, {}});
+    wait_for_worker(stream);
   }
 
   /// The weights become what was read.
   void adopt(Stream& stream) {
-    if (memory_.landing == memory_.weights) return;
+    if (!has_own_landing()) return;
     stream.copy(memory_.weights, memory_.landing);
     if (memory_.half.size_bytes > 0) stream.update(image_only(), 1, whole_, std::array{memory_.landing}, memory_.one);
   }
 
-  void commit_elastic(Stream& stream) {
+  void commit_elastic(Stream& stream, bool meets) {
     StripeMemory own = whole_;
     own.state = memory_.state;
     own.no_decay = memory_.no_decay;
     ++updates_;
-    stream.update(rule_step(parts_.rule, updates_), updates_, own, std::array{memory_.gradients}, sums_);
-    if (steps_ % parts_.settings.every_steps != 0) return;
-    push_and_wait(stream);
-    stream.update(elastic_pull(alpha_), 1, whole_, std::array{memory_.landing}, memory_.one);
+    stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
+    if (steps_ % settings_.every_steps == 0) {
+      tell(stream, {sums_, {}, memory_.weights, false});
+      stream.update(elastic_pull(alpha_), 1, whole_, std::array{memory_.landing}, memory_.one);
+    }
+    if (meets) tell(stream, {{}, {}, {}, true});
+  }
+
+  /// What was read at a meeting, but for this process's stripe, which its shard has written.
+  void bring_others(Stream& stream) {
+    const Memory& to = memory_.common;
+    if (to.size_bytes == 0) return;
+    const std::uint64_t first = parts_.mine.stripe.first * sizeof(float);
+    const std::uint64_t end = first + parts_.mine.stripe.count * sizeof(float);
+    if (first > 0) stream.copy(slice(to, 0, first), slice(memory_.landing, 0, first));
+    if (end < to.size_bytes) {
+      stream.copy(slice(to, end, to.size_bytes - end), slice(memory_.landing, end, to.size_bytes - end));
+    }
+    if (memory_.common_half.size_bytes == 0) return;
+    StripeMemory all = whole_;
+    all.parameters = to;
+    all.half = memory_.common_half;
+    stream.update(image_only(), 1, all, std::array{memory_.landing}, memory_.one);
   }
 
   const HostedExchangeParts parts_;
   const HostedMemory memory_;
-  PointMessenger<ContributionReady, StepExchange::kStepsKept> messenger_;
-  const bool elastic_;
-  const bool common_totals_;
+  PointMessenger<StartHosting, 1> starts_;
+  PointMessenger<BeginHosting, 1> begins_;
+  PointMessenger<ContributionReady, 2 * StepExchange::kStepsKept> messenger_;  // a step may push and then meet
+  PolicySettings settings_;
+  Rule rule_;
+  bool elastic_ = false;
   double alpha_ = 0;
   StripeMemory whole_;  // the rank's weights, all of them
-  std::uint64_t updates_;
-  std::uint64_t steps_ = 0;
-  std::uint64_t rounds_ = 0;
-  Step step_{};
+  std::uint64_t updates_ = 0;
+  std::uint64_t phase_ = 0;   // times it was opened
+  std::uint64_t steps_ = 0;   // under this policy
+  std::uint64_t rounds_ = 0;  // that the worker was told of
+  std::uint64_t read_ = 0;    // what the worker's line is waited for
+  bool met_ = false;
   Memory sums_, total_;
-  bool begun_ = false;
   std::atomic<bool> retired_{false};
 };
 
 }  // namespace
 
-std::unique_ptr<Exchange> hosted_exchange(HostedExchangeParts parts) {
-  return std::make_unique<HostedExchange>(std::move(parts));
+std::unique_ptr<HostedRoute> hosted_route(HostedExchangeParts parts) {
+  return std::make_unique<PushRoute>(std::move(parts));
 }
 
 }  // namespace troupe

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "actors/exchange/hosted_worker_actor.hpp"
 #include "runtime/exchange.hpp"
@@ -21,28 +23,27 @@ struct HostedMemory {
   Memory held, held_half;                      // whole; of elastic averaging: weights put aside
   std::span<const Layout::Entry> no_decay{};   // of elastic averaging's local steps, as StripeMemory::no_decay
   Memory one;                                  // a StepSums, which the exchange fills: of one sample
+  /// Whole, bf16: memory of this process alone in which its stripe lies; a meeting brings what the other shards hold
+  /// into it. Empty: the shards' stripes are there for all to read.
+  Memory common, common_half;
 };
 
-/// A rank's part in a hosted group; the references outlive the exchange.
+/// A rank's part in a hosted group; the references outlive the route.
 struct HostedExchangeParts {
   AddressSpace& space;
-  HostedWorkerActor worker;  // of this rank: its contribution is `gradients`, of elastic averaging `weights`
+  HostedWorkerActor worker;  // of this rank
   TimelineId line;           // of the worker
-  PolicySettings settings;
+  Rank self;
   std::uint32_t ranks = 1;
-  Rule rule;  // of elastic averaging: the local steps'
   HostedMemory memory;
-  std::vector<Bucket> buckets;  // of the group
-  /// What this process hosts of the group, retired with the exchange; an empty stripe has no shard.
-  std::vector<std::pair<HostedShard, StripeMemory>> hosted;
-  std::uint64_t updates = 0;  // that the rule has made before
+  /// What this process hosts of the group; an empty stripe has no shard.
+  HostedShard shard;
+  StripeMemory mine;
 };
 
-/// The hosted route: gradients (or parameters) are pushed when the stream has come to them, and the stream waits for
-/// the worker's line before it reads parameters again. Sums reach other ranks only with bounded staleness of 0; else a
-/// step's total is this rank's own. retire() tells the shards that it was given to end; what they held is whole once
-/// they have answered an EndHosting. The exchange outlives what it enqueued. Threads: retire may be called by another
-/// one than the rest.
-std::unique_ptr<Exchange> hosted_exchange(HostedExchangeParts parts);
+/// Gradients (or parameters) are pushed when the stream has come to them, and the stream waits for the worker's line
+/// before it reads parameters again. Totals are a step's of all ranks only with bounded staleness of 0; else this
+/// rank's own. The route outlives what it enqueued. Threads: retire may be called by another one than the rest.
+std::unique_ptr<HostedRoute> hosted_route(HostedExchangeParts parts);
 
 }  // namespace troupe

@@ -38,12 +38,14 @@ class HostedShardActor : public HostedShard::base {
             [this](const SmallRead<64>& read) { return small(read); },
             [this](const SmallRead<256>& read) { return small(read); },
             [this](AskHosting) { return report(); },
+            [this](const StartHosting& start) { this->start(start); },
             [this](const EndHosting& end) { return this->end(end.why); },
             [this](const HostingReached& reached) { this->reached(reached.status); }};
   }
 
   void on_exit() override {
     reads_.clear();
+    joiners_.clear();
     later_.clear();
     if (remote_)
       for (const auto& [worker, sink] : sinks_) remote_->withdraw_sinks(sink.key);
@@ -53,6 +55,10 @@ class HostedShardActor : public HostedShard::base {
   struct Waiting {  // a read that is not answered
     Promise<PulledPart> answer;
     SinkKey into;
+  };
+  struct Joiner {  // of a phase that has not begun
+    JoinHosting message;
+    Promise<HostingJoined> answer;
   };
   struct Later {  // told when the stream has come this far
     Point at;
@@ -64,32 +70,51 @@ class HostedShardActor : public HostedShard::base {
     bool posted = false;
   };
 
-  caf::result<HostingJoined> join(const JoinHosting& join) {
+  void start(const StartHosting& start) {
+    if (!start.status.ok()) return quit(to_caf(start.status));
+    tenancy_->start(start.policy, start.elastic_alpha, start.samples);
+    phase_ = start.phase;
+    for (Joiner& joiner : std::exchange(joiners_, {})) admit(joiner);
+  }
+
+  caf::result<HostingJoined> join(const JoinHosting& message) {
     if (ended_) return to_caf(*ended_);
-    const Rank worker{join.worker};
+    const auto from = caf::actor_cast<caf::actor_addr>(current_sender());  // the promise takes it away
+    Joiner joiner{message, Promise<HostingJoined>(this)};
+    if (from && homes_.insert_or_assign(from, Rank{message.worker}).second) monitor(from);
+    if (message.phase > phase_)
+      joiners_.push_back(joiner);
+    else
+      admit(joiner);
+    return joiner.answer.later();
+  }
+
+  void admit(Joiner& joiner) {
+    const Rank worker{joiner.message.worker};
     if (!tenancy_->policy().ledger().takes_part(worker)) {
       const HostedTenancy::Outcome outcome = tenancy_->join(worker);
-      if (!outcome.wrong.ok()) return to_caf(outcome.wrong);
+      if (!outcome.wrong.ok()) return joiner.answer.fail(outcome.wrong);
       answer(outcome);
-    }
-    const auto from = caf::actor_cast<caf::actor_addr>(current_sender());
-    if (from) {
-      monitor(from);
-      homes_.insert_or_assign(from, worker);
     }
     const HostedLedger& ledger = tenancy_->policy().ledger();
     const Stripe& stripe = tenancy_->parts().stripe.stripe;
-    HostingJoined joined{tenancy_->parts().shard, ledger.pushed(worker), ledger.taken(worker), stripe.first,
-                         stripe.count};
-    return joined;
+    joiner.answer.deliver(HostingJoined{tenancy_->parts().shard, ledger.pushed(worker), ledger.taken(worker),
+                                        stripe.first, stripe.count});
+  }
+
+  /// What a worker that did not join is told.
+  Status idle() const {
+    if (ended_) return *ended_;
+    if (tenancy_->started()) return {};
+    return {Code::invalid, text("shard ", tenancy_->parts().shard, " hosts nothing yet")};
   }
 
   void leave(Rank worker) {
     reads_.erase(worker);
-    if (remote_) {
-      if (auto sink = sinks_.extract(worker)) remote_->withdraw_sinks(sink.mapped().key);
+    if (const auto sink = sinks_.find(worker); sink != sinks_.end() && std::exchange(sink->second.posted, false)) {
+      remote_->withdraw_sinks(sink->second.key);
     }
-    answer(tenancy_->leave(worker));
+    if (tenancy_->started()) answer(tenancy_->leave(worker));
     watch();
   }
 
@@ -98,15 +123,15 @@ class HostedShardActor : public HostedShard::base {
   }
 
   caf::result<PulledPart> read(ReadPart& read) {
-    if (ended_) return to_caf(*ended_);
+    if (const Status why = idle(); !why.ok()) return to_caf(why);
     const Rank worker{read.worker};
     const Promise<PulledPart> answer = wait_for(worker, read);
-    deal_with(worker, tenancy_->read({worker, read.clock}, {read.sparse, std::move(read.rows)}));
+    deal_with(worker, tenancy_->read({worker, read.clock, read.meeting}, {read.sparse, std::move(read.rows)}));
     return answer.later();
   }
 
   caf::result<PulledPart> push(PushPart& push) {
-    if (ended_) return to_caf(*ended_);
+    if (const Status why = idle(); !why.ok()) return to_caf(why);
     const Rank worker{push.worker};
     const Promise<PulledPart> answer = wait_for(worker, push.next);
     const bool own_memory = landed_in_sink(worker, push.values);
@@ -118,7 +143,8 @@ class HostedShardActor : public HostedShard::base {
     if (repeated) outcome.refused = Refusal::none;
     deal_with(worker, outcome);
     if (answer.pending() && (repeated || outcome.refused == Refusal::none) && outcome.wrong.ok())
-      deal_with(worker, tenancy_->read({worker, push.next.clock}, {push.next.sparse, std::move(push.next.rows)}));
+      deal_with(worker, tenancy_->read({worker, push.next.clock, push.next.meeting},
+                                       {push.next.sparse, std::move(push.next.rows)}));
     return answer.later();
   }
 
@@ -181,6 +207,7 @@ class HostedShardActor : public HostedShard::base {
       return to_caf(Status{
           Code::invalid, text("a read of ", kCount, " elements from ", read.first, " of a stripe of ", stripe.count)});
     }
+    if (const Status why = idle(); !why.ok()) return to_caf(why);
     SmallPart<kCount> part;
     part.version = tenancy_->policy().ledger().version();
     const HostedParts& parts = tenancy_->parts();
@@ -202,15 +229,18 @@ class HostedShardActor : public HostedShard::base {
   }
 
   HostingReport report() {
+    if (!tenancy_->started()) return {tenancy_->parts().shard, 0, {}, {}};
     const HostedLedger& ledger = tenancy_->policy().ledger();
-    return {tenancy_->parts().shard, ledger.version(), ledger.version_vector(), ledger.histogram()};
+    return {tenancy_->parts().shard, ledger.version(), ledger.version_vector(), tenancy_->policy().staleness()};
   }
 
   caf::result<HostingEnded> end(const Status& why) {
     if (!ended_) {
       ended_ = why;
       for (auto& [worker, waiting] : reads_) waiting.answer.fail(why);
+      for (Joiner& joiner : joiners_) joiner.answer.fail(why);
       reads_.clear();
+      joiners_.clear();
     }
     Promise<HostingEnded> promise(this);
     later_.push_back({tenancy_->enqueued(), [this, promise]() mutable { promise.deliver(ending()); }});
@@ -221,8 +251,9 @@ class HostedShardActor : public HostedShard::base {
   }
 
   HostingEnded ending() const {
+    if (!tenancy_->started()) return {tenancy_->parts().stripe, 0, {}, {}};
     const HostedLedger& ledger = tenancy_->policy().ledger();
-    return {tenancy_->parts().stripe, ledger.version(), ledger.version_vector(), ledger.histogram()};
+    return {tenancy_->parts().stripe, ledger.version(), ledger.version_vector(), tenancy_->policy().staleness()};
   }
 
   /// Has the stream tell when it is done with what is enqueued: failures are noticed without a message from elsewhere.
@@ -253,6 +284,8 @@ class HostedShardActor : public HostedShard::base {
   PointMessenger<HostingReached, 1> messenger_;
   bool watching_ = false;
   std::optional<Status> ended_;
+  std::uint64_t phase_ = 0;
+  std::vector<Joiner> joiners_;
   std::map<Rank, Waiting> reads_;
   std::map<caf::actor_addr, Rank> homes_;
   std::map<Rank, Sink> sinks_;
@@ -261,11 +294,10 @@ class HostedShardActor : public HostedShard::base {
 
 }  // namespace
 
-HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, std::unique_ptr<HostedPolicy> policy,
-                               RemoteActors* remote, bool runs_inline) {
+HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, RemoteActors* remote, bool runs_inline) {
   TROUPE_CHECK(remote != nullptr || !runs_inline, Code::invalid, "shard ", parts.shard,
                " cannot run inline without remote actors, on whose lane it would");
-  const auto tenancy = std::make_shared<HostedTenancy>(std::move(parts), std::move(policy));
+  const auto tenancy = std::make_shared<HostedTenancy>(std::move(parts));
   if (runs_inline) return remote->spawn_inline<HostedShardActor>(tenancy, remote);
   return system.spawn<HostedShardActor>(tenancy, remote);
 }

@@ -2,6 +2,7 @@
 
 #include <caf/replies_to.hpp>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/exchange/hosted_tenancy.hpp"
@@ -10,8 +11,17 @@
 
 namespace troupe {
 
-/// Membership, or whoever switches the policy, to a hosting shard: the hosting ends. What waits is answered `why`; the
-/// answer comes when all that was applied is in the stripe. Of its process only.
+/// The device's stream to the shard of its process: it is done with the stripe, which the shard hosts from now on under
+/// this policy, until the next such message; a meeting of all workers has come before.
+struct StartHosting {
+  std::shared_ptr<HostedPolicy> policy;
+  std::optional<double> elastic_alpha;  // contributions are parameters, and pull the stripe toward them
+  std::uint64_t samples = 0;            // of all ranks, taken
+  std::uint64_t phase = 0;              // how often it has begun to host, with this time
+  Status status;
+};
+/// Whoever ends the view, to a shard: nothing more is taken. What waits is answered `why`; the answer comes when all
+/// that was applied is in the stripe. Of its process only.
 struct EndHosting {
   Status why;
 };
@@ -35,17 +45,18 @@ using HostedShard =
             caf::replies_to<ReadPart>::with<PulledPart>, caf::replies_to<PushPart>::with<PulledPart>,
             caf::replies_to<SmallRead<2>>::with<SmallPart<2>>, caf::replies_to<SmallRead<16>>::with<SmallPart<16>>,
             caf::replies_to<SmallRead<64>>::with<SmallPart<64>>, caf::replies_to<SmallRead<256>>::with<SmallPart<256>>,
-            caf::replies_to<AskHosting>::with<HostingReport>, caf::replies_to<EndHosting>::with<HostingEnded>,
-            Takes<HostingReached>>;
+            caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
+            caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
 
-/// Spawns one. `remote`, if any, outlives it: pushes from other processes land in sinks of the shard instead of the
-/// pool. `inline_home`: on the control lane's thread, so that a message from another process costs no change of
-/// threads; needs `remote`.
-HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, std::unique_ptr<HostedPolicy> policy,
-                               RemoteActors* remote = nullptr, bool runs_inline = false);
+/// Spawns one, which hosts nothing yet. `remote`, if any, outlives it: pushes from other processes land in sinks of the
+/// shard instead of the pool. `inline_home`: on the control lane's thread, so that a message from another process costs
+/// no change of threads; needs `remote`.
+HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, RemoteActors* remote = nullptr,
+                               bool runs_inline = false);
 
 }  // namespace troupe
 
+TROUPE_LOCAL_MESSAGE(troupe::StartHosting)
 TROUPE_LOCAL_MESSAGE(troupe::EndHosting)
 TROUPE_LOCAL_MESSAGE(troupe::HostingEnded)
 TROUPE_LOCAL_MESSAGE(troupe::HostingReached)

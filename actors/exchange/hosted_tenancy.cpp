@@ -23,17 +23,10 @@ StripeMemory part_of(const StripeMemory& whole, std::uint64_t first, std::uint64
   return part;
 }
 
-Rule scaled(Rule rule, double by) noexcept {
-  rule.rate *= by;
-  return rule;
-}
-
 }  // namespace
 
-HostedTenancy::HostedTenancy(HostedParts parts, std::unique_ptr<HostedPolicy> policy)
-    : parts_(std::move(parts)),
-      policy_(std::move(policy)),
-      snapshots_(parts_.arena, parts_.stripe.stripe.count * sizeof(float)) {
+HostedTenancy::HostedTenancy(HostedParts parts)
+    : parts_(std::move(parts)), snapshots_(parts_.arena, parts_.stripe.stripe.count * sizeof(float)) {
   const std::uint64_t count = parts_.stripe.stripe.count;
   TROUPE_CHECK(count > 0 && parts_.stripe.parameters.size_bytes == count * sizeof(float), Code::invalid, "shard ",
                parts_.shard, " hosts a stripe of ", count, " elements in ", parts_.stripe.parameters.size_bytes,
@@ -42,11 +35,21 @@ HostedTenancy::HostedTenancy(HostedParts parts, std::unique_ptr<HostedPolicy> po
       !needs_verdict(parts_.rule), Code::unsupported, "shard ", parts_.shard,
       ": a hosted stripe's updates do not know the whole gradient, so they can neither clip its norm nor leave ",
       "out what is not finite");
-  if (parts_.elastic_alpha) parts_.stripe.no_decay = {};  // the pull's decay is no weight decay
-  TROUPE_CHECK(
-      parts_.row_elements == 0 || (count % parts_.row_elements == 0 && !parts_.elastic_alpha), Code::invalid, "shard ",
-      parts_.shard, ": rows of ", parts_.row_elements, " elements in a stripe of ", count,
-      parts_.elastic_alpha ? " that is averaged elastically, which has no rows" : ", which must be whole rows");
+  TROUPE_CHECK(parts_.row_elements == 0 || count % parts_.row_elements == 0, Code::invalid, "shard ", parts_.shard,
+               ": rows of ", parts_.row_elements, " elements in a stripe of ", count, ", which must be whole rows");
+}
+
+void HostedTenancy::start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha,
+                          std::uint64_t samples) {
+  TROUPE_CHECK(parts_.row_elements == 0 || !elastic_alpha, Code::invalid, "shard ", parts_.shard,
+               ": a stripe that is averaged elastically has no rows");
+  policy_ = std::move(policy);
+  elastic_alpha_ = elastic_alpha;
+  samples_ = samples;
+  arrived_.clear();
+  scopes_.clear();
+  total_ = {};
+  published_.reset();
 }
 
 std::uint64_t HostedTenancy::count_rows() const noexcept {
@@ -124,6 +127,14 @@ HostedTenancy::Outcome HostedTenancy::perform(const HostedActions& actions) {
   return outcome;
 }
 
+RuleStep HostedTenancy::rule_of(const ApplyUpdate& update) const {
+  if (elastic_alpha_) return elastic_pull(*elastic_alpha_);
+  Rule rule = parts_.rule;
+  if (parts_.rate) rule.rate = parts_.rate->at(samples_, total_.samples);
+  rule.rate *= update.rate_scale;
+  return rule_step(rule, update.version);
+}
+
 void HostedTenancy::enqueue_update(const ApplyUpdate& update, Running& running) {
   std::vector<HostedContribution> contributions;
   std::vector<AppliedRecord> records;
@@ -139,15 +150,17 @@ void HostedTenancy::enqueue_update(const ApplyUpdate& update, Running& running) 
   if (parts_.log) parts_.log(records);
   const Memory total = write_total(contributions);
   for (const HostedContribution& one : contributions) parts_.stream.wait(one.values.valid_from());
-  const RuleStep rule = parts_.elastic_alpha ? elastic_pull(*parts_.elastic_alpha)
-                                             : rule_step(scaled(parts_.rule, update.rate_scale), update.version);
+  const RuleStep rule = rule_of(update);
   if (sparse) {
     enqueue_rows(rule, update.version, contributions, total);
   } else {
     std::vector<Memory> values;
     for (const HostedContribution& one : contributions) values.push_back(one.values.memory());
-    parts_.stream.update(rule, update.version, parts_.stripe, values, total);
+    StripeMemory stripe = parts_.stripe;
+    if (elastic_alpha_) stripe.no_decay = {};  // the pull's decay is no weight decay
+    parts_.stream.update(rule, update.version, stripe, values, total);
   }
+  samples_ += total_.samples;
   published_.reset();
   running.sums.push_back(total);
   for (HostedContribution& one : contributions) running.contributions.push_back(std::move(one.values));
@@ -172,7 +185,7 @@ Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contrib
   StepSums total;
   for (const HostedContribution& one : contributions) total.add(one.sums);
   total_ = total;
-  if (parts_.elastic_alpha) total.samples = 1;  // the pull is no mean over samples
+  if (elastic_alpha_) total.samples = 1;  // the pull is no mean over samples
   settle();
   if (free_sums_.empty()) free_sums_.push_back(parts_.arena.allocate(sizeof(StepSums)));
   const Memory slot = free_sums_.back();

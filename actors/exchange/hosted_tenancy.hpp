@@ -14,6 +14,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/policies/hosted.hpp"
 #include "runtime/policies/update_log.hpp"
+#include "runtime/rules/rate_schedule.hpp"
 #include "runtime/stream.hpp"
 
 namespace troupe {
@@ -26,7 +27,7 @@ struct HostedParts {
   std::uint32_t shard = 0;  // its number in the group
   StripeMemory stripe;      // in memory that this process can read and write
   Rule rule;
-  std::optional<double> elastic_alpha;  // contributions are parameters, and pull the stripe toward them
+  std::optional<RateSchedule> rate;  // the rule's, by samples of all workers; nothing: as the rule says
   /// Elements of a row, for row-sparse pushes and reads: the stripe is whole rows; 0: none.
   std::uint64_t row_elements = 0;
   /// Told of every update as it is enqueued; called by the one who calls the tenancy. Empty: no log is kept.
@@ -51,7 +52,12 @@ struct ReadScope {
 /// only enqueues. Threads: one caller at a time.
 class HostedTenancy {
  public:
-  HostedTenancy(HostedParts parts, std::unique_ptr<HostedPolicy> policy);
+  explicit HostedTenancy(HostedParts parts);
+
+  /// Hosts under `policy` from now on; nobody waits for an answer of the one before. `elastic_alpha`: contributions
+  /// are parameters, and pull the stripe toward them. `samples` were taken by all ranks.
+  void start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha, std::uint64_t samples);
+  bool started() const noexcept { return policy_ != nullptr; }
 
   struct Answer {
     AnswerRead read;
@@ -103,6 +109,7 @@ class HostedTenancy {
   Status check(const HostedContribution& contribution) const;
   Status check(const ReadScope& scope) const;
   Outcome perform(const HostedActions& actions);
+  RuleStep rule_of(const ApplyUpdate& update) const;  // its contributions' total is written
   void enqueue_update(const ApplyUpdate& update, Running& running);
   void enqueue_rows(const RuleStep& rule, std::uint64_t number, const std::vector<HostedContribution>& all,
                     Memory total);
@@ -111,7 +118,9 @@ class HostedTenancy {
   std::uint64_t count_rows() const noexcept;
 
   HostedParts parts_;
-  std::unique_ptr<HostedPolicy> policy_;
+  std::shared_ptr<HostedPolicy> policy_;  // null: it hosts nothing yet
+  std::optional<double> elastic_alpha_;
+  std::uint64_t samples_ = 0;
   detail::Snapshots snapshots_;
   std::map<std::pair<Rank, std::uint64_t>, HostedContribution> arrived_;  // and not applied; by worker and sequence
   std::map<Rank, ReadScope> scopes_;                                      // of reads that are not answered

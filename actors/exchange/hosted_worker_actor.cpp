@@ -1,5 +1,6 @@
 #include "actors/exchange/hosted_worker_actor.hpp"
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
@@ -33,6 +34,9 @@ struct WorkerState {
   std::uint64_t raised = 0;  // the line
   Memory total;              // of the round under way; empty: nobody wants it
   bool leaving = false;
+  bool looking = false;                // for progress, from time to time
+  std::uint64_t raised_then = 0;       // at the last look
+  std::vector<std::uint64_t> applied;  // likewise: contributions of each rank, at the shard that was asked
   std::unique_ptr<PointMessenger<LeaveShards, 1>> reached;  // that what is under way is read
 };
 using Self = HostedWorkerActor::stateful_pointer<WorkerState>;
@@ -59,7 +63,12 @@ std::uint64_t sink_key(Self self, std::size_t shard) {
 
 /// What to read from a shard, the landing laid out for it.
 ReadPart read_of(Self self, const HostedWorkerParts& parts, std::size_t shard, const HostedRead& read) {
-  ReadPart message{.worker = read.worker.value, .clock = read.clock, .into = 0, .sparse = false, .rows = {}};
+  ReadPart message{.worker = read.worker.value,
+                   .clock = read.clock,
+                   .meeting = read.meeting,
+                   .into = 0,
+                   .sparse = false,
+                   .rows = {}};
   Part& part = self->state.parts[shard];
   if (parts.remote == nullptr) return message;
   message.into = sink_key(self, shard);
@@ -112,28 +121,62 @@ void finish_round(Self self, const HostedWorkerParts& parts, const Shards& shard
   if (s.leaving) leave_when_read(self, parts, shards);
 }
 
-void take(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, PulledPart& pulled) {
+void take(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, std::uint64_t meeting,
+          PulledPart& pulled) {
   WorkerState& s = self->state;
   s.parts[shard].sink_there = pulled.sink;
   s.parts[shard].pulled = std::move(pulled);
   const PulledPart& p = s.parts[shard].pulled;
-  if (s.machine->answered(shard, {parts.self, p.clock, p.version, p.content})) finish_round(self, parts, shards);
+  if (s.machine->answered(shard, {parts.self, p.clock, p.version, p.content, meeting}))
+    finish_round(self, parts, shards);
 }
 
+/// How long it takes depends on the other ranks, so the look for progress says when it is too long.
 template <class Message>
-void ask(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, Message message) {
-  self->request(shards[shard], parts.deadline, std::move(message))
-      .then([=, &shards](PulledPart& pulled) { take(self, parts, shards, shard, pulled); },
-            [=](const caf::error& error) { end_at(self, parts, shard, error); });
+void ask(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, std::uint64_t meeting,
+         Message message) {
+  self->request(shards[shard], caf::infinite, std::move(message))
+      .then([=, &parts, &shards](PulledPart& pulled) { take(self, parts, shards, shard, meeting, pulled); },
+            [=, &parts](const caf::error& error) { end_at(self, parts, shard, error); });
+}
+
+void end_without_progress(Self self, const HostedWorkerParts& parts, std::size_t shard,
+                          const std::vector<std::uint64_t>& applied) {
+  std::string behind;
+  for (std::size_t r = 0; r < applied.size(); ++r) {
+    if (applied[r] > *std::min_element(applied.begin(), applied.end())) continue;
+    behind += text(behind.empty() ? "" : ", ", r);
+  }
+  end(self, parts,
+      {Code::timeout, text("rank ", parts.self.value, " waited ", parts.deadline.count(), " ms for shard ", shard,
+                           ", to which no rank has contributed meanwhile; furthest behind: rank ", behind)});
+}
+
+/// A read may wait for other ranks as long as these go on.
+void look_for_progress(Self self, const HostedWorkerParts& parts, const Shards& shards) {
+  WorkerState& s = self->state;
+  self->delayed_send(self, parts.deadline, LookForProgress{});
+  const bool waits = s.machine && s.machine->waiting();
+  if (!waits || std::exchange(s.raised_then, s.raised) != s.raised) return s.applied.clear();
+  const std::size_t shard = s.machine->missing().front();
+  self->request(shards[shard], parts.deadline, AskHosting{})
+      .then(
+          [=, &parts](const HostingReport& report) {
+            WorkerState& state = self->state;
+            if (state.raised != state.raised_then) return;
+            if (!report.version_vector.empty() && report.version_vector == state.applied)
+              return end_without_progress(self, parts, shard, state.applied);
+            state.applied = report.version_vector;
+          },
+          [=, &parts](const caf::error& error) { end_at(self, parts, shard, error); });
 }
 
 void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard,
             const HostingJoined& answer) {
   WorkerState& s = self->state;
   const std::uint64_t end_bytes = (answer.first + answer.count) * sizeof(float);
-  TROUPE_CHECK(end_bytes <= parts.landing.size_bytes && end_bytes <= parts.contribution.size_bytes, Code::invalid,
-               "shard ", shard, " hosts elements up to ", answer.first + answer.count, " of a group of ",
-               parts.landing.size_bytes / sizeof(float));
+  TROUPE_CHECK(end_bytes <= parts.landing.size_bytes, Code::invalid, "shard ", shard, " hosts elements up to ",
+               answer.first + answer.count, " of a group of ", parts.landing.size_bytes / sizeof(float));
   s.parts[shard].first = answer.first;
   s.parts[shard].count = answer.count;
   if (!s.start) s.start = answer;
@@ -145,7 +188,23 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
   if (++s.joined < shards.size()) return;
   s.machine.emplace(parts.self, shards.size(), answer.clock, answer.sequence);
   const HostedRead read = s.machine->begin();
-  for (std::size_t i = 0; i < shards.size(); ++i) ask(self, parts, shards, i, read_of(self, parts, i, read));
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
+}
+
+void begin(Self self, const HostedWorkerParts& parts, const Shards& shards, const BeginHosting& begin) {
+  WorkerState& s = self->state;
+  if (!begin.status.ok()) return end(self, parts, begin.status);
+  TROUPE_CHECK(!shards.empty(), Code::invalid, "rank ", parts.self.value, " has no shards to push to");
+  s.joined = 0;
+  s.start.reset();
+  s.machine.reset();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    self->request(shards[i], parts.deadline, JoinHosting{parts.self.value, begin.phase})
+        .then([=, &parts, &shards](const HostingJoined& answer) { joined(self, parts, shards, i, answer); },
+              [=, &parts](const caf::error& error) { end_at(self, parts, i, error); });
+  }
+  if (!std::exchange(s.looking, true)) self->delayed_send(self, parts.deadline, LookForProgress{});
 }
 
 void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards, const ContributionReady& ready) {
@@ -153,15 +212,22 @@ void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards,
   if (!ready.status.ok()) return end(self, parts, ready.status);
   TROUPE_CHECK(ready.round == s.rounds && s.machine, Code::invalid, "rank ", parts.self.value, " contributes round ",
                ready.round, ", after ", s.rounds, " rounds");
-  const HostedWorker::Round round = s.machine->contribute();
-  const StepSums sums = *parts.space.address_of<const StepSums>(ready.sums);
-  s.total = ready.total;
   ++s.rounds;
+  const Contribution& own = ready.contribution;
+  s.total = own.total;
+  if (own.values.size_bytes == 0) {
+    const HostedRead read = s.machine->meet();
+    for (std::size_t i = 0; i < shards.size(); ++i)
+      ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
+    return;
+  }
+  const HostedWorker::Round round = s.machine->contribute(own.meets);
+  const StepSums sums = *parts.space.address_of<const StepSums>(own.sums);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const HostedPush& push = round.pushes[i];
     Part& part = s.parts[i];
-    const Tensor values(stripe_of(parts.contribution, part), {part.count}, DType::f32, {}, nullptr);
-    ask(self, parts, shards, i,
+    const Tensor values(stripe_of(own.values, part), {part.count}, DType::f32, {}, nullptr);
+    ask(self, parts, shards, i, round.read.meeting,
         PushPart{parts.self.value,
                  push.sequence,
                  push.clock,
@@ -174,37 +240,33 @@ void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards,
   }
 }
 
-HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& given, const Shards& all) {
+HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& given) {
   self->set_exception_handler([self, given](std::exception_ptr& thrown) {
     const caf::error why = to_caf(thrown);
     given.space.timeline(given.line).poison(from_caf(why));
     return why;
   });
-  self->state.parts.resize(all.size());
   self->state.reached = std::make_unique<PointMessenger<LeaveShards, 1>>(given.space);
   const auto parts = std::make_shared<const HostedWorkerParts>(given);
-  const auto shards = std::make_shared<const Shards>(all);
-  return {[=](const BeginHosting&) {
-            for (std::size_t s = 0; s < shards->size(); ++s) {
-              self->request((*shards)[s], parts->deadline, JoinHosting{parts->self.value})
-                  .then([=](const HostingJoined& answer) { joined(self, *parts, *shards, s, answer); },
-                        [=](const caf::error& error) { end_at(self, *parts, s, error); });
-            }
+  const auto shards = std::make_shared<Shards>();
+  return {[=](KnowShards& known) {
+            *shards = std::move(known.shards);
+            self->state.parts.resize(shards->size());
           },
+          [=](const BeginHosting& message) { begin(self, *parts, *shards, message); },
           [=](const ContributionReady& ready) { contribute(self, *parts, *shards, ready); },
           [=](const LeaveShards& leave) {
             if (!leave.status.ok()) return end(self, *parts, leave.status);
             self->state.leaving = true;
             leave_when_read(self, *parts, *shards);
-          }};
+          },
+          [=](LookForProgress) { look_for_progress(self, *parts, *shards); }};
 }
 
 }  // namespace
 
-HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts,
-                                      std::vector<HostedShard> shards) {
-  TROUPE_CHECK(!shards.empty(), Code::invalid, "rank ", parts.self.value, " has no shards to push to");
-  return system.spawn(worker, std::move(parts), std::move(shards));
+HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts) {
+  return system.spawn(worker, std::move(parts));
 }
 
 }  // namespace troupe

@@ -18,6 +18,7 @@ namespace troupe {
 /// Worker to shard: it takes part, from now on unless it did so before, until it leaves or this sender ends.
 struct JoinHosting {
   std::uint32_t worker = 0;
+  std::uint64_t phase = 0;  // of the hosting: answered when that has begun
 };
 /// The answer.
 struct HostingJoined {
@@ -36,8 +37,9 @@ struct LeaveHosting {
 struct ReadPart {
   std::uint32_t worker = 0;
   std::uint64_t clock = 0;
-  std::uint64_t into = 0;  // the worker's sink for them (RemoteActors::post_sink); 0: none
-  bool sparse = false;     // only these rows
+  std::uint64_t meeting = 0;  // HostedRead::meeting
+  std::uint64_t into = 0;     // the worker's sink for them (RemoteActors::post_sink); 0: none
+  bool sparse = false;        // only these rows
   std::vector<std::uint32_t> rows;
 };
 /// Worker to shard: a contribution, and what it reads next.
@@ -69,7 +71,7 @@ struct HostingReport {
   std::uint32_t shard = 0;
   std::uint64_t version = 0;
   std::vector<std::uint64_t> version_vector;  // by worker: sequences applied
-  StalenessHistogram staleness;               // in updates of others
+  StalenessHistogram staleness;               // in the measure of its policy
 };
 
 /// Anyone to shard: kCount elements of its stripe from `first`, as they are now, whatever the clocks. Plain bytes, for
@@ -95,7 +97,7 @@ auto inspect(Inspector& f, StalenessHistogram& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, JoinHosting& x) {
-  return f(caf::meta::type_name("troupe.JoinHosting"), x.worker);
+  return f(caf::meta::type_name("troupe.JoinHosting"), x.worker, x.phase);
 }
 template <class Inspector>
 auto inspect(Inspector& f, HostingJoined& x) {
@@ -107,7 +109,7 @@ auto inspect(Inspector& f, LeaveHosting& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, ReadPart& x) {
-  return f(caf::meta::type_name("troupe.ReadPart"), x.worker, x.clock, x.into, x.sparse, x.rows);
+  return f(caf::meta::type_name("troupe.ReadPart"), x.worker, x.clock, x.meeting, x.into, x.sparse, x.rows);
 }
 template <class Inspector>
 auto inspect(Inspector& f, PushPart& x) {

@@ -85,7 +85,8 @@ std::string facts(const RunRecord& record) {
   if (record.plan) {
     const Plan& plan = *record.plan;
     out += fact("model", fmt::format("{}; {} parameters", plan.model, grouped(plan.parameters)));
-    out += fact("optimizer", plan.rule);
+    for (const GroupPlan& group : plan.groups)
+      out += fact(plan.groups.size() == 1 ? "optimizer" : "optimizer of " + group.name, group.rule);
     out += fact("ranks", fmt::format("{} on {} node{}; gradients by {}", plan.world_size(), plan.nodes.size(),
                                      plan.nodes.size() == 1 ? "" : "s", name_of(plan.route)));
     out +=
@@ -171,8 +172,8 @@ std::string page_of(const RunRecord& record) {
   out += fmt::format("<h1>{}</h1>\n<p class=\"lead\">{}</p>\n", title, escaped(record.data));
   out += fmt::format("{}{}{}\n", kState, state_text(record.state, state_detail(record)), kStateEnd);
   out += cards(record);
-  const std::string figures =
-      loss_figure(record) + accuracy_figure(record) + rate_figure(record) + throughput_figure(record) + shares_figure(record);
+  const std::string figures = loss_figure(record) + accuracy_figure(record) + rate_figure(record) +
+                              throughput_figure(record) + shares_figure(record);
   if (!figures.empty()) out += "<div class=\"figures\">\n" + figures + "</div>\n";
   out += split_section(record) + ranks(record) + facts(record) + notes(record) + settings(record);
   if (record.plan) out += "<section><h2>Plan</h2>\n<pre>" + escaped(describe(*record.plan)) + "</pre></section>\n";

@@ -95,6 +95,12 @@ BatchLayout JoinedJob::batch() const {
   return {.rows = plan.room, .features = graph.input().count_elements(), .dtype = graph.dtype()};
 }
 
+std::vector<Bucket> JoinedJob::buckets() const {
+  std::vector<Bucket> all;
+  for (const GroupPlan& group : plan.groups) all.insert(all.end(), group.buckets.begin(), group.buckets.end());
+  return in_backward_order(graph, layout, std::move(all));
+}
+
 JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline) {
   const Settings& settings = options.configuration.settings;
   const LaunchPlace place = options.place.value_or(LaunchPlace{});
@@ -118,7 +124,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   const auto& own = options.model;
   Graph graph = own ? Graph{own->name, data.train ? data.train->shape() : Shape{{1}}, own->parameters}
                     : build_model(settings, data.train->shape(), data.train->count_classes());
-  Layout layout{graph};
+  Layout layout = layout_of(settings, graph);
   Plan plan = make_plan(settings, graph, inputs);
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
   if (!can_evaluate) plan.model += " without evaluation";  // all ranks or none

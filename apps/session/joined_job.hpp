@@ -33,6 +33,8 @@ struct JoinedJob {
   /// Without evaluations where nothing can be evaluated. `from`: the checkpoint that the job goes on from; null: none.
   Schedule schedule(const Settings& settings, const CheckpointManifest* from) const;
   BatchLayout batch() const;
+  /// Of all groups, as its replica takes them.
+  std::vector<Bucket> buckets() const;
   /// Steps that a rank may have loaded or enqueued beyond the last one committed.
   std::uint64_t steps_ahead() const { return plan.prefetch + kStepsAhead; }
   /// Who takes which samples, as far as it is known when `schedule` begins.

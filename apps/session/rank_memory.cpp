@@ -1,7 +1,7 @@
 #include "apps/session/rank_memory.hpp"
 
 #include "actors/device_actor.hpp"
-#include "runtime/exchange.hpp"
+#include "runtime/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
@@ -9,109 +9,183 @@ namespace {
 
 constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1"};
 
-Memory require(const Arena& arena, const char* name) {
+Memory require(const Arena& arena, const std::string& name) {
   const auto found = arena.find(name);
   TROUPE_CHECK(found.has_value(), Code::corrupt, "the arena of a peer has no part named ", name);
   return *found;
 }
-TimelineId require_line(const Arena& arena, const char* name) {
+TimelineId require_line(const Arena& arena, const std::string& name) {
   const auto found = arena.find_timeline(name);
   TROUPE_CHECK(found.has_value(), Code::corrupt, "the arena of a peer has no timeline named ", name);
   return *found;
 }
 
-/// What no other rank looks into.
-LentMemory allocate_own(Arena& own, const Plan& plan, const PolicyNeeds& needs, RuleKind rule,
-                        std::uint64_t count_elements) {
-  LentMemory m;
-  const std::uint64_t whole = count_elements * sizeof(float);
-  const std::uint64_t half = plan.dtype == DType::bf16 ? count_elements * troupe::size_bytes(DType::bf16) : 0;
-  if (needs.own_weights) {
-    m.weights = own.allocate(whole);
-    if (half != 0) m.half = own.allocate(half);
+/// What is published of each group has the group's number behind its name.
+std::string name_in(const GroupPlan& group, const char* what) { return text(what, '.', group.id.value); }
+
+std::uint64_t count_elements(const Plan& plan) { return plan.groups.back().first + plan.groups.back().count; }
+
+Memory part_of(const Memory& layout, const GroupPlan& group, std::uint64_t element_bytes) noexcept {
+  return elements(layout, group.first, group.count, element_bytes);
+}
+
+/// Gradients and, behind those of all groups, what is put aside; a rank's peers find a group's part by its distance.
+void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all, std::uint64_t whole, bool held) {
+  const std::uint64_t first = group.first * sizeof(float), size = group.count * sizeof(float);
+  m.contributions = slice(all, first, held ? whole + size : size);
+  m.gradients = slice(m.contributions, 0, size);
+  if (held) m.scratch = slice(m.contributions, whole, size);
+}
+
+/// Takes memory for one group from an arena, and publishes it.
+class GroupTaker {
+ public:
+  GroupTaker(Arena& own, const Plan& plan, const GroupPlan& group, Rank self)
+      : own_(own), plan_(plan), group_(group), needs_(needs_of(group.policies)), slots_(state_slots(group.kind)) {
+    for (const Stripe& stripe : group.stripes)
+      if (stripe.tenant == self) stripe_ = stripe;
   }
-  if (needs.own_weights && half != 0) m.held_half = own.allocate(half);
-  for (std::size_t slot = 0; needs.whole_state && slot < state_slots(rule); ++slot) m.state[slot] = own.allocate(whole);
-  m.carry = own.allocate(sizeof(StepSums));
-  m.round_total = own.allocate(sizeof(StepSums));
-  return m;
+
+  void take(GroupMemory& m) {
+    for (std::size_t slot = 0; needs_.whole_state && slot < slots_; ++slot)
+      m.own.state[slot] = own_.allocate(group_.count * sizeof(float));
+    if (has_landing(group_, plan_.dtype)) {
+      m.landing = own_.allocate(group_.count * sizeof(float));
+      m.one = own_.allocate(sizeof(StepSums));
+    }
+    m.own.carry = own_.allocate(sizeof(StepSums));
+    m.own.round_total = own_.allocate(sizeof(StepSums));
+    if (plan_.route == Route::direct) m.staging = own_.allocate(direct_staging_bytes(group_.stripes, group_.buckets));
+    m.ready = own_.make_timeline();
+    own_.publish(name_in(group_, "ready"), m.ready);
+    m.published = own_.make_timeline();
+    own_.publish(name_in(group_, "published"), m.published);
+    m.stripe.stripe = stripe_;
+    if (stripe_.count != 0) take_stripe(m);
+  }
+
+ private:
+  Memory take(const char* name, std::uint64_t size_bytes) {
+    const Memory part = own_.allocate(size_bytes);
+    own_.publish(name_in(group_, name), part);
+    return part;
+  }
+
+  void take_stripe(GroupMemory& m) {
+    const std::uint64_t first = stripe_.first * sizeof(float), size = stripe_.count * sizeof(float);
+    for (std::size_t slot = 0; slot < slots_; ++slot) {
+      if (needs_.whole_state) {
+        m.stripe.state[slot] = slice(m.own.state[slot], first, size);
+        own_.publish(name_in(group_, kStateNames[slot]), m.stripe.state[slot]);
+      } else {
+        m.stripe.state[slot] = take(kStateNames[slot], size);
+      }
+    }
+    if (needs_.outer_state) m.own.outer.state[0] = take("outer", size);
+    if (plan_.route != Route::arena) return;
+    m.stripe.journal = take("journal", journal_bytes(slots_) * group_.buckets.size());
+    if (needs_.whole_state)
+      m.own.outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * group_.buckets.size());
+  }
+
+  Arena& own_;
+  const Plan& plan_;
+  const GroupPlan& group_;
+  const PolicyNeeds needs_;
+  const std::size_t slots_;
+  Stripe stripe_;
+};
+
+/// What a checkpoint has of this rank's stripes.
+std::uint64_t snapshot_bytes(const Plan& plan, const std::vector<GroupMemory>& groups) {
+  std::uint64_t size_bytes = 0;
+  for (const GroupPlan& group : plan.groups) {
+    const bool outer = needs_of(group.policies).outer_state;
+    const std::size_t saved = 1 + state_slots(group.kind) + (outer ? kMaxOuterSlots : 0);
+    size_bytes += saved * groups[group.id.value].stripe.stripe.count * sizeof(float);
+  }
+  return size_bytes;
 }
 
 }  // namespace
 
-RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std::uint64_t count_elements, Rank self) {
+RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
   RankMemory m;
   const auto take = [&](const char* name, std::uint64_t size_bytes) {
     const Memory part = own.allocate(size_bytes);
     own.publish(name, part);
     return part;
   };
+  const std::uint64_t whole = count_elements(plan) * sizeof(float);
+  const std::uint64_t half = plan.dtype == DType::bf16 ? count_elements(plan) * size_bytes(DType::bf16) : 0;
   const bool leads = plan.route == Route::direct || plan.nodes[plan.ranks[self.value].node].leader == self.value;
   if (leads) {
-    m.parameters = take("parameters", count_elements * sizeof(float));
-    if (plan.dtype == DType::bf16) m.half = take("half", count_elements * troupe::size_bytes(DType::bf16));
+    m.parameters = take("parameters", whole);
+    if (half != 0) m.half = take("half", half);
   }
-  const PolicyNeeds needs = needs_of(plan.policies);
-  const std::uint64_t whole = count_elements * sizeof(float);
-  m.contributions = take("gradients", needs.held ? 2 * whole : whole);
-  m.gradients = slice(m.contributions, 0, whole);
-  m.own = allocate_own(own, plan, needs, rule, count_elements);
-  if (needs.held) m.own.held = slice(m.contributions, whole, whole);
-  m.sums = take("sums", StepExchange::ring_bytes(1));
-  m.totals = own.allocate(StepExchange::ring_bytes(1));
+  const PolicyNeeds needs = needs_of(plan);
+  const Memory contributions = take("gradients", needs.held ? 2 * whole : whole);
+  m.replica.gradients = slice(contributions, 0, whole);
+  Memory held_half;
+  if (needs.own_weights) {
+    m.replica.parameters = own.allocate(whole);
+    if (half != 0) m.replica.half = own.allocate(half);
+    if (half != 0) held_half = own.allocate(half);
+  }
+  m.sums = take("sums", StepExchange::ring_bytes(plan.groups.size()));
+  m.totals = own.allocate(StepExchange::ring_bytes(plan.groups.size()));
   m.evaluations = own.allocate(kEvaluationsKept * sizeof(StepSums));
-  if (plan.route == Route::direct) m.staging = own.allocate(direct_staging_bytes(plan.stripes, plan.buckets));
-  m.ready = own.make_timeline();
-  own.publish("ready", m.ready);
-  m.published = own.make_timeline();
-  own.publish("published", m.published);
-  for (const Stripe& stripe : plan.stripes)
-    if (stripe.tenant == self) m.stripe.stripe = stripe;
-  if (m.stripe.stripe.count == 0) return m;
-  const std::uint64_t count = m.stripe.stripe.count;
-  for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
-    if (needs.whole_state) {
-      m.stripe.state[slot] = slice(m.own.state[slot], m.stripe.stripe.first * sizeof(float), count * sizeof(float));
-      own.publish(kStateNames[slot], m.stripe.state[slot]);
-    } else {
-      m.stripe.state[slot] = take(kStateNames[slot], count * sizeof(float));
-    }
+  for (const GroupPlan& group : plan.groups) {
+    GroupMemory& g = m.groups.emplace_back();
+    set_contributions(g, group, contributions, whole, needs.held);
+    g.own.held = g.scratch;
+    g.own.held_half = part_of(held_half, group, size_bytes(DType::bf16));
+    g.own.weights = part_of(m.replica.parameters, group, sizeof(float));
+    g.own.half = part_of(m.replica.half, group, size_bytes(DType::bf16));
+    GroupTaker(own, plan, group, self).take(g);
   }
-  if (needs.outer_state) m.own.outer.state[0] = take("outer", count * sizeof(float));
-  const std::size_t saved = 1 + state_slots(rule) + (needs.outer_state ? kMaxOuterSlots : 0);
-  if (plan.saves) m.snapshot = own.allocate(saved * count * sizeof(float), Arena::kPageBytes);
-  if (plan.route == Route::arena) {
-    m.stripe.journal = take("journal", journal_bytes(state_slots(rule)) * plan.buckets.size());
-    if (needs.whole_state)
-      m.own.outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * plan.buckets.size());
-  }
+  const std::uint64_t saved = snapshot_bytes(plan, m.groups);
+  if (plan.saves && saved != 0) m.snapshot = own.allocate(saved, Arena::kPageBytes);
   return m;
 }
 
-void join_node_memory(RankMemory& memory, const Arena& leader) {
+void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader) {
   memory.parameters = require(leader, "parameters");
   if (const auto half = leader.find("half")) memory.half = *half;
-  StripeMemory& s = memory.stripe;
-  s.parameters = slice(memory.parameters, s.stripe.first * sizeof(float), s.stripe.count * sizeof(float));
-  if (memory.half.size_bytes != 0)
-    s.half = slice(memory.half, s.stripe.first * size_bytes(DType::bf16), s.stripe.count * size_bytes(DType::bf16));
-  LentMemory& own = memory.own;
-  own.gradients = memory.gradients;
-  own.mine = s;
-  own.outer.stripe = s.stripe;
-  own.outer.parameters = s.parameters;
-  own.outer.half = s.half;
-  if (own.weights.size_bytes == 0) return;
-  own.common = memory.parameters;
-  own.common_half = memory.half;
+  const bool own_weights = needs_of(plan).own_weights;
+  if (!own_weights) {
+    memory.replica.parameters = memory.parameters;
+    memory.replica.half = memory.half;
+  }
+  for (const GroupPlan& group : plan.groups) {
+    GroupMemory& m = memory.groups[group.id.value];
+    m.parameters = part_of(memory.parameters, group, sizeof(float));
+    m.half = part_of(memory.half, group, size_bytes(DType::bf16));
+    const Stripe& stripe = m.stripe.stripe;
+    m.stripe.parameters = elements(m.parameters, stripe.first, stripe.count, sizeof(float));
+    m.stripe.half = elements(m.half, stripe.first, stripe.count, size_bytes(DType::bf16));
+    m.own.gradients = m.gradients;
+    m.own.mine = m.stripe;
+    m.own.outer.stripe = stripe;
+    m.own.outer.parameters = m.stripe.parameters;
+    m.own.outer.half = m.stripe.half;
+    if (!own_weights) continue;
+    m.own.common = m.parameters;
+    m.own.common_half = m.half;
+  }
 }
 
-RankMemory find_rank_memory(const Arena& arena) {
+RankMemory find_rank_memory(const Arena& arena, const Plan& plan) {
   RankMemory m;
-  m.contributions = require(arena, "gradients");
+  const Memory contributions = require(arena, "gradients");
+  const std::uint64_t whole = count_elements(plan) * sizeof(float);
   m.sums = require(arena, "sums");
-  m.ready = require_line(arena, "ready");
-  m.published = require_line(arena, "published");
+  for (const GroupPlan& group : plan.groups) {
+    GroupMemory& g = m.groups.emplace_back();
+    set_contributions(g, group, contributions, whole, needs_of(plan).held);
+    g.ready = require_line(arena, name_in(group, "ready"));
+    g.published = require_line(arena, name_in(group, "published"));
+  }
   return m;
 }
 

@@ -1,45 +1,54 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "runtime/arena.hpp"
+#include "runtime/device.hpp"
 #include "runtime/exchange.hpp"
-#include "runtime/graph.hpp"
 #include "runtime/plan.hpp"
-#include "runtime/rules/rule.hpp"
 #include "runtime/stream.hpp"
 
 namespace troupe {
 
-/// Where everything of one rank lies in its arena. Peers of the node find the parts by the names under which they are
-/// published.
-struct RankMemory {
-  Memory parameters;     // [layout] f32; the arena route has one for the node, at its leader
-  Memory half;           // [layout] bf16 likewise; empty in f32
-  Memory gradients;      // [layout] f32
-  Memory contributions;  // what the node's other ranks may read: the gradients, and `held` behind them
+/// Where everything of one parameter group lies; "whole" is of the group's elements.
+struct GroupMemory {
+  Memory parameters;     // whole f32: a part of RankMemory::parameters
+  Memory half;           // whole bf16 likewise; empty in f32
+  Memory gradients;      // whole f32
+  Memory contributions;  // what the node's other ranks may read: from the gradients to the end of `scratch`
+  Memory scratch;        // whole f32: what is put aside, and free when states are gathered; empty: nothing is
   LentMemory own;        // what the policy needs beyond that; see LentMemory
-  Memory sums;           // StepExchange::kStepsKept StepSums
-  Memory totals;         // the same
-  Memory evaluations;    // kEvaluationsKept StepSums
-  StripeMemory stripe;   // this rank's stripe: parts of parameters and half, its state and journal
-  Memory snapshot;       // of jobs that save: a copy of the stripe and its states, from a page on
+  Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
+  Memory one;            // a StepSums, likewise
+  StripeMemory stripe;   // this rank's: parts of parameters and half, its state and journal
   Memory staging;        // direct route: gradients that arrive for the stripe
   TimelineId ready;      // gradients written
   TimelineId published;  // stripe updated
 };
 
-/// Takes rank `self`'s memory from its arena and publishes what peers need. The stripe's parameters are filled in by
+/// Where everything of one rank lies in its arena. Peers of the node find the parts by the names under which they are
+/// published.
+struct RankMemory {
+  Memory parameters;                // [layout] f32; the arena route has one for the node, at its leader
+  Memory half;                      // [layout] bf16 likewise; empty in f32
+  ReplicaMemory replica;            // [layout]: the weights that it reads are those, or of the rank's own
+  Memory sums;                      // StepExchange::ring_bytes()
+  Memory totals;                    // the same
+  Memory evaluations;               // kEvaluationsKept StepSums
+  Memory snapshot;                  // of jobs that save: a copy of the stripes and their states, from a page on
+  std::vector<GroupMemory> groups;  // as Plan::groups
+};
+
+/// Takes rank `self`'s memory from its arena and publishes what peers need. The stripes' parameters are filled in by
 /// join_node_memory.
-RankMemory allocate_rank_memory(Arena& own, const Plan& plan, RuleKind rule, std::uint64_t count_elements, Rank self);
+RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self);
 
 /// Completes `memory` with the node's shared parameters (the leader's, found in `leader`, which may be its own).
-void join_node_memory(RankMemory& memory, const Arena& leader);
+void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader);
 
 /// A peer's memory, found by name in its opened arena; what it does not share stays empty. Throws Error{corrupt} when a
 /// name that the plan promises is missing.
-RankMemory find_rank_memory(const Arena& arena);
+RankMemory find_rank_memory(const Arena& arena, const Plan& plan);
 
 }  // namespace troupe

@@ -26,6 +26,9 @@ constexpr std::uint64_t kLeftOutNotes = 5;
 /// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
 
+/// A deadline of waits that others keep an eye on.
+constexpr std::chrono::milliseconds kWithWatch = 24h;
+
 /// What goes on from a checkpoint reads it first.
 std::chrono::milliseconds start_within(const Settings& settings) {
   return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
@@ -97,6 +100,8 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
       remote_->publish("evaluator", actors_->evaluator());
       if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
       remote_->publish("balancer", actors_->balancer());
+      remote_->publish("steps", actors_->steps());
+      if (actors_->sums()) remote_->publish("sums", actors_->sums());
     }
     control_->start();
     bulk_->start();
@@ -109,15 +114,15 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
 void RankSession::make_memory() {
   arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
   space_.map(arena_);
-  memory_ = allocate_rank_memory(*arena_, job_.plan, settings().rule.kind, job_.layout.count_elements(), job_.self());
+  memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
-  if (holds_parameters()) join_node_memory(memory_, *arena_);
+  if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
 
 /// Opens what the job goes on from, as rank 0 decided.
 void RankSession::resume() {
   const CheckpointStart& start = places_[0].start;
-  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_, settings());
+  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
   committed_ = schedule_.first_step;
   if (lineage_.run.empty() && resumed_) lineage_.roll_backs = resumed_->manifest().roll_backs;
@@ -125,10 +130,10 @@ void RankSession::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-void RankSession::note_switch(Step step, const PolicySettings& policy) const {
+void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
   if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step),
-              " samples): ", troupe::describe(policy, job_.plan.world_size())));
+    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
+              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
 }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
@@ -141,10 +146,7 @@ void RankSession::note_resumed(const CheckpointStart& start) {
 /// The state before the first step. Others read it once the view stands.
 void RankSession::load() {
   if (holds_parameters()) fill_parameters();
-  if (!resumed_) return;
-  const PolicySequence policies(job_.plan.policies, job_.plan.world_size());
-  resumed_->load_state(job_, space_, memory_, settings().rule.kind,
-                       policies.at({schedule_.first_step}, schedule_.first_sample).kind);
+  if (resumed_) resumed_->load_state(job_, space_, memory_);
 }
 
 void RankSession::fill_parameters() {
@@ -213,31 +215,77 @@ void RankSession::watch_peers() {
   });
 }
 
-std::unique_ptr<Communicator> RankSession::make_communicator() {
+std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& group) {
+  const GroupMemory& own = memory_.groups[group.id.value];
   if (job_.plan.route == Route::direct) {
+    if (!channel_) channel_ = std::make_unique<DirectChannel>(*bulk_);
     std::vector<Peer> peers;
     for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
     return std::make_unique<DirectCommunicator>(space_, *bulk_,
                                                 DirectGroup{.view = kFirstView,
                                                             .rank = job_.self(),
                                                             .peers = std::move(peers),
-                                                            .stripes = job_.plan.stripes,
-                                                            .buckets = job_.plan.buckets,
-                                                            .parameters = memory_.parameters,
-                                                            .half = memory_.half,
-                                                            .staging = memory_.staging});
+                                                            .stripes = group.stripes,
+                                                            .buckets = group.buckets,
+                                                            .parameters = own.parameters,
+                                                            .half = own.half,
+                                                            .staging = own.staging,
+                                                            .id = group.id},
+                                                channel_.get());
   }
-  ArenaGroup group{.rank = job_.self()};
+  ArenaGroup members{.rank = job_.self()};
   for (const PlaceBlob& place : places_) {
-    const RankMemory peer = find_rank_memory(space_.arena(place.arena.id));
-    group.members.push_back(
-        {.gradients = peer.contributions, .sums = peer.sums, .ready = peer.ready, .published = peer.published});
-    // What ranks put aside is free whenever their states are gathered.
-    const std::uint64_t whole = memory_.gradients.size_bytes;
-    if (needs_of(job_.plan.policies).whole_state)
-      group.members.back().scratch = slice(peer.contributions, whole, whole);
+    const RankMemory rank = find_rank_memory(space_.arena(place.arena.id), job_.plan);
+    const GroupMemory& its = rank.groups[group.id.value];
+    members.members.push_back(
+        {.gradients = its.contributions, .sums = rank.sums, .ready = its.ready, .published = its.published});
+    if (needs_of(group.policies).whole_state) members.members.back().scratch = its.scratch;
   }
-  return std::make_unique<ArenaCommunicator>(space_, std::move(group));
+  return std::make_unique<ArenaCommunicator>(space_, std::move(members));
+}
+
+std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
+  const std::uint32_t g = group.id.value;
+  const Rule rule = all_groups(settings())[g].rule;
+  if (needs_of(group.policies).hosted) {
+    hosted_[g] = std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
+                                                                .space = space_,
+                                                                .arena = *arena_,
+                                                                .device = *device_,
+                                                                .remote = remote_.get(),
+                                                                .self = job_.self(),
+                                                                .ranks = job_.plan.world_size(),
+                                                                .plan = group,
+                                                                .memory = memory_.groups[g],
+                                                                .shares_parameters = job_.plan.route == Route::arena,
+                                                                .rule = rule,
+                                                                .rate = rate(rule),
+                                                                .no_decay = no_decay_[g],
+                                                                .deadline = settings().faults.exchange});
+    if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
+  }
+  LentMemory lent = memory_.groups[g].own;
+  lent.mine.no_decay = no_decay_[g];
+  return lent_exchange({.communicator = communicators_[g].get(),
+                        .rule = rule,
+                        .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+                        .buckets = group.buckets,
+                        .memory = std::move(lent),
+                        .rate = rate(rule),
+                        .side = side_streams_[g].get(),
+                        .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
+                        .updates = resumed_ ? resumed_->updates_of(group) : 0});
+}
+
+std::vector<Exchange*> RankSession::all_exchanges() const {
+  std::vector<Exchange*> all;
+  for (const auto& exchange : exchanges_) all.push_back(exchange.get());
+  return all;
+}
+
+void RankSession::abort_exchanges(const Status& why) noexcept {
+  for (const auto& communicator : communicators_) communicator->abort(why);
+  for (const auto& exchange : exchanges_) exchange->retire(why);
 }
 
 void RankSession::make_device() {
@@ -246,43 +294,36 @@ void RankSession::make_device() {
     for (const PlaceBlob& place : places_)
       if (place.arena.id != arena_->id()) space_.map(Arena::open(place.arena));
     const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
-    join_node_memory(memory_, space_.arena(places_[leader].arena.id));
+    join_node_memory(memory_, job_.plan, space_.arena(places_[leader].arena.id));
   }
-  communicator_ = make_communicator();
+  for (const GroupPlan& group : job_.plan.groups) communicators_.push_back(make_communicator(group));
   // Between nodes the stream waits for what the bulk lane brings.
   if (bulk_ && job_.plan.route == Route::direct)
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = device_for(mine);
-  const LentMemory& own = memory_.own;
+  const std::vector<Bucket> buckets = job_.buckets();
   if (options_.model) {
-    replica_ =
-        std::make_unique<HostReplica>(space_, job_.plan.buckets, [this](const HostWork& work) { loop_->post(work); });
+    replica_ = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
-    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.plan.buckets,
-                                {weights(), own.weights.size_bytes != 0 ? own.half : memory_.half, memory_.gradients});
+    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), buckets, memory_.replica);
   }
   stream_ = device_->stream();
-  if (needs_of(job_.plan.policies).side_stream) side_stream_ = device_->stream();
-  no_decay_ = entries_matching(job_.graph, job_.layout, settings().no_decay);
-  LentMemory lent = own;
-  lent.mine.no_decay = no_decay_;
-  exchange_ = lent_exchange({.communicator = *communicator_,
-                             .rule = settings().rule,
-                             .policy = std::make_unique<PolicySequence>(job_.plan.policies, job_.plan.world_size()),
-                             .buckets = job_.plan.buckets,
-                             .memory = std::move(lent),
-                             .rate = rate(),
-                             .side = side_stream_.get(),
-                             .updates = resumed_ ? resumed_->manifest().updates : 0});
-  steps_ = std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals,
-                                          std::vector<Exchange*>{exchange_.get()}, job_.plan.buckets.size());
+  for (const GroupPlan& group : job_.plan.groups) {
+    side_streams_.push_back(needs_of(group.policies).side_stream ? device_->stream() : nullptr);
+    no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
+  }
+  hosted_.resize(job_.plan.groups.size());
+  for (const GroupPlan& group : job_.plan.groups) exchanges_.push_back(make_exchange(group));
+  steps_ =
+      std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
   step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
   snapshot_messages_ = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
   evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
 }
 
 std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
-  const auto deadline = settings().faults.exchange;
+  // Ranks that push to shards may be ahead of others by more than any deadline; their workers watch the progress.
+  const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, waits_.get()});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = mine.device_threads,
@@ -292,8 +333,8 @@ std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
 }
 
 void RankSession::make_loop() {
-  const auto* parameters = space_.address_of<const float>(weights());
-  auto* gradients = space_.address_of<float>(memory_.gradients);
+  const auto* parameters = space_.address_of<const float>(memory_.replica.parameters);
+  auto* gradients = space_.address_of<float>(memory_.replica.gradients);
   for (std::size_t p = 0; p < job_.layout.entries().size(); ++p) {
     const auto [first, count] = job_.layout.entries()[p];
     const Parameter& parameter = job_.graph.parameters()[p];
@@ -309,11 +350,11 @@ void RankSession::make_loop() {
                                                  .stop = [this] { request_stop(); }});
 }
 
-RateSchedule RankSession::rate() const {
+RateSchedule RankSession::rate(const Rule& rule) const {
   const Settings& s = settings();
   const bool by_steps = s.train.steps != 0;
   const double lowered = s.rule.stops_non_finite ? std::pow(s.train.roll_back_rate, lineage_.roll_backs) : 1;
-  return {s.rule.rate * lowered,
+  return {rule.rate * lowered,
           s.rate,
           {.epoch_samples = job_.plan.train_samples,
            .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
@@ -336,15 +377,17 @@ void RankSession::make_actors() {
                       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
                                  memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
                                  [this](Step step, const StepSums& total) { return judge(step, total); },
-                                 [this](Step step, const PolicySettings& policy) { note_switch(step, policy); }},
-                      .exchanges = {exchange_.get()},
+                                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
+                                   note_switch(step, policy, reason);
+                                 }},
+                      .exchanges = all_exchanges(),
                       .view = kFirstView,
                       .self = job_.self(),
                       .hosts = job_.hosts(),
                       .start_within = settings().faults.start,
                       .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
                       .report = report_targets(),
-                      .abort_view = [this](const Status& why) { communicator_->abort(why); },
+                      .abort_view = [this](const Status& why) { abort_exchanges(why); },
                       .ended =
                           [this](const RunEnd& end) {
                             end_.put(end);
@@ -357,7 +400,14 @@ void RankSession::make_actors() {
                           },
                       .checkpoints = {},
                       .balancer = {},
+                      .answer_within = settings().faults.exchange,
                       .epoch = {}};
+  parts.device.sums_are_common = sums_are_common();
+  for (const auto& group : hosted_) {
+    if (!group) continue;
+    for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
+  }
+  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (job_.data.train)
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
                                      job_.plan.seed, job_.ledger(schedule_)});
@@ -382,7 +432,10 @@ CheckpointerParts RankSession::checkpointer_parts() {
   const CheckpointStart& start = places_[0].start;
   io_ = std::make_unique<IoThread>("io");
   CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
-  manifest.rule = name_of(settings().rule.kind);
+  manifest.groups.clear();
+  for (const GroupPlan& group : job_.plan.groups)
+    manifest.groups.push_back(
+        {.name = group.name, .rule = std::string(name_of(group.kind)), .parameters = group.parameters});
   manifest.plan = job_.plan.to_string();
   manifest.run = start.run;
   manifest.roll_backs = lineage_.roll_backs;
@@ -439,8 +492,10 @@ ReportTargets RankSession::report_targets() {
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
-  const auto policies = std::make_shared<const PolicySequence>(job_.plan.policies, job_.plan.world_size());
-  targets.rate = [this, rate = rate(), policies](Step step) {
+  // Of the first group, as the other figures are.
+  const auto policies =
+      std::make_shared<const PolicySequence>(job_.plan.groups.front().policies, job_.plan.world_size());
+  targets.rate = [this, rate = rate(settings().rule), policies](Step step) {
     const std::uint64_t before = schedule_.samples_before(step);
     return rate.at(before, schedule_.global_rows(step) * policies->at(step, before).accumulate);
   };

@@ -11,6 +11,7 @@
 
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
+#include "apps/session/hosted_group.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/own_loop.hpp"
@@ -25,6 +26,8 @@
 #include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
+#include "runtime/planner.hpp"
+#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 
@@ -75,6 +78,8 @@ class RankSession final : public Session {
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
+  /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
+  bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
@@ -88,29 +93,29 @@ class RankSession final : public Session {
   void note_resumed(const CheckpointStart& start);
   void make_device();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
-  std::unique_ptr<Communicator> make_communicator();
+  std::unique_ptr<Communicator> make_communicator(const GroupPlan& group);
+  std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);
+  std::vector<Exchange*> all_exchanges() const;
+  void abort_exchanges(const Status& why) noexcept;
   void make_loop();
   void load();
   void fill_parameters();
   void make_actors();
-  /// What the replica reads.
-  const Memory& weights() const {
-    return memory_.own.weights.size_bytes != 0 ? memory_.own.weights : memory_.parameters;
-  }
-  std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_, settings().rule.kind); }
+  std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_); }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
   BalancerParts balancer_parts();
   void tell(const ShareWindow& window);
   ReportTargets report_targets();
-  RateSchedule rate() const;
+  RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
-  void note_switch(Step step, const PolicySettings& policy) const;
+  void note_switch(Step step, const PolicySettings& policy, const std::string& reason) const;
   void watch_peers();
 
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
+  void note_staleness() const;
   void take_down(Blocking& blocking) noexcept;
 
   SessionOptions options_;
@@ -135,22 +140,25 @@ class RankSession final : public Session {
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
-  std::unique_ptr<Communicator> communicator_;  // hears from the transport until that is gone
+  std::unique_ptr<DirectChannel> channel_;                    // of the direct route
+  std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> bulk_;
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
-  std::uint64_t left_out_ = 0;           // steps, counted by the device actor
-  std::string bad_step_;                 // written by the device actor, before the run ends
-  std::vector<Layout::Entry> no_decay_;  // the stream's work reads it
-  std::unique_ptr<Exchange> exchange_;
+  std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
+  std::string bad_step_;                              // written by the device actor, before the run ends
+  std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them
+  std::vector<std::unique_ptr<HostedGroup>> hosted_;  // by group; null: no policy of it is a hosted one
+  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
   std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
   std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
   std::unique_ptr<Replica> replica_;
-  std::unique_ptr<Stream> side_stream_;  // null: the policy has no round behind the next step
+  std::vector<std::unique_ptr<Stream>>
+      side_streams_;  // by group; null: its policies have no round behind the next step
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
   std::mutex shares_mutex_;             // guards shares_

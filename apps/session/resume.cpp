@@ -6,6 +6,7 @@
 namespace troupe {
 namespace {
 
+/// Of every piece: parameters are found by their names, whatever groups a job makes of them.
 constexpr GroupId kGroup{0};
 
 constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
@@ -18,26 +19,31 @@ void check_same(const std::string& what, const std::string& saved, const std::st
                ": set ", setting, " back, or start anew with checkpoint.resume = \"never\"");
 }
 
-/// The elements of parameter `index` that lie in [first, first + count) of the layout: the first of them, in the
-/// parameter, and how many.
+/// The elements of a parameter that lie in a stripe.
 struct Overlap {
-  std::uint64_t first = 0;
+  std::uint64_t first = 0;  // of the parameter
   std::uint64_t count = 0;
+  std::uint64_t at = 0;  // the first of them, in the stripe
 };
-Overlap overlap(const Layout::Entry& entry, std::uint64_t first, std::uint64_t count) {
+Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe& stripe) {
+  const std::uint64_t first = group.first + stripe.first;
   const std::uint64_t begin = std::max(first, entry.first);
-  const std::uint64_t end = std::min(first + count, entry.first + entry.count);
-  return begin < end ? Overlap{begin - entry.first, end - begin} : Overlap{};
+  const std::uint64_t end = std::min(first + stripe.count, entry.first + entry.count);
+  return begin < end ? Overlap{begin - entry.first, end - begin, begin - first} : Overlap{};
 }
 
 }  // namespace
 
-Resumed::Resumed(const CheckpointStart& start, const JoinedJob& job, const Settings& settings)
+Resumed::Resumed(const CheckpointStart& start, const JoinedJob& job)
     : reader_(CheckpointStore(start.folder), start.id) {
   const std::string folder = CheckpointStore(start.folder).folder_of(start.id);
   const CheckpointManifest& saved = manifest();
   check_same("model", saved.model, job.plan.model, folder, "[model]");
-  check_same("rule", saved.rule, std::string(name_of(settings.rule.kind)), folder, "optimizer.rule");
+  for (const GroupPlan& group : job.plan.groups) {
+    const std::string rule(name_of(group.kind));
+    for (const std::string& parameter : group.parameters)
+      check_same(text("rule of ", parameter), saved.group_of(parameter).rule, rule, folder, "optimizer.rule");
+  }
   check_same("seed", std::to_string(saved.seed), std::to_string(job.plan.seed), folder, "train.seed");
 }
 
@@ -49,44 +55,55 @@ void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters)
   }
 }
 
+/// Another policy's checkpoint may have none; after another policy it begins at zero.
+bool Resumed::keeps_outer(std::string_view tensor, PolicyKind next) const {
+  const std::string& before = manifest().group_of(tensor).policy;
+  return manifest().has_outer(tensor) && (before.empty() || before == name_of(next));
+}
+
 void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
                    const Memory& to) {
   const auto& tensors = job.graph.parameters();
+  const PolicySequence policies(job.plan.groups[stripe.group.value].policies, job.plan.world_size());
+  const PolicyKind next = policies.at({manifest().steps}, manifest().samples).kind;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Layout::Entry& entry = job.layout.entries()[i];
-    const Overlap some = overlap(entry, stripe.first, stripe.count);
-    if (some.count == 0) continue;
-    const std::uint64_t at = entry.first + some.first - stripe.first;
-    const Memory memory = slice(to, at * sizeof(float), some.count * sizeof(float));
+    const Overlap some = overlap(job.layout.entries()[i], job.plan.groups[stripe.group.value], stripe);
+    if (some.count == 0 || (part == kOuter && !keeps_outer(tensors[i].name, next))) continue;
+    const Memory memory = elements(to, some.at, some.count, sizeof(float));
     reader_.read(kGroup, tensors[i].name, part, some.first, {space.address_of<float>(memory), some.count});
   }
 }
 
-void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule,
-                         PolicyKind next) {
-  const Stripe& mine = memory.stripe.stripe;
-  const LentMemory& own = memory.own;
-  for (std::size_t slot = 0; slot < state_slots(rule); ++slot) {
-    const bool whole = own.state[slot].size_bytes != 0;
-    const Stripe all{.group = mine.group, .tenant = mine.tenant, .first = 0, .count = job.layout.count_elements()};
-    load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
-  }
-  const bool same = manifest().policy.empty() || manifest().policy == name_of(next);
-  if (own.outer.state[0].size_bytes != 0 && same && manifest().has_outer())
-    load(job, space, kOuter, mine, own.outer.state[0]);
+void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory) {
+  for (const GroupPlan& group : job.plan.groups) load_group(job, space, group, memory.groups[group.id.value]);
 }
 
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory, RuleKind rule) {
-  const StripeMemory& stripe = memory.stripe;
+void Resumed::load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group,
+                         const GroupMemory& memory) {
+  const Stripe& mine = memory.stripe.stripe;
+  const LentMemory& own = memory.own;
+  for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
+    const bool whole = own.state[slot].size_bytes != 0;
+    const Stripe all{.group = group.id, .tenant = mine.tenant, .first = 0, .count = group.count};
+    load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
+  }
+  if (own.outer.state[0].size_bytes != 0) load(job, space, kOuter, mine, own.outer.state[0]);
+}
+
+std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
+  std::uint64_t most = 0;
+  for (const std::string& parameter : group.parameters) most = std::max(most, manifest().group_of(parameter).updates);
+  return most;
+}
+
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory) {
   std::vector<SnapshotPiece> parts;
   const auto& tensors = job.graph.parameters();
   std::uint64_t next = 0;  // byte of the snapshot
-  const auto add = [&](CheckpointPart part, const Memory& whole) {
+  const auto add = [&](const GroupPlan& group, const Stripe& stripe, CheckpointPart part, const Memory& whole) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Layout::Entry& entry = job.layout.entries()[i];
-      const Overlap some = overlap(entry, stripe.stripe.first, stripe.stripe.count);
+      const Overlap some = overlap(job.layout.entries()[i], group, stripe);
       if (some.count == 0) continue;
-      const std::uint64_t at = entry.first + some.first - stripe.stripe.first;
       SnapshotPiece& piece = parts.emplace_back();
       piece.piece.group = kGroup;
       piece.piece.tensor = tensors[i].name;
@@ -94,15 +111,20 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
       piece.piece.first = some.first;
       piece.piece.count = some.count;
       piece.extents = tensors[i].extents;
-      piece.from = slice(whole, at * sizeof(float), some.count * sizeof(float));
+      piece.from = elements(whole, some.at, some.count, sizeof(float));
       piece.copy = slice(memory.snapshot, next, piece.from.size_bytes);
       next += piece.from.size_bytes;
     }
   };
-  if (stripe.stripe.count == 0) return parts;
-  add(CheckpointPart::parameters, stripe.parameters);
-  for (std::size_t slot = 0; slot < state_slots(rule); ++slot) add(kStates[slot], stripe.state[slot]);
-  if (memory.own.outer.state[0].size_bytes != 0) add(kOuter, memory.own.outer.state[0]);
+  for (const GroupPlan& group : job.plan.groups) {
+    const GroupMemory& m = memory.groups[group.id.value];
+    const Stripe& stripe = m.stripe.stripe;
+    if (stripe.count == 0) continue;
+    add(group, stripe, CheckpointPart::parameters, m.stripe.parameters);
+    for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot)
+      add(group, stripe, kStates[slot], m.stripe.state[slot]);
+    if (m.own.outer.state[0].size_bytes != 0) add(group, stripe, kOuter, m.own.outer.state[0]);
+  }
   return parts;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "actors/checkpointer_actor.hpp"
@@ -20,26 +21,29 @@ class Resumed {
  public:
   /// Throws Error{invalid} when the checkpoint is of another model, rule or order of samples, naming the setting;
   /// Error{corrupt}.
-  Resumed(const CheckpointStart& start, const JoinedJob& job, const Settings& settings);
+  Resumed(const CheckpointStart& start, const JoinedJob& job);
 
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
-  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum when the first step's policy, `next`,
-  /// is that of the step before the checkpoint: a switch begins it at zero.
-  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory, RuleKind rule,
-                  PolicyKind next);
+  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum of groups whose next step has the
+  /// policy of the step before the checkpoint: a switch begins it at zero.
+  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory);
+  /// How many updates the group's rule has made: where its parameters come from several groups, the most of them.
+  std::uint64_t updates_of(const GroupPlan& group) const;
 
  private:
   void load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
             const Memory& to);
+  bool keeps_outer(std::string_view tensor, PolicyKind next) const;
+  void load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group, const GroupMemory& memory);
 
   CheckpointReader reader_;
 };
 
-/// What of a stripe a checkpoint has: for each tensor that lies in it, wholly or in part, the weights and every state.
-/// The copies follow each other in the snapshot without the layout's gaps, as they do in the file.
-std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory, RuleKind rule);
+/// What of a rank's stripes a checkpoint has: for each tensor that lies in one, wholly or in part, the weights and
+/// every state. The copies follow each other in the snapshot without the layout's gaps, as they do in the file.
+std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory);
 /// The copies that make such a snapshot; neighbours that stay neighbours as one.
 std::vector<SnapshotPart> copies_of(std::span<const SnapshotPiece> pieces);
 

@@ -26,7 +26,12 @@ void RankSession::begin(Blocking& blocking, bool owned) {
         coordinator.checkpointer =
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
+      coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      if (!sums_are_common())
+        coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
+    for (const auto& group : hosted_)
+      if (group && !nothing_left()) group->meet(blocking, deadline);
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
       loop_->close();
@@ -66,9 +71,23 @@ RunResult RankSession::finish(Blocking& blocking) {
   return wait_for_end(blocking);
 }
 
+/// Every contribution reaches every shard, so this rank's one can tell.
+void RankSession::note_staleness() const {
+  for (const GroupPlan& group : job_.plan.groups) {
+    if (!hosted_[group.id.value]) continue;
+    const auto staleness = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
+    if (!staleness) continue;
+    const bool clocks = group.policies.back().policy.kind == PolicyKind::ssp;
+    note(text("staleness of group ", group.name, " in ",
+              clocks ? "steps of the slowest rank" : "updates of other ranks", ", over ", staleness->updates,
+              " contributions: ", to_string(*staleness)));
+  }
+}
+
 RunResult RankSession::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
+  if (leads_job()) note_staleness();
   take_down(blocking);
   if (listener_) listener_->finish();
   result_.status = std::move(end.status);
@@ -89,9 +108,11 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
            schedule_.epoch_number({std::min(committed, schedule_.steps - 1)}), '\n');
   if (job_.plan.route == Route::arena) {
     for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
-      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id));
-      all += text("rank ", rank, ": gradients of ", space_.timeline(its.ready).value(),
-                  " exchanges ready, parameters of ", space_.timeline(its.published).value(), " published\n");
+      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan);
+      for (const GroupMemory& group : its.groups) {
+        all += text("rank ", rank, ": gradients of ", space_.timeline(group.ready).value(),
+                    " exchanges ready, parameters of ", space_.timeline(group.published).value(), " published\n");
+      }
     }
   }
   if (!remote_) return all + "the job is this one process: no messages to others\n";
@@ -112,10 +133,10 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
   if (io_) io_->close();
-  if (communicator_)
-    communicator_->abort(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
-                                  : Status{Code::aborted, "the session is over"});
+  abort_exchanges(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
+                           : Status{Code::aborted, "the session is over"});
   stream_.reset();
+  hosted_.clear();
   if (remote_) remote_->stop(blocking, deadline);
   if (job_.bootstrap) job_.bootstrap->leave();
   if (control_) control_->stop(deadline);

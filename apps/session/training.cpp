@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
@@ -23,30 +24,52 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
   if (parts_.balancer) balancer_ = spawn_balancer(system_, std::move(*parts_.balancer));
   if (parts_.checkpoints) checkpointer_ = spawn_checkpointer(system_, std::move(*parts_.checkpoints));
   if (parts_.self.value != 0) return;
-  reporter_ = spawn_reporter(system_, parts_.device.schedule, std::move(parts_.report), membership_, parts_.epoch);
+  const Schedule& schedule = parts_.device.schedule;
+  const auto ranks = static_cast<std::uint32_t>(parts_.hosts.size());
+  steps_ = spawn_step_coordinator(
+      system_,
+      {.schedule = schedule, .hosts = parts_.hosts, .answer_within = parts_.answer_within, .rows = schedule.rows});
+  reporter_ = spawn_reporter(system_, schedule, std::move(parts_.report), membership_, parts_.epoch);
   std::vector<TestReceiver> told{reporter_};
   if (checkpointer_) told.emplace_back(checkpointer_);
-  evaluator_ = spawn_evaluator(system_, static_cast<std::uint32_t>(parts_.hosts.size()), std::move(told));
+  if (!parts_.device.sums_are_common) {
+    GathererAudience audience{{reporter_}, std::exchange(told, {}), {reporter_}};
+    if (checkpointer_) {
+      audience.committed.emplace_back(checkpointer_);
+      audience.finished.emplace_back(checkpointer_);
+    }
+    sums_ = spawn_sums_gatherer(system_, parts_.view, ranks, {schedule.first_step}, std::move(audience));
+    told = {sums_};
+  }
+  evaluator_ = spawn_evaluator(system_, ranks, std::move(told));
+}
+
+/// Whom the device tells. Where a gatherer tells rank 0's reporter and checkpointer, the device does not.
+DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) const {
+  DeviceAudience all{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}, .snapshots = {}};
+  for (const auto& shard : shards_) all.committed.emplace_back(shard);
+  if (reporter_ && !sums_) {
+    all.committed.emplace_back(reporter_);
+    all.finished.emplace_back(reporter_);
+  }
+  if (checkpointer_ && !sums_) {
+    all.committed.emplace_back(checkpointer_);
+    all.finished.emplace_back(checkpointer_);
+  }
+  if (sums_) all.finished.emplace_back(sums_);
+  if (checkpointer_) all.snapshots = checkpointer_;
+  if (balancer_) all.committed.emplace_back(balancer_);
+  all.coordinator = steps_ ? StepCoordinatorPeer{steps_} : coordinator.steps;
+  all.sums = sums_ ? RankSumsReceiver{sums_} : coordinator.sums;
+  return all;
 }
 
 void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& gate) {
   if (!evaluator_) evaluator_ = spawn_remote_evaluator(system_, parts_.self, coordinator.evaluator);
   for (Exchange* exchange : parts_.exchanges) shards_.push_back(spawn_shard(system_, *exchange));
-  DeviceAudience audience{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}};
-  for (const auto& shard : shards_) audience.committed.emplace_back(shard);
-  if (reporter_) {
-    audience.committed.emplace_back(reporter_);
-    audience.finished.emplace_back(reporter_);
-  }
-  if (checkpointer_) {
-    audience.committed.emplace_back(checkpointer_);
-    audience.finished.emplace_back(checkpointer_);
-    audience.snapshots = checkpointer_;
-  }
-  if (balancer_) audience.committed.emplace_back(balancer_);
   {
     const std::lock_guard lock(mutex_);
-    device_ = spawn_device(system_, parts_.device, std::move(audience));
+    device_ = spawn_device(system_, parts_.device, audience(coordinator));
     if (stop_requested_) caf::anon_send(device_, StopRequest{});
   }
   const BatchReceiver batches = gate ? gate(device_) : BatchReceiver{device_};
@@ -61,12 +84,15 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   membership.begin = {device_};
   membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(evaluator_)};
   if (loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(loader_));
+  for (const auto& actor : parts_.hosting) membership.watched.push_back(actor);
   for (const auto& shard : shards_) membership.watched.push_back(caf::actor_cast<caf::actor>(shard));
   if (reporter_) {
     membership.begin.insert(membership.begin.begin(), reporter_);
     membership.watched.push_back(caf::actor_cast<caf::actor>(reporter_));
     membership.waits_for_report = true;
   }
+  if (steps_) membership.watched.push_back(caf::actor_cast<caf::actor>(steps_));
+  if (sums_) membership.watched.push_back(caf::actor_cast<caf::actor>(sums_));
   if (balancer_) {
     membership.begin.insert(membership.begin.begin(), balancer_);
     membership.watched.push_back(caf::actor_cast<caf::actor>(balancer_));
@@ -106,7 +132,10 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(reporter_);
   add(checkpointer_);
   add(balancer_);
+  add(steps_);
+  add(sums_);
   for (const auto& shard : shards_) add(shard);
+  for (const auto& actor : parts_.hosting) add(actor);
   add(membership_);
   gone->left = actors.size();
   for (const auto& actor : actors) {

@@ -15,6 +15,8 @@
 #include "actors/membership_actor.hpp"
 #include "actors/reporter_actor.hpp"
 #include "actors/shard_actor.hpp"
+#include "actors/step_coordinator.hpp"
+#include "actors/sums_gatherer.hpp"
 
 namespace troupe {
 
@@ -24,6 +26,8 @@ struct CoordinatorHandles {
   TestPartReceiver evaluator;
   PartReceiver checkpointer;  // of jobs that save
   BalancerPeer balancer;      // of jobs of several ranks
+  StepCoordinatorPeer steps;
+  RankSumsReceiver sums;  // where DeviceParts::sums_are_common is false
 };
 
 /// What the actors of one rank are made of; everything outlives them.
@@ -31,6 +35,7 @@ struct TrainingParts {
   std::optional<LoaderParts> loader;  // absent: the app brings its own samples
   DeviceParts device;
   std::vector<Exchange*> exchanges;  // a shard for each
+  std::vector<caf::actor> hosting;   // shards that host, and workers: watched, and ended with the others
   ViewId view;
   Rank self;
   std::vector<std::string> hosts;
@@ -41,13 +46,14 @@ struct TrainingParts {
   std::function<void(const RunEnd&)> ended;
   std::function<void(Step)> committed;  // told of every step, in order
   std::optional<CheckpointerParts> checkpoints;
-  std::optional<BalancerParts> balancer;  // jobs of several ranks
-  StepSums epoch;                         // rank 0: of the epoch under way, before the first step
+  std::optional<BalancerParts> balancer;           // jobs of several ranks
+  std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, when their steps are held
+  StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
 };
 
-/// The training actors of one rank. Membership and, on rank 0, evaluator, checkpointer and balancer exist at once, so
-/// that they can be published; the others begin with start(). Ended explicitly by end(), since they refer to what is
-/// taken down after them.
+/// The training actors of one rank. Membership and, on rank 0, evaluator, checkpointer, balancer, step coordinator and
+/// sums gatherer exist at once, so that they can be published; the others begin with start(). Ended explicitly by
+/// end(), since they refer to what is taken down after them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
@@ -57,6 +63,10 @@ class TrainingActors {
   CheckpointerActor checkpointer() const { return checkpointer_; }
   /// Null in a job of one rank.
   BalancerActor balancer() const { return balancer_; }
+  /// Rank 0's; null elsewhere.
+  StepCoordinator steps() const { return steps_; }
+  /// Rank 0's where DeviceParts::sums_are_common is false; null elsewhere.
+  SumsGatherer sums() const { return sums_; }
   /// What stands before the device for the loader; it ends with the device.
   using Gate = std::function<BatchReceiver(const DeviceActor&)>;
   /// Joins the view; `coordinator` is needed on other ranks than 0. `gate` may be empty: batches go to the device.
@@ -68,6 +78,7 @@ class TrainingActors {
 
  private:
   struct Gone;
+  DeviceAudience audience(const CoordinatorHandles& coordinator) const;
   caf::actor_system& system_;
   TrainingParts parts_;
   MembershipActor membership_;
@@ -75,6 +86,8 @@ class TrainingActors {
   ReporterActor reporter_;
   CheckpointerActor checkpointer_;
   BalancerActor balancer_;
+  StepCoordinator steps_;
+  SumsGatherer sums_;
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;

@@ -26,7 +26,7 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
   read_stages(graph);
   make_activations(room);
   make_forward();
-  make_backward(buckets);
+  make_backward(graph, buckets);
   take_scratch(room);
 }
 
@@ -36,7 +36,7 @@ void StepProgram::read_stages(const Graph& graph) {
   for (std::size_t i = 0; i < graph.layers().size(); ++i) {
     const Layer& layer = graph.layers()[i];
     if (const auto* dense = std::get_if<Dense>(&layer.operation)) {
-      stages_.push_back({layer.name, inputs, dense->units, false, parameter, {}, {}});
+      stages_.push_back({layer.name, static_cast<std::uint32_t>(i), inputs, dense->units, false, parameter, {}, {}});
       parameter += 2;
     } else if (std::holds_alternative<Relu>(layer.operation)) {
       TROUPE_CHECK(!stages_.empty(), Code::unsupported, "graph ", graph.name(), ", layer ", layer.name,
@@ -128,13 +128,33 @@ void StepProgram::make_forward() {
   }
 }
 
-void StepProgram::make_backward(const std::vector<Bucket>& buckets) {
-  std::uint64_t end = layout_.count_elements();
+void StepProgram::check_cover(std::vector<Bucket> buckets) const {
+  std::sort(buckets.begin(), buckets.end(),
+            [](const Bucket& a, const Bucket& b) { return a.first_in_layout() < b.first_in_layout(); });
+  const auto starts_parameter = [&](std::uint64_t element) {
+    const auto& entries = layout_.entries();
+    return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == element; });
+  };
+  std::uint64_t end = 0;
+  for (const Bucket& bucket : buckets) {
+    const std::uint64_t first = bucket.first_in_layout();
+    TROUPE_CHECK(first == end && bucket.count > 0 && starts_parameter(first), Code::invalid, "bucket ", bucket.index,
+                 " of group ", bucket.group.value, " covers elements ", first, " to ", first + bucket.count,
+                 " of the layout, which are not whole parameters from ", end, " on");
+    end += bucket.count;
+  }
+  TROUPE_CHECK(end == layout_.count_elements(), Code::invalid, "the buckets cover ", end, " of ",
+               layout_.count_elements(), " elements");
+}
+
+void StepProgram::make_backward(const Graph& graph, const std::vector<Bucket>& buckets) {
+  check_cover(buckets);
   std::size_t index = stages_.size();
   memory gradient = logits_gradient_;
   for (const Bucket& bucket : buckets) {
     std::vector<Call>& calls = segments_.emplace_back();
-    while (index > 0 && layout_.entries()[stages_[index - 1].parameter].first >= bucket.first) {
+    const std::uint32_t last = first_layer(graph, layout_, bucket);  // that the pass comes to
+    while (index > 0 && stages_[index - 1].layer >= last) {
       const Stage& stage = stages_[--index];
       memory input_gradient;
       if (index > 0) {
@@ -143,13 +163,7 @@ void StepProgram::make_backward(const std::vector<Bucket>& buckets) {
       add_backward(calls, index, gradient, input_gradient);
       gradient = input_gradient;
     }
-    const std::uint64_t done = index == stages_.size() ? end : layout_.entries()[stages_[index].parameter].first;
-    TROUPE_CHECK(bucket.first == done && bucket.first + bucket.count == end && bucket.count > 0, Code::invalid,
-                 "bucket ", bucket.index, " covers elements ", bucket.first, " to ", bucket.first + bucket.count,
-                 ", which are not whole layers that end at ", end);
-    end = bucket.first;
   }
-  TROUPE_CHECK(end == 0, Code::invalid, "the buckets leave out the first ", end, " elements");
 }
 
 void StepProgram::add_backward(std::vector<Call>& calls, std::size_t index, const memory& gradient,

@@ -30,7 +30,7 @@ class StepProgram {
   /// For the first `rows` rows of a batch, 1 to batch.rows. `room`: a program of the same graph with at least as many
   /// rows, whose activations this one uses too and which outlives it, since a stream runs one program at a time; null:
   /// it takes its own. Throws Error{unsupported} naming the layer that cannot be done, Error{invalid} when the buckets
-  /// are not the layers from the last to the first.
+  /// are not whole parameters, each in one of them.
   StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
               const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads,
               const StepProgram* room = nullptr);
@@ -43,6 +43,7 @@ class StepProgram {
   /// A Dense layer and the ReLU behind it, if there is one.
   struct Stage {
     std::string name;
+    std::uint32_t layer = 0;  // of the graph
     std::uint64_t inputs = 0;
     std::uint32_t units = 0;
     bool relu = false;
@@ -62,7 +63,8 @@ class StepProgram {
   void read_stages(const Graph& graph);
   void make_activations(const StepProgram* room);
   void make_forward();
-  void make_backward(const std::vector<Bucket>& buckets);
+  void make_backward(const Graph& graph, const std::vector<Bucket>& buckets);
+  void check_cover(std::vector<Bucket> buckets) const;
   /// The calls of one stage: from the gradient of its output to those of its weights and, but for the first stage, its
   /// input.
   void add_backward(std::vector<Call>& calls, std::size_t index, const dnnl::memory& gradient,

@@ -51,7 +51,8 @@ class ReferenceReplica final : public Replica {
     for (const Bucket& bucket : buckets_) {
       own(stream).call([this, bucket] {
         auto* gradients = space_.address_of<float>(memory_.gradients);
-        for (std::uint64_t i = bucket.first; i < bucket.first + bucket.count; ++i) {
+        const std::uint64_t first = bucket.first_in_layout();
+        for (std::uint64_t i = first; i < first + bucket.count; ++i) {
           gradients[i] = static_cast<float>(result_.gradients[i]);
         }
       });

@@ -97,16 +97,28 @@ CheckpointFile file_from(const Json& json) {
   return file;
 }
 
+CheckpointGroup group_from(const Json& json) {
+  CheckpointGroup group;
+  json.at("name").get_to(group.name);
+  json.at("rule").get_to(group.rule);
+  group.policy = json.value("policy", std::string{});
+  json.at("updates").get_to(group.updates);
+  json.at("parameters").get_to(group.parameters);
+  return group;
+}
+
 CheckpointManifest manifest_from(const Json& json) {
   CheckpointManifest manifest;
   json.at("steps").get_to(manifest.steps);
   json.at("samples").get_to(manifest.samples);
-  manifest.updates = json.value("updates", manifest.steps);  // once every step made one
   manifest.roll_backs = json.value("roll_backs", 0u);
-  manifest.policy = json.value("policy", std::string{});
+  manifest.groups.front().policy = json.value("policy", std::string{});
+  manifest.groups.front().updates = json.value("updates", manifest.steps);  // once every step made one
   json.at("seed").get_to(manifest.seed);
   json.at("model").get_to(manifest.model);
-  json.at("rule").get_to(manifest.rule);
+  json.at("rule").get_to(manifest.groups.front().rule);
+  if (const auto groups = json.find("groups"); groups != json.end())
+    for (const Json& group : *groups) manifest.groups.push_back(group_from(group));
   json.at("plan").get_to(manifest.plan);
   json.at("settings").get_to(manifest.settings);
   json.at("run").get_to(manifest.run);
@@ -146,19 +158,35 @@ auto with_context(const std::string& what, Parse parse) {
 
 std::string_view name_of(CheckpointPart part) noexcept { return kParts[static_cast<std::size_t>(part)]; }
 
-bool CheckpointManifest::has_outer() const noexcept {
-  return std::any_of(files.begin(), files.end(), [](const CheckpointFile& file) {
-    return std::any_of(file.pieces.begin(), file.pieces.end(),
-                       [](const CheckpointPiece& piece) { return piece.part == CheckpointPart::outer; });
+bool CheckpointManifest::has_outer(std::string_view tensor) const noexcept {
+  return std::any_of(files.begin(), files.end(), [&](const CheckpointFile& file) {
+    return std::any_of(file.pieces.begin(), file.pieces.end(), [&](const CheckpointPiece& piece) {
+      return piece.part == CheckpointPart::outer && piece.tensor == tensor;
+    });
   });
 }
 
+const CheckpointGroup& CheckpointManifest::group_of(std::string_view tensor) const noexcept {
+  const auto has = [&](const CheckpointGroup& group) {
+    return std::find(group.parameters.begin(), group.parameters.end(), tensor) != group.parameters.end();
+  };
+  const auto found = std::find_if(groups.begin() + 1, groups.end(), has);
+  return found == groups.end() ? groups.front() : *found;
+}
+
 std::string format_manifest(const CheckpointManifest& manifest) {
-  nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"updates", manifest.updates},
-                              {"seed", manifest.seed},   {"model", manifest.model},     {"rule", manifest.rule},
+  const CheckpointGroup& first = manifest.groups.front();
+  nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"updates", first.updates},
+                              {"seed", manifest.seed},   {"model", manifest.model},     {"rule", first.rule},
                               {"run", manifest.run}};
   if (manifest.roll_backs != 0) json["roll_backs"] = manifest.roll_backs;
-  if (!manifest.policy.empty()) json["policy"] = manifest.policy;
+  if (!first.policy.empty()) json["policy"] = first.policy;
+  for (const CheckpointGroup& group : std::span(manifest.groups).subspan(1))
+    json["groups"].push_back({{"name", group.name},
+                              {"rule", group.rule},
+                              {"policy", group.policy},
+                              {"updates", group.updates},
+                              {"parameters", group.parameters}});
   if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
   json["epoch"] = {{"loss", fmt::format("{:a}", manifest.epoch.loss)},
                    {"correct", manifest.epoch.correct},

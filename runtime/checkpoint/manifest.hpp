@@ -46,25 +46,35 @@ struct EpochSoFar {
   friend bool operator==(const EpochSoFar&, const EpochSoFar&) = default;
 };
 
+/// Parameters that were updated together.
+struct CheckpointGroup {
+  std::string name = "default";
+  std::string rule;                     // name_of(RuleKind)
+  std::string policy;                   // name_of(PolicyKind) of the last step; empty: not known
+  std::uint64_t updates = 0;            // that the rule has made, since its state was zero
+  std::vector<std::string> parameters;  // of all groups but the first, which has the rest
+  friend bool operator==(const CheckpointGroup&, const CheckpointGroup&) = default;
+};
+
 /// What a checkpoint is: the state of a training job after `steps` steps, whatever ranks it ran on.
 struct CheckpointManifest {
-  std::uint64_t steps = 0;            // committed
-  std::uint64_t samples = 0;          // of the global order, taken by these steps: the next step starts there
-  std::uint64_t updates = 0;          // that the optimizer's rule has made, since its state was zero
-  std::uint64_t seed = 0;             // of the order and of the starting weights
-  std::string model;                  // Graph::to_string()
-  std::string rule;                   // name_of(RuleKind)
+  std::uint64_t steps = 0;    // committed
+  std::uint64_t samples = 0;  // of the global order, taken by these steps: the next step starts there
+  std::uint64_t seed = 0;     // of the order and of the starting weights
+  std::string model;          // Graph::to_string()
+  std::vector<CheckpointGroup> groups = std::vector<CheckpointGroup>(1);  // at least one
   std::string plan;                   // Plan::to_string() of the job that wrote it, for people
   std::vector<std::string> settings;  // "key = value  # origin", for people
   std::uint32_t roll_backs = 0;       // how often the run had gone back to a checkpoint
-  std::string policy;                 // name_of(PolicyKind) of the last step; empty: not known
   std::string run;                    // the job that wrote it: its checkpoints, and no others, are cleared away by it
   EpochSoFar epoch;
   std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major
   std::optional<double> test_accuracy;                       // of these weights, when they were evaluated
   std::vector<CheckpointFile> files;
-  /// Whether it has the momentum of an outer update.
-  bool has_outer() const noexcept;
+  /// Whether it has the momentum of an outer update of a parameter.
+  bool has_outer(std::string_view tensor) const noexcept;
+  /// The group that a parameter was in.
+  const CheckpointGroup& group_of(std::string_view tensor) const noexcept;
   friend bool operator==(const CheckpointManifest&, const CheckpointManifest&) = default;
 };
 

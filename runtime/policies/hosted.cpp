@@ -63,13 +63,17 @@ std::size_t HostedLedger::count_workers() const noexcept {
       std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return w.present; }));
 }
 
-Refusal HostedLedger::take(const HostedPush& push) noexcept {
+Refusal HostedLedger::check(const HostedPush& push) const noexcept {
   const Worker* found = find(push.worker);
   if (found == nullptr) return Refusal::stranger;
   if (push.sequence <= found->sequence) return Refusal::duplicate;
   if (!found->present) return Refusal::stranger;
   if (push.sequence != found->sequence + 1) return Refusal::out_of_order;
-  if (push.clock != found->pushed || push.base_version > version_) return Refusal::wrong_clock;
+  return push.clock != found->pushed || push.base_version > version_ ? Refusal::wrong_clock : Refusal::none;
+}
+
+Refusal HostedLedger::take(const HostedPush& push) noexcept {
+  if (const Refusal refused = check(push); refused != Refusal::none) return refused;
   Worker& w = workers_[push.worker.value];
   ++w.sequence;
   ++w.pushed;
@@ -96,7 +100,7 @@ ApplyUpdate HostedLedger::apply(std::vector<HostedPush> contributions, double ra
 }
 
 AnswerRead HostedLedger::answer(const HostedRead& read) const noexcept {
-  return {read.worker, read.clock, version_, content_};
+  return {read.worker, read.clock, version_, content_, read.meeting};
 }
 
 std::uint64_t HostedLedger::taken(Rank worker) const noexcept {

@@ -27,6 +27,8 @@ struct HostedPush {
 struct HostedRead {
   Rank worker;
   std::uint64_t clock = 0;
+  /// Not 0: its n-th meeting, from 1. Answered when all workers have come to theirs, with the same parameters to all.
+  std::uint64_t meeting = 0;
 };
 
 /// Why an event changed nothing.
@@ -35,7 +37,7 @@ enum class Refusal : std::uint8_t {
   duplicate,     // taken before: the sender may be told so
   out_of_order,  // an earlier one is missing
   stranger,      // not (any more) one of the workers
-  wrong_clock,   // the worker's clock is another
+  wrong_clock,   // the worker's clock, or its meeting, is another
 };
 std::string_view name_of(Refusal refusal) noexcept;
 
@@ -52,6 +54,7 @@ struct AnswerRead {
   std::uint64_t clock = 0;    // of the read
   std::uint64_t version = 0;  // of the parameters
   std::uint64_t content = 0;  // which contributions they contain: equal at two shards when these are the same
+  std::uint64_t meeting = 0;  // of the read
   friend bool operator==(const AnswerRead&, const AnswerRead&) = default;
 };
 
@@ -74,7 +77,9 @@ class HostedLedger {
   bool takes_part(Rank worker) const noexcept;
   std::size_t count_workers() const noexcept;
 
-  /// Counts the push as taken, unless it is refused.
+  /// Whether the push is the next of its worker.
+  Refusal check(const HostedPush& push) const noexcept;
+  /// Counts it as taken, unless it is refused.
   Refusal take(const HostedPush& push) noexcept;
   /// Whether a read makes sense: its clock is not beyond what the worker has pushed.
   Refusal check(const HostedRead& read) const noexcept;
@@ -126,15 +131,22 @@ class HostedPolicy {
   virtual HostedActions pushed(const HostedPush& push) = 0;
   virtual HostedActions read(const HostedRead& read) = 0;
   virtual const HostedLedger& ledger() const noexcept = 0;
+  /// How stale what was applied was, in the policy's measure: updates of others between a contribution's base and its
+  /// being applied, or what the policy bounds.
+  virtual const StalenessHistogram& staleness() const noexcept { return ledger().histogram(); }
   /// Whether no update comes before every worker that takes part has used what it read last, so that readers need no
   /// copies.
   virtual bool updates_wait_for_readers() const noexcept { return false; }
 };
 
-/// The policy of `settings` for a view of `ranks` workers, all of which take part from the start, so that none runs
-/// ahead of those that are not there yet; it goes on from `ledger`. Throws Error{invalid} for lent kinds and for
-/// settings that do not fit.
-std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
+/// `policy` with meetings, at which the shard contains exactly what its workers have contributed: after one, nothing is
+/// applied until worker `host` has contributed again or left, so that its process may copy the stripe as it lies.
+std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy, Rank host);
+
+/// The policy of `settings`, with meetings, for a view of `ranks` workers, all of which take part from the start, so
+/// that none runs ahead of those that are not there yet; it goes on from `ledger`, in the process of worker `host`.
+/// Throws Error{invalid} for lent kinds and for settings that do not fit.
+std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
                                                  HostedLedger ledger = HostedLedger{});
 
 }  // namespace troupe

@@ -29,9 +29,9 @@ std::unique_ptr<HostedPolicy> make_policy(const PolicySettings& settings, std::u
 
 }  // namespace
 
-std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
+std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
                                                  HostedLedger ledger) {
-  auto policy = make_policy(settings, ranks, std::move(ledger));
+  auto policy = with_meetings(make_policy(settings, ranks, std::move(ledger)), host);
   for (std::uint32_t r = 0; r < ranks; ++r) policy->joined(Rank{r});
   return policy;
 }

@@ -22,8 +22,10 @@ struct PulledVersions {
 /// clock. Threads: one caller at a time.
 class HostedWorker {
  public:
-  /// Of rank `self`, with `shards` shards that let it start at `clock`; `sequence` pushes were taken from it before.
-  HostedWorker(Rank self, std::size_t shards, std::uint64_t clock = 0, std::uint64_t sequence = 0);
+  /// Of rank `self`, with `shards` shards that let it start at `clock`; `sequence` pushes were taken from it before,
+  /// and it has come to `meetings`.
+  HostedWorker(Rank self, std::size_t shards, std::uint64_t clock = 0, std::uint64_t sequence = 0,
+               std::uint64_t meetings = 0);
 
   /// What to read from every shard before the first contribution. Once.
   HostedRead begin();
@@ -31,9 +33,12 @@ class HostedWorker {
     std::vector<HostedPush> pushes;  // by shard
     HostedRead read;                 // from every shard, after the push
   };
-  /// A contribution from the parameters last read is ready. Throws Error{invalid} while a read is outstanding, or
-  /// before the first.
-  Round contribute();
+  /// A contribution from the parameters last read is ready; `meets`: what is read next, all workers read. Throws
+  /// Error{invalid} while a read is outstanding, or before the first.
+  Round contribute(bool meets = false);
+  /// A meeting without a contribution: it only looks, and its next contribution is computed from what it read before.
+  /// Throws likewise.
+  HostedRead meet();
   /// A shard's answer; true when it was the last of this round. One that comes twice, or of an earlier round, is
   /// ignored.
   bool answered(std::size_t shard, const AnswerRead& answer);
@@ -46,11 +51,15 @@ class HostedWorker {
   std::uint64_t pushes() const noexcept { return sequence_; }
 
  private:
-  HostedRead await(std::uint64_t clock);
+  HostedRead await(std::uint64_t clock, bool meets);
+  void check_idle(const char* what) const;
 
   Rank self_;
   std::uint64_t sequence_;
+  std::uint64_t meetings_;
   bool begun_ = false;
+  bool looks_ = false;
+  std::uint64_t meeting_ = 0;           // that it waits for; 0: a read of its own
   std::size_t left_ = 0;                // shards that have not answered
   std::vector<bool> answered_;          // by shard, in this round
   std::vector<std::uint64_t> content_;  // by shard

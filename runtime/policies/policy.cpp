@@ -87,20 +87,17 @@ PolicyNeeds needs_of(const PolicySettings& settings) {
     case PolicyKind::model_averaging: return {.own_weights = true, .held = true, .whole_state = true};
     case PolicyKind::block_momentum:
     case PolicyKind::diloco: return {.own_weights = true, .held = true, .whole_state = true, .outer_state = true};
-    default: return {.own_weights = true, .held = true};
+    case PolicyKind::easgd:
+      return {.own_weights = true, .held = true, .whole_state = true, .hosted = true, .landing = true};
+    case PolicyKind::async:
+    case PolicyKind::ssp: return {.own_weights = true, .hosted = true};
   }
+  return {};
 }
 
 PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases) {
   PolicyNeeds all;
-  for (const PolicyPhase& phase : phases) {
-    const PolicyNeeds needs = needs_of(phase.policy);
-    all.own_weights |= needs.own_weights;
-    all.held |= needs.held;
-    all.whole_state |= needs.whole_state;
-    all.outer_state |= needs.outer_state;
-    all.side_stream |= needs.side_stream;
-  }
+  for (const PolicyPhase& phase : phases) all |= needs_of(phase.policy);
   return all;
 }
 
@@ -128,8 +125,6 @@ std::string check_policy(const PolicySettings& s, std::uint32_t ranks, std::uint
 }
 
 std::unique_ptr<LentPolicy> make_lent_policy(const PolicySettings& given, std::uint32_t ranks) {
-  TROUPE_CHECK(!is_hosted(given.kind), Code::invalid, "update.policy = \"", name_of(given.kind),
-               "\" is of hosted stripes, not of lent ones");
   const PolicySettings settings = resolved(given, ranks);
   switch (settings.kind) {
     case PolicyKind::double_buffered: return policies::double_buffered();
@@ -138,6 +133,9 @@ std::unique_ptr<LentPolicy> make_lent_policy(const PolicySettings& given, std::u
     case PolicyKind::model_averaging: return policies::model_averaging(settings);
     case PolicyKind::block_momentum: return policies::block_momentum(settings, ranks);
     case PolicyKind::diloco: return policies::diloco(settings);
+    case PolicyKind::easgd: return policies::pushes(/*works_locally=*/true);
+    case PolicyKind::async:
+    case PolicyKind::ssp: return policies::pushes(/*works_locally=*/false);
     default: return policies::sync(settings);
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -80,6 +81,7 @@ struct StepFacts {
 /// What a lent group does in one step, in the order of the members.
 struct StepOrders {
   bool switched = false;         // the group has another policy than in the step before
+  bool hosted = false;           // shards apply what ranks push; `finish`: the step ends with a meeting
   bool finish_previous = false;  // the round under way ends, and the weights become its result
   bool gather_state = false;     // the tenants' parts of the rule's state are given to every rank first
   bool local_update = false;     // the rank applies the rule to its own weights, with its own gradients
@@ -140,6 +142,9 @@ class PolicySequence final : public LentPolicy {
   const PolicySettings& at(Step step, std::uint64_t samples) const noexcept;
   /// That of the step that was asked about last.
   const PolicySettings& policy() const noexcept { return phases_[current_].policy; }
+  /// Steps under it before the one that was asked about last, as far as its beginning is known.
+  std::uint64_t steps_taken() const noexcept { return step_.value - std::min(step_.value, since_); }
+  bool is_hosted_only() const noexcept;
 
  private:
   void add(PolicyPhase phase);
@@ -149,6 +154,7 @@ class PolicySequence final : public LentPolicy {
   std::unique_ptr<LentPolicy> policy_;
   std::size_t current_ = 0;
   Step step_{};
+  std::uint64_t since_ = 0;  // the current policy's first step
   bool begun_ = false;
   bool works_locally_ = false;
 };
@@ -163,6 +169,18 @@ struct PolicyNeeds {
   bool whole_state = false;  // every rank has the whole of the rule's state
   bool outer_state = false;  // a momentum of the outer update
   bool side_stream = false;  // a round goes on behind the next step
+  bool hosted = false;       // shards and workers, with streams of their own
+  bool landing = false;      // what is read from shards does not land in the weights
+  PolicyNeeds& operator|=(const PolicyNeeds& other) noexcept {
+    own_weights |= other.own_weights;
+    held |= other.held;
+    whole_state |= other.whole_state;
+    outer_state |= other.outer_state;
+    side_stream |= other.side_stream;
+    hosted |= other.hosted;
+    landing |= other.landing;
+    return *this;
+  }
 };
 PolicyNeeds needs_of(const PolicySettings& settings);
 /// For any of them.

@@ -40,12 +40,18 @@ const PolicySettings& PolicySequence::at(Step step, std::uint64_t samples) const
   return phases_[phase].policy;
 }
 
+bool PolicySequence::is_hosted_only() const noexcept {
+  return std::all_of(phases_.begin(), phases_.end(), [](const PolicyPhase& p) { return is_hosted(p.policy.kind); });
+}
+
 StepOrders PolicySequence::next(const StepFacts& facts) {
   const bool worked_locally = policy_ && policy_->works_locally();
   const std::size_t first = current_;
   while (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], facts.step.value, facts.samples_before)) {
     ++current_;
   }
+  if (!begun_) since_ = phases_[current_].from_step;
+  if (current_ != first && begun_) since_ = facts.step.value;
   if (!policy_ || current_ != first) policy_ = make_lent_policy(policy(), ranks_);
   const bool switched = begun_ && current_ != first;
   begun_ = true;

@@ -28,7 +28,7 @@ class SspPolicy final : public HostedPolicy {
   bool updates_wait_for_readers() const noexcept override { return settings_.staleness == 0; }
   /// For every applied contribution, how many clocks the slowest worker was behind it when its parameters were read:
   /// never more than s.
-  const StalenessHistogram& clocks_behind() const noexcept { return clocks_behind_; }
+  const StalenessHistogram& staleness() const noexcept override { return clocks_behind_; }
 
  private:
   void apply_arrived(HostedPush push, HostedActions& actions);

@@ -42,11 +42,18 @@ class NotingExchange final : public Exchange {
   void show_common(Stream&) override { shown.push_back(true); }
   void show_own(Stream&) override { shown.push_back(false); }
   const PolicySettings& policy() const noexcept override { return in_force; }
-  void switch_at(Step, const PolicySettings& given) override { in_force = given; }
+  std::string refusal(const PolicySettings& given) const override {
+    return given.kind == PolicyKind::diloco ? "no room for an outer momentum" : "";
+  }
+  void switch_at(Step step, const PolicySettings& given) override {
+    in_force = given;
+    switched_at.push_back(step.value);
+  }
   std::uint64_t updates() const noexcept override { return 0; }
   std::vector<StripeMemory> retire(const Status&) noexcept override { return {}; }
 
   PolicySettings in_force;
+  std::vector<std::uint64_t> switched_at;
   std::vector<StepFacts> facts;
   std::vector<Step> steps;
   std::vector<bool> shown;           // common, own
@@ -57,9 +64,22 @@ class NotingExchange final : public Exchange {
   Memory sums, total;
 };
 
+/// What a device tells the step coordinator.
+struct NotedCoordinator {
+  static StepCoordinatorPeer::behavior_type listen(StepCoordinatorPeer::pointer, NotedCoordinator* to) {
+    return {[to](const JoinSteps&) { ++to->joined; }, [to](const StepsHeld& held) { to->held.push_back(held); },
+            [to](const EndWish&) { ++to->wishes; }};
+  }
+  StepCoordinatorPeer handle(test::ActorWorld& actors) { return actors.system().spawn(&listen, this); }
+
+  int joined = 0;
+  std::vector<StepsHeld> held;
+  int wishes = 0;
+};
+
 /// A device actor on a fake device, with everybody it tells.
 struct World {
-  explicit World(Schedule given, std::optional<SavePlan> saves = {}) : schedule(given) {
+  explicit World(Schedule given, std::optional<SavePlan> saves = {}, bool sums_are_common = true) : schedule(given) {
     space.map(arena);
     const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
     const Layout layout{graph};
@@ -82,6 +102,7 @@ struct World {
       saved.emplace_back(taken.step.value, taken.number);
       saved_for.push_back(taken.evaluated);
     });
+    auto sums_to = actors.listener<RankSumsReceiver, RankSums>([this](const RankSums& s) { own_sums.push_back(s); });
     actor = spawn_device(
         actors.system(),
         {*stream, *replica, *steps, space, step_messages, evaluation_messages,
@@ -89,8 +110,12 @@ struct World {
          [this](Step step, const StepSums&) {
            return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
          },
-         [this](Step step, const PolicySettings& policy) { switches.emplace_back(step.value, policy.kind); }},
-        {{committed_to}, evaluated_to, {finished_to}, snapshots_to});
+         [this](Step step, const PolicySettings& policy, const std::string& why) {
+           switches.emplace_back(step.value, policy.kind);
+           reasons.push_back(why);
+         },
+         sums_are_common},
+        {{committed_to}, evaluated_to, {finished_to}, snapshots_to, coordinator.handle(actors), sums_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
   }
@@ -139,6 +164,9 @@ struct World {
   std::vector<std::optional<Step>> saved_for;                  // which evaluations
   std::optional<Step> bad_step;                                // the verdict on it ends the run
   std::vector<std::pair<std::uint64_t, PolicyKind>> switches;
+  std::vector<std::string> reasons;
+  NotedCoordinator coordinator;
+  std::vector<RankSums> own_sums;
   Status ended;
 };
 
@@ -368,6 +396,84 @@ TEST(DeviceActor, SavesWhatIsEvaluatedInABlockWhenTheBlockEnds) {
   train(w, 0, 18);
   EXPECT_THAT(w.saved, ElementsAre(Pair(5, 1), Pair(11, 2), Pair(17, 3)));
   EXPECT_THAT(w.saved_for, ElementsAre(std::nullopt, Step{9}, std::nullopt));
+}
+
+constexpr StepOrderKind kSwitch = StepOrderKind::switch_policy;
+
+TEST(DeviceActor, BeginsNoStepWhileItIsHeldAndTellsWhichIsTheNext) {
+  World w{steps_without_evaluation(10)};
+  EXPECT_EQ(w.coordinator.joined, 1);
+  w.begin();
+  w.give(0);
+  w.give(1);
+  w.actors.send(w.actor, HoldSteps{7, kSwitch, {.kind = PolicyKind::local_sgd}});
+  w.actors.run();
+  w.give(2);
+  ASSERT_EQ(w.coordinator.held.size(), 1u);
+  EXPECT_EQ(w.coordinator.held[0].number, 7u);
+  EXPECT_EQ(w.coordinator.held[0].next, 2u);
+  EXPECT_EQ(w.coordinator.held[0].last, 9u);
+  EXPECT_EQ(w.coordinator.held[0].refusal, "");
+  EXPECT_EQ(w.exchange.steps.size(), 2u);
+  w.actors.send(w.actor, StepOrder{.number = 7});
+  w.actors.run();
+  EXPECT_EQ(w.exchange.steps.size(), 3u);
+  EXPECT_THAT(w.exchange.switched_at, IsEmpty()) << "the order was to go on";
+}
+
+TEST(DeviceActor, TellsWhyItsGroupCannotTakeAPolicy) {
+  World w{steps_without_evaluation(10)};
+  w.begin();
+  w.actors.send(w.actor, HoldSteps{1, kSwitch, {.kind = PolicyKind::diloco}});
+  w.actors.run();
+  ASSERT_EQ(w.coordinator.held.size(), 1u);
+  EXPECT_EQ(w.coordinator.held[0].refusal, "no room for an outer momentum");
+}
+
+TEST(DeviceActor, SwitchesAtTheStepOfItsOrderAndTellsTheReason) {
+  World w{steps_without_evaluation(10)};
+  w.begin();
+  w.give(0);
+  w.actors.send(w.actor, HoldSteps{1, kSwitch, {.kind = PolicyKind::local_sgd}});
+  w.actors.send(w.actor, StepOrder{1, kSwitch, 2, {.kind = PolicyKind::local_sgd}, "somebody wanted it"});
+  w.actors.run();
+  EXPECT_THAT(w.exchange.switched_at, ElementsAre(2));
+  w.exchange.in_force = {};  // as a sequence of policies, whose next phase has not come
+  w.give(1);
+  w.exchange.in_force = {.kind = PolicyKind::local_sgd};
+  w.give(2);
+  EXPECT_THAT(w.switches, ElementsAre(Pair(2, PolicyKind::local_sgd)));
+  EXPECT_THAT(w.reasons, ElementsAre("somebody wanted it"));
+}
+
+TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
+  World w{steps_without_evaluation(100), {}, /*sums_are_common=*/false};
+  w.begin();
+  w.actors.send(w.actor, StopRequest{});
+  w.actors.run();
+  EXPECT_EQ(w.coordinator.wishes, 1);
+  w.give(0);
+  w.run_device();
+  EXPECT_FALSE(w.own_sums.empty());
+  w.actors.send(w.actor, HoldSteps{1, StepOrderKind::end, {}});
+  w.actors.send(w.actor, StepOrder{.number = 1, .kind = StepOrderKind::end, .at = 5});
+  for (std::uint64_t k = 1; k < 9; ++k) w.give(k);
+  for (int i = 0; i < 9; ++i) w.run_device();
+  EXPECT_EQ(w.committed.size(), 6u);
+  EXPECT_EQ(w.own_sums.size(), 6u);
+  EXPECT_TRUE(w.exchange.facts.back().last);
+  EXPECT_THAT(w.finished, ElementsAre(true));
+}
+
+TEST(DeviceActor, NamesRankZeroWhenItIsHeldForTooLong) {
+  World w{steps_without_evaluation(10)};
+  w.begin();
+  w.actors.send(w.actor, HoldSteps{1, StepOrderKind::end, {}});
+  w.actors.run();
+  w.actors.send(w.actor, OrderOverdue{1});
+  w.actors.run();
+  EXPECT_EQ(w.ended.code(), Code::timeout);
+  EXPECT_NE(w.ended.text().find("rank 0 held the steps"), std::string_view::npos) << w.ended.text();
 }
 
 TEST(DeviceActor, SavesWhenABlockEndsAndNotInIt) {

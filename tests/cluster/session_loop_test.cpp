@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <thread>
 
 #include "apps/session/session.hpp"
+#include "runtime/checkpoint/store.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -64,6 +66,20 @@ class SessionLoop : public ::testing::Test {
     }
     for (std::thread& thread : threads) thread.join();
     return results;
+  }
+
+  using Weights = std::map<std::string, std::vector<float>>;
+  /// Of every rank at the end, by name.
+  std::vector<Weights> weights(std::uint32_t ranks, const std::vector<std::string>& settings) const {
+    std::vector<Weights> all(ranks);
+    const auto results = run(ranks, options(settings), [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+      RunResult result = session.run(blocking);
+      for (const SessionTensor& tensor : session.tensors())
+        all[rank][tensor.name].assign(tensor.parameters.begin(), tensor.parameters.end());
+      return result;
+    });
+    for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+    return all;
   }
 
   JobFolder folder_;
@@ -233,6 +249,48 @@ TEST_F(SessionLoop, SaysWhatIsMissingWhenNobodyCanCompute) {
     return session.finish(blocking);
   });
   EXPECT_THAT(std::string{without_batch[0].status.text()}, ::testing::HasSubstr("next()"));
+}
+
+constexpr const char* kTwoGroups =
+    "update.group=[{ name = \"biases\", match = \"*.bias\" }, { name = \"last\", match = \"l3.weight\" }]";
+
+TEST_F(SessionLoop, TrainsGroupsThatAreUpdatedAlikeToTheBitsOfOne) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    if (ranks > 1 && !ucx_available()) GTEST_SKIP() << "this build has no UCX";
+    for (const char* policy : {"sync", "double_buffered", "local_sgd"}) {
+      const std::vector<std::string> settings{"train.steps=12", text("update.policy=", policy)};
+      std::vector<std::string> grouped = settings;
+      grouped.emplace_back(kTwoGroups);
+      EXPECT_EQ(weights(ranks, grouped), weights(ranks, settings)) << policy << " on " << ranks;
+    }
+  }
+}
+
+TEST_F(SessionLoop, GoesOnFromACheckpointWithOtherGroups) {
+  const std::uint32_t ranks = ucx_available() ? 2 : 1;
+  const auto whole = weights(ranks, {"train.steps=12", "checkpoint.every_steps=0"});
+  const auto resume_in = [&](const std::string& dir, std::vector<std::string> settings) {
+    const std::string folder = text("checkpoint.dir=", (folder_.path() / "run" / dir).string());
+    settings.insert(settings.end(), {"checkpoint.resume=auto", "checkpoint.every_steps=100", folder});
+    return settings;
+  };
+  const auto saved_steps = [&](const std::string& dir) {
+    return CheckpointStore((folder_.path() / "run" / dir).string()).list().at(0).steps;
+  };
+  (void)weights(ranks, resume_in("a", {"train.steps=5", kTwoGroups}));
+  ASSERT_EQ(saved_steps("a"), 5u);
+  EXPECT_EQ(weights(ranks, resume_in("a", {"train.steps=12"})), whole);
+  (void)weights(ranks, resume_in("b", {"train.steps=5"}));
+  ASSERT_EQ(saved_steps("b"), 5u);
+  EXPECT_EQ(weights(ranks, resume_in("b", {"train.steps=12", kTwoGroups})), whole);
+}
+
+TEST_F(SessionLoop, RefusesACheckpointWhoseGroupsHadOtherRules) {
+  const std::string group = "update.group=[{ name = \"biases\", match = \"*.bias\", optimizer = { rule = \"sgd\" } }]";
+  (void)weights(1, {"train.steps=5", "checkpoint.every_steps=100", group});
+  const auto results = run(1, options({"train.steps=9", "checkpoint.resume=auto"}), run_to_the_end);
+  EXPECT_EQ(results[0].status.code(), Code::invalid);
+  EXPECT_THAT(std::string{results[0].status.text()}, ::testing::HasSubstr("rule of l1.bias sgd, this job adam"));
 }
 
 TEST_F(SessionLoop, EndsWithTheLossWhenAnotherRankIsGoneBetweenTwoCalls) {

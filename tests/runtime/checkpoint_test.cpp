@@ -69,7 +69,7 @@ class Checkpoints : public ::testing::Test {
   }
   CheckpointManifest manifest_of(CheckpointId id, const std::string& run = "this run") {
     CheckpointManifest manifest{.steps = id.steps, .samples = id.steps * 200, .seed = 7, .model = "mlp"};
-    manifest.rule = "adam";
+    manifest.groups.front().rule = "adam";
     manifest.run = run;
     manifest.shapes = {{"a", {2, 3}}, {"b", {10}}};
     manifest.settings = {"data.batch = 100  # app.toml:3:1"};

@@ -378,7 +378,6 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"batch=3", "--set batch: unknown key batch; batch belongs to [data]: write data.batch"},
       {"optimizer.momentum=0.9",
        "--set optimizer.momentum: optimizer.momentum means nothing to optimizer.rule = \"adam\" (default)"},
-      {"update.policy=async", "--set update.policy: is the text \"async\", which is planned"},
       {"model.layers=x", "--set model.layers: is planned"},
   };
   for (const auto& [assignment, answer] : cases) {

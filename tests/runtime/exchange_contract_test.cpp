@@ -23,7 +23,7 @@ const Devices kFakes = [](const GroupSpec& spec) { return fake_devices(spec.seed
 const Devices kThreads = [](const GroupSpec&) { return reference_devices(); };
 
 std::unique_ptr<Exchange> lent(const GroupSpec& spec, const RankView& view, std::uint64_t updates) {
-  return lent_exchange({.communicator = *view.communicator,
+  return lent_exchange({.communicator = view.communicator,
                         .rule = spec.rule,
                         .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, spec.ranks),
                         .buckets = spec.buckets,

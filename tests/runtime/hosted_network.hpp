@@ -30,6 +30,7 @@ struct SimulationOptions {
   std::uint32_t shards = 2;
   std::uint64_t clocks = 12;          // contributions of each worker
   std::uint32_t leaver = 0xffffffff;  // leaves after half of them
+  std::uint64_t meet_every = 0;       // clocks; 0: never
   bool elastic = false;               // answers are the center; workers pull themselves toward it
   float alpha = 0;
   std::function<std::unique_ptr<HostedPolicy>()> policy;
@@ -104,14 +105,17 @@ class HostedSimulation {
  public:
   explicit HostedSimulation(SimulationOptions options) : options_(std::move(options)), random_(options_.seed) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      shards.push_back({options_.policy(), simulated_start(s), {}, {}});
+      shards.push_back({with_meetings(options_.policy(), host_of(s)), simulated_start(s), {}, {}});
       for (std::uint32_t w = 0; w < options_.workers; ++w) shards[s].policy->joined(Rank{w});
     }
     for (std::uint32_t w = 0; w < options_.workers; ++w) {
-      workers_.push_back({HostedWorker{Rank{w}, options_.shards}, {}, {}, {}, false});
+      workers_.push_back({HostedWorker{Rank{w}, options_.shards}, {}, {}, {}});
       for (std::uint32_t s = 0; s < options_.shards; ++s) workers_[w].parts.push_back(simulated_start(s));
     }
   }
+
+  /// The worker in whose process the shard is.
+  Rank host_of(std::uint32_t shard) const { return Rank{shard % options_.workers}; }
 
   std::uint64_t contributions_of(std::uint32_t worker) const {
     return worker == options_.leaver ? options_.clocks / 2 : options_.clocks;
@@ -136,14 +140,19 @@ class HostedSimulation {
   std::function<void(std::uint32_t shard, const AnswerRead&)> on_answer = [](std::uint32_t, const AnswerRead&) {};
   std::vector<SimulatedShard> shards;
   std::uint64_t mixed_pulls = 0;
+  std::vector<std::vector<Parts>> met;    // by meeting: what each of those who came has read
+  std::uint64_t moved_after_meeting = 0;  // shards that had changed when their host had read
 
  private:
   struct Worker {
     HostedWorker machine;
-    Parts parts;                           // its parameters
-    Parts landed;                          // what this round's answers brought
-    std::vector<std::uint64_t> landed_at;  // by shard: the clock of that answer, from 1
+    Parts parts;   // its parameters
+    Parts landed;  // what this round's answers brought
+    std::vector<std::pair<std::uint64_t, std::uint64_t>>
+        landed_at;  // by shard: that answer's clock, from 1, and meeting
     bool done = false;
+    bool meets = false;  // what it waits for is a meeting
+    std::uint64_t meetings = 0;
   };
   struct Event {
     std::uint64_t at;
@@ -199,9 +208,10 @@ class HostedSimulation {
     Worker& w = workers_[answer.worker.value];
     w.landed.resize(options_.shards);
     w.landed_at.resize(options_.shards);
-    if (answer.clock == w.machine.clock() && w.landed_at[s] != answer.clock + 1) {
+    if (w.landed_at[s] != std::pair{answer.clock + 1, answer.meeting} && answer.clock == w.machine.clock() &&
+        answer.meeting == (w.meets ? w.meetings + 1 : 0)) {
       w.landed[s] = data;
-      w.landed_at[s] = answer.clock + 1;
+      w.landed_at[s] = {answer.clock + 1, answer.meeting};
     }
     if (w.machine.answered(s, answer)) step(answer.worker.value);
   }
@@ -211,7 +221,15 @@ class HostedSimulation {
     Worker& w = workers_[worker];
     const std::uint64_t clock = w.machine.clock();
     if (!w.machine.pulled().one_version) ++mixed_pulls;
-    simulated_pull(w.parts, w.landed, clock, options_);
+    const bool met_now = std::exchange(w.meets, false);
+    if (met_now) note_meeting(worker);
+    if (!met_now || !options_.elastic) simulated_pull(w.parts, w.landed, clock, options_);
+    if (options_.elastic && !met_now && is_meeting(clock)) {
+      w.meets = true;
+      const HostedRead read = w.machine.meet();
+      for (std::uint32_t s = 0; s < options_.shards; ++s) post_read(s, read);
+      return;
+    }
     if (clock == contributions_of(worker)) {
       w.done = true;
       if (worker == options_.leaver)
@@ -219,12 +237,24 @@ class HostedSimulation {
           post(way(worker, s, false), [=, this] { perform(s, shards[s].policy->left(Rank{worker})); });
       return;
     }
-    const HostedWorker::Round round = w.machine.contribute();
+    w.meets = !options_.elastic && is_meeting(clock + 1);
+    const HostedWorker::Round round = w.machine.contribute(w.meets);
     const Parts sent = simulated_contribution(w.parts, worker, clock, options_);
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       post_push(s, round.pushes[s], sent[s]);
       if (!options_.elastic) post_read(s, round.read);  // an elastic push is answered by itself
     }
+  }
+
+  bool is_meeting(std::uint64_t clock) const noexcept {
+    return options_.meet_every > 0 && clock > 0 && clock % options_.meet_every == 0;
+  }
+  void note_meeting(std::uint32_t worker) {
+    Worker& w = workers_[worker];
+    if (met.size() <= w.meetings) met.resize(w.meetings + 1);
+    met[w.meetings++].push_back(w.landed);
+    for (std::uint32_t s = 0; s < options_.shards; ++s)
+      if (host_of(s).value == worker && shards[s].parameters != w.landed[s]) ++moved_after_meeting;
   }
 
   SimulationOptions options_;

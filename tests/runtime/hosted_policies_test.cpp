@@ -252,6 +252,7 @@ SeededRun random_run(std::uint64_t seed) {
   o.workers = 2 + static_cast<std::uint32_t>(random() % 4);
   o.shards = 1 + static_cast<std::uint32_t>(random() % 3);
   o.clocks = 6 + random() % 12;
+  if (random() % 2 == 0) o.meet_every = 1 + random() % 5;
   if (random() % 3 == 0) o.leaver = static_cast<std::uint32_t>(random() % o.workers);
   const std::uint64_t kind = random() % 6;
   if (kind == 0) {
@@ -392,6 +393,15 @@ Parts synchronous_run(const SeededRun& run, const HostedSimulation& simulation) 
   return parameters;
 }
 
+/// All who came to a meeting have read the same, and their own shards waited for them.
+void expect_meetings(const SeededRun& run, const HostedSimulation& simulation) {
+  for (std::size_t m = 0; m < simulation.met.size(); ++m)
+    for (const Parts& read : simulation.met[m]) ASSERT_EQ(read, simulation.met[m][0]) << "meeting " << m + 1;
+  ASSERT_EQ(simulation.moved_after_meeting, 0u);
+  const std::uint64_t every = run.options.meet_every;
+  ASSERT_EQ(simulation.met.size(), every == 0 ? 0 : run.options.clocks / every);
+}
+
 TEST(HostedPolicies, KeepTheirPromisesIn500SeededRuns) {
   std::uint64_t stale = 0, mixed = 0;
   for (std::uint64_t seed = 0; seed < 500 && !HasFatalFailure(); ++seed) {
@@ -405,14 +415,15 @@ TEST(HostedPolicies, KeepTheirPromisesIn500SeededRuns) {
     }
     ASSERT_TRUE(simulation.run()) << "somebody waits for ever";
     expect_each_once(simulation, run.options.workers);
+    expect_meetings(run, simulation);
     Replay replay{run, simulation.shards};
     ASSERT_TRUE(replay.run());
     for (std::size_t s = 0; s < simulation.shards.size(); ++s) {
       ASSERT_EQ(replay.parameters(s), simulation.shards[s].parameters);
-      stale = std::max(stale, simulation.shards[s].policy->ledger().histogram().largest);
+      const HostedPolicy& policy = *simulation.shards[s].policy;
+      stale = std::max(stale, policy.ledger().histogram().largest);
       if (run.staleness) {
-        const auto& ssp = static_cast<const SspPolicy&>(*simulation.shards[s].policy);
-        ASSERT_LE(ssp.clocks_behind().largest, *run.staleness);
+        ASSERT_LE(policy.staleness().largest, *run.staleness);
       }
     }
     mixed += simulation.mixed_pulls;

@@ -116,12 +116,51 @@ TEST(Stripes, CoverTheGroupInWholeBlocksOfNearlyEqualSize) {
 
 TEST(Stripes, OfNoRanksAreRefused) { EXPECT_THROW(equal_stripes(GroupId{}, 10, 0), Error); }
 
+/// Weights in group 0, biases in group 1.
+std::vector<GroupId> biases_apart() { return {{0}, {1}, {0}, {1}, {0}, {1}}; }
+
+TEST(Layout, PutsAGroupsParametersTogetherAndLeavesTheirStartingWeightsAsTheyWere) {
+  const Graph graph = small();  // a: 48 + 16 elements, b: 144 + 32, c: 64 + 16
+  const Layout one{graph}, two{graph, biases_apart()};
+  ASSERT_EQ(two.groups().size(), 2U);
+  EXPECT_EQ(two.groups()[0].first, 0U);
+  EXPECT_EQ(two.groups()[0].count, 48U + 144 + 64);
+  EXPECT_EQ(two.groups()[1].first, 256U);
+  EXPECT_EQ(two.groups()[1].count, 16U + 32 + 16);
+  EXPECT_EQ(two.count_elements(), one.count_elements());
+  std::vector<float> of_one(one.count_elements()), of_two(two.count_elements());
+  fill_initial(graph, one, 5, of_one);
+  fill_initial(graph, two, 5, of_two);
+  for (std::size_t p = 0; p < one.entries().size(); ++p) {
+    EXPECT_EQ(two.group_of(p), biases_apart()[p]);
+    for (std::uint64_t i = 0; i < one.entries()[p].count; ++i)
+      ASSERT_EQ(of_two[two.entries()[p].first + i], of_one[one.entries()[p].first + i]);
+  }
+}
+
+TEST(Layout, RefusesAGroupWithoutParameters) {
+  const std::vector<GroupId> skips{{0}, {2}, {0}, {2}, {0}, {2}};
+  EXPECT_THROW((Layout{small(), skips}), Error);
+  EXPECT_THROW((Layout{small(), std::vector<GroupId>{{0}}}), Error);
+}
+
 TEST(Buckets, AreOneForTheWholeGroupWithoutATarget) {
   const Graph graph = small();
-  const Layout layout{graph};
-  const std::vector<Bucket> buckets = make_buckets(GroupId{1}, graph, layout, 0);
-  ASSERT_EQ(buckets.size(), 1U);
-  EXPECT_EQ(buckets[0], (Bucket{GroupId{1}, 0, 0, layout.count_elements()}));
+  const Layout layout{graph, biases_apart()};
+  EXPECT_EQ(make_buckets(GroupId{0}, graph, layout, 0), (std::vector<Bucket>{{GroupId{0}, 0, 0, 256, 0}}));
+  EXPECT_EQ(make_buckets(GroupId{1}, graph, layout, 0), (std::vector<Bucket>{{GroupId{1}, 0, 0, 64, 256}}));
+}
+
+TEST(Buckets, OfSeveralGroupsFollowTheBackwardPass) {
+  const Graph graph = small();
+  const Layout layout{graph, biases_apart()};
+  std::vector<Bucket> all = make_buckets(GroupId{1}, graph, layout, 1);
+  const std::vector<Bucket> weights = make_buckets(GroupId{0}, graph, layout, 200 * sizeof(float));
+  ASSERT_EQ(all.size(), 3U);
+  ASSERT_EQ(weights.size(), 2U);  // c and b, then a
+  all.insert(all.end(), weights.begin(), weights.end());
+  EXPECT_EQ(in_backward_order(graph, layout, all),
+            (std::vector<Bucket>{all[0], all[1], weights[0], all[2], weights[1]}));
 }
 
 TEST(Buckets, GatherWholeLayersFromTheLastToTheFirstUntilTheTargetIsReached) {

@@ -12,13 +12,14 @@ namespace {
 Plan some_plan() {
   Plan plan;
   plan.model = "graph \"mlp\"";
-  plan.rule = "adam(rate=0.001)";
   plan.batch = 100;
   plan.nodes = {{{"boot", 7}, "host", 0}};
   plan.ranks = {{.rank = {0}, .device = "cpu", .cpus = {0, 1}},
                 {.rank = {1}, .local_rank = 1, .device = "cpu", .cpus = {2}}};
-  plan.stripes = {{{0}, {0}, 0, 1024}, {{0}, {1}, 1024, 512}};
-  plan.buckets = {{{0}, 0, 0, 1536}};
+  plan.groups = {{.rule = "adam(rate=0.001)",
+                  .count = 1536,
+                  .stripes = {{{0}, {0}, 0, 1024}, {{0}, {1}, 1024, 512}},
+                  .buckets = {{{0}, 0, 0, 1536}}}};
   plan.reasons = {"because"};
   return plan;
 }
@@ -32,7 +33,13 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
   const std::vector<std::function<void(Plan&)>> changes{
       [](Plan& p) { p.model += "x"; },
       [](Plan& p) { p.dtype = DType::bf16; },
-      [](Plan& p) { p.rule = "sgd"; },
+      [](Plan& p) { p.groups[0].rule = "sgd"; },
+      [](Plan& p) { p.groups[0].kind = RuleKind::adamw; },
+      [](Plan& p) { p.groups[0].name = "others"; },
+      [](Plan& p) { p.groups[0].first = 16; },
+      [](Plan& p) { p.groups[0].count = 1552; },
+      [](Plan& p) { p.groups[0].policies.emplace_back(); },
+      [](Plan& p) { p.groups.push_back(p.groups[0]); },
       [](Plan& p) { p.parameters = 1; },
       [](Plan& p) { p.training_flops = 1; },
       [](Plan& p) { p.batch = 101; },
@@ -64,10 +71,10 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.ranks[0].memory_bytes = 4; },
       [](Plan& p) { p.ranks.pop_back(); },
       [](Plan& p) { p.route = Route::direct; },
-      [](Plan& p) { p.stripes[1].tenant = {0}; },
-      [](Plan& p) { p.stripes[1].count = 4; },
-      [](Plan& p) { p.buckets[0].count = 4; },
-      [](Plan& p) { p.buckets[0].group = {1}; },
+      [](Plan& p) { p.groups[0].stripes[1].tenant = {0}; },
+      [](Plan& p) { p.groups[0].stripes[1].count = 4; },
+      [](Plan& p) { p.groups[0].buckets[0].count = 4; },
+      [](Plan& p) { p.groups[0].buckets[0].group = {1}; },
       [](Plan& p) { p.reasons[0] = "why not"; },
       [](Plan& p) { p.reasons[0] += "\"\n\""; },
       [](Plan& p) { p.reasons.clear(); },

@@ -186,7 +186,7 @@ TEST(Planner, AQuotaBelowTheShareMeansFewerThreadsAndNoPolling) {
 TEST(Planner, OneNodeTakesTheArenaWithOneBucket) {
   const Plan plan = plan_of({node("a", 2)}, {2});
   EXPECT_EQ(plan.route, Route::arena);
-  EXPECT_EQ(plan.buckets.size(), 1u);
+  EXPECT_EQ(plan.groups[0].buckets.size(), 1u);
   EXPECT_EQ(plan.nodes.size(), 1u);
 }
 
@@ -197,7 +197,7 @@ TEST(Planner, TwoNetworkNamespacesAreTwoNodesWithTheDirectRoute) {
   const Plan plan = plan_of({a, b}, {1, 1});
   EXPECT_EQ(plan.route, Route::direct);
   EXPECT_EQ(plan.nodes.size(), 2u);
-  EXPECT_GT(plan.buckets.size(), 1u);
+  EXPECT_GT(plan.groups[0].buckets.size(), 1u);
   EXPECT_EQ(plan.nodes[1].leader, 1u);
   EXPECT_EQ(plan.ranks[1].local_rank, 0u);
 }
@@ -259,8 +259,8 @@ TEST(Planner, InputsThatMakeNoSenseAreRefused) {
 TEST(Planner, MemoryCountsWhatARankHolds) {
   const std::uint64_t n = Layout{mlp()}.count_elements();
   const Plan plan = plan_of({node("a", 2)}, {2});
-  const MemoryNeeds first = memory_needs(plan, mlp(), RuleKind::adam, {0});
-  const MemoryNeeds second = memory_needs(plan, mlp(), RuleKind::adam, {1});
+  const MemoryNeeds first = memory_needs(plan, mlp(), {0});
+  const MemoryNeeds second = memory_needs(plan, mlp(), {1});
   EXPECT_EQ(first.parameters, 4 * n);
   EXPECT_EQ(second.parameters, 0u);
   EXPECT_EQ(first.gradients, 4 * n);
@@ -280,17 +280,15 @@ TEST(Planner, MemoryHasNoCopyForCheckpointsWhereNoneAreSaved) {
   Settings settings;
   settings.checkpoint.every_steps = 0;
   const Plan plan = make_plan(settings, mlp(), inputs_of({node("a", 2)}, {2}));
-  EXPECT_EQ(memory_needs(plan, mlp(), RuleKind::adam, {0}).snapshot, 0u);
+  EXPECT_EQ(memory_needs(plan, mlp(), {0}).snapshot, 0u);
 }
 
 TEST(Planner, MemoryCountsWhatARankWorksOnInItsPeersArenas) {
   const std::uint64_t n = Layout{mlp()}.count_elements();
   const Plan plan = plan_of({node("a", 3)}, {3});
-  const auto peers = [&](const Plan& of, std::uint32_t r) {
-    return memory_needs(of, mlp(), RuleKind::adam, {r}).peers;
-  };
-  EXPECT_EQ(peers(plan, 0), 2 * 4 * plan.stripes[0].count);          // the others' gradients of its stripe
-  EXPECT_EQ(peers(plan, 1), 4 * n + 2 * 4 * plan.stripes[1].count);  // and the parameters
+  const auto peers = [&](const Plan& of, std::uint32_t r) { return memory_needs(of, mlp(), {r}).peers; };
+  EXPECT_EQ(peers(plan, 0), 2 * 4 * plan.groups[0].stripes[0].count);          // the others' gradients of its stripe
+  EXPECT_EQ(peers(plan, 1), 4 * n + 2 * 4 * plan.groups[0].stripes[1].count);  // and the parameters
   EXPECT_EQ(peers(plan_of({node("a", 1)}, {1}), 0), 0u);
   EXPECT_EQ(peers(plan_of({node("a", 1), node("b", 1)}, {1, 1}), 0), 0u);
 }
@@ -301,9 +299,9 @@ TEST(Planner, DirectRouteHasOwnParametersAndStaging) {
   const Graph graph = mlp(DType::bf16);
   const std::uint64_t n = Layout{graph}.count_elements();
   const Plan plan = make_plan(settings, graph, inputs_of({node("a", 2), node("b", 2)}, {1, 1}));
-  const std::uint64_t largest = std::max(plan.stripes[0].count, plan.stripes[1].count);
+  const std::uint64_t largest = std::max(plan.groups[0].stripes[0].count, plan.groups[0].stripes[1].count);
   for (const std::uint32_t r : {0u, 1u}) {
-    const MemoryNeeds needs = memory_needs(plan, graph, RuleKind::adam, {r});
+    const MemoryNeeds needs = memory_needs(plan, graph, {r});
     EXPECT_EQ(needs.parameters, 4 * n);
     EXPECT_EQ(needs.half, 2 * n);
     EXPECT_EQ(needs.journal, 0u);
@@ -411,15 +409,15 @@ void expect_sound_placement(const Plan& plan, const World& world) {
 void expect_full_cover(const Plan& plan) {
   const std::uint64_t n = Layout{mlp()}.count_elements();
   std::uint64_t next = 0;
-  ASSERT_EQ(plan.stripes.size(), plan.ranks.size());
-  for (std::uint32_t r = 0; r < plan.stripes.size(); ++r) {
-    EXPECT_EQ(plan.stripes[r].tenant.value, r);
-    EXPECT_EQ(plan.stripes[r].first, next);
-    next += plan.stripes[r].count;
+  ASSERT_EQ(plan.groups[0].stripes.size(), plan.ranks.size());
+  for (std::uint32_t r = 0; r < plan.groups[0].stripes.size(); ++r) {
+    EXPECT_EQ(plan.groups[0].stripes[r].tenant.value, r);
+    EXPECT_EQ(plan.groups[0].stripes[r].first, next);
+    next += plan.groups[0].stripes[r].count;
   }
   EXPECT_EQ(next, n);
   std::uint64_t end = n;  // buckets come from the last layer to the first
-  for (const Bucket& bucket : plan.buckets) {
+  for (const Bucket& bucket : plan.groups[0].buckets) {
     EXPECT_EQ(bucket.first + bucket.count, end);
     end = bucket.first;
   }

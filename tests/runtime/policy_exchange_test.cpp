@@ -244,7 +244,7 @@ class ExchangedRun {
     memory.outer.state[0].size_bytes = spec.stripes[r].count * sizeof(float);
     memory.outer.journal = view.arena->allocate(spec.buckets.size() * journal_bytes(kMaxOuterSlots));
     weights_.push_back(needs.own_weights ? memory.weights : view.parameters);
-    exchanges_.push_back(lent_exchange({.communicator = *view.communicator,
+    exchanges_.push_back(lent_exchange({.communicator = view.communicator,
                                         .rule = spec.rule,
                                         .policy = std::make_unique<PolicySequence>(script_.phases, spec.ranks),
                                         .buckets = spec.buckets,

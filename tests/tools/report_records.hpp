@@ -23,7 +23,7 @@ inline RunRecord run_of(std::uint32_t epochs) {
   record.data = "MNIST from data/mnist";
   Plan plan;
   plan.model = "mlp";
-  plan.rule = "adam(rate=0.001)";
+  plan.groups = {{.rule = "adam(rate=0.001)"}};
   plan.batch = 100;
   plan.train_samples = 60000;
   plan.steps = 300ULL * epochs;

@@ -63,7 +63,7 @@ class Products {
     data.train->fill(indices, batch, space_.address(batch_));
     const RankPlan& mine = plan.ranks.at(rank);
     device_ = make_cpu_device(space_, {.cpus = mine.cpus, .threads = mine.device_threads, .may_spin = mine.may_spin});
-    replica_ = device_->compile(graph, layout, batch, plan.buckets, memory);
+    replica_ = device_->compile(graph, layout, batch, make_buckets(GroupId{}, graph, layout, 0), memory);
     stream_ = device_->stream();
     Unused unused;
     replica_->step(*stream_, batch_, batch.rows, sums_, unused);

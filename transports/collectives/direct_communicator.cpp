@@ -170,8 +170,15 @@ std::uint64_t direct_staging_bytes(std::span<const Stripe> stripes, std::span<co
          (stripes.size() - 1) * collectives::capacity_of(stripes, buckets) * sizeof(float);
 }
 
-DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, DirectGroup group)
-    : rounds_(std::make_unique<collectives::DirectRounds>(space, loop, std::move(group))) {}
+DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, DirectGroup group, DirectChannel* channel) {
+  const GroupId id = group.id;
+  rounds_ = std::make_unique<collectives::DirectRounds>(space, loop, std::move(group));
+  if (channel != nullptr) {
+    channel->add(id, *rounds_);
+  } else {
+    loop.transport().receive(Channel::exchange, *rounds_);
+  }
+}
 
 DirectCommunicator::~DirectCommunicator() = default;
 

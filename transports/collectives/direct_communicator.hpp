@@ -8,6 +8,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/lane_loop.hpp"
+#include "runtime/transport.hpp"
 
 namespace troupe {
 namespace collectives {
@@ -24,6 +25,24 @@ struct DirectGroup {
   Memory parameters;            // [group] f32, this rank's copy
   Memory half;                  // [group] bf16, where every rank has such an image; else empty
   Memory staging;               // direct_staging_bytes(), registered with the transport
+  GroupId id{};                 // stands in every message
+};
+
+/// The exchange channel of a transport, shared by the communicators of several groups. Outlives loop and transport.
+class DirectChannel final : public Receiver {
+ public:
+  /// Becomes the receiver of the channel. `loop` drives the bulk lane and is not started yet.
+  explicit DirectChannel(LaneLoop& loop);
+  /// Messages of group `id` go to `receiver`, which outlives the transport. Before the loop is started.
+  void add(GroupId id, Receiver& receiver);
+
+  Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
+  void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
+  void dropped(Peer from, Lane lane, Memory payload, const Status& why) noexcept override;
+  void lost(Peer peer, const Status& why) noexcept override;
+
+ private:
+  std::vector<Receiver*> by_group_;
 };
 
 /// What a group's `staging` takes in each of its ranks.
@@ -35,10 +54,11 @@ std::uint64_t direct_staging_bytes(std::span<const Stripe> stripes, std::span<co
 /// get an error with both names. Losing a peer ends the waits with peer_lost.
 class DirectCommunicator final : public Communicator {
  public:
-  /// `loop` drives the bulk lane and is not started yet: this object becomes its exchange channel's receiver. Peers may
-  /// send as soon as they are connected, so connect (or start) after it is made in every rank. Outlives loop and
-  /// transport and the stream's work, as does `space`. Throws Error{invalid} when the group does not fit together.
-  DirectCommunicator(AddressSpace& space, LaneLoop& loop, DirectGroup group);
+  /// `loop` drives the bulk lane and is not started yet: this object becomes its exchange channel's receiver, or
+  /// `channel`'s for its group. Peers may send as soon as they are connected, so connect (or start) after it is made in
+  /// every rank. Outlives loop and transport and the stream's work, as does `space`. Throws Error{invalid} when the
+  /// group does not fit together.
+  DirectCommunicator(AddressSpace& space, LaneLoop& loop, DirectGroup group, DirectChannel* channel = nullptr);
   ~DirectCommunicator() override;
 
   /// Any size, in rounds of as much as the staging takes.

@@ -27,6 +27,7 @@ OpenClReplica::OpenClReplica(const Context& context, const AddressSpace& space, 
     : space_(space), batch_(batch), buckets_(buckets), classes_(graph.count_classes()) {
   check_fits(graph, layout, batch, memory);
   (void)space.address(memory.parameters), (void)space.address(memory.gradients);
+  for (const Bucket& bucket : buckets) bucket_layers_.push_back(first_layer(graph, layout, bucket));
   row_losses_ = context.make_buffer(batch.rows * kRowLossBytes);
   std::size_t parameter = 0;
   auto in = static_cast<cl_uint>(batch.features);
@@ -42,7 +43,6 @@ OpenClReplica::OpenClReplica(const Context& context, const AddressSpace& space, 
     made.out = in = static_cast<cl_uint>(graph.output_of(l).count_elements());
     if (made.dense) {
       const Layout::Entry &weight = layout.entries()[parameter], &bias = layout.entries()[parameter + 1];
-      made.first = weight.first;
       made.weight = part(memory.parameters, weight), made.bias = part(memory.parameters, bias);
       made.weight_gradient = part(memory.gradients, weight), made.bias_gradient = part(memory.gradients, bias);
       parameter += 2;
@@ -75,7 +75,7 @@ void OpenClReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memor
   std::size_t told = 0;
   for (std::size_t l = layers_.size(); l-- > 0;) {
     queue.unless_ended([&] { backward(queue, taken, l); });
-    while (layers_[l].dense && told < buckets_.size() && buckets_[told].first >= layers_[l].first)
+    while (layers_[l].dense && told < buckets_.size() && bucket_layers_[told] >= l)
       sink.ready(buckets_[told++], stream);
   }
 }

@@ -22,7 +22,6 @@ class OpenClReplica final : public Replica {
     cl_uint in = 0, out = 0;
     Memory weight, bias;                    // dense layers
     Memory weight_gradient, bias_gradient;  // the same
-    std::uint64_t first = 0;                // the weight's element
     OwnedBuffer output;                     // [rows, out]
     OwnedBuffer output_gradient;            // [rows, out]
   };
@@ -41,7 +40,8 @@ class OpenClReplica final : public Replica {
   const AddressSpace& space_;
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
-  std::vector<LayerPart> layers_;  // without the loss
+  std::vector<std::uint32_t> bucket_layers_;  // the first layer of each
+  std::vector<LayerPart> layers_;             // without the loss
   OwnedBuffer row_losses_;
   cl_uint classes_;
 };

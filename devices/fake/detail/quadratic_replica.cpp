@@ -108,10 +108,10 @@ class QuadraticReplica final : public Replica {
   }
 
   void write_gradients(const Bucket& bucket) {
-    std::fill_n(gradients_.begin() + static_cast<std::ptrdiff_t>(bucket.first), bucket.count, 0.0f);
+    std::fill_n(gradients_.begin() + static_cast<std::ptrdiff_t>(bucket.first_in_layout()), bucket.count, 0.0f);
     for (const Layout::Entry& entry : entries_) {
-      const std::uint64_t end = std::min(entry.first + entry.count, bucket.first + bucket.count);
-      for (std::uint64_t i = std::max(entry.first, bucket.first); i < end; ++i) {
+      const std::uint64_t end = std::min(entry.first + entry.count, bucket.first_in_layout() + bucket.count);
+      for (std::uint64_t i = std::max(entry.first, bucket.first_in_layout()); i < end; ++i) {
         for (const Target& target : targets_) gradients_[i] += weight(i) - target.value;
       }
     }

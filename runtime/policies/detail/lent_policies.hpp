@@ -38,6 +38,9 @@ class Blocks {
 /// Ranks work locally; every block ends with a round of this outer rule.
 std::unique_ptr<LentPolicy> local_blocks(const Blocks& blocks, const Rule& outer);
 
+/// The ranks push to hosting shards, and meet where the group is to be consistent, and at the end.
+std::unique_ptr<LentPolicy> pushes(bool works_locally);
+
 /// Orders of a step in which ranks work locally, ending its block when `outer` is given.
 StepOrders local_step(const std::optional<Rule>& outer);
 

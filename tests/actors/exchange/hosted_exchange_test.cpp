@@ -17,6 +17,7 @@ class StartedByStep final : public Exchange {
     exchange_->begin(stream, facts, sums, total);
   }
   bool has_round() const noexcept override { return exchange_->has_round(); }
+  bool totals_are_common() const noexcept override { return exchange_->totals_are_common(); }
   void contribute(Stream& stream, const Bucket& bucket) override { exchange_->contribute(stream, bucket); }
   void commit(Stream& stream) override { exchange_->commit(stream); }
   bool is_consistent() const noexcept override { return exchange_->is_consistent(); }

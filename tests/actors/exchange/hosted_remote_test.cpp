@@ -73,9 +73,8 @@ class End {
                                    start.begin() + static_cast<std::ptrdiff_t>(stripe.first + stripe.count)});
     for (std::size_t s = 0; s < state_slots(spec_.rule.kind); ++s)
       parts.stripe.state[s] = arena_->allocate(stripe.count * sizeof(float));
-    shard_ = spawn_hosted_shard(system_, std::move(parts),
-                                make_hosted_policy({.kind = PolicyKind::ssp, .staleness = 0}, spec_.ranks),
-                                remote_.get(), runs_inline);
+    mine_ = parts.stripe;
+    shard_ = spawn_hosted_shard(system_, std::move(parts), remote_.get(), runs_inline);
     remote_->publish("shard", shard_);
   }
   void work() {
@@ -87,15 +86,22 @@ class End {
     gradients_ = arena_->allocate(spec_.elements * sizeof(float));
     weights_ = arena_->allocate(spec_.elements * sizeof(float));
     const TimelineId line = space_.make_private_timeline();
-    worker_ = spawn_hosted_worker(
-        system_, {Rank{rank_}, *side_, space_, line, gradients_, weights_, remote_.get(), kLong}, std::move(shards));
-    caf::anon_send(worker_, BeginHosting{});
-    HostedExchangeParts parts{.space = space_, .worker = worker_, .line = line};
-    parts.settings = {.kind = PolicyKind::ssp, .staleness = 0};
+    worker_ = spawn_hosted_worker(system_, {Rank{rank_}, *side_, space_, line, weights_, remote_.get(), kLong});
+    caf::anon_send(worker_, KnowShards{std::move(shards)});
+    HostedExchangeParts parts{.space = space_, .worker = worker_, .line = line, .self = Rank{rank_}};
     parts.ranks = spec_.ranks;
     parts.memory = {.gradients = gradients_, .weights = weights_, .landing = weights_};
-    parts.buckets = spec_.buckets;
-    exchange_ = hosted_exchange(std::move(parts));
+    parts.shard = shard_;
+    parts.mine = mine_;
+    route_ = hosted_route(std::move(parts));
+    const std::vector<PolicyPhase> phases{{.policy = {.kind = PolicyKind::ssp, .staleness = 0}}};
+    LentMemory memory{.gradients = gradients_, .mine = mine_};
+    memory.weights = weights_;
+    exchange_ = lent_exchange({.rule = spec_.rule,
+                               .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
+                               .buckets = spec_.buckets,
+                               .memory = std::move(memory),
+                               .hosted = route_.get()});
     for (std::uint64_t step = 0; step < kSteps; ++step) enqueue(step);
     end_ = stream_->mark();
   }
@@ -143,6 +149,8 @@ class End {
   std::unique_ptr<RemoteActors> remote_;
   HostedShard shard_;
   HostedWorkerActor worker_;
+  StripeMemory mine_;
+  std::unique_ptr<HostedRoute> route_;
   std::unique_ptr<Exchange> exchange_;
   Memory gradients_, weights_;
   std::vector<Memory> seen_, totals_;

@@ -40,11 +40,13 @@ class HostedShards : public ::testing::Test {
   }
 
   void host(std::unique_ptr<HostedPolicy> policy, Rule rule = {.kind = RuleKind::sgd, .rate = 1}) {
-    HostedParts parts{*stream, space, *arena, 7, stripe, rule, {}, kRow, {}};
+    HostedParts parts{.stream = *stream, .space = space, .arena = *arena, .shard = 7, .stripe = stripe, .rule = rule};
+    parts.row_elements = kRow;
     parts.log = [this](std::span<const AppliedRecord> records) {
       log.insert(log.end(), records.begin(), records.end());
     };
-    shard = spawn_hosted_shard(actors.system(), std::move(parts), std::move(policy));
+    shard = spawn_hosted_shard(actors.system(), std::move(parts));
+    caf::anon_send(shard, StartHosting{.policy = std::move(policy)});
   }
   void host_async() { host(std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1})); }
   void host_ssp(std::uint64_t s) { host(std::make_unique<SspPolicy>(SspSettings{.staleness = s})); }

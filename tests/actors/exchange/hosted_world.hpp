@@ -98,30 +98,20 @@ class HostedWorld final : public contracts::CommunicatorWorld {
     if (!driven) std::this_thread::yield();
   }
 
-  /// Spawns shards and workers; start() has them begin.
+  /// Spawns shards and workers.
   void host(const HostedOptions& options) {
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
-      const Stripe& stripe = spec_.stripes[r];
-      if (stripe.count == 0) continue;
+      if (spec_.stripes[r].count == 0) continue;
       const contracts::RankView& view = views_[r];
-      HostedParts parts{*shard_streams_[r],
-                        space_,
-                        *arenas_[r],
-                        static_cast<std::uint32_t>(shards_.size()),
-                        view.mine,
-                        spec_.rule,
-                        {},
-                        0,
-                        {}};
-      if (options.settings.kind == PolicyKind::easgd)
-        parts.elastic_alpha = elastic_alpha(easgd_settings(options.settings), spec_.ranks);
+      HostedParts parts{.stream = *shard_streams_[r], .space = space_, .arena = *arenas_[r]};
+      parts.shard = static_cast<std::uint32_t>(shards_.size());
+      parts.stripe = view.mine;
+      parts.rule = spec_.rule;
       parts.log =
           [log = logs_.emplace_back(std::make_unique<UpdateLog>()).get()](std::span<const AppliedRecord> records) {
             log->insert(log->end(), records.begin(), records.end());
           };
-      shards_.push_back(spawn_hosted_shard(
-          actors_.system(), std::move(parts),
-          make_hosted_policy(options.settings, spec_.ranks, HostedLedger{options.updates, options.updates})));
+      shards_.push_back(spawn_hosted_shard(actors_.system(), std::move(parts)));
       tenants_.push_back(r);
     }
     const bool elastic = options.settings.kind == PolicyKind::easgd;
@@ -139,13 +129,12 @@ class HostedWorld final : public contracts::CommunicatorWorld {
           memory.state[s] = arenas_[r]->allocate(spec_.elements * sizeof(float));
       }
       lines_.push_back(space_.make_private_timeline());
-      workers_.push_back(spawn_hosted_worker(
-          actors_.system(),
-          {Rank{r}, *sides_[r], space_, lines_[r], elastic ? memory.weights : memory.gradients, memory.landing},
-          shards_));
+      workers_.push_back(
+          spawn_hosted_worker(actors_.system(), {Rank{r}, *sides_[r], space_, lines_[r], memory.landing}));
+      caf::anon_send(workers_.back(), KnowShards{shards_});
     }
   }
-  /// The shards take over what the ranks' parameters are, and the workers read it.
+  /// The shards' stripes become what the ranks' parameters are. Before the first step.
   void start() {
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
       const Stripe& stripe = spec_.stripes[r];
@@ -153,22 +142,27 @@ class HostedWorld final : public contracts::CommunicatorWorld {
       if (stripe.count > 0)
         std::memcpy(space_.address(views_[r].mine.parameters), space_.address(from), from.size_bytes);
     }
-    for (const HostedWorkerActor& worker : workers_) caf::anon_send(worker, BeginHosting{});
   }
   std::unique_ptr<Exchange> exchange(std::uint32_t r, const HostedOptions& options) {
-    HostedExchangeParts parts{.space = space_,
-                              .worker = workers_[r],
-                              .line = lines_[r],
-                              .settings = options.settings,
-                              .ranks = spec_.ranks,
-                              .rule = spec_.rule,
-                              .memory = memories_[r],
-                              .buckets = spec_.buckets,
-                              .updates = options.updates};
-    parts.hosted.emplace_back(HostedShard{}, views_[r].mine);
+    HostedExchangeParts hosted{.space = space_,
+                               .worker = workers_[r],
+                               .line = lines_[r],
+                               .self = Rank{r},
+                               .ranks = spec_.ranks,
+                               .memory = memories_[r],
+                               .shard = {},
+                               .mine = views_[r].mine};
     for (std::size_t s = 0; s < shards_.size(); ++s)
-      if (tenants_[s] == r) parts.hosted[0].first = shards_[s];
-    return hosted_exchange(std::move(parts));
+      if (tenants_[s] == r) hosted.shard = shards_[s];
+    LentMemory memory{.gradients = views_[r].gradients, .mine = views_[r].mine};
+    memory.weights = memories_[r].weights;
+    const std::vector<PolicyPhase> phases{{.policy = options.settings}};
+    return lent_exchange({.rule = spec_.rule,
+                          .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
+                          .buckets = spec_.buckets,
+                          .memory = std::move(memory),
+                          .hosted = routes_.emplace_back(hosted_route(std::move(hosted))).get(),
+                          .updates = options.updates});
   }
 
   Actors& actors() { return actors_; }
@@ -191,6 +185,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
   Actors actors_;
   std::vector<HostedMemory> memories_;
   std::vector<TimelineId> lines_;
+  std::vector<std::unique_ptr<HostedRoute>> routes_;
   std::vector<HostedShard> shards_;
   std::vector<HostedWorkerActor> workers_;
   std::vector<std::uint32_t> tenants_;  // by shard

@@ -132,9 +132,9 @@ Figures run_shard(Blocking& blocking, const EndCase& what, Line& line) {
   parts.stripe.stripe.count = what.bytes / sizeof(float);
   parts.stripe.parameters = side.arena().allocate(what.bytes);
   std::fill_n(side.space().address_of<float>(parts.stripe.parameters), parts.stripe.stripe.count, 1.0F);
-  const HostedShard shard = spawn_hosted_shard(side.stage().system, std::move(parts),
-                                               std::make_unique<SspPolicy>(SspSettings{.staleness = 0}), &side.remote(),
-                                               /*runs_inline=*/true);
+  const HostedShard shard =
+      spawn_hosted_shard(side.stage().system, std::move(parts), &side.remote(), /*runs_inline=*/true);
+  caf::anon_send(shard, StartHosting{.policy = std::make_unique<SspPolicy>(SspSettings{.staleness = 0})});
   const Ending ending(caf::actor_cast<caf::actor>(shard));
   side.publish("shard", shard);
   line.meet(blocking);

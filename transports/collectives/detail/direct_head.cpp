@@ -22,7 +22,8 @@ struct Packed {
   std::uint32_t view;
   std::uint32_t rank;
   std::uint32_t bucket;
-  std::uint32_t part;
+  std::uint16_t part;
+  std::uint16_t group;
   std::uint64_t sequence;
   std::uint64_t step;
   std::uint64_t elements;
@@ -44,7 +45,8 @@ std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept 
   packed.cargo = static_cast<std::uint8_t>(head.cargo);
   packed.reduces = head.round.reduces ? 1 : 0;
   packed.sums = head.round.sums ? 1 : 0;
-  packed.part = static_cast<std::uint32_t>(head.round.part);
+  packed.part = static_cast<std::uint16_t>(head.round.part);
+  packed.group = static_cast<std::uint16_t>(head.group.value);
   packed.view = head.view;
   packed.rank = head.rank;
   packed.bucket = head.round.bucket;
@@ -62,13 +64,14 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof packed);
   if (packed.mark != kMark || packed.cargo < 1 || packed.cargo > 3 || packed.reduces > 1 || packed.sums > 1 ||
-      packed.part > static_cast<std::uint32_t>(RoundPart::parameters)) {
+      packed.part > static_cast<std::uint16_t>(RoundPart::parameters)) {
     return std::nullopt;
   }
   DirectHead head;
   head.cargo = static_cast<Cargo>(packed.cargo);
   head.view = packed.view;
   head.rank = packed.rank;
+  head.group = {packed.group};
   head.round = {packed.sequence,
                 packed.step,
                 packed.elements,
@@ -87,6 +90,7 @@ std::vector<std::byte> encode(const Ended& ended) {
   packed.reserved = static_cast<std::uint8_t>(ended.why.code());
   packed.view = ended.view;
   packed.rank = ended.rank;
+  packed.group = static_cast<std::uint16_t>(ended.group.value);
   const std::string_view why = ended.why.text().substr(0, kLongestReason);
   std::vector<std::byte> bytes(sizeof packed + why.size());
   std::memcpy(bytes.data(), &packed, sizeof packed);
@@ -102,7 +106,15 @@ std::optional<Ended> decode_ended(std::span<const std::byte> bytes) {
   if (packed.mark != kMark || packed.cargo != kEnded || !known) return std::nullopt;
   const std::span<const std::byte> why = bytes.subspan(sizeof packed);
   const std::string reason(reinterpret_cast<const char*>(why.data()), std::min(why.size(), kLongestReason));
-  return Ended{packed.view, packed.rank, {static_cast<Code>(packed.reserved), reason}};
+  return Ended{packed.view, packed.rank, {static_cast<Code>(packed.reserved), reason}, {packed.group}};
+}
+
+std::optional<GroupId> group_of(std::span<const std::byte> bytes) noexcept {
+  if (bytes.size() < kDirectHeadBytes) return std::nullopt;
+  Packed packed;
+  std::memcpy(&packed, bytes.data(), sizeof packed);
+  if (packed.mark != kMark) return std::nullopt;
+  return GroupId{packed.group};
 }
 
 }  // namespace troupe::collectives

@@ -41,6 +41,7 @@ struct DirectHead {
   Cargo cargo = Cargo::contribution;
   std::uint32_t view = 0;
   std::uint32_t rank = 0;  // the sender
+  GroupId group{};
   RoundShape round;
   StepSums sums;  // with a contribution to a round that carries sums
 };
@@ -56,9 +57,13 @@ struct Ended {
   std::uint32_t view = 0;
   std::uint32_t rank = 0;  // the sender
   Status why;
+  GroupId group{};
 };
 std::vector<std::byte> encode(const Ended& ended);
 /// Nothing when the bytes are not one; what they say is cut to a few hundred characters.
 std::optional<Ended> decode_ended(std::span<const std::byte> bytes);
+
+/// The group of either of them; nothing when the bytes are neither.
+std::optional<GroupId> group_of(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace troupe::collectives

@@ -104,7 +104,6 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, DirectGroup grou
     if (memory.size_bytes > 0) (void)space_.address(memory);  // throws when it is not mapped here
   }
   parts_.reserve(ranks());
-  loop.transport().receive(Channel::exchange, *this);
 }
 
 Part DirectRounds::part_of(const RoundShape& shape, std::uint32_t rank) const {
@@ -174,7 +173,7 @@ void DirectRounds::fail_everywhere(const Status& why) noexcept {
 bool DirectRounds::try_tell(Farewell& farewell, std::uint32_t rank) {
   if (rank == self_) return true;
   return loop_.transport().send(group_.peers[rank], Lane::bulk, Class::control, Channel::exchange,
-                                encode(Ended{group_.view.value, self_, farewell.why}), {}, farewell);
+                                encode(Ended{group_.view.value, self_, farewell.why, group_.id}), {}, farewell);
 }
 
 template <class What>
@@ -217,6 +216,7 @@ bool DirectRounds::try_send(Sending& sending, std::uint32_t message) {
   DirectHead head;
   head.view = group_.view.value;
   head.rank = self_;
+  head.group = group_.id;
   head.round = call.shape;
   Memory payload;
   if (sending.results) {
@@ -262,6 +262,8 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
   TROUPE_CHECK(head, Code::corrupt, "peer ", from.value, " sent an exchange message with a head of ", bytes.size(),
                " bytes that is none");
   if (head->view < group_.view.value) return std::nullopt;
+  TROUPE_CHECK(head->group == group_.id, Code::corrupt, "peer ", from.value, " sent an exchange message of group ",
+               head->group.value, " to group ", group_.id.value);
   TROUPE_CHECK(head->view == group_.view.value && head->rank < ranks() && head->rank != self_ &&
                    group_.peers[head->rank] == from,
                Code::corrupt, "peer ", from.value, " sent an exchange message as rank ", head->rank, " of view ",

@@ -1,0 +1,165 @@
+#include "actors/step_coordinator.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/caf_error.hpp"
+
+namespace troupe {
+namespace {
+
+/// Something to be done at one step of all ranks.
+struct Wish {
+  StepOrderKind kind = StepOrderKind::end;
+  PolicyWish policy;  // of switch_policy
+};
+
+struct CoordinatorState {
+  static constexpr const char* name = "step_coordinator";
+  std::map<std::uint32_t, StepOrderReceiver> members;  // by rank
+  std::deque<Wish> wishes;                             // the first one is under way while `holding`
+  bool holding = false;
+  std::uint32_t number = 0;                    // of the hold
+  std::map<std::uint32_t, StepsHeld> answers;  // to it
+  bool ends = false;                           // the end is decided
+};
+using Self = StepCoordinator::stateful_pointer<CoordinatorState>;
+
+void refuse(const Wish& wish, Code code, const std::string& why) {
+  if (wish.policy.told) wish.policy.told({{code, why}, 0});
+}
+
+/// Whether the first wish is still worth to be decided.
+bool is_in_vain(const CoordinatorState& s) {
+  if (!s.ends) return false;
+  refuse(s.wishes.front(), Code::invalid, "the run is about to end");
+  return true;
+}
+
+void begin_next(Self self, const StepCoordinatorParts& parts) {
+  CoordinatorState& s = self->state;
+  if (s.holding || s.members.size() < parts.hosts.size()) return;
+  while (!s.wishes.empty() && is_in_vain(s)) s.wishes.pop_front();
+  if (s.wishes.empty()) return;
+  s.holding = true;
+  s.answers.clear();
+  const Wish& wish = s.wishes.front();
+  const HoldSteps hold{++s.number, wish.kind, wish.policy.policy};
+  for (const auto& [rank, member] : s.members) self->send(member, hold);
+  self->delayed_send(self, parts.answer_within, AnswersOverdue{s.number});
+}
+
+void add_wish(Self self, const StepCoordinatorParts& parts, Wish wish) {
+  CoordinatorState& s = self->state;
+  if (s.wishes.size() >= kWishesKept)
+    return refuse(wish, Code::invalid, text(kWishesKept, " wishes wait for an answer; ask again later"));
+  s.wishes.push_back(std::move(wish));
+  begin_next(self, parts);
+}
+
+/// What all ranks said together.
+struct Common {
+  std::uint64_t next = 0;  // no rank has begun this step
+  std::uint64_t last = 0;  // of the run
+  std::string refusal;
+};
+Common common_answer(const CoordinatorState& s, const StepCoordinatorParts& parts) {
+  Common all{.last = parts.schedule.steps - 1};
+  for (const auto& [rank, answer] : s.answers) {
+    all.next = std::max(all.next, answer.next);
+    all.last = std::min(all.last, answer.last);
+    if (all.refusal.empty() && !answer.refusal.empty())
+      all.refusal = text("rank ", rank, " on node ", parts.hosts[rank], ": ", answer.refusal);
+  }
+  return all;
+}
+
+/// The order that lets everybody go on. A policy is told of the step before its first one that it is the other's last,
+/// so that one must not have begun either.
+StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
+  StepOrder order{.number = number};
+  const bool switches = wish.kind == StepOrderKind::switch_policy;
+  const std::uint64_t at = switches ? all.next + 1 : all.next;
+  if (!all.refusal.empty()) {
+    refuse(wish, Code::invalid, all.refusal);
+  } else if (switches && at > all.last) {
+    refuse(wish, Code::invalid, text("the run ends with step ", all.last, ", before another policy can begin"));
+  } else if (switches || at < all.last) {
+    order.kind = wish.kind;
+    order.at = at;
+    order.policy = wish.policy.policy;
+    order.reason = wish.policy.reason;
+    if (wish.policy.told) wish.policy.told({{}, at});
+  }
+  return order;
+}
+
+void take_answer(Self self, const StepCoordinatorParts& parts, const StepsHeld& answer) {
+  CoordinatorState& s = self->state;
+  if (!s.holding || answer.number != s.number || !s.members.contains(answer.rank)) return;
+  s.answers[answer.rank] = answer;
+  if (s.answers.size() < s.members.size()) return;
+  const Wish wish = std::move(s.wishes.front());
+  s.wishes.pop_front();
+  s.holding = false;
+  const StepOrder order = decide(wish, common_answer(s, parts), s.number);
+  s.ends = s.ends || wish.kind == StepOrderKind::end;
+  for (const auto& [rank, member] : s.members) self->send(member, order);
+  begin_next(self, parts);
+}
+
+void on_overdue(Self self, const StepCoordinatorParts& parts, std::uint32_t number) {
+  CoordinatorState& s = self->state;
+  if (!s.holding || number != s.number) return;
+  std::string who;
+  for (const auto& [rank, member] : s.members)
+    if (!s.answers.contains(rank)) who += text(" rank ", rank, " on node ", parts.hosts[rank], ";");
+  self->quit(
+      to_caf(Status{Code::timeout, text("steps are held for an order to all ranks, and these did not answer within ",
+                                        parts.answer_within.count(), " ms (faults.exchange_s):", who)}));
+}
+
+void on_policy(Self self, const StepCoordinatorParts& parts, PolicyWish& given) {
+  const auto ranks = static_cast<std::uint32_t>(parts.hosts.size());
+  Wish wish{StepOrderKind::switch_policy, std::move(given)};
+  if (const std::string why = check_policy(wish.policy.policy, ranks, parts.rows); !why.empty())
+    return refuse(wish, Code::invalid, why);
+  if (wish.policy.policy.distributed_after != 0)
+    return refuse(wish, Code::invalid, "a switch is at once: leave distributed_after out");
+  add_wish(self, parts, std::move(wish));
+}
+
+StepCoordinator::behavior_type step_coordinator(Self self, StepCoordinatorParts parts) {
+  end_with_own_errors(self);
+  return {[=](const JoinSteps& join) {
+            auto member = caf::actor_cast<StepOrderReceiver>(self->current_sender());
+            if (!member || join.rank >= parts.hosts.size()) return;
+            self->state.members[join.rank] = std::move(member);
+            begin_next(self, parts);
+          },
+          [=](const StepsHeld& answer) { take_answer(self, parts, answer); },
+          [=](const EndWish&) {
+            CoordinatorState& s = self->state;
+            const bool known = s.ends || std::any_of(s.wishes.begin(), s.wishes.end(),
+                                                     [](const Wish& w) { return w.kind == StepOrderKind::end; });
+            if (!known) s.wishes.push_back({StepOrderKind::end, {}});  // one of all ranks, so it is no burden
+            begin_next(self, parts);
+          },
+          [=](PolicyWish& wish) { on_policy(self, parts, wish); },
+          [=](const AnswersOverdue& overdue) { on_overdue(self, parts, overdue.number); }};
+}
+
+}  // namespace
+
+StepCoordinator spawn_step_coordinator(caf::actor_system& system, StepCoordinatorParts parts) {
+  return system.spawn(step_coordinator, std::move(parts));
+}
+
+}  // namespace troupe

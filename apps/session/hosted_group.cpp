@@ -1,0 +1,91 @@
+#include "apps/session/hosted_group.hpp"
+
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <utility>
+
+namespace troupe {
+
+HostedGroup::HostedGroup(const HostedGroupParts& parts)
+    : system_(parts.system), remote_(parts.remote), plan_(parts.plan), self_(parts.self) {
+  StripeMemory stripe = parts.memory.stripe;
+  stripe.journal = {};
+  stripe.no_decay = parts.no_decay;
+  if (stripe.stripe.count > 0) {
+    shard_stream_ = parts.device.stream();
+    HostedParts hosted{.stream = *shard_stream_, .space = parts.space, .arena = parts.arena};
+    for (const Stripe& other : plan_.stripes) {
+      if (other.tenant == self_) break;
+      hosted.shard += other.count > 0 ? 1 : 0;
+    }
+    hosted.stripe = stripe;
+    hosted.rule = parts.rule;
+    hosted.rate = parts.rate;
+    shard_ = spawn_hosted_shard(system_, std::move(hosted), remote_);
+  }
+  side_ = parts.device.stream();
+  const TimelineId line = parts.space.make_private_timeline();
+  const HostedMemory memory = hosted_memory(parts);
+  worker_ = spawn_hosted_worker(system_, {.self = self_,
+                                          .side = *side_,
+                                          .space = parts.space,
+                                          .line = line,
+                                          .landing = memory.landing,
+                                          .remote = remote_,
+                                          .deadline = parts.deadline});
+  route_ = hosted_route({.space = parts.space,
+                         .worker = worker_,
+                         .line = line,
+                         .self = self_,
+                         .ranks = parts.ranks,
+                         .memory = memory,
+                         .shard = shard_,
+                         .mine = stripe});
+}
+
+HostedMemory HostedGroup::hosted_memory(const HostedGroupParts& parts) const {
+  const GroupMemory& m = parts.memory;
+  const LentMemory& own = m.own;
+  HostedMemory memory{.gradients = m.gradients, .weights = own.weights, .half = own.half};
+  memory.landing = m.landing.size_bytes > 0 ? m.landing : own.weights;
+  memory.state = own.state;
+  memory.held = own.held;
+  memory.held_half = own.held_half;
+  memory.no_decay = parts.no_decay;
+  memory.one = m.one;
+  if (parts.shares_parameters) return memory;
+  memory.common = m.parameters;
+  memory.common_half = m.half;
+  return memory;
+}
+
+std::string HostedGroup::name_of(GroupId group) { return text("shard.", group.value); }
+
+void HostedGroup::meet(Blocking& blocking, Deadline deadline) {
+  std::vector<HostedShard> shards;
+  for (const Stripe& stripe : plan_.stripes) {
+    if (stripe.count == 0) continue;
+    shards.push_back(stripe.tenant == self_ ? shard_
+                                            : caf::actor_cast<HostedShard>(remote_->resolve(
+                                                  blocking, {stripe.tenant.value}, name_of(plan_.id), deadline)));
+  }
+  caf::anon_send(worker_, KnowShards{std::move(shards)});
+}
+
+std::vector<caf::actor> HostedGroup::actors() const {
+  std::vector<caf::actor> all{caf::actor_cast<caf::actor>(worker_)};
+  if (shard_) all.push_back(caf::actor_cast<caf::actor>(shard_));
+  return all;
+}
+
+std::optional<StalenessHistogram> HostedGroup::staleness(Deadline deadline) const {
+  std::optional<StalenessHistogram> found;
+  if (!shard_) return found;
+  caf::scoped_actor self(system_);
+  self->request(shard_, std::chrono::ceil<std::chrono::milliseconds>(deadline.left()), AskHosting{})
+      .receive([&](const HostingReport& report) { found = report.staleness; }, [](const caf::error&) {});
+  if (found && found->updates == 0) found.reset();
+  return found;
+}
+
+}  // namespace troupe

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/exchange/hosted_exchange.hpp"
+#include "actors/remote/remote_actors.hpp"
+#include "apps/session/rank_memory.hpp"
+#include "runtime/plan.hpp"
+
+namespace troupe {
+
+/// What a rank's part in a group with a hosted policy is made of; the references outlive it.
+struct HostedGroupParts {
+  caf::actor_system& system;
+  AddressSpace& space;
+  Arena& arena;
+  Device& device;
+  RemoteActors* remote;  // null: a job of one rank
+  Rank self;
+  std::uint32_t ranks = 1;
+  const GroupPlan& plan;
+  const GroupMemory& memory;
+  bool shares_parameters = false;  // with all other ranks: their stripes are in the same memory
+  Rule rule;
+  std::optional<RateSchedule> rate;
+  std::span<const Layout::Entry> no_decay;
+  std::chrono::milliseconds deadline{30000};  // of a shard's answer
+};
+
+/// A rank's part in a group that shards host under some of its policies: the shard of its stripe, its worker, and their
+/// streams. Its actors end before it.
+class HostedGroup {
+ public:
+  explicit HostedGroup(const HostedGroupParts& parts);
+
+  HostedRoute& route() noexcept { return *route_; }
+  /// Null where the rank has no stripe.
+  const HostedShard& shard() const noexcept { return shard_; }
+  /// The name under which a rank's shard of the group is published.
+  static std::string name_of(GroupId group);
+  /// Finds the other ranks' shards and tells the worker. Once, when all ranks have published theirs.
+  void meet(Blocking& blocking, Deadline deadline);
+  std::vector<caf::actor> actors() const;
+  /// How stale what this rank's shard has applied was, under the last hosted policy; asked by message. Nothing: it
+  /// applied nothing, or does not answer in time.
+  std::optional<StalenessHistogram> staleness(Deadline deadline) const;
+
+ private:
+  HostedMemory hosted_memory(const HostedGroupParts& parts) const;
+
+  caf::actor_system& system_;
+  RemoteActors* remote_;
+  const GroupPlan& plan_;
+  const Rank self_;
+  std::unique_ptr<Stream> shard_stream_, side_;
+  HostedShard shard_;
+  HostedWorkerActor worker_;
+  std::unique_ptr<HostedRoute> route_;
+};
+
+}  // namespace troupe

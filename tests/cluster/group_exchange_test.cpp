@@ -1,0 +1,348 @@
+// Parameter groups of whole jobs in one process, below the session: what a plan makes of them, with the memory that
+// ranks take for it, over shared arenas and over a transport, on simulated devices and on threads.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/session/rank_memory.hpp"
+#include "runtime/data/random.hpp"
+#include "runtime/planner.hpp"
+#include "tests/transports/communicator_worlds.hpp"
+#include "transports/loopback/loopback_transport.hpp"
+
+namespace troupe::contracts {
+namespace {
+
+constexpr std::uint64_t kSteps = 7;  // all of them may be enqueued at once: StepExchange keeps the sums of 8
+constexpr std::uint32_t kRows = 12;
+
+Graph small_mlp(DType dtype) {
+  return {"mlp",
+          Shape{{9}},
+          dtype,
+          {{"a", Dense{40}},
+           {"r", Relu{}},
+           {"b", Dense{50}},
+           {"s", Relu{}},
+           {"c", Dense{3}},
+           {"loss", SoftmaxCrossEntropy{}}}};
+}
+
+struct Job {
+  std::uint32_t ranks = 1;
+  bool direct = false;
+  bool threads = false;  // reference devices, otherwise simulated ones
+  DType dtype = DType::f32;
+  std::uint64_t seed = 0;
+  std::uint64_t bucket_bytes = 0;  // 0: as planned
+};
+
+/// One rank and everything it has.
+struct Member {
+  AddressSpace space;
+  std::shared_ptr<Arena> arena;
+  RankMemory memory;
+  std::unique_ptr<DirectChannel> channel;
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<LaneLoop> loop;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  std::vector<std::unique_ptr<Stream>> sides;
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  std::unique_ptr<StepExchange> steps;
+  std::unique_ptr<Replica> replica;
+};
+
+/// Trains `settings` for kSteps steps.
+class GroupedRun {
+ public:
+  GroupedRun(const Job& job, const Settings& settings)
+      : job_(job), settings_(settings), graph_(small_mlp(job.dtype)), layout_(layout_of(settings, graph_)) {
+    plan_ = make_plan(settings_, graph_, inputs());
+    // So small a model would have one bucket.
+    for (GroupPlan& group : plan_.groups)
+      if (job.bucket_bytes != 0) group.buckets = make_buckets(group.id, graph_, layout_, job.bucket_bytes);
+    for (std::uint32_t r = 0; r < job.ranks; ++r) members_.push_back(std::make_unique<Member>());
+    for (std::uint32_t r = 0; r < job.ranks; ++r) take_memory(r);
+    for (std::uint32_t r = 0; r < job.ranks; ++r) connect(r);
+    for (std::uint32_t r = 0; r < job.ranks; ++r) make_rank(r);
+    if (!job.direct) return;
+    for (std::uint32_t r = 0; r < job.ranks; ++r)
+      for (std::uint32_t other = 0; other < job.ranks; ++other)
+        if (other != r) members_[r]->transport->connect(Peer{other}, members_[other]->transport->address());
+    for (const auto& member : members_) member->loop->start();
+  }
+  ~GroupedRun() {
+    for (const auto& member : members_)
+      for (const auto& communicator : member->communicators) communicator->abort({Code::aborted, "the test is over"});
+    for (const auto& member : members_) {
+      member->stream.reset();
+      member->sides.clear();
+    }
+    for (const auto& member : members_) member->loop.reset();
+    for (const auto& member : members_) member->transport.reset();
+  }
+
+  /// Every rank's weights at the end: [rank][parameter][element].
+  std::vector<std::vector<std::vector<float>>> weights() {
+    std::vector<Point> ends;
+    for (std::uint32_t r = 0; r < job_.ranks; ++r) ends.push_back(enqueue(r));
+    EXPECT_TRUE(drive(ends));
+    std::vector<std::vector<std::vector<float>>> all(job_.ranks);
+    for (std::uint32_t r = 0; r < job_.ranks; ++r) {
+      const auto* first = members_[r]->space.address_of<const float>(members_[r]->memory.replica.parameters);
+      for (const Layout::Entry& entry : layout_.entries())
+        all[r].emplace_back(first + entry.first, first + entry.first + entry.count);
+    }
+    return all;
+  }
+
+ private:
+  PlanInputs inputs() const {
+    PlanInputs inputs{.ranks = {}, .topologies = {}, .train_samples = 1000, .test_samples = 10, .data_bytes = 1};
+    for (std::uint32_t n = 0; n < (job_.direct ? job_.ranks : 1); ++n) {
+      Topology topology;
+      topology.identity = {"boot", n + 1};
+      topology.host = "host";
+      for (std::uint32_t c = 0; c < 4; ++c) topology.cores.push_back({.index = c, .cpus = {c}});
+      inputs.topologies.push_back(topology);
+    }
+    for (std::uint32_t r = 0; r < job_.ranks; ++r)
+      inputs.ranks.push_back({inputs.topologies[job_.direct ? r : 0].identity, "host"});
+    return inputs;
+  }
+
+  void take_memory(std::uint32_t r) {
+    Member& member = *members_[r];
+    member.arena = Arena::create(arena_id(Peer{r}, 1), memory_needs(plan_, graph_, {r}).arena_bytes() + (1 << 20));
+    for (std::uint32_t other = 0; other < job_.ranks; ++other) {
+      if (other == r || (!job_.direct && other < r)) member.space.map(members_[other]->arena);
+      if (!job_.direct && other < r) members_[other]->space.map(member.arena);
+    }
+    member.memory = allocate_rank_memory(*member.arena, plan_, {r});
+  }
+
+  void connect(std::uint32_t r) {
+    Member& member = *members_[r];
+    join_node_memory(member.memory, plan_, job_.direct ? *member.arena : *members_[0]->arena);
+    if (job_.direct || r == 0) {
+      auto* first = member.space.address_of<float>(member.memory.parameters);
+      fill_initial(graph_, layout_, job_.seed, {first, layout_.count_elements()});
+      if (member.memory.half.size_bytes != 0) {
+        auto* half = member.space.address_of<std::uint16_t>(member.memory.half);
+        for (std::uint64_t i = 0; i < layout_.count_elements(); ++i) half[i] = to_bf16(first[i]);
+      }
+    }
+    if (!job_.direct) return;
+    member.transport = network_.endpoint(Peer{r}, member.space);
+    member.loop = std::make_unique<LaneLoop>(*member.transport, Lane::bulk, LaneOptions{}, text("bulk ", r));
+    member.channel = std::make_unique<DirectChannel>(*member.loop);
+  }
+
+  std::unique_ptr<Communicator> communicator(std::uint32_t r, const GroupPlan& group) {
+    Member& member = *members_[r];
+    const GroupMemory& own = member.memory.groups[group.id.value];
+    if (job_.direct) {
+      std::vector<Peer> peers;
+      for (std::uint32_t peer = 0; peer < job_.ranks; ++peer) peers.push_back({peer});
+      return std::make_unique<DirectCommunicator>(
+          member.space, *member.loop,
+          DirectGroup{
+              ViewId{1}, {r}, peers, group.stripes, group.buckets, own.parameters, own.half, own.staging, group.id},
+          member.channel.get());
+    }
+    ArenaGroup members{.rank = {r}, .members = {}};
+    for (const auto& other : members_) {
+      const RankMemory rank = find_rank_memory(*other->arena, plan_);
+      const GroupMemory& its = rank.groups[group.id.value];
+      members.members.push_back({its.contributions, rank.sums, its.ready, its.published, its.scratch});
+    }
+    return std::make_unique<ArenaCommunicator>(member.space, std::move(members));
+  }
+
+  void make_rank(std::uint32_t r) {
+    Member& member = *members_[r];
+    PlainWait waits;
+    member.device =
+        job_.threads ? reference_devices()(member.space, r, waits) : fake_devices(job_.seed)(member.space, r, waits);
+    member.stream = member.device->stream();
+    std::vector<Exchange*> exchanges;
+    std::vector<Bucket> buckets;
+    for (const GroupPlan& group : plan_.groups) {
+      member.communicators.push_back(communicator(r, group));
+      member.sides.push_back(needs_of(group.policies).side_stream ? member.device->stream() : nullptr);
+      member.exchanges.push_back(lent_exchange({.communicator = member.communicators.back().get(),
+                                                .rule = all_groups(settings_)[group.id.value].rule,
+                                                .policy = std::make_unique<PolicySequence>(group.policies, job_.ranks),
+                                                .buckets = group.buckets,
+                                                .memory = member.memory.groups[group.id.value].own,
+                                                .rate = {},
+                                                .side = member.sides.back().get()}));
+      exchanges.push_back(member.exchanges.back().get());
+      buckets.insert(buckets.end(), group.buckets.begin(), group.buckets.end());
+    }
+    buckets = in_backward_order(graph_, layout_, std::move(buckets));
+    member.steps = std::make_unique<StepExchange>(ViewId{1}, member.space, member.memory.sums, member.memory.totals,
+                                                  std::move(exchanges), buckets.size());
+    const BatchLayout batch{kRows, graph_.input().count_elements(), graph_.dtype()};
+    member.replica = member.device->compile(graph_, layout_, batch, buckets, member.memory.replica);
+  }
+
+  /// A rank's rows of a step; some steps have fewer.
+  Memory batch(std::uint32_t r, std::uint64_t step, const BatchLayout& layout) {
+    Member& member = *members_[r];
+    const Memory memory = member.arena->allocate(layout.size_bytes());
+    std::byte* at = member.space.address(memory);
+    const std::uint64_t key = sub_key(sub_key(job_.seed, 50 + r), step);
+    for (std::uint64_t i = 0; i < layout.rows * layout.features; ++i) {
+      const auto value = static_cast<float>(random_normal(key, i));
+      if (layout.dtype == DType::f32) reinterpret_cast<float*>(at)[i] = value;
+      if (layout.dtype == DType::bf16) reinterpret_cast<std::uint16_t*>(at)[i] = to_bf16(value);
+    }
+    auto* labels = reinterpret_cast<std::int32_t*>(at + layout.labels_offset());
+    for (std::uint32_t row = 0; row < layout.rows; ++row)
+      labels[row] = static_cast<std::int32_t>(random_below(sub_key(key, 1), row, 3));
+    return memory;
+  }
+
+  Point enqueue(std::uint32_t r) {
+    Member& member = *members_[r];
+    const BatchLayout layout{kRows, graph_.input().count_elements(), graph_.dtype()};
+    Point end;
+    for (std::uint64_t step = 0; step < kSteps; ++step) {
+      const StepFacts facts{{step}, step * job_.ranks * kRows, job_.ranks * kRows, step + 1 == kSteps, step == 3};
+      const Memory sums = member.steps->begin(*member.stream, facts, {});
+      const auto rows = static_cast<std::uint32_t>(kRows - random_below(job_.seed, step, 3));
+      member.replica->step(*member.stream, batch(r, step, layout), rows, sums, *member.steps);
+      end = member.steps->commit(*member.stream);
+    }
+    return end;
+  }
+
+  bool drive(const std::vector<Point>& ends) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds{60});
+    for (;;) {
+      bool all = true;
+      for (std::uint32_t r = 0; r < job_.ranks; ++r) {
+        const Timeline& line = members_[r]->space.timeline(ends[r].line);
+        EXPECT_TRUE(line.status().ok()) << line.status().text();
+        if (!line.status().ok() || deadline.passed()) return false;
+        all = all && line.value() >= ends[r].value;
+      }
+      if (all) return true;
+      bool driven = false;
+      for (const auto& member : members_)
+        if (auto* fake = dynamic_cast<FakeDevice*>(member->device.get())) driven |= fake->run_one();
+      if (!driven) std::this_thread::yield();
+    }
+  }
+
+  const Job job_;
+  const Settings settings_;
+  const Graph graph_;
+  const Layout layout_;
+  Plan plan_;
+  LoopbackNetwork network_;
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+std::vector<std::vector<std::vector<float>>> weights_of(const Job& job, const Settings& settings) {
+  return GroupedRun{job, settings}.weights();
+}
+
+Settings settings_of(PolicySettings policy, Rule rule = {.kind = RuleKind::adam, .rate = 0.01}) {
+  Settings settings;
+  settings.data.batch = kRows;
+  settings.update = policy;
+  settings.rule = rule;
+  return settings;
+}
+
+/// The same with groups of their own for biases and for the last layer's weight, which are updated alike.
+Settings in_groups(Settings settings) {
+  for (const auto& [name, match] : {std::pair{"biases", "*.bias"}, {"last", "c.weight"}})
+    settings.groups.push_back({name, {match}, settings.update, settings.switches, settings.rule});
+  return settings;
+}
+
+std::vector<Job> jobs(std::initializer_list<bool> with_threads) {
+  std::vector<Job> all;
+  for (const bool direct : {false, true})
+    for (const bool threads : with_threads)
+      for (const std::uint32_t ranks : {1u, 2u, 3u})
+        if (!direct || ranks > 1)
+          for (const DType dtype : {DType::f32, DType::bf16})
+            all.push_back({ranks, direct, threads, dtype, all.size(), direct ? 2000u : 0u});
+  return all;
+}
+
+std::string job_name(const ::testing::TestParamInfo<Job>& info) {
+  const Job& job = info.param;
+  return text(job.ranks, job.direct ? "Direct" : "Arena", job.threads ? "Threads" : "Fakes", name_of(job.dtype));
+}
+
+class Groups : public ::testing::TestWithParam<Job> {};
+INSTANTIATE_TEST_SUITE_P(Jobs, Groups, ::testing::ValuesIn(jobs({false, true})), job_name);
+
+/// Each gradient of a simulated device depends on its own weight and on the batch alone.
+class SimulatedGroups : public ::testing::TestWithParam<Job> {};
+INSTANTIATE_TEST_SUITE_P(Jobs, SimulatedGroups, ::testing::ValuesIn(jobs({false})), job_name);
+
+TEST_P(Groups, ThatAreUpdatedAlikeHaveTheBitsOfOneGroup) {
+  const std::vector<PolicySettings> policies{
+      {},
+      {.kind = PolicyKind::sync, .accumulate = 3},
+      {.kind = PolicyKind::double_buffered},
+      {.kind = PolicyKind::local_sgd, .every_steps = 2},
+      {.kind = PolicyKind::local_sgd, .distributed_after = 2 * kRows, .every_steps = 3},
+      {.kind = PolicyKind::block_momentum, .block_samples = 3 * kRows * GetParam().ranks, .reset_momentum = false}};
+  for (const PolicySettings& policy : policies) {
+    SCOPED_TRACE(to_string(policy));
+    const Settings settings = settings_of(policy);
+    ASSERT_EQ(weights_of(GetParam(), in_groups(settings)), weights_of(GetParam(), settings));
+  }
+}
+
+TEST_P(SimulatedGroups, UnderDifferentPoliciesEachMoveAsIfAllWereUnderTheirs) {
+  const Settings sync = settings_of({}, {.kind = RuleKind::momentum, .rate = 0.05});
+  const Settings local = settings_of({.kind = PolicyKind::local_sgd, .every_steps = 3}, {.kind = RuleKind::adam});
+  const Settings delayed = settings_of({.kind = PolicyKind::double_buffered}, {.kind = RuleKind::sgd, .rate = 0.1});
+  Settings mixed = sync;
+  mixed.groups = {{"biases", {"*.bias"}, local.update, {}, local.rule},
+                  {"last", {"c.weight"}, delayed.update, {}, delayed.rule}};
+  const auto got = weights_of(GetParam(), mixed);
+  const auto of_sync = weights_of(GetParam(), sync), of_local = weights_of(GetParam(), local),
+             of_delayed = weights_of(GetParam(), delayed);
+  for (std::uint32_t r = 0; r < GetParam().ranks; ++r) {
+    for (std::size_t p = 0; p < 6; ++p) {
+      const auto& expected = p % 2 == 1 ? of_local : p == 4 ? of_delayed : of_sync;
+      ASSERT_EQ(got[r][p], expected[r][p]) << "rank " << r << ", parameter " << p;
+    }
+  }
+}
+
+TEST_P(Groups, WithARateOfZeroStayWhereTheyStarted) {
+  Settings settings = settings_of({});
+  Rule still = settings.rule;
+  still.rate = 0;
+  settings.groups = {{"first", {"a.*"}, settings.update, {}, still}};
+  const auto got = weights_of(GetParam(), settings);
+  const Graph graph = small_mlp(GetParam().dtype);
+  const Layout layout{graph};
+  std::vector<float> start(layout.count_elements());
+  fill_initial(graph, layout, GetParam().seed, start);
+  for (std::size_t p = 0; p < 6; ++p) {
+    const auto [first, count] = layout.entries()[p];
+    const std::vector<float> was(start.begin() + static_cast<std::ptrdiff_t>(first),
+                                 start.begin() + static_cast<std::ptrdiff_t>(first + count));
+    EXPECT_EQ(got[0][p] == was, p < 2) << "parameter " << p;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::contracts
