@@ -14,6 +14,7 @@
 #include "runtime/ids.hpp"
 #include "runtime/lease.hpp"
 #include "runtime/policies/policy.hpp"
+#include "runtime/replica_digests.hpp"
 #include "runtime/shares.hpp"
 #include "runtime/stream.hpp"
 
@@ -212,6 +213,23 @@ struct JoinLedger {
   std::uint32_t rank = 0;
 };
 
+/// SlotLender to its node's loader: this slot of the rank's pool may be filled.
+struct SlotLent {
+  std::uint32_t rank = 0;
+  std::uint32_t arena = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t size_bytes = 0;
+};
+
+/// The node's loader to the SlotLender: the slot at that offset has a batch, as BatchLease.
+struct SlotFilled {
+  std::uint64_t offset = 0;
+  std::uint64_t step = 0;
+  bool evaluation = false;
+  bool last = false;
+  std::uint32_t rows = 0;
+};
+
 /// Rank 0's Balancer to the others, and each to its rank's Loader: from step `first` on ranks take so many rows, up to
 /// step `until`, beyond which nothing is decided.
 struct LedgerNews {
@@ -320,6 +338,14 @@ auto inspect(Inspector& f, TestPart& x) {
 }
 
 template <class Inspector>
+auto inspect(Inspector& f, SlotLent& x) {
+  return f(caf::meta::type_name("troupe.SlotLent"), x.rank, x.arena, x.offset, x.size_bytes);
+}
+template <class Inspector>
+auto inspect(Inspector& f, SlotFilled& x) {
+  return f(caf::meta::type_name("troupe.SlotFilled"), x.offset, x.step, x.evaluation, x.last, x.rows);
+}
+template <class Inspector>
 auto inspect(Inspector& f, JoinLedger& x) {
   return f(caf::meta::type_name("troupe.JoinLedger"), x.rank);
 }
@@ -357,6 +383,11 @@ auto inspect(Inspector& f, StepOrder& x) {
 template <class Inspector>
 auto inspect(Inspector& f, EndWish& x) {
   return f(caf::meta::type_name("troupe.EndWish"), x.rank);
+}
+/// Device to rank 0's DigestActor.
+template <class Inspector>
+auto inspect(Inspector& f, RankDigest& x) {
+  return f(caf::meta::type_name("troupe.RankDigest"), x.rank, x.step, x.tensors);
 }
 template <class Inspector>
 auto inspect(Inspector& f, RankSums& x) {

@@ -22,6 +22,8 @@ constexpr std::array kRules{Choice{"sgd"},   Choice{"momentum"}, Choice{"nestero
 constexpr std::array kNonFinite{Choice{"stop"}, Choice{"skip"}, Choice{"roll_back"}};
 constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
 constexpr std::array kSplits{Choice{"equal"}, Choice{"measured"}};
+constexpr std::array kScatters{Choice{"endless"}, Choice{"exact"}, Choice{"equal"}};
+constexpr std::array kLoaders{Choice{"rank"}, Choice{"node"}};
 constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
 constexpr std::array kLosses{Choice{"abort"}, Choice{"shrink", false}, Choice{"wait", false}};
 
@@ -98,6 +100,33 @@ constexpr std::array kData{
                .range = {2, 64},
                .store = [](S& s, const V& v) { s.data.prefetch = small(v); },
                .show = [](const S& s) { return std::to_string(s.data.prefetch); }},
+    SettingKey{.name = "data.scatter",
+               .kind = K::choice,
+               .help = "what steps do at an epoch's end",
+               .example = "\"exact\"",
+               .more = "endless: every step takes data.batch times the ranks; the one in which an epoch ends takes the "
+                       "first samples of the next epoch too. exact: an epoch's last step takes what is left of it, "
+                       "shared out among the ranks, of which some may have none. equal: that step is filled up with "
+                       "the epoch's own first samples until all ranks have as many; not with placement.split = "
+                       "\"measured\".",
+               .choices = kScatters,
+               .store =
+                   [](S& s, const V& v) {
+                     const auto at = std::find_if(kScatters.begin(), kScatters.end(),
+                                                  [&](const Choice& c) { return c.name == v.text; });
+                     s.data.scatter = static_cast<Scatter>(at - kScatters.begin());
+                   },
+               .show = [](const S& s) { return quoted(name_of(s.data.scatter)); }},
+    SettingKey{.name = "data.loader",
+               .kind = K::choice,
+               .help = "who reads the data set",
+               .example = "\"node\"",
+               .more =
+                   "rank: every rank, for itself. node: one rank of each node, which makes the batches of all ranks "
+                   "there, straight into their memory: the node holds the data set once.",
+               .choices = kLoaders,
+               .store = store_data<&S::Data::loader>,
+               .show = [](const S& s) { return quoted(s.data.loader); }},
 };
 
 constexpr std::array kModel{
@@ -508,7 +537,6 @@ constexpr auto kBeforeUpdate = joined(kData, kModel, kOptimizer, kRateKeys, kTra
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
     PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
-    PlannedKey{"update.compress", "", "gradients travel as f32; leave the key out"},
     PlannedKey{"placement.mesh", "", "ranks in one row; leave the key out"},
     PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
     PlannedKey{"report.metrics_port", "0", ""},

@@ -116,9 +116,10 @@ void Ledger::append(const LedgerSpan& span, Step until) {
   TROUPE_CHECK(span.first <= horizon_, Code::invalid, "the ledger ends with step ", horizon_.value,
                ", a span from step ", span.first.value, " leaves a gap");
   const std::uint64_t sum = std::accumulate(span.rows.begin(), span.rows.end(), std::uint64_t{0});
-  TROUPE_CHECK(span.rows.size() == schedule_.ranks && sum == schedule_.global_rows(span.first), Code::invalid,
-               "a span from step ", span.first.value, " has ", span.rows.size(), " ranks with ", sum,
-               " rows together, the step ", schedule_.ranks, " with ", schedule_.global_rows(span.first));
+  const std::uint64_t whole = std::uint64_t{schedule_.run_at(span.first).rows} * schedule_.ranks;
+  TROUPE_CHECK(span.rows.size() == schedule_.ranks && sum == whole, Code::invalid, "a span from step ",
+               span.first.value, " has ", span.rows.size(), " ranks with ", sum, " rows together, the step ",
+               schedule_.ranks, " with ", whole);
   if (spans_.back() != span) {
     TROUPE_CHECK(span.first == horizon_, Code::invalid, "a span from step ", span.first.value,
                  " would change steps that are known up to ", horizon_.value);
@@ -135,7 +136,24 @@ const LedgerSpan& Ledger::span_at(Step step) const {
   return *std::prev(after);
 }
 
-std::vector<std::uint32_t> Ledger::rows(Step step) const { return rows_of(span_at(step), step, schedule_, range_); }
+std::vector<std::uint32_t> Ledger::full_rows(Step step) const {
+  return rows_of(span_at(step), step, schedule_, range_);
+}
+
+std::vector<std::uint32_t> Ledger::rows(Step step) const {
+  std::vector<std::uint32_t> all = full_rows(step);
+  const std::uint64_t sum = std::accumulate(all.begin(), all.end(), std::uint64_t{0});
+  const std::uint64_t taken = schedule_.computed_rows(step);
+  if (taken == sum) return all;
+  // Nobody gets more than in a full step, for which there is room.
+  std::uint64_t before = 0;
+  for (std::uint32_t& rows : all) {
+    const std::uint64_t first = taken * before / sum;
+    before += rows;
+    rows = static_cast<std::uint32_t>(taken * before / sum - first);
+  }
+  return all;
+}
 
 SamplePart Ledger::part(Step step, Rank rank) const {
   const std::vector<std::uint32_t> all = rows(step);
@@ -143,10 +161,24 @@ SamplePart Ledger::part(Step step, Rank rank) const {
   return {schedule_.samples_before(step) + before, all.at(rank.value)};
 }
 
+std::vector<SamplePart> Ledger::stretches(Step step, Rank rank) const {
+  SamplePart left = part(step, rank);
+  if (schedule_.scatter != Scatter::equal) return {left};
+  const std::uint64_t end = schedule_.samples_before(step) + schedule_.global_rows(step);
+  std::vector<SamplePart> found;
+  while (left.count > 0) {
+    if (left.first >= end) left.first = end - schedule_.train_samples + (left.first - end) % schedule_.train_samples;
+    const std::uint64_t count = std::min(left.count, end - left.first);
+    found.push_back({left.first, count});
+    left = {left.first + count, left.count - count};
+  }
+  return found;
+}
+
 SamplePart Ledger::test_part(Step step, Rank rank) const {
-  const std::vector<std::uint32_t> all = rows(step);
+  const std::vector<std::uint32_t> all = full_rows(step);
   const std::uint64_t before = std::accumulate(all.begin(), all.begin() + rank.value, std::uint64_t{0});
-  const std::uint64_t sum = schedule_.global_rows(step);
+  const std::uint64_t sum = before + std::accumulate(all.begin() + rank.value, all.end(), std::uint64_t{0});
   const std::uint64_t first = schedule_.test_samples * before / sum;
   return {first, schedule_.test_samples * (before + all.at(rank.value)) / sum - first};
 }

@@ -45,8 +45,8 @@ struct LedgerSpan {
   friend bool operator==(const LedgerSpan&, const LedgerSpan&) = default;
 };
 
-/// Rows of each rank in `step`, for which `span` is in force: the span's own, or, where the batch size has changed
-/// since it began, as many shared out in the same proportion.
+/// Rows of each rank in `step`, for which `span` is in force, if it takes as many samples as its batch size says: the
+/// span's own, or, where the batch size has changed since it began, as many shared out in the same proportion.
 std::vector<std::uint32_t> rows_of(const LedgerSpan& span, Step step, const Schedule& schedule,
                                    const SplitRange& range);
 
@@ -59,8 +59,9 @@ struct SamplePart {
 
 /// Which rank takes which samples of which step. A step's samples are an interval of the order (Schedule); ranks cut it
 /// in their order, by the rows of the span that the step lies in. Where the batch size changes inside a span, its rows
-/// are shared out anew in the same proportion. All ranks have the same ledger as far as they know it: where spans are
-/// appended, nobody loads a step beyond the horizon that it was told. Threads: one.
+/// are shared out anew in the same proportion; an epoch's last step, if it is shorter, is cut in that proportion too.
+/// All ranks have the same ledger as far as they know it: where spans are appended, nobody loads a step beyond the
+/// horizon that it was told. Threads: one.
 class Ledger {
  public:
   /// Equal parts without end.
@@ -79,13 +80,17 @@ class Ledger {
 
   /// Rows of each rank in `step`, which is known. Throws Error{invalid}.
   std::vector<std::uint32_t> rows(Step step) const;
-  /// The positions of the order that `rank` takes in `step`.
+  /// What `rank` takes in `step`, as positions of the order. With Scatter::equal those beyond the epoch's end stand for
+  /// its beginning, as stretches() has them.
   SamplePart part(Step step, Rank rank) const;
-  /// The part of the test set that `rank` goes through after `step`: in proportion to its rows.
+  /// The same where it lies in the order: one stretch, more where an epoch's own samples are taken again.
+  std::vector<SamplePart> stretches(Step step, Rank rank) const;
+  /// The part of the test set that `rank` goes through after `step`: in proportion to its rows in steps of full size.
   SamplePart test_part(Step step, Rank rank) const;
 
  private:
   const LedgerSpan& span_at(Step step) const;
+  std::vector<std::uint32_t> full_rows(Step step) const;
   Schedule schedule_;
   SplitRange range_;
   std::vector<LedgerSpan> spans_;

@@ -108,7 +108,8 @@ class LentExchange final : public Exchange {
 
   std::string refusal(const PolicySettings& policy) const override {
     const PolicyNeeds needs = needs_of(policy);
-    const char* const missing = needs.own_weights && !has_own_weights()      ? "weights of each rank's own"
+    const char* const missing = !is_hosted(policy.kind) && parts_.communicator == nullptr ? "a communicator"
+                                : needs.own_weights && !has_own_weights()                 ? "weights of each rank's own"
                                 : needs.held && memory_.held.size_bytes == 0 ? "room for gradients that wait"
                                 : needs.whole_state && !parts_.policy->works_locally()
                                     ? "all of the optimizer's state at each rank"

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/filters/filter.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/layout.hpp"
@@ -53,6 +54,7 @@ struct GroupPlan {
   RuleKind kind = RuleKind::sgd;
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
+  Filter filter = Filter::none;       // of the direct route; in the arena nothing travels
   std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
   std::uint64_t count = 0;            // elements
   std::vector<Stripe> stripes;        // by rank
@@ -72,9 +74,11 @@ struct Plan {
   bool measured = false;             // ranks take samples by their measured rates, otherwise equal parts
   SplitRange range;                  // of a rank's share, when measured
   std::uint32_t prefetch = 0;
+  Scatter scatter = Scatter::endless;
+  bool node_loader = false;  // each node's leader makes the batches of all its ranks; otherwise each rank its own
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
-  std::uint64_t data_bytes = 0;  // both sets, in each process
+  std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
   std::uint64_t steps = 0;       // in all
   std::uint64_t seed = 0;
   bool deterministic = false;
@@ -84,8 +88,13 @@ struct Plan {
   Route route = Route::arena;
   std::vector<GroupPlan> groups;     // at least one
   std::vector<std::string> reasons;  // why it is so, a sentence each
+  std::uint64_t digest_steps = 0;    // from one comparison of all ranks' weights to the next; 0: none
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
+  /// Whether `rank` leads its node.
+  bool leads_node(Rank rank) const { return nodes.at(ranks.at(rank.value).node).leader == rank.value; }
+  /// Whether `rank` reads the data set.
+  bool reads_data(Rank rank) const { return !node_loader || leads_node(rank); }
   /// xxh3 of to_string().
   std::uint64_t hash() const;
   /// Canonical text: equal exactly when two plans are.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "runtime/planner.hpp"
@@ -106,18 +107,33 @@ std::string ranks_table(const Plan& plan) {
 std::string memory_note(const Plan& plan) {
   const bool shares = plan.route == Route::arena && plan.world_size() > 1;
   return fmt::format(
-      "memory = the data set ({}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
+      "memory = the data set ({}{}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
       "         activations (estimated){}; libraries come on top\n",
-      scaled(static_cast<double>(plan.data_bytes), "B"), shares ? " in one of them" : "",
-      plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
+      scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "",
+      shares ? " in one of them" : "", plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "");
+}
+
+std::string steps_an_epoch(const Plan& plan) {
+  const double steps = static_cast<double>(plan.train_samples) / (static_cast<double>(plan.batch) * plan.world_size());
+  if (plan.scatter == Scatter::endless) return fmt::format("{:.6g}", steps);
+  return fmt::format("{:.0f} ({})", std::ceil(steps), name_of(plan.scatter));
 }
 
 /// From when on the phase's policy is in force; empty: from the first step.
 std::string beginning(const PolicyPhase& phase) {
+  if (phase.straggler_ratio != 0) {
+    return fmt::format("once a straggler takes {:g} times the median, ", phase.straggler_ratio);
+  }
   if (phase.from_step != 0) return fmt::format("from step {} on, ", thousands(phase.from_step));
   if (phase.from_samples != 0) return fmt::format("from {} samples on, ", thousands(phase.from_samples));
   return {};
+}
+
+std::string filter_text(Route route, Filter filter) {
+  return fmt::format("{}: {}", name_of(filter),
+                     route == Route::arena ? "of no effect, since all ranks are on one node, where nothing travels"
+                                           : "what a rank sends of its gradients or deltas is rounded; sums are f32");
 }
 
 template <class Out>
@@ -143,8 +159,7 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));
-  fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n",
-                 fmt::format("{:.6g}", static_cast<double>(plan.train_samples) / rows), thousands(plan.steps),
+  fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n", steps_an_epoch(plan), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   for (const GroupPlan& group : plan.groups) {
     if (plan.groups.size() > 1) {
@@ -153,6 +168,7 @@ std::string describe(const Plan& plan) {
       fmt::format_to(line, "rule     {}\n", group.rule);
       add_policies(line, group, plan.world_size());
     }
+    if (group.filter != Filter::none) fmt::format_to(line, "filter   {}\n", filter_text(plan.route, group.filter));
     fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.route), group.stripes.size(),
                    group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
   }

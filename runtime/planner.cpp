@@ -102,6 +102,7 @@ std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32
       case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
       case PolicySwitch::Trigger::epoch: phase.from_samples = (change.at - 1) * train_samples; break;
       case PolicySwitch::Trigger::samples: phase.from_samples = change.at; break;
+      case PolicySwitch::Trigger::straggler: phase.straggler_ratio = change.ratio; break;
     }
   }
   for (const PolicyPhase& phase : phases) {
@@ -122,7 +123,11 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
     if (!settings.no_decay.empty()) made.rule += ", no decay of";
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
+    TROUPE_CHECK(made.filter == Filter::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
+                 name_of(made.filter), "\" is of policies whose ranks meet in rounds; leave it out of group \"",
+                 made.name, "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
     made.count = layout.groups().at(made.id.value).count;
     for (std::size_t p = 0; p < graph.parameters().size(); ++p)
@@ -139,7 +144,9 @@ std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs, co
                inputs.train_samples, " samples makes more steps than can be counted");
   const Schedule schedule{.train_samples = inputs.train_samples,
                           .rows = settings.data.batch,
-                          .ranks = static_cast<std::uint32_t>(inputs.ranks.size())};
+                          .ranks = static_cast<std::uint32_t>(inputs.ranks.size()),
+                          .later = {},
+                          .scatter = settings.data.scatter};
   return with_batches(schedule, changes).steps_until(static_cast<std::uint64_t>(samples));
 }
 
@@ -157,12 +164,25 @@ std::vector<BatchChange> batch_changes(const Settings& settings, std::uint64_t t
 
 void share_batches(Plan& plan, const Settings& settings) {
   plan.measured = settings.placement.split == "measured" && plan.ranks.size() > 1;
+  TROUPE_CHECK(!plan.measured || plan.scatter != Scatter::equal, Code::invalid,
+               "data.scatter = \"equal\" gives all ranks as many samples in every step, placement.split = \"measured\" "
+               "as many as they are fast: write data.scatter = \"exact\", or placement.split = \"equal\"");
   if (plan.measured) plan.range = {settings.placement.min_share, settings.placement.max_share};
   plan.room = room_of(plan.batch, plan.range);
   for (const BatchChange& change : plan.batches) plan.room = std::max(plan.room, room_of(change.rows, plan.range));
   if (plan.measured)
     plan.reasons.push_back(text("Ranks take samples by the rates that they are measured at, each at most ", plan.room,
                                 " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
+}
+
+void choose_loaders(Plan& plan, const Settings& settings) {
+  plan.node_loader = settings.data.loader == "node" && plan.ranks.size() > 1;
+  if (!plan.node_loader) return;
+  std::string leaders;
+  for (const NodePlan& node : plan.nodes) leaders += text(leaders.empty() ? "" : ", ", node.leader);
+  plan.reasons.push_back(plan.nodes.size() == 1
+                             ? text("Rank ", leaders, " reads the data set and makes the batches of all ranks.")
+                             : text("Ranks ", leaders, " read the data set, each for all ranks of its node."));
 }
 
 /// What a buffer of a hosting shard takes beyond its elements.
@@ -184,6 +204,9 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
   needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
+  std::uint64_t longest = 0;
+  for (const Bucket& bucket : group.buckets) longest = std::max(longest, bucket.count);
+  needs.staging += direct && group.filter == Filter::bf16 ? longest * size_bytes(DType::bf16) : 0;
   needs.words += 2 * sizeof(StepSums);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
@@ -230,9 +253,14 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
   needs.pool = plan.prefetch * batch.size_bytes();
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
                 2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
-  needs.data = plan.data_bytes;
+  if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
+  needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
   if (!direct && !leads) needs.peers = parameters + half;
+  if (plan.node_loader && plan.leads_node(rank)) {
+    for (const RankPlan& other : plan.ranks)
+      if (other.rank != rank && other.node == plan.ranks[rank.value].node) needs.peers += needs.pool;
+  }
   for (const GroupPlan& group : plan.groups) add_group(needs, plan, group, rank);
   return needs;
 }
@@ -269,6 +297,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.training_flops = graph.training_flops();
   plan.batch = settings.data.batch;
   plan.prefetch = settings.data.prefetch;
+  plan.scatter = settings.data.scatter;
   plan.train_samples = inputs.train_samples;
   plan.test_samples = inputs.test_samples;
   plan.data_bytes = inputs.data_bytes;
@@ -277,8 +306,10 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;
   plan.saves = settings.checkpoint.every_steps != 0;
+  plan.digest_steps = settings.digest_steps;
   place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
+  choose_loaders(plan, settings);
   const Layout layout = layout_of(settings, graph);
   add_groups(plan, settings, graph, layout);
   choose_route(plan, settings, graph, layout);

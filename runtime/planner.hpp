@@ -24,7 +24,7 @@ struct PlanInputs {
   std::vector<Topology> topologies;  // one for each different node of `ranks`, any order
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
-  std::uint64_t data_bytes = 0;  // both sets, in each process
+  std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
 };
 
 /// Which group each parameter is in, as the patterns of update.group say. Throws Error{invalid} for a pattern that
@@ -47,16 +47,16 @@ struct MemoryNeeds {
   std::uint64_t snapshot = 0;     // of jobs that save: a copy of this rank's stripe and its state
   std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
   std::uint64_t staging = 0;      // direct route: what the ranks send to this one's stripe
-  std::uint64_t words = 0;        // directory page, timelines, sums
-  std::uint64_t data = 0;         // the samples as they were read
+  std::uint64_t words = 0;        // directory page, timelines, sums, digests
+  std::uint64_t data = 0;         // the samples as they were read; 0 where another rank of the node reads them
   std::uint64_t activations = 0;  // the device's own, estimated: every layer's output and its gradient
-  std::uint64_t peers = 0;        // arena route: what it works on in its node's other arenas, theirs to allocate
+  std::uint64_t peers = 0;        // what it works on in its node's other arenas, theirs to allocate
   /// What the rank's arena has to hold, with 64 KiB to spare for alignment and small things.
   std::uint64_t arena_bytes() const noexcept;
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 
-/// Of `rank`; reads dtype, batch, prefetch, data, saves, nodes, ranks' nodes, route and groups of the plan.
+/// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, route and groups of the plan.
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank);
 
 /// Of any of the groups. Weights of its own, and room for what is put aside, a rank has for all of them or for none,

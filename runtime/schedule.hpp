@@ -1,12 +1,25 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/ids.hpp"
 
 namespace troupe {
+
+/// How an epoch's samples are dealt out in steps.
+enum class Scatter : std::uint8_t {
+  endless,  // every step takes as many; the one in which an epoch ends takes the next one's first samples too
+  exact,    // an epoch's last step takes what is left, ranks perhaps different numbers of it, perhaps none
+  equal,    // the same, filled up with the epoch's own first samples until all ranks take as many
+};
+constexpr std::string_view name_of(Scatter scatter) noexcept {
+  constexpr std::string_view kNames[] = {"endless", "exact", "equal"};
+  return kNames[static_cast<std::size_t>(scatter)];
+}
 
 /// A line of a batch-size schedule: steps that begin at or after sample `first_sample` of the order take `rows` a rank
 /// on average.
@@ -16,7 +29,8 @@ struct BatchChange {
   friend bool operator==(const BatchChange&, const BatchChange&) = default;
 };
 
-/// Steps of one size: from first_step on, which begins at sample first_sample, each takes `rows` times the ranks.
+/// Steps of one size: from first_step on, which begins at sample first_sample, each takes `rows` times the ranks, an
+/// epoch's last one perhaps less (Scatter).
 struct BatchRun {
   std::uint64_t first_step = 0;
   std::uint64_t first_sample = 0;
@@ -25,8 +39,9 @@ struct BatchRun {
 
 /// Which samples a step takes and where epochs end: pure arithmetic on the global sample order, the same for every
 /// rank. Step `first_step` + k takes positions [P + k G, P + (k+1) G) of the order, P = first_sample, G = rows a rank *
-/// ranks, as long as the batch size does not change; how ranks share them is the ledger's business (ledger.hpp). A job
-/// that goes on from a checkpoint starts where that stands, whatever ranks and rows made it.
+/// ranks, as long as the batch size does not change; but with Scatter::exact and equal no step goes beyond an epoch's
+/// end, where the next one begins. How ranks share them is the ledger's business (ledger.hpp). A job that goes on from
+/// a checkpoint starts where that stands, whatever ranks, rows and scatter made it.
 struct Schedule {
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
@@ -37,6 +52,7 @@ struct Schedule {
   std::uint64_t first_step = 0;
   std::uint64_t first_sample = 0;
   std::vector<BatchRun> later{};  // where the batch size changes, in order
+  Scatter scatter = Scatter::endless;
 
   /// The steps of one size that `step` is among.
   BatchRun run_at(Step step) const noexcept {
@@ -47,12 +63,21 @@ struct Schedule {
     }
     return run;
   }
-  /// Samples that `step` takes, over all ranks.
-  std::uint64_t global_rows(Step step) const noexcept { return std::uint64_t{run_at(step).rows} * ranks; }
+  /// Samples of the order that `step` takes, over all ranks.
+  std::uint64_t global_rows(Step step) const noexcept {
+    const BatchRun run = run_at(step);
+    const std::uint64_t into = step.value - run.first_step;
+    return position_in(run, into + 1) - position_in(run, into);
+  }
+  /// Samples that all ranks compute in `step`: with Scatter::equal some of an epoch's last step are there twice.
+  std::uint64_t computed_rows(Step step) const noexcept {
+    const std::uint64_t taken = global_rows(step);
+    return scatter == Scatter::equal ? (taken + ranks - 1) / ranks * ranks : taken;
+  }
   /// Samples of the order that were taken when `step` begins.
   std::uint64_t samples_before(Step step) const noexcept {
     const BatchRun run = run_at(step);
-    return run.first_sample + (step.value - run.first_step) * run.rows * ranks;
+    return position_in(run, step.value - run.first_step);
   }
   /// How many steps it takes, those before first_step counted, to have taken `samples` samples of the order.
   std::uint64_t steps_until(std::uint64_t samples) const noexcept {
@@ -62,8 +87,7 @@ struct Schedule {
       if (next.first_sample >= samples) break;
       run = next;
     }
-    const std::uint64_t each = std::uint64_t{run.rows} * ranks;
-    return run.first_step + (samples - run.first_sample + each - 1) / each;
+    return run.first_step + steps_in(run, samples);
   }
   /// Epochs whose samples were all taken once `step` is done.
   std::uint32_t epochs_done(Step step) const noexcept {
@@ -89,6 +113,32 @@ struct Schedule {
  private:
   std::uint32_t epochs_before(Step step) const noexcept {
     return static_cast<std::uint32_t>(samples_before(step) / train_samples);
+  }
+  std::uint64_t full_step(const BatchRun& run) const noexcept { return std::uint64_t{run.rows} * ranks; }
+  /// The end of the epoch in which `run` begins.
+  std::uint64_t first_end(const BatchRun& run) const noexcept {
+    return (run.first_sample / train_samples + 1) * train_samples;
+  }
+  static std::uint64_t parts_of(std::uint64_t whole, std::uint64_t each) noexcept { return (whole + each - 1) / each; }
+  /// The sample at which the step `into` steps after the first of `run` begins.
+  std::uint64_t position_in(const BatchRun& run, std::uint64_t into) const noexcept {
+    const std::uint64_t each = full_step(run);
+    if (scatter == Scatter::endless) return run.first_sample + into * each;
+    const std::uint64_t end = first_end(run);
+    const std::uint64_t until_end = parts_of(end - run.first_sample, each);
+    if (into < until_end) return run.first_sample + into * each;
+    const std::uint64_t an_epoch = parts_of(train_samples, each);
+    const std::uint64_t after = into - until_end;
+    return end + after / an_epoch * train_samples + after % an_epoch * each;
+  }
+  /// The first `into` whose position_in() is at `samples` or beyond it, which is beyond the beginning of `run`.
+  std::uint64_t steps_in(const BatchRun& run, std::uint64_t samples) const noexcept {
+    const std::uint64_t each = full_step(run);
+    const std::uint64_t end = first_end(run);
+    if (scatter == Scatter::endless || samples <= end) return parts_of(samples - run.first_sample, each);
+    const std::uint64_t after = samples - end;
+    return parts_of(end - run.first_sample, each) + after / train_samples * parts_of(train_samples, each) +
+           parts_of(after % train_samples, each);
   }
 };
 

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "runtime/filters/filter.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/hosts.hpp"
 #include "runtime/policies/policy.hpp"
 #include "runtime/rules/rate_schedule.hpp"
 #include "runtime/rules/rule.hpp"
+#include "runtime/schedule.hpp"
 
 namespace troupe {
 
@@ -34,6 +36,8 @@ struct Settings {
     };
     std::vector<Batch> batches;  // a schedule of them; empty: always `batch`
     std::uint32_t prefetch = 3;
+    Scatter scatter = Scatter::endless;
+    std::string loader = "rank";  // rank, node
   } data;
   struct Model {
     std::string name = "mlp";
@@ -52,17 +56,20 @@ struct Settings {
     double roll_back_rate = 0.5;   // and what the rate is multiplied by each time
   } train;
   PolicySettings update;
+  Filter filter = Filter::none;        // update.compress
   std::vector<PolicySwitch> switches;  // of update.switch, in their order
   /// Parameters that are updated in another way than the rest.
   struct Group {
     std::string name = "default";
     std::vector<std::string> match;  // patterns of parameters' names
     PolicySettings update;
+    Filter filter = Filter::none;
     std::vector<PolicySwitch> switches;
     Rule rule;
     friend bool operator==(const Group&, const Group&) = default;
   };
-  std::vector<Group> groups;  // of update.group, in their order, complete
+  std::vector<Group> groups;       // of update.group, in their order, complete
+  std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
@@ -96,7 +103,11 @@ struct Settings {
 
 /// All groups by their numbers: first what no other group matches, which is updated as the settings say.
 inline std::vector<Settings::Group> all_groups(const Settings& settings) {
-  std::vector<Settings::Group> all{{.update = settings.update, .switches = settings.switches, .rule = settings.rule}};
+  std::vector<Settings::Group> all(1);
+  all[0].update = settings.update;
+  all[0].filter = settings.filter;
+  all[0].switches = settings.switches;
+  all[0].rule = settings.rule;
   all.insert(all.end(), settings.groups.begin(), settings.groups.end());
   return all;
 }

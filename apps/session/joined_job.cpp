@@ -54,10 +54,19 @@ PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   return inputs;
 }
 
-void add_data(PlanInputs& inputs, const DataSet& data) {
-  inputs.train_samples = data.train->count_samples();
-  inputs.test_samples = data.test->count_samples();
-  inputs.data_bytes = data.train->size_bytes() + data.test->size_bytes();
+/// Whether the first rank of this rank's node is this one.
+bool is_first_of_node(const std::vector<Hello>& hellos, std::uint32_t rank) {
+  const NodeIdentity& node = hellos[rank].topology.identity;
+  return std::none_of(hellos.begin(), hellos.begin() + rank,
+                      [&](const Hello& hello) { return hello.topology.identity == node; });
+}
+
+DataFacts facts_of(const DataSet& data) {
+  return {.shape = data.train->shape(),
+          .count_classes = data.train->count_classes(),
+          .train_samples = data.train->count_samples(),
+          .test_samples = data.test->count_samples(),
+          .size_bytes = data.train->size_bytes() + data.test->size_bytes()};
 }
 
 }  // namespace
@@ -74,7 +83,9 @@ Schedule JoinedJob::schedule(const Settings& settings, const CheckpointManifest*
                     .rows = plan.batch,
                     .ranks = plan.world_size(),
                     .steps = plan.steps,
-                    .evaluate_every = can_evaluate ? settings.evaluate.every_epochs : 0};
+                    .evaluate_every = can_evaluate ? settings.evaluate.every_epochs : 0,
+                    .later = {},
+                    .scatter = plan.scatter};
   if (from != nullptr) {
     schedule.first_step = from->steps;
     schedule.first_sample = from->samples;
@@ -115,15 +126,18 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   }
   PlanInputs inputs = plan_inputs(hellos);
   DataSet data;
+  DataFacts facts{.shape = {{1}}, .train_samples = options.own_samples};
   if (options.own_samples == 0) {
-    data = read_data(*options.data);
-    add_data(inputs, data);
-  } else {
-    inputs.train_samples = options.own_samples;
+    const bool reads = settings.data.loader != "node" || is_first_of_node(hellos, place.rank);
+    if (reads) data = read_data(*options.data);
+    facts = reads ? facts_of(data) : look_at_data(*options.data);
   }
+  inputs.train_samples = facts.train_samples;
+  inputs.test_samples = facts.test_samples;
+  inputs.data_bytes = facts.size_bytes;
   const auto& own = options.model;
-  Graph graph = own ? Graph{own->name, data.train ? data.train->shape() : Shape{{1}}, own->parameters}
-                    : build_model(settings, data.train->shape(), data.train->count_classes());
+  Graph graph =
+      own ? Graph{own->name, facts.shape, own->parameters} : build_model(settings, facts.shape, facts.count_classes);
   Layout layout = layout_of(settings, graph);
   Plan plan = make_plan(settings, graph, inputs);
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);

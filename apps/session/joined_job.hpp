@@ -21,7 +21,8 @@ struct JoinedJob {
   LaunchPlace place;
   std::unique_ptr<Bootstrap> bootstrap;  // none: a job of one rank
   std::vector<Hello> hellos;             // by rank
-  DataSet data;                          // without sets where the app brings its own samples
+  DataSet data;                          // without sets where the app brings its samples, or another rank of the node
+                                         // reads them
   Graph graph;
   Layout layout;
   Plan plan;

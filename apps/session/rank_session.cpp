@@ -68,6 +68,11 @@ SessionOptions checked(SessionOptions options) {
       !options.model || options.configuration.settings.placement.split == "equal", Code::invalid,
       "placement.split = \"measured\": a model of the app's own is computed by the app, and nobody measures how "
       "fast; write \"equal\"");
+  const Settings::Data& data = options.configuration.settings.data;
+  TROUPE_CHECK(options.own_samples == 0 || (data.scatter == Scatter::endless && data.loader == "rank"), Code::invalid,
+               "data.scatter = ", name_of(data.scatter), " and data.loader = ", data.loader,
+               ": SessionOptions::own_samples says that the app brings its samples, which are its own to share out; "
+               "leave both keys out");
   if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
   return options;
 }
@@ -102,7 +107,9 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
       remote_->publish("balancer", actors_->balancer());
       remote_->publish("steps", actors_->steps());
       if (actors_->sums()) remote_->publish("sums", actors_->sums());
+      if (actors_->digests()) remote_->publish("digests", actors_->digests());
     }
+    if (actors_->node_loader()) remote_->publish("loader", actors_->node_loader());
     control_->start();
     bulk_->start();
     job_.bootstrap->all_gather(blocking, "ready", {}, deadline_);
@@ -115,6 +122,7 @@ void RankSession::make_memory() {
   arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
   space_.map(arena_);
   memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
+  if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
@@ -128,12 +136,6 @@ void RankSession::resume() {
   if (lineage_.run.empty() && resumed_) lineage_.roll_backs = resumed_->manifest().roll_backs;
   lineage_.run = places_[0].start.run;
   if (resumed_ && leads_job()) note_resumed(start);
-}
-
-void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
-  if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
-              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
 }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
@@ -230,7 +232,9 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
                                                             .parameters = own.parameters,
                                                             .half = own.half,
                                                             .staging = own.staging,
-                                                            .id = group.id},
+                                                            .id = group.id,
+                                                            .filter = group.filter,
+                                                            .sending = own.sending},
                                                 channel_.get());
   }
   ArenaGroup members{.rank = job_.self()};
@@ -347,6 +351,7 @@ void RankSession::make_loop() {
                                                  .model = options_.model ? &*options_.model : nullptr,
                                                  .empty_batches = options_.own_samples != 0 ? pool_.get() : nullptr,
                                                  .wait_deadline = settings().faults.exchange,
+                                                 .sums_are_common = sums_are_common(),
                                                  .stop = [this] { request_stop(); }});
 }
 
@@ -407,10 +412,10 @@ void RankSession::make_actors() {
     if (!group) continue;
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
   }
+  parts.device.digests = digest_plan();
+  for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
-  if (job_.data.train)
-    parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
-                                     job_.plan.seed, job_.ledger(schedule_)});
+  if (options_.own_samples == 0) add_loader(parts);
   if (job_.bootstrap) parts.balancer.emplace(balancer_parts());
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());
   if (resumed_) {
@@ -418,6 +423,27 @@ void RankSession::make_actors() {
     parts.epoch = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
   }
   actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
+}
+
+void RankSession::add_loader(TrainingParts& parts) {
+  const Ledger ledger = job_.ledger(schedule_);
+  if (!job_.plan.node_loader) {
+    parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
+                                     job_.plan.seed, ledger});
+    return;
+  }
+  parts.lent = pool_.get();
+  if (!leads_node()) return;
+  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch(), schedule_,
+                         {},     job_.plan.seed,   ledger};
+  for (const RankPlan& rank : job_.plan.ranks) {
+    if (rank.node != job_.mine().node) continue;
+    loader.ranks.push_back(rank.rank);
+    // The arena route has mapped them already.
+    if (job_.plan.route == Route::direct && rank.rank != job_.self())
+      space_.map(Arena::open(places_[rank.rank.value].arena));
+  }
+  parts.node_loader.emplace(std::move(loader));
 }
 
 std::optional<SavePlan> RankSession::save_plan() const {
@@ -476,6 +502,7 @@ void RankSession::tell(const ShareWindow& window) {
     shares_ = window.ranks;
   }
   if (window.change) note(to_string(*window.change, window));
+  switch_for_straggler(window);
   if (!window.straggler || window.straggler == straggler_) return;
   straggler_ = window.straggler;
   note(to_string(*window.straggler, window));
@@ -489,6 +516,7 @@ ReportTargets RankSession::report_targets() {
       const std::lock_guard lock(shares_mutex_);
       line.ranks = shares_;
     }
+    line.switches = take_switches(line.steps);
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };

@@ -66,6 +66,8 @@ class RankSession final : public Session {
   const std::vector<SessionTensor>& tensors() const override { return tensors_; }
   RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override { actors_->request_stop(); }
+  std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
+                              Deadline deadline) override;
   std::string describe(Blocking& blocking, Deadline deadline) override;
   std::vector<float> parameters() const override {
     const auto* first = space_.address_of<const float>(memory_.parameters);
@@ -74,7 +76,7 @@ class RankSession final : public Session {
 
  private:
   const Settings& settings() const { return options_.configuration.settings; }
-  bool leads_node() const { return job_.plan.nodes[job_.mine().node].leader == job_.self().value; }
+  bool leads_node() const { return job_.plan.leads_node(job_.self()); }
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
   bool saves() const { return job_.plan.saves; }
@@ -101,6 +103,7 @@ class RankSession final : public Session {
   void load();
   void fill_parameters();
   void make_actors();
+  void add_loader(TrainingParts& parts);
   std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_); }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
@@ -109,7 +112,11 @@ class RankSession final : public Session {
   ReportTargets report_targets();
   RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
-  void note_switch(Step step, const PolicySettings& policy, const std::string& reason) const;
+  // Switching, in switching.cpp.
+  void note_switch(Step step, const PolicySettings& policy, const std::string& reason);
+  void switch_for_straggler(const ShareWindow& window);
+  std::vector<SwitchReport> take_switches(std::uint64_t steps);
+  std::optional<DigestPlan> digest_plan() const;
   void watch_peers();
 
   // Running and ending.
@@ -161,8 +168,10 @@ class RankSession final : public Session {
       side_streams_;  // by group; null: its policies have no round behind the next step
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
-  std::mutex shares_mutex_;             // guards shares_
+  std::mutex shares_mutex_;             // guards shares_ and switches_
   std::vector<RankShare> shares_;       // rank 0: of the newest window, by rank
+  std::vector<SwitchReport> switches_;  // rank 0: that no line has told yet
+  std::size_t straggler_switches_ = 0;  // rank 0: that update.switch has and were asked for; the balancer's thread
   std::optional<Straggler> straggler_;  // rank 0: the last that was told; the balancer's thread
   RunResult result_;                    // rank 0's report so far; the reporter writes it, run() reads it after the end
   std::atomic<std::uint64_t> committed_{0};  // steps

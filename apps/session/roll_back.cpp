@@ -126,7 +126,7 @@ void RollBackSession::go_back(Blocking& blocking, RunResult& ended, const std::s
   // A session that saved nothing began with the newest checkpoint there is, or with what the user said.
   if (ended.saved_steps != 0) settings.checkpoint.resume = "auto";
   relay_->keep(ended);
-  std::unique_ptr<RankSession> before;
+  std::shared_ptr<RankSession> before;
   {
     const std::lock_guard lock(mutex_);
     before = std::move(session_);
@@ -158,6 +158,17 @@ void RollBackSession::request_stop() noexcept {
   const std::lock_guard lock(mutex_);
   stop_ = true;
   if (session_) session_->request_stop();
+}
+
+std::uint64_t RollBackSession::switch_policy(Blocking& blocking, const PolicySettings& policy,
+                                             const std::string& reason, Deadline deadline) {
+  std::shared_ptr<RankSession> session;
+  {
+    const std::lock_guard lock(mutex_);
+    session = session_;
+  }
+  TROUPE_CHECK(session != nullptr, Code::invalid, "the run goes back to a checkpoint: ask again when it trains");
+  return session->switch_policy(blocking, policy, reason, deadline);
 }
 
 std::string RollBackSession::describe(Blocking& blocking, Deadline deadline) {

@@ -33,6 +33,9 @@ class RollBackSession final : public Session {
   const std::vector<SessionTensor>& tensors() const override;
   RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override;
+  /// Throws Error{invalid} while the run goes back, too.
+  std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
+                              Deadline deadline) override;
   std::string describe(Blocking& blocking, Deadline deadline) override;
   std::vector<float> parameters() const override;
 
@@ -48,7 +51,7 @@ class RollBackSession final : public Session {
   std::unique_ptr<Relay> relay_;
   Fd meeting_;                            // rank 0: the socket at which the ranks meet, where a launcher gave one
   std::mutex mutex_;                      // guards session_, where it changes, and stop_
-  std::unique_ptr<RankSession> session_;  // null while it goes back; read freely by the thread that runs it
+  std::shared_ptr<RankSession> session_;  // null while it goes back; read freely by the thread that runs it
   bool stop_ = false;                     // was requested
 };
 

@@ -27,8 +27,14 @@ void RankSession::begin(Blocking& blocking, bool owned) {
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
       coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      if (job_.plan.digest_steps != 0)
+        coordinator.digests = caf::actor_cast<RankDigestReceiver>(remote_->resolve(blocking, {0}, "digests", deadline));
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
+    }
+    if (!nothing_left() && job_.plan.node_loader && !leads_node()) {
+      const Peer leader{job_.plan.nodes[job_.mine().node].leader};
+      coordinator.loader = caf::actor_cast<SlotBorrower>(remote_->resolve(blocking, leader, "loader", deadline));
     }
     for (const auto& group : hosted_)
       if (group && !nothing_left()) group->meet(blocking, deadline);
@@ -109,9 +115,11 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
   if (job_.plan.route == Route::arena) {
     for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
       const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan);
-      for (const GroupMemory& group : its.groups) {
-        all += text("rank ", rank, ": gradients of ", space_.timeline(group.ready).value(),
-                    " exchanges ready, parameters of ", space_.timeline(group.published).value(), " published\n");
+      for (const GroupPlan& group : job_.plan.groups) {
+        const GroupMemory& memory = its.groups[group.id.value];
+        all += text("rank ", rank, its.groups.size() == 1 ? "" : ", group " + group.name, ": gradients of ",
+                    space_.timeline(memory.ready).value(), " exchanges ready, parameters of ",
+                    space_.timeline(memory.published).value(), " published\n");
       }
     }
   }

@@ -16,9 +16,11 @@ SystemConfig::SystemConfig(std::size_t workers) {
                MessageName<MemberLost>{"troupe.MemberLost"}, MessageName<TestPart>{"troupe.TestPart"},
                MessageName<PartSaved>{"troupe.PartSaved"}, MessageName<JoinLedger>{"troupe.JoinLedger"},
                MessageName<LedgerNews>{"troupe.LedgerNews"}, MessageName<RankTimes>{"troupe.RankTimes"},
+               MessageName<SlotLent>{"troupe.SlotLent"}, MessageName<SlotFilled>{"troupe.SlotFilled"},
                MessageName<JoinSteps>{"troupe.JoinSteps"}, MessageName<HoldSteps>{"troupe.HoldSteps"},
                MessageName<StepsHeld>{"troupe.StepsHeld"}, MessageName<StepOrder>{"troupe.StepOrder"},
-               MessageName<EndWish>{"troupe.EndWish"}, MessageName<RankSums>{"troupe.RankSums"});
+               MessageName<EndWish>{"troupe.EndWish"}, MessageName<RankSums>{"troupe.RankSums"},
+               MessageName<RankDigest>{"troupe.RankDigest"});
 }
 
 std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }

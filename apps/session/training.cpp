@@ -22,6 +22,7 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
     : system_(system), parts_(std::move(parts)) {
   membership_ = spawn_membership(system_);
   if (parts_.balancer) balancer_ = spawn_balancer(system_, std::move(*parts_.balancer));
+  if (parts_.node_loader) node_loader_ = spawn_node_loader(system_, *parts_.node_loader);
   if (parts_.checkpoints) checkpointer_ = spawn_checkpointer(system_, std::move(*parts_.checkpoints));
   if (parts_.self.value != 0) return;
   const Schedule& schedule = parts_.device.schedule;
@@ -29,6 +30,7 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
   steps_ = spawn_step_coordinator(
       system_,
       {.schedule = schedule, .hosts = parts_.hosts, .answer_within = parts_.answer_within, .rows = schedule.rows});
+  if (parts_.device.digests) digests_ = spawn_digests(system_, ranks, std::move(parts_.tensors));
   reporter_ = spawn_reporter(system_, schedule, std::move(parts_.report), membership_, parts_.epoch);
   std::vector<TestReceiver> told{reporter_};
   if (checkpointer_) told.emplace_back(checkpointer_);
@@ -61,6 +63,7 @@ DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) c
   if (balancer_) all.committed.emplace_back(balancer_);
   all.coordinator = steps_ ? StepCoordinatorPeer{steps_} : coordinator.steps;
   all.sums = sums_ ? RankSumsReceiver{sums_} : coordinator.sums;
+  all.digests = digests_ ? RankDigestReceiver{digests_} : coordinator.digests;
   return all;
 }
 
@@ -74,9 +77,15 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   }
   const BatchReceiver batches = gate ? gate(device_) : BatchReceiver{device_};
   if (parts_.loader) loader_ = spawn_loader(system_, *parts_.loader, batches);
+  if (parts_.lent != nullptr) {
+    const SlotBorrower borrower = node_loader_ ? SlotBorrower{node_loader_} : coordinator.loader;
+    lender_ = spawn_slot_lender(system_, *parts_.lent, parts_.self, borrower, batches);
+  }
   if (checkpointer_) caf::anon_send(checkpointer_, CheckpointerWiring{device_, membership_, coordinator.checkpointer});
 
-  if (balancer_) caf::anon_send(balancer_, BalancerWiring{coordinator.balancer, loader_});
+  LedgerReceiver loads = loader_;
+  if (node_loader_) loads = node_loader_;
+  if (balancer_) caf::anon_send(balancer_, BalancerWiring{coordinator.balancer, loads});
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
@@ -84,6 +93,8 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   membership.begin = {device_};
   membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(evaluator_)};
   if (loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(loader_));
+  if (node_loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(node_loader_));
+  if (lender_) membership.watched.push_back(caf::actor_cast<caf::actor>(lender_));
   for (const auto& actor : parts_.hosting) membership.watched.push_back(actor);
   for (const auto& shard : shards_) membership.watched.push_back(caf::actor_cast<caf::actor>(shard));
   if (reporter_) {
@@ -92,6 +103,7 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
     membership.waits_for_report = true;
   }
   if (steps_) membership.watched.push_back(caf::actor_cast<caf::actor>(steps_));
+  if (digests_) membership.watched.push_back(caf::actor_cast<caf::actor>(digests_));
   if (sums_) membership.watched.push_back(caf::actor_cast<caf::actor>(sums_));
   if (balancer_) {
     membership.begin.insert(membership.begin.begin(), balancer_);
@@ -120,6 +132,8 @@ void TrainingActors::request_stop() noexcept {
   if (device_) caf::anon_send(device_, StopRequest{});
 }
 
+void TrainingActors::wish(PolicyWish wish) { caf::anon_send(steps_, std::move(wish)); }
+
 bool TrainingActors::end(Blocking&, Deadline deadline) {
   const auto gone = std::make_shared<Gone>();
   std::vector<caf::actor> actors;
@@ -127,6 +141,8 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
     if (handle) actors.push_back(caf::actor_cast<caf::actor>(handle));
   };
   add(loader_);
+  add(node_loader_);
+  add(lender_);
   add(device_);
   add(evaluator_);
   add(reporter_);
@@ -134,6 +150,7 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(balancer_);
   add(steps_);
   add(sums_);
+  add(digests_);
   for (const auto& shard : shards_) add(shard);
   for (const auto& actor : parts_.hosting) add(actor);
   add(membership_);

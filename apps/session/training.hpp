@@ -10,11 +10,14 @@
 #include "actors/balancer_actor.hpp"
 #include "actors/checkpointer_actor.hpp"
 #include "actors/device_actor.hpp"
+#include "actors/digest_actor.hpp"
 #include "actors/evaluator_actor.hpp"
 #include "actors/loader_actor.hpp"
 #include "actors/membership_actor.hpp"
+#include "actors/node_loader_actor.hpp"
 #include "actors/reporter_actor.hpp"
 #include "actors/shard_actor.hpp"
+#include "actors/slot_lender_actor.hpp"
 #include "actors/step_coordinator.hpp"
 #include "actors/sums_gatherer.hpp"
 
@@ -26,13 +29,17 @@ struct CoordinatorHandles {
   TestPartReceiver evaluator;
   PartReceiver checkpointer;  // of jobs that save
   BalancerPeer balancer;      // of jobs of several ranks
+  SlotBorrower loader;        // its node's, where that is one for all its ranks and not this rank's
   StepCoordinatorPeer steps;
-  RankSumsReceiver sums;  // where DeviceParts::sums_are_common is false
+  RankSumsReceiver sums;       // where DeviceParts::sums_are_common is false
+  RankDigestReceiver digests;  // with DeviceParts::digests
 };
 
 /// What the actors of one rank are made of; everything outlives them.
 struct TrainingParts {
-  std::optional<LoaderParts> loader;  // absent: the app brings its own samples
+  std::optional<LoaderParts> loader;           // absent: the app brings its own samples, or the node has one for all
+  std::optional<NodeLoaderParts> node_loader;  // of a node with one, on the rank that has it
+  LeasePool* lent = nullptr;                   // of a node with one: the pool that it fills
   DeviceParts device;
   std::vector<Exchange*> exchanges;  // a shard for each
   std::vector<caf::actor> hosting;   // shards that host, and workers: watched, and ended with the others
@@ -47,13 +54,14 @@ struct TrainingParts {
   std::function<void(Step)> committed;  // told of every step, in order
   std::optional<CheckpointerParts> checkpoints;
   std::optional<BalancerParts> balancer;           // jobs of several ranks
+  std::vector<std::string> tensors;                // names, with DeviceParts::digests
   std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, when their steps are held
   StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
 };
 
-/// The training actors of one rank. Membership and, on rank 0, evaluator, checkpointer, balancer, step coordinator and
-/// sums gatherer exist at once, so that they can be published; the others begin with start(). Ended explicitly by
-/// end(), since they refer to what is taken down after them.
+/// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator,
+/// checkpointer, balancer, step coordinator and sums gatherer exist at once, so that they can be published; the others
+/// begin with start(). Ended explicitly by end(), since they refer to what is taken down after them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
@@ -67,12 +75,18 @@ class TrainingActors {
   StepCoordinator steps() const { return steps_; }
   /// Rank 0's where DeviceParts::sums_are_common is false; null elsewhere.
   SumsGatherer sums() const { return sums_; }
+  /// Rank 0's with DeviceParts::digests; null elsewhere.
+  DigestActor digests() const { return digests_; }
+  /// Null on ranks that have no loader for others.
+  NodeLoaderActor node_loader() const { return node_loader_; }
   /// What stands before the device for the loader; it ends with the device.
   using Gate = std::function<BatchReceiver(const DeviceActor&)>;
   /// Joins the view; `coordinator` is needed on other ranks than 0. `gate` may be empty: batches go to the device.
   void start(const CoordinatorHandles& coordinator, const Gate& gate);
   /// Before start() too. Any thread.
   void request_stop() noexcept;
+  /// Rank 0's: hands a wish to the step coordinator; once that has ended nobody is told. Any thread.
+  void wish(PolicyWish wish);
   /// Ends all actors and waits until they are gone; false when some were not by the deadline.
   bool end(Blocking& blocking, Deadline deadline);
 
@@ -88,10 +102,13 @@ class TrainingActors {
   BalancerActor balancer_;
   StepCoordinator steps_;
   SumsGatherer sums_;
+  DigestActor digests_;
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;
   LoaderActor loader_;
+  NodeLoaderActor node_loader_;
+  SlotLenderActor lender_;
   std::vector<ShardActor> shards_;
 };
 

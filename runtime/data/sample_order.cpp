@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "runtime/data/random.hpp"
 #include "runtime/data/source.hpp"
@@ -17,23 +18,28 @@ void SampleOrder::fill(std::uint64_t first, std::span<std::uint64_t> out) {
   while (!out.empty()) {
     const std::uint64_t epoch = first / count_samples_;
     const std::uint64_t within = first % count_samples_;
-    if (epoch != drawn_epoch_) draw(epoch);
+    const std::vector<std::uint32_t>& permutation = order_of(epoch);
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), count_samples_ - within));
-    std::copy_n(permutation_.begin() + static_cast<std::ptrdiff_t>(within), count, out.begin());
+    std::copy_n(permutation.begin() + static_cast<std::ptrdiff_t>(within), count, out.begin());
     out = out.subspan(count);
     first += count;
   }
 }
 
 /// Source: Durstenfeld 1964 (Algorithm 235: Random permutation).
-void SampleOrder::draw(std::uint64_t epoch) {
-  permutation_.resize(count_samples_);
-  std::iota(permutation_.begin(), permutation_.end(), 0U);
+const std::vector<std::uint32_t>& SampleOrder::order_of(std::uint64_t epoch) {
+  if (drawn_[0].epoch == epoch) return drawn_[0].permutation;
+  std::swap(drawn_[0], drawn_[1]);
+  Drawn& drawn = drawn_[0];
+  if (drawn.epoch == epoch) return drawn.permutation;
+  drawn.epoch = epoch;
+  drawn.permutation.resize(count_samples_);
+  std::iota(drawn.permutation.begin(), drawn.permutation.end(), 0U);
   const std::uint64_t key = sub_key(seed_, epoch);
   for (std::uint64_t last = count_samples_ - 1; last > 0; --last) {
-    std::swap(permutation_[last], permutation_[random_below(key, last, last + 1)]);
+    std::swap(drawn.permutation[last], drawn.permutation[random_below(key, last, last + 1)]);
   }
-  drawn_epoch_ = epoch;
+  return drawn.permutation;
 }
 
 }  // namespace troupe

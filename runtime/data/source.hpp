@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -41,11 +42,17 @@ class SampleOrder {
   void fill(std::uint64_t first, std::span<std::uint64_t> out);
 
  private:
-  void draw(std::uint64_t epoch);
+  /// An epoch's order. Two are kept: steps, and the ranks of a node whose batches one loader makes, lie on both sides
+  /// of an epoch's end.
+  struct Drawn {
+    std::uint64_t epoch = ~std::uint64_t{0};
+    std::vector<std::uint32_t> permutation;
+  };
+  const std::vector<std::uint32_t>& order_of(std::uint64_t epoch);
+
   std::uint64_t count_samples_;
   std::uint64_t seed_;
-  std::uint64_t drawn_epoch_ = ~std::uint64_t{0};
-  std::vector<std::uint32_t> permutation_;
+  std::array<Drawn, 2> drawn_;  // the one used last first
 };
 
 }  // namespace troupe

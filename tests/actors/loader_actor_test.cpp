@@ -2,39 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include <caf/typed_event_based_actor.hpp>
 
 #include "runtime/arena.hpp"
+#include "tests/actors/numbered_source.hpp"
 #include "tests/support/actor_world.hpp"
 
 namespace troupe {
 namespace {
 
-/// Samples whose first feature is their number.
-class Numbers final : public Source {
- public:
-  explicit Numbers(std::uint64_t count) : count_(count) {}
-  std::uint64_t count_samples() const noexcept override { return count_; }
-  const Shape& shape() const noexcept override { return shape_; }
-  std::uint32_t count_classes() const noexcept override { return 2; }
-  std::uint64_t size_bytes() const noexcept override { return 0; }
-  void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const override {
-    auto* inputs = reinterpret_cast<float*>(slot);
-    auto* labels = reinterpret_cast<std::int32_t*>(slot + batch.labels_offset());
-    for (std::uint32_t row = 0; row < batch.rows; ++row) {
-      inputs[row] = row < indices.size() ? static_cast<float>(indices[row]) : 0.0f;
-      labels[row] = row < indices.size() ? 0 : -1;
-    }
-  }
-
- private:
-  std::uint64_t count_;
-  Shape shape_{{1}};
-};
+using test::Numbers;
+using test::numbers_in;
 
 struct Received {
   std::uint64_t step;
@@ -62,11 +43,7 @@ struct World {
     actors.run();
   }
   void take(const BatchLease& b) {
-    Received r{b.step.value, b.evaluation, b.last, {}, b.rows};
-    const auto* inputs = space.address_of<float>(b.lease.memory());
-    const auto* labels = reinterpret_cast<const std::int32_t*>(space.address(b.lease.memory()) + batch.labels_offset());
-    for (std::uint32_t row = 0; row < batch.rows; ++row)
-      if (labels[row] >= 0) r.rows.push_back(inputs[row]);
+    Received r{b.step.value, b.evaluation, b.last, numbers_in(space, batch, b), b.rows};
     received.push_back(std::move(r));
     if (hold) held.push_back(b.lease);
   }

@@ -70,6 +70,8 @@ source = "generated"
 path = "somewhere"
 batch = 64
 prefetch = 5
+scatter = "equal"
+loader = "node"
 augment = []
 [model]
 name = "mlp"
@@ -114,6 +116,8 @@ stop_s = 0.25
   EXPECT_EQ(s.data.path, "somewhere");
   EXPECT_EQ(s.data.batch, 64u);
   EXPECT_EQ(s.data.prefetch, 5u);
+  EXPECT_EQ(s.data.scatter, Scatter::equal);
+  EXPECT_EQ(s.data.loader, "node");
   EXPECT_EQ(s.model.units, (std::vector<std::uint32_t>{500, 250}));
   EXPECT_EQ(s.model.dtype, DType::bf16);
   EXPECT_EQ(s.rule, (Rule{RuleKind::adamw, 1, 0.9, 0.8, 0.99, 1e-6, 0.01}));
@@ -244,6 +248,19 @@ TEST(Config, TakesABatchSizeOrAScheduleOfThem) {
   const auto one = parse_configuration("[data]\nbatch = [[64, 1], [128, 0]]\n", "app.toml", {"data.batch=50"});
   EXPECT_EQ(one.settings.data.batch, 50u);
   EXPECT_TRUE(one.settings.data.batches.empty());
+}
+
+TEST(Config, TakesASwitchThatWaitsForAStraggler) {
+  const auto switches =
+      settings("[update]\nswitch = [{ at_straggler = 2.5, policy = \"local_sgd\", every_steps = 8 }]\n").switches;
+  ASSERT_EQ(switches.size(), 1u);
+  EXPECT_EQ(switches[0].trigger, PolicySwitch::Trigger::straggler);
+  EXPECT_EQ(switches[0].ratio, 2.5);
+  EXPECT_EQ(switches[0].policy.every_steps, 8u);
+  for (const char* ratio : {"1", "0.5", "\"2\"", "1e9", "nan"}) {
+    const Status wrong = failure(text("[update]\nswitch = [{ at_straggler = ", ratio, ", policy = \"sync\" }]\n"));
+    EXPECT_THAT(std::string{wrong.text()}, HasSubstr("a number above 1")) << ratio;
+  }
 }
 
 TEST(Config, EveryWrongFileIsAnsweredWithPlaceCauseAndCure) {

@@ -239,6 +239,30 @@ TEST(Planner, StepsEndWithTheLastSampleOfTheLastEpoch) {
   EXPECT_EQ(make_plan(settings, mlp(), inputs).steps, 17u);
 }
 
+TEST(Planner, EpochsOfWholeStepsTakeOneMoreForWhatIsLeft) {
+  Settings settings;
+  settings.train.epochs = 3;
+  PlanInputs inputs = inputs_of({node("a", 3)}, {3});
+  inputs.train_samples = 1000;  // 3 steps of 300, and 100
+  for (const Scatter scatter : {Scatter::exact, Scatter::equal}) {
+    settings.data.scatter = scatter;
+    const Plan plan = make_plan(settings, mlp(), inputs);
+    EXPECT_EQ(plan.steps, 12u);
+    EXPECT_EQ(plan.scatter, scatter);
+    EXPECT_THAT(describe(plan), HasSubstr(text("4 (", name_of(scatter), ") an epoch")));
+  }
+}
+
+TEST(Planner, EqualRowsWithSharesBySpeedAreRefused) {
+  Settings settings;
+  settings.placement.split = "measured";
+  settings.data.scatter = Scatter::equal;
+  EXPECT_THAT(failure([&] { plan_of({node("a", 2)}, {2}, settings); }, Code::invalid),
+              AllOf(HasSubstr("data.scatter"), HasSubstr("placement.split")));
+  settings.data.scatter = Scatter::exact;
+  EXPECT_TRUE(plan_of({node("a", 2)}, {2}, settings).measured);
+}
+
 TEST(Planner, InputsThatMakeNoSenseAreRefused) {
   const Settings settings;
   PlanInputs inputs = inputs_of({node("a", 2)}, {2});
@@ -293,6 +317,25 @@ TEST(Planner, MemoryCountsWhatARankWorksOnInItsPeersArenas) {
   EXPECT_EQ(peers(plan_of({node("a", 1), node("b", 1)}, {1, 1}), 0), 0u);
 }
 
+TEST(Planner, OneRankOfANodeReadsTheDataForAllWhereThatIsAskedFor) {
+  Settings settings;
+  settings.data.loader = "node";
+  const std::vector<Topology> nodes{node("a", 2), node("b", 3)};
+  const Plan plan = plan_of(nodes, {2, 3}, settings);
+  const Plan own = plan_of(nodes, {2, 3});
+  std::vector<std::uint64_t> reads;
+  for (std::uint32_t r = 0; r < 5; ++r) {
+    const MemoryNeeds needs = memory_needs(plan, mlp(), {r});
+    const MemoryNeeds before = memory_needs(own, mlp(), {r});
+    reads.push_back(needs.data);
+    EXPECT_EQ(needs.peers - before.peers, (r == 0 ? 1 : r == 2 ? 2 : 0) * needs.pool) << r;  // the slots it fills
+    EXPECT_EQ(plan.ranks[r].arena_bytes, own.ranks[r].arena_bytes);
+  }
+  EXPECT_THAT(reads, ElementsAre(54'950'000u, 0u, 54'950'000u, 0u, 0u));
+  EXPECT_THAT(describe(plan), HasSubstr("Ranks 0, 2 read the data set"));
+  EXPECT_FALSE(plan_of({node("a", 2)}, {1}, settings).node_loader);  // there is nobody to load for
+}
+
 TEST(Planner, DirectRouteHasOwnParametersAndStaging) {
   Settings settings;
   settings.model.dtype = DType::bf16;
@@ -316,6 +359,18 @@ TEST(Planner, TheDescriptionTellsWhoRunsWhere) {
         "200 an epoch", "4,000 in all", "poll", "the data set (55.0 MB)", "libraries come on top"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(Planner, APolicyThatWaitsForAStragglerHasMemoryAndALine) {
+  Settings settings;
+  const PlanInputs inputs = inputs_of({node("a", 2)}, {2});
+  const std::uint64_t without = make_plan(settings, mlp(), inputs).ranks[0].arena_bytes;
+  settings.switches = {{.trigger = PolicySwitch::Trigger::straggler,
+                        .ratio = 2.5,
+                        .policy = {.kind = PolicyKind::local_sgd, .every_steps = 8}}};
+  const Plan plan = make_plan(settings, mlp(), inputs);
+  EXPECT_GT(plan.ranks[0].arena_bytes, without);
+  EXPECT_THAT(describe(plan), HasSubstr("policy   once a straggler takes 2.5 times the median, local_sgd: "));
 }
 
 TEST(Planner, TheDescriptionOfALargeWorldIsShort) {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <utility>
+
+#include <caf/send.hpp>
+
+#include "actors/messages.hpp"
+#include "runtime/lease.hpp"
+
+namespace troupe::detail {
+
+/// Hands a pool's news on to an actor that takes SlotFree, from whatever thread a slot comes back on.
+template <class Actor>
+class SlotMessenger final : public SlotWaker {
+ public:
+  SlotMessenger(LeasePool& pool, Actor told) : pool_(pool), told_(std::move(told)) { pool_.on_free(this); }
+  ~SlotMessenger() { pool_.on_free(nullptr); }
+  SlotMessenger(const SlotMessenger&) = delete;
+  SlotMessenger& operator=(const SlotMessenger&) = delete;
+  void slot_free() noexcept override { caf::anon_send(told_, SlotFree{}); }
+
+ private:
+  LeasePool& pool_;
+  Actor told_;
+};
+
+}  // namespace troupe::detail

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/data/source.hpp"
+#include "runtime/ledger.hpp"
+#include "runtime/schedule.hpp"
+
+namespace troupe {
+
+/// One loader for several ranks: fills the slots that they lend it with their parts of each step's samples and, after a
+/// step that is evaluated, of the test set, each rank's in order, and answers with SlotFilled. A rank's slots are all
+/// that it is given, so none waits for another; no step beyond the ledger's horizon.
+using NodeLoaderActor = ActorOf<Takes<SlotLent>, Takes<SlotFree>, Takes<LedgerNews>>;
+
+/// What a node's loader works with; all outlive it. The ranks' pools lie in memory that `space` knows.
+struct NodeLoaderParts {
+  AddressSpace& space;
+  const Source& train;
+  const Source& test;
+  BatchLayout batch;
+  Schedule schedule;
+  std::vector<Rank> ranks;
+  std::uint64_t seed = 0;
+  Ledger ledger{schedule};  // as far as it is known when the job begins
+};
+
+NodeLoaderActor spawn_node_loader(caf::actor_system& system, const NodeLoaderParts& parts);
+
+}  // namespace troupe

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/data/source.hpp"
+#include "runtime/ledger.hpp"
+#include "runtime/schedule.hpp"
+
+namespace troupe {
+
+/// A batch that a rank is to be given, without its samples.
+struct BatchHead {
+  Step step;
+  bool evaluation = false;  // of the test set, after `step`
+  bool last = false;        // evaluation: the last batch of this pass
+  std::uint32_t rows = 0;
+  friend bool operator==(const BatchHead&, const BatchHead&) = default;
+};
+
+/// One rank's way through its batches: its part of each step, and after a step that is evaluated its part of the test
+/// set. The position is a step and a number of test batches. Threads: one.
+class BatchCursor {
+ public:
+  /// Batches of up to `room` rows.
+  BatchCursor(const Schedule& schedule, Rank rank, std::uint32_t room)
+      : schedule_(schedule), rank_(rank), room_(room), step_{schedule.first_step} {}
+
+  /// Whether there is a next batch, as far as `ledger` knows.
+  bool has_next(const Ledger& ledger) const noexcept {
+    return testing_ || (step_.value < schedule_.steps && ledger.knows(step_));
+  }
+  /// The next batch and, in `indices`, its samples: of the test set if it is an evaluation. Moves on.
+  BatchHead next(const Ledger& ledger, SampleOrder& order, std::vector<std::uint64_t>& indices);
+
+ private:
+  BatchHead next_training(const Ledger& ledger, SampleOrder& order, std::vector<std::uint64_t>& indices);
+  BatchHead next_test(const Ledger& ledger, std::vector<std::uint64_t>& indices);
+
+  Schedule schedule_;
+  Rank rank_;
+  std::uint32_t room_;
+  Step step_;
+  bool testing_ = false;          // going through the test set after `step_`
+  std::uint64_t test_batch_ = 0;  // next batch of that pass
+};
+
+}  // namespace troupe
