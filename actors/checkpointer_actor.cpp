@@ -15,6 +15,9 @@
 namespace troupe {
 namespace {
 
+/// How many evaluations may be waited for by checkpoints.
+constexpr std::size_t kAccuraciesKept = 16;
+
 /// A checkpoint of which not all ranks have written their part, at rank 0.
 struct Gathering {
   CheckpointManifest manifest;
@@ -29,7 +32,8 @@ struct CheckpointerState {
   CheckpointerWiring wiring;
   EpochSoFar epoch;
   std::map<CheckpointId, Gathering> gatherings;
-  std::map<std::uint64_t, double> accuracies;  // by steps; of those that are saved, or may come to be
+  std::map<std::uint64_t, double> accuracies;       // by the steps that were evaluated; of the newest
+  std::map<CheckpointId, std::uint64_t> evaluated;  // after how many steps, of those that are saved
   std::map<CheckpointId, CheckpointManifest> publishing;
   std::set<CheckpointId> open;  // of which this rank's part, on rank 0 the whole, is not done with
   std::optional<std::pair<CheckpointId, CheckpointManifest>> last;  // that was published
@@ -53,6 +57,14 @@ Status status_of(Work work) {
   } catch (const std::exception& error) {
     return {Code::environment, error.what()};
   }
+}
+
+/// How good a checkpoint's weights are, once it is known.
+std::optional<double> accuracy_of(const CheckpointerState& s, CheckpointId id) {
+  const auto evaluated = s.evaluated.find(id);
+  if (evaluated == s.evaluated.end()) return {};
+  const auto known = s.accuracies.find(evaluated->second);
+  return known == s.accuracies.end() ? std::nullopt : std::optional{known->second};
 }
 
 void tell_when_done(Self self) {
@@ -84,8 +96,7 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
   ++s.under_way;
   CheckpointManifest& manifest = gathering.manifest;
   for (auto& [rank, file] : gathering.files) manifest.files.push_back(std::move(file));
-  if (const auto known = s.accuracies.find(id.steps); known != s.accuracies.end())
-    manifest.test_accuracy = known->second;
+  manifest.test_accuracy = accuracy_of(s, id);
   s.publishing[id] = manifest;
   parts->io.post([parts, id, manifest = std::move(manifest), wrong = std::move(gathering.wrong),
                   to = CheckpointerActor{self}](Blocking& blocking) {
@@ -131,8 +142,11 @@ void on_snapshot(Self self, const Shared& parts, const SnapshotTaken& taken) {
     gathering.manifest = parts->manifest;
     gathering.manifest.steps = id.steps;
     for (std::size_t g = 0; g < taken.updates.size(); ++g) gathering.manifest.groups.at(g).updates = taken.updates[g];
+    for (std::size_t g = 0; g < taken.policies.size(); ++g)
+      gathering.manifest.groups.at(g).policy = name_of(taken.policies[g]);
     gathering.manifest.samples = parts->schedule.samples_before(next(taken.step));
     gathering.manifest.epoch = self->state.epoch;
+    if (taken.evaluated) self->state.evaluated[id] = taken.evaluated->value + 1;
   }
   self->state.open.insert(id);
   self->delayed_send(self, parts->save_within, SaveOverdue{id});
@@ -170,9 +184,8 @@ void on_written(Self self, const Shared& parts, const FileWritten& written) {
 void note_accuracy(Self self, const Shared& parts) {
   CheckpointerState& s = self->state;
   if (!s.last || s.last->second.test_accuracy) return;
-  const auto known = s.accuracies.find(s.last->first.steps);
-  if (known == s.accuracies.end()) return;
-  s.last->second.test_accuracy = known->second;
+  s.last->second.test_accuracy = accuracy_of(s, s.last->first);
+  if (!s.last->second.test_accuracy) return;
   ++s.under_way;
   parts->io.post([parts, last = *s.last, to = CheckpointerActor{self}](Blocking& blocking) {
     CheckpointPublished published{last.first, {}, /*again=*/true};
@@ -187,6 +200,7 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
   s.open.erase(published.id);
   if (auto entry = s.publishing.extract(published.id); !entry.empty() && published.status.ok())
     s.last = {published.id, std::move(entry.mapped())};
+  s.evaluated.erase(s.evaluated.begin(), s.evaluated.lower_bound(s.last ? s.last->first : published.id));
   if (!published.status.ok() && parts->note) {
     parts->note(text("the checkpoint of step ", published.id.steps,
                      published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
@@ -201,7 +215,7 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
 void on_tested(Self self, const Shared& parts, const TestResult& result) {
   CheckpointerState& s = self->state;
   if (result.sums.samples == 0) return;
-  if (s.last) s.accuracies.erase(s.accuracies.begin(), s.accuracies.lower_bound(s.last->first.steps));
+  if (s.accuracies.size() == kAccuraciesKept) s.accuracies.erase(s.accuracies.begin());
   s.accuracies[result.step.value + 1] =
       static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
   note_accuracy(self, parts);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
@@ -56,6 +57,7 @@ struct DeviceState {
   bool copying = false;                  // on the stream
   bool saving = false;                   // the copy is not made, or not written yet
   bool save_due = false;                 // at the next step after which the state is consistent
+  std::optional<Step> evaluated;         // since the state was consistent, the last one
   std::optional<PolicySettings> policy;  // of the last step
   std::deque<SavingVote> votes;          // that were counted, oldest first
 };
@@ -70,7 +72,12 @@ void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
   DeviceState& s = self->state;
   for (const SnapshotPart& part : parts.saves->parts) parts.stream.copy(part.to, part.from);
   parts.snapshots.tell_at(parts.stream.mark(), DeviceActor{self},
-                          SnapshotReached{step, s.next_number++, parts.exchange.updates(), {}});
+                          SnapshotReached{step,
+                                          s.next_number++,
+                                          parts.exchange.updates(),
+                                          {},
+                                          std::exchange(s.evaluated, {}),
+                                          parts.exchange.policies()});
   s.saved = step;
   s.copying = s.saving = true;
 }
@@ -99,15 +106,18 @@ bool may_save(DeviceState& s, Step step) {
   return !counted || !counted->saving;
 }
 
-/// What is evaluated is what is saved then; other saves wait for the end of a block.
+/// Saves wait for the end of a block: what goes on from there goes on as if nothing had been.
 bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
-  if (!parts.saves || parts.schedule.is_last(step)) return false;
-  if (!parts.exchange.totals_are_common()) return is_wanted(parts, step);
-  const bool evaluated = parts.saves->evaluated && parts.schedule.evaluates(step);
-  s.save_due = s.save_due || is_due(*parts.saves, step);
-  if (!evaluated && !(s.save_due && parts.exchange.is_consistent())) return false;
-  const bool saves = may_save(s, step);
-  if (saves || parts.exchange.is_consistent()) s.save_due = false;  // one that was left out is not made up for
+  if (!parts.saves) return false;
+  if (parts.schedule.evaluates(step)) s.evaluated = step;
+  if (parts.schedule.is_last(step)) return false;
+  bool saves = is_wanted(parts, step);
+  if (parts.exchange.totals_are_common()) {
+    s.save_due = s.save_due || saves;
+    if (!parts.exchange.is_consistent()) return false;
+    saves = std::exchange(s.save_due, false) && may_save(s, step);  // one left out is not made up for
+  }
+  if (!saves) s.evaluated.reset();
   return saves;
 }
 
@@ -200,7 +210,7 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
 /// Enqueues what is ready, in the loader's order, as far as credits and the job's end allow.
 void enqueue_ready(Self self, const DeviceParts& parts) {
   DeviceState& s = self->state;
-  while (s.begun && !s.held_by && !s.ready.empty()) {
+  while (s.begun && !s.finished && !s.held_by && !s.ready.empty()) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
     if (beyond || (!batch.evaluation && s.credits == 0)) return;
@@ -218,15 +228,23 @@ void enqueue_ready(Self self, const DeviceParts& parts) {
 /// stopped before it.
 void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
-  if (!s.all_committed) return;
+  if (!s.all_committed || s.finished) return;
   if (parts.saves && s.saved != s.last) {
     if (!s.saving) enqueue_snapshot(self, parts, *s.last);
     return;
   }
-  if (s.copying || s.finished) return;
+  if (s.copying) return;
   if (!s.stopped && parts.schedule.evaluates(*s.last) && !s.last_pass_reached) return;
   s.finished = true;
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
+}
+
+/// All ranks come to the same verdict on the same step: each waits for the others to have it before the view ends, so
+/// that none hears of another's end first. Nobody is told of that step, and what was enqueued behind it is given up.
+void end_by_verdict(Self self, const DeviceAudience& audience, const Status& verdict) {
+  DeviceState& s = self->state;
+  s.stopped = s.finished = true;
+  for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{true, verdict});
 }
 
 /// Of a step whose sums are common rank 0's are those of all, and the others have nothing to add.
@@ -290,8 +308,12 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
   if (parts.saves) self->state.next_number = parts.saves->first_number;
   if (audience.coordinator) self->send(audience.coordinator, JoinSteps{parts.self.value});
   const auto ends_with = [=](const Status& status) {
+    if (self->state.finished) return true;
     if (!status.ok()) self->quit(to_caf(status));  // Membership hears of it
     return !status.ok();
+  };
+  const auto verdict_on = [=](Step step) {
+    return parts.verdict ? parts.verdict(step, parts.exchange.total(step)) : Status{};
   };
   return {[=](BatchLease& batch) {
             self->state.ready.push_back(std::move(batch));
@@ -299,7 +321,11 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           },
           [=](const StepReached& reached) {
             if (ends_with(reached.status)) return;
-            if (parts.verdict && ends_with(parts.verdict(reached.step, parts.exchange.total(reached.step)))) return;
+            if (const Status verdict = verdict_on(reached.step); !verdict.ok()) {
+              // Where sums are this rank's own, the verdict is too, and Membership hears of it.
+              if (!self->state.in_flight.front().common) return self->quit(to_caf(verdict));
+              return end_by_verdict(self, audience, verdict);
+            }
             on_committed(self, parts, audience, reached.step);
             enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
@@ -317,7 +343,8 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           [=](const SnapshotReached& reached) {
             if (ends_with(reached.status)) return;
             self->state.copying = false;
-            self->send(audience.snapshots, SnapshotTaken{reached.step, reached.number, reached.updates});
+            self->send(audience.snapshots, SnapshotTaken{reached.step, reached.number, reached.updates,
+                                                         reached.evaluated, reached.policies});
             finish_when_done(self, parts, audience);
           },
           [=](SnapshotFree) {

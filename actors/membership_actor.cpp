@@ -30,6 +30,7 @@ struct MembershipState {
   bool saved = false;
   std::uint64_t saved_steps = 0;
   std::uint64_t steps = 0;
+  Status verdict;  // of all ranks, on the run; ok: it ends as planned, or on request
   bool over = false;
 };
 using Self = MembershipActor::stateful_pointer<MembershipState>;
@@ -38,13 +39,15 @@ std::chrono::milliseconds end_within(const MembershipState& s) {
   return s.machine->coordinator() ? s.parts.end_within : 2 * s.parts.end_within;
 }
 
-void end_run(Self self, const Status& status) {
+void end_run(Self self, const Status& given) {
   MembershipState& s = self->state;
   if (s.over) return;
   s.over = true;
+  const bool judged = given.ok() && !s.verdict.ok();
+  const Status& status = judged ? s.verdict : given;
   for (const auto& shard : s.parts.shards)
     self->send(shard, RetireStripe{status.ok() ? Status{Code::aborted, "the run is over"} : status});
-  s.parts.ended({status, s.stopped, s.steps, s.saved_steps});
+  s.parts.ended({status, s.stopped, s.steps, s.saved_steps, judged});
 }
 
 void begin_view(Self self) {
@@ -186,7 +189,8 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
           },
           [=](const DeviceFinished& end) {
             self->state.device_finished = true;
-            self->state.stopped = end.stopped;
+            self->state.stopped = end.stopped && end.verdict.ok();
+            self->state.verdict = end.verdict;
             self->delayed_send(self, end_within(self->state), EndOverdue{});
             finish_when_done(self);
           },

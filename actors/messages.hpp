@@ -74,6 +74,8 @@ struct SnapshotReached {
   std::uint32_t number = 0;            // of the checkpoint
   std::vector<std::uint64_t> updates;  // that each group's rule had made
   Status status;
+  std::optional<Step> evaluated{};  // this and what follows as in SnapshotTaken
+  std::vector<PolicyKind> policies{};
 };
 
 /// Device to Checkpointer, after the step's Committed: the copy may be written.
@@ -81,6 +83,9 @@ struct SnapshotTaken {
   Step step;
   std::uint32_t number = 0;
   std::vector<std::uint64_t> updates;
+  /// The evaluation that the copy was made for, if it was: what it finds says how good this checkpoint is.
+  std::optional<Step> evaluated{};
+  std::vector<PolicyKind> policies{};  // of the step, by group
 };
 
 /// Checkpointer to Device: the copy is written, or could not be; the next one may be made.
@@ -118,6 +123,7 @@ struct Begin {
 /// Device to Membership: the last step is committed and what it owed is reported.
 struct DeviceFinished {
   bool stopped = false;  // before the plan's last step
+  Status verdict{};      // not ok: why all ranks end after the step before, which they agree on
 };
 
 /// Bootstrap's watch, heartbeats or the transport to Membership: a process is gone.

@@ -290,8 +290,27 @@ class Reading {
     }
   }
 
+  /// Going back needs checkpoints to go back to.
+  void check_roll_back(const Settings& settings) {
+    if (!settings.rule.stops_non_finite) {
+      for (const std::string_view key : {"train.roll_backs", "train.roll_back_rate"}) {
+        if (!given_.contains(key) || detail::find_setting(key)->show(settings) == detail::find_setting(key)->show({}))
+          continue;  // a printed default is no wish
+        add_meaningless(key, "train.non_finite", "\"roll_back\"", settings);
+      }
+    } else if (settings.checkpoint.every_steps == 0) {
+      const auto found = given_.find("train.non_finite");
+      problems_.add(found->second.place, found->second.origin,
+                    {Code::invalid, text("train.non_finite = \"roll_back\" needs checkpoints to go back to, and "
+                                         "checkpoint.every_steps = ",
+                                         value_and_origin("checkpoint.every_steps", settings),
+                                         "; give it the steps from one to the next")});
+    }
+  }
+
   /// What needs a verdict of all ranks on each update needs a policy with a round in each.
   void check_verdict(const Settings& settings) {
+    check_roll_back(settings);
     const auto judges = [](PolicyKind kind) { return kind == PolicyKind::sync || kind == PolicyKind::double_buffered; };
     const auto fits = [&](const PolicySwitch& change) { return judges(change.policy.kind); };
     const bool itself = judges(settings.update.kind);
@@ -299,7 +318,9 @@ class Reading {
     if ((itself && later) || !needs_verdict(settings.rule)) return;
     const std::string_view policy = itself ? "update.switch" : "update.policy";
     for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
-      const bool counts = key == "optimizer.clip_norm" ? settings.rule.clip_norm > 0 : settings.rule.skips_non_finite;
+      const bool counts = key == "optimizer.clip_norm"
+                              ? settings.rule.clip_norm > 0
+                              : settings.rule.skips_non_finite || settings.rule.stops_non_finite;
       if (!counts) continue;
       const auto found = given_.find(key);
       problems_.add(found->second.place, found->second.origin,

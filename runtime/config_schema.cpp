@@ -19,7 +19,7 @@ constexpr std::array kModels{Choice{"mlp"}};
 constexpr std::array kDTypes{Choice{"f32"}, Choice{"bf16"}};
 constexpr std::array kRules{Choice{"sgd"},   Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"},
                             Choice{"adamw"}, Choice{"adagrad"},  Choice{"rmsprop"}};
-constexpr std::array kNonFinite{Choice{"stop"}, Choice{"skip"}, Choice{"roll_back", false}};
+constexpr std::array kNonFinite{Choice{"stop"}, Choice{"skip"}, Choice{"roll_back"}};
 constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
 constexpr std::array kSplits{Choice{"equal"}, Choice{"measured"}};
 constexpr std::array kScatters{Choice{"endless"}, Choice{"exact"}, Choice{"equal"}};
@@ -311,14 +311,38 @@ constexpr std::array kTrain{
                .kind = K::choice,
                .help = "what happens when a number is not finite",
                .example = "\"skip\"",
-               .more = "stop: the run ends with the step and the rank whose loss is not finite first, which costs "
-                       "nothing to know. skip: a step whose gradient is not finite changes nothing, and it is said "
-                       "which parameter and rank; all ranks agree on that before the first parameter changes, which "
-                       "takes one more pass over the gradients. skip is of policies sync and double_buffered.",
+               .more =
+                   "stop: the run ends with the step and the rank whose loss is not finite first, which costs "
+                   "nothing to know. skip: a step whose gradient is not finite changes nothing, and it is said "
+                   "which parameter and rank; all ranks agree on that before the first parameter changes, which "
+                   "takes one more pass over the gradients. roll_back: such a step takes the run back to its newest "
+                   "checkpoint, with a lower rate. skip and roll_back are of policies sync and double_buffered.",
                .choices = kNonFinite,
-               .today = "train.non_finite = \"stop\" or \"skip\"",
-               .store = [](S& s, const V& v) { s.rule.skips_non_finite = v.text == "skip"; },
-               .show = [](const S& s) { return quoted(s.rule.skips_non_finite ? "skip" : "stop"); }},
+               .store =
+                   [](S& s, const V& v) {
+                     s.rule.skips_non_finite = v.text == "skip";
+                     s.rule.stops_non_finite = v.text == "roll_back";
+                   },
+               .show =
+                   [](const S& s) {
+                     return quoted(s.rule.skips_non_finite ? "skip" : s.rule.stops_non_finite ? "roll_back" : "stop");
+                   }},
+    SettingKey{.name = "train.roll_backs",
+               .kind = K::integer,
+               .help = "how often a run goes back to a checkpoint before it ends",
+               .example = "1",
+               .more = "Of train.non_finite = \"roll_back\". Counted over the whole run, resumed or not.",
+               .range = {1, 1000},
+               .store = [](S& s, const V& v) { s.train.roll_backs = static_cast<std::uint32_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.train.roll_backs); }},
+    SettingKey{.name = "train.roll_back_rate",
+               .kind = K::number,
+               .help = "what the rate is multiplied by, each time that a run goes back",
+               .example = "0.1",
+               .more = "Of train.non_finite = \"roll_back\". 1: the rate stays.",
+               .range = {1e-6, 1},
+               .store = [](S& s, const V& v) { s.train.roll_back_rate = v.number; },
+               .show = [](const S& s) { return show(s.train.roll_back_rate); }},
     SettingKey{.name = "train.deterministic",
                .kind = K::boolean,
                .help = "the same bits on every run of one world",

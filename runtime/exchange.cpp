@@ -106,6 +106,12 @@ std::vector<std::uint64_t> StepExchange::updates() const {
   return all;
 }
 
+std::vector<PolicyKind> StepExchange::policies() const {
+  std::vector<PolicyKind> all;
+  for (const Exchange* exchange : exchanges_) all.push_back(exchange->policy().kind);
+  return all;
+}
+
 std::string StepExchange::refusal(const PolicySettings& policy) const {
   for (const Exchange* exchange : exchanges_) {
     if (std::string why = exchange->refusal(policy); !why.empty()) return why;

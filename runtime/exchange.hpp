@@ -93,6 +93,7 @@ class StepExchange final : public BucketSink {
   const PolicySettings& policy() const noexcept { return exchanges_[reporting_]->policy(); }
   /// By group.
   std::vector<std::uint64_t> updates() const;
+  std::vector<PolicyKind> policies() const;
   std::string refusal(const PolicySettings& policy) const;
   void switch_at(Step step, const PolicySettings& policy);
   void show_common(Stream& stream);

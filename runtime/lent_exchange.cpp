@@ -34,9 +34,12 @@ class LentExchange final : public Exchange {
     sums_ = sums;
     total_ = total;
     rule_ = parts_.rule;
-    if (parts_.rate) rule_.rate = parts_.rate->at(facts.samples_before, facts.samples);
     const bool was_hosted = orders_.hosted;
     orders_ = parts_.policy->next(facts);
+    if (parts_.rate) {
+      const std::uint64_t steps = parts_.policy->policy().accumulate;  // that make an update
+      rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
+    }
     const bool first = !std::exchange(begun_, true);
     if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
     if (first || was_hosted) adopt(stream);

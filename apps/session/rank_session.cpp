@@ -1,6 +1,7 @@
 #include "apps/session/rank_session.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "apps/session/host_replica.hpp"
@@ -78,8 +79,9 @@ SessionOptions checked(SessionOptions options) {
 
 }  // namespace
 
-RankSession::RankSession(Blocking& blocking, SessionOptions options)
+RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lineage)
     : options_(checked(std::move(options))),
+      lineage_(std::move(lineage)),
       deadline_(Deadline::after(start_within(options_.configuration.settings))),
       job_(join_job(blocking, options_, deadline_)),
       affinity_(job_.mine().cpus),
@@ -131,6 +133,8 @@ void RankSession::resume() {
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
   committed_ = schedule_.first_step;
+  if (lineage_.run.empty() && resumed_) lineage_.roll_backs = resumed_->manifest().roll_backs;
+  lineage_.run = places_[0].start.run;
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
@@ -184,7 +188,10 @@ void RankSession::make_transport() {
 void RankSession::meet(Blocking& blocking) {
   places_.resize(job_.plan.world_size());
   PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket()};
-  if (leads_job()) mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
+  if (leads_job()) {
+    mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
+    if (!lineage_.run.empty()) mine.start.run = lineage_.run;
+  }
   if (!job_.bootstrap) {
     places_[0] = std::move(mine);
     return;
@@ -351,7 +358,8 @@ void RankSession::make_loop() {
 RateSchedule RankSession::rate(const Rule& rule) const {
   const Settings& s = settings();
   const bool by_steps = s.train.steps != 0;
-  return {rule.rate,
+  const double lowered = s.rule.stops_non_finite ? std::pow(s.train.roll_back_rate, lineage_.roll_backs) : 1;
+  return {rule.rate * lowered,
           s.rate,
           {.epoch_samples = job_.plan.train_samples,
            .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
@@ -362,6 +370,7 @@ RateSchedule RankSession::rate(const Rule& rule) const {
 /// Whether the run goes on; the first rank says what was left out.
 Status RankSession::judge(Step step, const StepSums& total) {
   Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
+  if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, job_.graph, job_.layout));
   if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++left_out_ > kLeftOutNotes) return end;
   note(text("step ", step.value, " was left out: ", describe_bad(total, job_.graph, job_.layout), " is not finite",
             left_out_ == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
@@ -451,9 +460,11 @@ CheckpointerParts RankSession::checkpointer_parts() {
   CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
   manifest.groups.clear();
   for (const GroupPlan& group : job_.plan.groups)
-    manifest.groups.push_back({group.name, std::string(name_of(group.kind)), 0, group.parameters});
+    manifest.groups.push_back(
+        {.name = group.name, .rule = std::string(name_of(group.kind)), .parameters = group.parameters});
   manifest.plan = job_.plan.to_string();
   manifest.run = start.run;
+  manifest.roll_backs = lineage_.roll_backs;
   for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
   for (const EffectiveValue& value : options_.configuration.values)
     manifest.settings.push_back(text(value.key, " = ", value.value, "  # ", value.origin));
@@ -509,8 +520,12 @@ ReportTargets RankSession::report_targets() {
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
-  targets.rate = [this, rate = rate(settings().rule)](Step step) {
-    return rate.at(schedule_.samples_before(step), schedule_.global_rows(step));
+  // Of the first group, as the other figures are.
+  const auto policies =
+      std::make_shared<const PolicySequence>(job_.plan.groups.front().policies, job_.plan.world_size());
+  targets.rate = [this, rate = rate(settings().rule), policies](Step step) {
+    const std::uint64_t before = schedule_.samples_before(step);
+    return rate.at(before, schedule_.global_rows(step) * policies->at(step, before).accumulate);
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { result_.total = total; };

@@ -31,14 +31,26 @@
 
 namespace troupe {
 
+/// What sessions of one run that goes back to its checkpoints have in common.
+struct Lineage {
+  std::uint32_t roll_backs = 0;  // so far
+  std::string run;               // CheckpointStart::run of the first; empty: this is the first
+};
+
 /// What Session::start makes. How it is built stands in rank_session.cpp, how it runs and ends in session.cpp.
 class RankSession final : public Session {
  public:
-  RankSession(Blocking& blocking, SessionOptions options);
+  explicit RankSession(Blocking& blocking, SessionOptions options, Lineage lineage = {});
   ~RankSession() override {
     Blocking blocking = Blocking::on_thread("session");
     take_down(blocking);
   }
+
+  /// With what the checkpoint that it goes on from says.
+  const Lineage& lineage() const noexcept { return lineage_; }
+  /// Once run() is over: what was not finite, "step 5: the gradient of l1.weight, first at rank 1"; empty: nothing.
+  const std::string& bad_step() const noexcept { return bad_step_; }
+  bool leads_job() const { return job_.self().value == 0; }
 
   const Plan& plan() const override { return job_.plan; }
   RunResult run(Blocking& blocking) override;
@@ -64,7 +76,6 @@ class RankSession final : public Session {
 
  private:
   const Settings& settings() const { return options_.configuration.settings; }
-  bool leads_job() const { return job_.self().value == 0; }
   bool leads_node() const { return job_.plan.leads_node(job_.self()); }
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
@@ -115,6 +126,7 @@ class RankSession final : public Session {
   void take_down(Blocking& blocking) noexcept;
 
   SessionOptions options_;
+  Lineage lineage_;
   Deadline deadline_;  // of the start
   JoinedJob job_;
   ThreadAffinity affinity_;
@@ -143,6 +155,7 @@ class RankSession final : public Session {
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
   std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
+  std::string bad_step_;                              // written by the device actor, before the run ends
   std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them
   std::vector<std::unique_ptr<HostedGroup>> hosted_;  // by group; null: no policy of it is a hosted one
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group

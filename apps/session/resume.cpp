@@ -55,12 +55,20 @@ void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters)
   }
 }
 
+/// Another policy's checkpoint may have none; after another policy it begins at zero.
+bool Resumed::keeps_outer(std::string_view tensor, PolicyKind next) const {
+  const std::string& before = manifest().group_of(tensor).policy;
+  return manifest().has_outer(tensor) && (before.empty() || before == name_of(next));
+}
+
 void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
                    const Memory& to) {
   const auto& tensors = job.graph.parameters();
+  const PolicySequence policies(job.plan.groups[stripe.group.value].policies, job.plan.world_size());
+  const PolicyKind next = policies.at({manifest().steps}, manifest().samples).kind;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Overlap some = overlap(job.layout.entries()[i], job.plan.groups[stripe.group.value], stripe);
-    if (some.count == 0 || (part == kOuter && !manifest().has_outer(tensors[i].name))) continue;
+    if (some.count == 0 || (part == kOuter && !keeps_outer(tensors[i].name, next))) continue;
     const Memory memory = elements(to, some.at, some.count, sizeof(float));
     reader_.read(kGroup, tensors[i].name, part, some.first, {space.address_of<float>(memory), some.count});
   }
@@ -79,7 +87,6 @@ void Resumed::load_group(const JoinedJob& job, const AddressSpace& space, const 
     const Stripe all{.group = group.id, .tenant = mine.tenant, .first = 0, .count = group.count};
     load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
   }
-  // Another policy's checkpoint has no outer momentum: it begins at zero.
   if (own.outer.state[0].size_bytes != 0) load(job, space, kOuter, mine, own.outer.state[0]);
 }
 

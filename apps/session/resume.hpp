@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "actors/checkpointer_actor.hpp"
@@ -25,7 +26,8 @@ class Resumed {
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
-  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum.
+  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum of groups whose next step has the
+  /// policy of the step before the checkpoint: a switch begins it at zero.
   void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory);
   /// How many updates the group's rule has made: where its parameters come from several groups, the most of them.
   std::uint64_t updates_of(const GroupPlan& group) const;
@@ -33,6 +35,7 @@ class Resumed {
  private:
   void load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
             const Memory& to);
+  bool keeps_outer(std::string_view tensor, PolicyKind next) const;
   void load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group, const GroupMemory& memory);
 
   CheckpointReader reader_;

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "apps/session/rank_session.hpp"
+#include "apps/session/roll_back.hpp"
 
 namespace troupe {
 
@@ -97,6 +98,7 @@ RunResult RankSession::wait_for_end(Blocking& blocking) {
   if (listener_) listener_->finish();
   result_.status = std::move(end.status);
   result_.stopped = end.stopped;
+  result_.judged = end.judged;
   result_.total.steps = end.steps;
   result_.saved_steps = end.saved_steps;
   const auto* parameters = space_.address(memory_.parameters);
@@ -150,6 +152,8 @@ void RankSession::take_down(Blocking& blocking) noexcept {
 }
 
 std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
+  if (options.configuration.settings.rule.stops_non_finite)
+    return std::make_unique<RollBackSession>(blocking, std::move(options));
   return std::make_unique<RankSession>(blocking, std::move(options));
 }
 

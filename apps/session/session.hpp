@@ -66,6 +66,7 @@ struct SessionOptions {
 struct RunResult {
   Status status;         // ok: all steps done, or stopped on request
   bool stopped = false;  // by request_stop() somewhere in the job
+  bool judged = false;   // the status is a verdict of all ranks on a step's numbers, the same at each rank
   RunTotal total;        // rank 0's; the other ranks count steps only
   std::vector<EpochReport> epochs;
   std::uint64_t saved_steps = 0;      // of the newest checkpoint that the run saved; 0: none

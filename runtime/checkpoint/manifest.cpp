@@ -101,6 +101,7 @@ CheckpointGroup group_from(const Json& json) {
   CheckpointGroup group;
   json.at("name").get_to(group.name);
   json.at("rule").get_to(group.rule);
+  group.policy = json.value("policy", std::string{});
   json.at("updates").get_to(group.updates);
   json.at("parameters").get_to(group.parameters);
   return group;
@@ -110,6 +111,8 @@ CheckpointManifest manifest_from(const Json& json) {
   CheckpointManifest manifest;
   json.at("steps").get_to(manifest.steps);
   json.at("samples").get_to(manifest.samples);
+  manifest.roll_backs = json.value("roll_backs", 0u);
+  manifest.groups.front().policy = json.value("policy", std::string{});
   manifest.groups.front().updates = json.value("updates", manifest.steps);  // once every step made one
   json.at("seed").get_to(manifest.seed);
   json.at("model").get_to(manifest.model);
@@ -176,9 +179,14 @@ std::string format_manifest(const CheckpointManifest& manifest) {
   nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"updates", first.updates},
                               {"seed", manifest.seed},   {"model", manifest.model},     {"rule", first.rule},
                               {"run", manifest.run}};
+  if (manifest.roll_backs != 0) json["roll_backs"] = manifest.roll_backs;
+  if (!first.policy.empty()) json["policy"] = first.policy;
   for (const CheckpointGroup& group : std::span(manifest.groups).subspan(1))
-    json["groups"].push_back(
-        {{"name", group.name}, {"rule", group.rule}, {"updates", group.updates}, {"parameters", group.parameters}});
+    json["groups"].push_back({{"name", group.name},
+                              {"rule", group.rule},
+                              {"policy", group.policy},
+                              {"updates", group.updates},
+                              {"parameters", group.parameters}});
   if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
   json["epoch"] = {{"loss", fmt::format("{:a}", manifest.epoch.loss)},
                    {"correct", manifest.epoch.correct},

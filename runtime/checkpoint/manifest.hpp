@@ -50,6 +50,7 @@ struct EpochSoFar {
 struct CheckpointGroup {
   std::string name = "default";
   std::string rule;                     // name_of(RuleKind)
+  std::string policy;                   // name_of(PolicyKind) of the last step; empty: not known
   std::uint64_t updates = 0;            // that the rule has made, since its state was zero
   std::vector<std::string> parameters;  // of all groups but the first, which has the rest
   friend bool operator==(const CheckpointGroup&, const CheckpointGroup&) = default;
@@ -64,6 +65,7 @@ struct CheckpointManifest {
   std::vector<CheckpointGroup> groups = std::vector<CheckpointGroup>(1);  // at least one
   std::string plan;                   // Plan::to_string() of the job that wrote it, for people
   std::vector<std::string> settings;  // "key = value  # origin", for people
+  std::uint32_t roll_backs = 0;       // how often the run had gone back to a checkpoint
   std::string run;                    // the job that wrote it: its checkpoints, and no others, are cleared away by it
   EpochSoFar epoch;
   std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major

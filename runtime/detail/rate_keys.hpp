@@ -186,7 +186,9 @@ inline constexpr std::array kRateKeys{
                .kind = ValueKind::choice,
                .help = "whether the rate grows with the samples of a step",
                .example = "\"linear\"",
-               .more = "linear: times the samples that all ranks take in a step, divided by reference_batch.",
+               .more = "linear: times the samples of an update, those that all ranks take in a step times "
+                       "update.accumulate, divided by "
+                       "reference_batch.",
                .choices = kRateScales,
                .store = [](Settings& s, const TomlValue& v) { s.rate.linear = v.text == "linear"; },
                .show = [](const Settings& s) { return quoted(s.rate.linear ? "linear" : "none"); }},

@@ -141,6 +141,8 @@ class PolicySequence final : public LentPolicy {
   /// From `step` on, which was not asked about, `policy` it is, whatever phases were to come. All ranks must say so
   /// before they ask about the step before it.
   void switch_at(Step step, const PolicySettings& policy);
+  /// That of a step before which all ranks have taken `samples`, as long as nothing but the phases switches.
+  const PolicySettings& at(Step step, std::uint64_t samples) const noexcept;
   /// That of the step that was asked about last.
   const PolicySettings& policy() const noexcept { return phases_[current_].policy; }
   /// Steps under it before the one that was asked about last, as far as its beginning is known.

@@ -40,6 +40,12 @@ void PolicySequence::switch_at(Step step, const PolicySettings& policy) {
   phases_.push_back({.from_step = step.value, .policy = resolved(policy, ranks_)});
 }
 
+const PolicySettings& PolicySequence::at(Step step, std::uint64_t samples) const noexcept {
+  std::size_t phase = 0;
+  while (phase + 1 < phases_.size() && has_come(phases_[phase + 1], step.value, samples)) ++phase;
+  return phases_[phase].policy;
+}
+
 StepOrders PolicySequence::next(const StepFacts& facts) {
   const bool worked_locally = policy_ && policy_->works_locally();
   const std::size_t first = current_;

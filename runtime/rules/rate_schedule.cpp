@@ -65,7 +65,7 @@ std::string to_string(const RateSettings& s) {
   if (has_an_end(s.shape)) out += fmt::format(", down to {}", s.end_factor);
   if (s.linear) {
     out +=
-        ", scaled by step samples / " + (s.reference_batch != 0 ? std::to_string(s.reference_batch) : "rank's batch");
+        ", scaled by update samples / " + (s.reference_batch != 0 ? std::to_string(s.reference_batch) : "rank's batch");
   }
   if (s.warmup.is_given()) {
     out += ", warm-up " + text_of(s.warmup);
@@ -117,9 +117,9 @@ double RateSchedule::shape_at(double samples) const noexcept {
   return 1;
 }
 
-double RateSchedule::at(std::uint64_t samples, std::uint64_t step_samples) const noexcept {
+double RateSchedule::at(std::uint64_t samples, std::uint64_t update_samples) const noexcept {
   const auto taken = static_cast<double>(samples);
-  const double scale = reference_batch_ > 0 ? static_cast<double>(step_samples) / reference_batch_ : 1;
+  const double scale = reference_batch_ > 0 ? static_cast<double>(update_samples) / reference_batch_ : 1;
   const double rate = base_ * scale * shape_at(taken);
   if (taken >= warmup_) return rate;
   const double from = reference_batch_ > 0 ? (scale > 1 ? 1 / scale : 1) : warmup_from_;

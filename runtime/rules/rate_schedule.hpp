@@ -32,7 +32,7 @@ struct RateSettings {
   double rise = 0.3;           // one_cycle: part of `over` in which the rate rises
   Stretch warmup;              // all but one_cycle: the rate grows to what the shape says
   double warmup_from = 0;      // from this times that; with `linear` from the rate before scaling
-  bool linear = false;         // the rate is multiplied by samples of a step / reference_batch
+  bool linear = false;         // the rate is multiplied by samples of an update / reference_batch
   std::uint32_t reference_batch = 0;  // 0: a rank's batch, so that the rate grows with the ranks
   friend bool operator==(const RateSettings&, const RateSettings&) = default;
 };
@@ -58,8 +58,9 @@ class RateSchedule {
   /// Throws Error{invalid} when a stretch that the shape needs is missing or comes to no sample.
   RateSchedule(double rate, const RateSettings& settings, const RunLength& run);
 
-  /// The rate of a step of `step_samples` samples of all ranks, before which all ranks have taken `samples`.
-  double at(std::uint64_t samples, std::uint64_t step_samples) const noexcept;
+  /// The rate of an update in a step before which all ranks have taken `samples`. `update_samples` are those of all
+  /// ranks that the update's gradient is the mean over: those of the step, times update.accumulate.
+  double at(std::uint64_t samples, std::uint64_t update_samples) const noexcept;
 
  private:
   double shape_at(double samples) const noexcept;

@@ -40,6 +40,7 @@ std::string to_string(const Rule& rule) {
   out += fmt::format(", weight_decay={}", rule.weight_decay);
   if (rule.clip_norm > 0) out += fmt::format(", clip_norm={}", rule.clip_norm);
   if (rule.skips_non_finite) out += ", skips non-finite";
+  if (rule.stops_non_finite) out += ", goes back from non-finite";
   return out + ")";
 }
 

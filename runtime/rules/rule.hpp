@@ -42,11 +42,14 @@ struct Rule {
   double look_ahead = 0;
   double clip_norm = 0;           // the mean gradient's L2 norm is cut to this; 0: it is not
   bool skips_non_finite = false;  // an update with a gradient that is not finite changes nothing
+  bool stops_non_finite = false;  // nor does it here, and the run does not go on from it
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
 /// Whether an update must know all of its gradient before it begins; otherwise buckets are updated one by one.
-constexpr bool needs_verdict(const Rule& rule) noexcept { return rule.clip_norm > 0 || rule.skips_non_finite; }
+constexpr bool needs_verdict(const Rule& rule) noexcept {
+  return rule.clip_norm > 0 || rule.skips_non_finite || rule.stops_non_finite;
+}
 
 inline constexpr std::size_t kMaxStateSlots = 2;
 

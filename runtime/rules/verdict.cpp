@@ -32,12 +32,9 @@ bool is_skipped(const Rule& rule, const StepSums& total) noexcept {
 Status judge_step(const Rule& rule, Step step, const StepSums& total, const Graph& graph, const Layout& layout) {
   const bool skipped = is_skipped(rule, total);
   if (skipped ? rule.skips_non_finite : std::isfinite(total.loss)) return {};
-  return {
-      Code::device_fault,
-      text("step ", step.value, ": ", describe_bad(total, graph, layout), " is not finite",
-           skipped ? " (the parameters are those of the step before)" : "",
-           "; lower optimizer.rate, set optimizer.clip_norm or train.non_finite = \"skip\", or look for such numbers "
-           "in the data")};
+  return {Code::device_fault,
+          text("step ", step.value, ": ", describe_bad(total, graph, layout), " is not finite",
+               skipped ? " (the parameters are those of the step before)" : "", "; ", kAgainstNonFinite)};
 }
 
 }  // namespace troupe

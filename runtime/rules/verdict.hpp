@@ -8,6 +8,11 @@
 
 namespace troupe {
 
+/// What to do about numbers that are not finite.
+inline constexpr const char* kAgainstNonFinite =
+    "lower optimizer.rate, set optimizer.clip_norm or train.non_finite = \"skip\", or look for such numbers in the "
+    "data";
+
 /// What was not finite in a step: "the gradient of dense2.bias, first at rank 1"; empty: nothing that is known. Without
 /// a verdict (see needs_verdict) only losses are known.
 std::string describe_bad(const StepSums& total, const Graph& graph, const Layout& layout);

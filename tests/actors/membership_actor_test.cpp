@@ -84,6 +84,21 @@ TEST_F(MembershipActorTest, EndsTheRunEverywhereWhenAllDevicesHaveFinished) {
   EXPECT_TRUE(one.ended[0].status.ok());
 }
 
+TEST_F(MembershipActorTest, EndsTheRunWithTheVerdictWhenAllDevicesHaveComeToIt) {
+  start(zero);
+  start(one);
+  const Status verdict{Code::device_fault, "step 5: the loss is not finite"};
+  tell(zero, DeviceFinished{true, verdict});
+  EXPECT_TRUE(zero.ended.empty());
+  tell(one, DeviceFinished{true, verdict});
+  for (const Process* process : {&zero, &one}) {
+    ASSERT_EQ(process->ended.size(), 1u);
+    EXPECT_EQ(process->ended[0].status.text(), verdict.text());
+    EXPECT_TRUE(process->ended[0].judged);
+    EXPECT_FALSE(process->ended[0].stopped);
+  }
+}
+
 TEST_F(MembershipActorTest, AbortsTheViewWhenAProcessIsLostAndNamesIt) {
   start(zero);
   start(one);

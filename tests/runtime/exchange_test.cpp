@@ -316,6 +316,28 @@ TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
   }
 }
 
+TEST_F(LentExchangeTest, ScalesTheRateWithTheSamplesOfAnUpdateWhichAccumulationMultiplies) {
+  LentMemory memory{.gradients = gradients_, .mine = {}};
+  memory.held = gradients_;
+  memory.carry = total_;
+  const auto exchange = lent_exchange(
+      {.communicator = communicator_,
+       .rule = {.kind = RuleKind::sgd, .rate = 8},
+       .policy = std::make_unique<PolicySequence>(
+           std::vector<PolicyPhase>{{}, {.from_step = 1, .policy = {.accumulate = 4}}, {.from_step = 5, .policy = {}}},
+           2),
+       .buckets = {bucket_},
+       .memory = memory,
+       .rate = RateSchedule{8, {.linear = true, .reference_batch = 50}, {}}});
+  for (std::uint64_t step = 0; step < 6; ++step) {
+    exchange->begin(stream_, {.step = Step{step}, .samples_before = step * 100, .samples = 100}, sums_, total_);
+    exchange->contribute(stream_, bucket_);
+    exchange->commit(stream_);
+    if (!exchange->has_round()) continue;
+    EXPECT_EQ(communicator_.rule.rate, step == 4 ? 64.0F : 16.0F) << "step " << step;
+  }
+}
+
 TEST_F(LentExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
   exchange_->begin(stream_, {.step = Step{6}}, sums_, total_);
   exchange_->contribute(stream_, bucket_);

@@ -104,7 +104,7 @@ TEST(RateSchedule, RefusesStretchesThatAreMissingOrComeToNothing) {
 TEST(RateSchedule, HasATextWithEverythingThatCounts) {
   EXPECT_EQ(to_string(RateSettings{}), "constant");
   EXPECT_EQ(to_string({.shape = RateShape::multi_step, .at = {{.epochs = 30}, {.epochs = 60}}, .linear = true}),
-            "multi_step by 0.1 at 30 epochs, 60 epochs, scaled by step samples / rank's batch");
+            "multi_step by 0.1 at 30 epochs, 60 epochs, scaled by update samples / rank's batch");
   EXPECT_EQ(to_string({.shape = RateShape::cosine, .warmup = {.samples = 500}}),
             "cosine over the run, down to 0, warm-up 500 samples from 0");
 }

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "apps/session/session.hpp"
+#include "tests/cluster/job_folder.hpp"
+#include "tests/cluster/pull_model.hpp"
+
+namespace troupe::testing {
+
+/// What the ranks of a job came to.
+struct RanksRan {
+  std::vector<RunResult> results;          // by rank
+  std::vector<std::vector<float>> began;   // by rank: the weights before the first step
+  std::map<std::uint64_t, double> losses;  // by step, mean over all samples; of steps that end a round
+  std::string notes;                       // rank 0's
+};
+
+/// Whether the gradient of a rank's `number`th training step, from 0 and over all sessions of the run, has a NaN.
+using Spoils = std::function<bool(std::uint32_t rank, std::uint64_t number)>;
+
+/// Runs pull_model() on sessions of this process, each rank on a thread, 120 samples a step over all ranks.
+inline RanksRan run_ranks(const JobFolder& folder, std::uint32_t ranks, std::vector<std::string> settings,
+                          const Spoils& spoils = {}) {
+  class Log final : public SessionListener {
+   public:
+    explicit Log(RanksRan& to) : to_(to) {}
+    void note(const std::string& text) override { to_.notes += text + '\n'; }
+    void step(Step step, const StepSums& total) override {
+      if (total.samples != 0) to_.losses[step.value] = total.loss / static_cast<double>(total.samples);
+    }
+
+   private:
+    RanksRan& to_;
+  };
+  settings.insert(settings.begin(), {"cluster.nodes=\"local:1\"", "train.deterministic=true", "faults.dead_ms=20000",
+                                     "placement.cores=0", "data.path=\"" + (folder.path() / "data").string() + "\"",
+                                     "report.dir=\"" + (folder.path() / "run").string() + "\"",
+                                     "data.batch=" + std::to_string(120 / ranks), "checkpoint.keep=100"});
+  RanksRan ran;
+  Log log{ran};
+  ran.results.resize(ranks);
+  ran.began.resize(ranks);
+  const std::uint16_t port = free_port();
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Blocking blocking = Blocking::on_thread("test");
+      try {
+        SessionOptions options{.configuration = read_configuration(folder.path() / "app.toml", settings)};
+        std::uint64_t trained = 0;
+        options.model = pull_model([&](const std::vector<SessionTensor>& tensors) {
+          const std::uint64_t number = trained++;
+          for (const SessionTensor& tensor : tensors) {
+            if (number != 0) break;
+            ran.began[rank].insert(ran.began[rank].end(), tensor.parameters.begin(), tensor.parameters.end());
+          }
+          return spoils && spoils(rank, number);
+        });
+        options.every_step = true;
+        if (rank == 0) options.listener = &log;
+        if (ranks > 1)
+          options.place = LaunchPlace{.rank = rank,
+                                      .world_size = ranks,
+                                      .local_rank = rank,
+                                      .master_address = "127.0.0.1",
+                                      .master_port = port,
+                                      .secret = "a secret of more than sixteen letters"};
+        ran.results[rank] = Session::start(blocking, std::move(options))->run(blocking);
+      } catch (const Error& error) {
+        ran.results[rank].status = error.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return ran;
+}
+
+}  // namespace troupe::testing
