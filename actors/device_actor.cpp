@@ -38,6 +38,8 @@ struct DeviceState {
   std::optional<Step> next;              // the step to enqueue
   std::optional<std::uint32_t> held_by;  // the number of the order that lets steps go on
   std::deque<OrderedSwitch> switches;    // to come
+  bool digest_due = false;               // at the next step after which all weights are alike
+  std::deque<Step> digests;              // on the stream
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // passes begun
   std::uint64_t evaluations_left = 0;  // begun and not reached
@@ -126,6 +128,32 @@ std::string reason_of_switch(DeviceState& s, Step step) {
   return reason;
 }
 
+Memory digest_slot(const DigestPlan& plan, Step step, std::size_t tensor) {
+  const std::uint64_t place = step.value % StepExchange::kStepsKept * plan.tensors.size() + tensor;
+  return slice(plan.results, place * sizeof(std::uint64_t), sizeof(std::uint64_t));
+}
+
+/// Behind the step, so that it is done when the step is told to be.
+void enqueue_digest(DeviceState& s, const DeviceParts& parts, Step step) {
+  const DigestPlan& plan = *parts.digests;
+  s.digest_due = s.digest_due || (step.value + 1) % plan.every_steps == 0;
+  if (!s.digest_due || !parts.exchange.is_consistent() || is_hosted(parts.exchange.policy().kind)) return;
+  for (std::size_t t = 0; t < plan.tensors.size(); ++t)
+    parts.stream.digest(digest_slot(plan, step, t), plan.tensors[t]);
+  s.digests.push_back(step);
+  s.digest_due = false;
+}
+
+void tell_digest(Self self, const DeviceParts& parts, const RankDigestReceiver& receiver, Step step) {
+  DeviceState& s = self->state;
+  if (s.digests.empty() || s.digests.front() != step) return;
+  s.digests.pop_front();
+  RankDigest digest{.rank = parts.self.value, .step = step.value, .tensors = {}};
+  for (std::size_t t = 0; t < parts.digests->tensors.size(); ++t)
+    digest.tensors.push_back(*parts.space.address_of<std::uint64_t>(digest_slot(*parts.digests, step, t)));
+  self->send(receiver, std::move(digest));
+}
+
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
@@ -137,7 +165,11 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   s.policy = parts.exchange.policy();
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
-  const Point committed = parts.exchange.commit(parts.stream);
+  Point committed = parts.exchange.commit(parts.stream);
+  if (parts.digests) {
+    enqueue_digest(s, parts, batch.step);
+    if (!s.digests.empty() && s.digests.back() == batch.step) committed = parts.stream.mark();
+  }
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
   s.in_flight.push_back({std::move(batch.lease), parts.exchange.totals_are_common()});
@@ -197,6 +229,18 @@ void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience&
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
 
+/// Of a step whose sums are common rank 0's are those of all, and the others have nothing to add.
+void tell_own_sums(Self self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step, bool common,
+                   const StepSums& total) {
+  RankSums own{.rank = parts.self.value, .step = step.value};
+  if (!common || parts.self.value == 0) {
+    own.loss = total.loss;
+    own.correct = total.correct;
+    own.samples = total.samples;
+  }
+  if (receiver) self->send(receiver, own);
+}
+
 void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
   DeviceState& s = self->state;
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
@@ -205,10 +249,8 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   ++s.credits;
   if (common && news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
-  if (!parts.sums_are_common && audience.sums) {
-    const StepSums own = common && parts.self.value != 0 ? StepSums{} : news.total;  // told once
-    self->send(audience.sums, RankSums{parts.self.value, step.value, own.loss, own.correct, own.samples});
-  }
+  tell_digest(self, parts, audience.digests, step);
+  if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, common, news.total);
   const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
   if (end && !s.stopped) {
     s.last = end;

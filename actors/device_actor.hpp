@@ -25,6 +25,7 @@ using EvaluationReceiver = ActorOf<Takes<Evaluated>>;
 using FinishReceiver = ActorOf<Takes<DeviceFinished>>;
 using SnapshotReceiver = ActorOf<Takes<SnapshotTaken>>;
 using RankSumsReceiver = ActorOf<Takes<RankSums>>;
+using RankDigestReceiver = ActorOf<Takes<RankDigest>>;
 
 /// How many steps may be enqueued and not yet committed.
 inline constexpr std::uint64_t kStepsAhead = 3;
@@ -52,6 +53,13 @@ struct SavePlan {
   std::vector<SnapshotPart> parts;
 };
 
+/// When the ranks' weights are compared, and where they lie.
+struct DigestPlan {
+  std::uint64_t every_steps = 0;  // after the first consistent step from each multiple on
+  std::vector<Memory> tensors;    // of the weights that the replica reads
+  Memory results;                 // digest_bytes()
+};
+
 /// What a device actor works with; all outlive it.
 struct DeviceParts {
   Stream& stream;
@@ -70,10 +78,11 @@ struct DeviceParts {
   /// Told when a step begins under another policy than the one before it, and why; absent: nobody is. Without a reason
   /// the policy's turn had come.
   std::function<void(Step, const PolicySettings&, const std::string& reason)> switched{};
-  /// Whether a step's sums are of all ranks, so that a wish to end is counted by all alike. Otherwise they are the
-  /// rank's own: a wish goes to the coordinator, and the sums to who gathers them.
+  /// Whether every step's sums are of all ranks, so that a wish to end is counted by all alike. Otherwise some steps'
+  /// are the rank's own: a wish goes to the coordinator, and the sums to who gathers them.
   bool sums_are_common = true;
   std::chrono::milliseconds order_within{60000};  // after steps were held
+  std::optional<DigestPlan> digests{};            // absent: nobody compares
 };
 
 /// Who is told, in this order, and never answers.
@@ -84,6 +93,7 @@ struct DeviceAudience {
   SnapshotReceiver snapshots;         // none without DeviceParts::saves
   StepCoordinatorPeer coordinator{};  // who may hold steps; none: nobody
   RankSumsReceiver sums{};            // where they are the rank's own
+  RankDigestReceiver digests{};       // none without DeviceParts::digests
 };
 
 DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience);

@@ -14,6 +14,7 @@
 #include "runtime/ids.hpp"
 #include "runtime/lease.hpp"
 #include "runtime/policies/policy.hpp"
+#include "runtime/replica_digests.hpp"
 #include "runtime/shares.hpp"
 #include "runtime/stream.hpp"
 
@@ -376,6 +377,11 @@ auto inspect(Inspector& f, StepOrder& x) {
 template <class Inspector>
 auto inspect(Inspector& f, EndWish& x) {
   return f(caf::meta::type_name("troupe.EndWish"), x.rank);
+}
+/// Device to rank 0's DigestActor.
+template <class Inspector>
+auto inspect(Inspector& f, RankDigest& x) {
+  return f(caf::meta::type_name("troupe.RankDigest"), x.rank, x.step, x.tensors);
 }
 template <class Inspector>
 auto inspect(Inspector& f, RankSums& x) {

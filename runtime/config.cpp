@@ -277,6 +277,7 @@ class Reading {
     }
     check_update(settings);
     check_verdict(settings);
+    check_split(settings);
     if (settings.faults.exchange < settings.faults.dead) {
       const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
       const auto found = given_.find(key);
@@ -307,6 +308,21 @@ class Reading {
                                          value_and_origin(policy, settings),
                                          " does not have; choose \"sync\" or \"double_buffered\", or leave it out")});
     }
+  }
+
+  /// Where ranks do not take their steps together, nothing is won by giving some of them smaller ones.
+  void check_split(const Settings& settings) {
+    if (settings.placement.split != "measured") return;
+    const auto hosts = [](const PolicySwitch& change) { return is_hosted(change.policy.kind); };
+    const bool itself = is_hosted(settings.update.kind);
+    if (!itself && std::none_of(settings.switches.begin(), settings.switches.end(), hosts)) return;
+    const auto found = given_.find("placement.split");
+    problems_.add(found->second.place, found->second.origin,
+                  {Code::invalid,
+                   text("placement.split = ", value_and_origin("placement.split", settings),
+                        " shares the samples of steps that all ranks take together, which they do not under ",
+                        itself ? "update.policy = " : "update.switch = ",
+                        value_and_origin(itself ? "update.policy" : "update.switch", settings), "; write \"equal\"")});
   }
 
   void check_update(const Settings& settings) {

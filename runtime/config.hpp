@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,5 +39,9 @@ Configuration read_configuration(const std::string& file, const std::vector<std:
 HostList host_list(const Configuration& configuration);
 /// The same from text; `name` stands for the file in messages.
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides);
+
+/// The policy called `name` with `settings` ("every_steps=8"), as `rtrun control` takes them. Throws Error{invalid}
+/// that says what is wrong with which.
+PolicySettings parse_policy(std::string_view name, std::span<const std::string> settings);
 
 }  // namespace troupe

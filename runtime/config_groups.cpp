@@ -100,7 +100,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
     std::optional<Finding> finding;
     if (entry.key == "optimizer" && entry.value.kind == Kind::table) {
       finding = take_optimizer(own, entry.value);
-    } else if (key == nullptr || entry.key == "group") {
+    } else if (key == nullptr || entry.key == "group" || entry.key == "digest_steps") {
       finding = wrong(entry.place, troupe::text("has the unknown key ", quoted(entry.key),
                                                 "; a group takes name, match, the keys of [update], and optimizer = "
                                                 "{ rate = 0.01 }"));
@@ -109,7 +109,13 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
     }
     if (finding) return *std::move(finding);
   }
+  const auto waits = [](const PolicySwitch& change) { return change.trigger == PolicySwitch::Trigger::straggler; };
+  if (const TomlValue* own_switch = find(table, "switch");
+      own_switch != nullptr && std::any_of(own.switches.begin(), own.switches.end(), waits))
+    return wrong(own_switch->place, troupe::text("has the group ", quoted(group.name),
+                                                 " with at_straggler, which is of all groups: write it in [update]"));
   group.update = own.update;
+  group.filter = own.filter;
   group.switches = own.switches;
   group.rule = own.rule;
   return group;
@@ -131,6 +137,11 @@ std::optional<Finding> meaningless(const TomlValue& table, const Group& group) {
       if (!means_to(troupe::text(kOptimizer, constant.key), group.rule.kind))
         return finding(constant, troupe::text("optimizer.rule = ", quoted(name_of(group.rule.kind))));
   }
+  const auto waits = [](const PolicySwitch& change) { return change.trigger == PolicySwitch::Trigger::straggler; };
+  if (const TomlValue* own = find(table, "switch"); own != nullptr && std::ranges::any_of(group.switches, waits))
+    return wrong(own->place, troupe::text("has the group ", quoted(group.name),
+                                          " with a switch at_straggler, which all parameters take; write it into "
+                                          "[update]"));
   if (const std::string why = contradiction(group.update); !why.empty())
     return wrong(table.place, "has a group: " + why);
   return std::nullopt;
@@ -199,9 +210,11 @@ std::string show_groups(const Settings& settings) {
     out += "]";
     Settings own;
     own.update = group.update;
+    own.filter = group.filter;
     own.switches = group.switches;
     for (const SettingKey& key : update_keys()) {
-      if (key.name == "update.group" || (key.name != "update.policy" && key.show(own) == key.show({}))) continue;
+      const bool always = key.name == "update.policy" || key.name == "update.compress";
+      if (key.name == "update.group" || (!always && key.show(own) == key.show({}))) continue;
       out += troupe::text(", ", key.name.substr(kUpdate.size()), " = ", key.show(own));
     }
     const std::string optimizer = show_optimizer(group, settings);
@@ -213,6 +226,15 @@ std::string show_groups(const Settings& settings) {
 std::optional<Finding> group_contradiction(const TomlValue& value, const Settings& settings) {
   for (std::size_t i = 0; i < settings.groups.size(); ++i)
     if (auto finding = meaningless(value.items[i], settings.groups[i])) return finding;
+  for (const Group& group : settings.groups) {
+    const auto hosts = [](const PolicySwitch& change) { return is_hosted(change.policy.kind); };
+    if (settings.placement.split != "measured" ||
+        (!is_hosted(group.update.kind) && std::ranges::none_of(group.switches, hosts)))
+      continue;
+    return wrong(value.place, troupe::text("has the group ", quoted(group.name),
+                                           ", whose ranks do not take their steps together, beside placement.split = "
+                                           "\"measured\"; write \"equal\""));
+  }
   if (settings.groups.empty() || !needs_verdict(settings.rule)) return std::nullopt;
   return wrong(value.place,
                troupe::text("has groups beside ",

@@ -513,7 +513,6 @@ constexpr auto kBeforeUpdate = joined(kData, kModel, kOptimizer, kRateKeys, kTra
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
     PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
-    PlannedKey{"update.compress", "", "gradients travel as f32; leave the key out"},
     PlannedKey{"placement.mesh", "", "ranks in one row; leave the key out"},
     PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
     PlannedKey{"report.metrics_port", "0", ""},

@@ -1,17 +1,30 @@
 #include <algorithm>
 #include <array>
+#include <set>
 #include <variant>
 
+#include "runtime/config.hpp"
 #include "runtime/detail/config_groups.hpp"
+#include "runtime/detail/config_schema.hpp"
 
 namespace troupe::detail {
 namespace {
 
+/// Of what somebody wrote, in a message about it.
+constexpr std::size_t kShownBytes = 60;
+
 // In the order of PolicyKind.
-constexpr std::array kPolicies{Choice{"sync"},           Choice{"double_buffered"}, Choice{"local_sgd"},
-                               Choice{"post_local_sgd"}, Choice{"model_averaging"}, Choice{"block_momentum"},
-                               Choice{"diloco"},         Choice{"easgd", false},    Choice{"async", false},
-                               Choice{"ssp", false}};
+constexpr std::array kPolicies{Choice{"sync"},
+                               Choice{"double_buffered"},
+                               Choice{"local_sgd"},
+                               Choice{"post_local_sgd"},
+                               Choice{"model_averaging"},
+                               Choice{"block_momentum"},
+                               Choice{"diloco"},
+                               Choice{"easgd"},
+                               Choice{"async"},
+                               Choice{"ssp"}};
+constexpr std::array kFilters{Choice{"none"}, Choice{"bf16"}};
 constexpr std::array kBlockRules{Choice{"paper"}, Choice{"cntk"}};
 constexpr std::uint64_t kMostSamples = 9'000'000'000'000'000'000;
 
@@ -29,9 +42,27 @@ using V = TomlValue;
 using K = ValueKind;
 
 constexpr std::array kTriggers{PolicySwitch::Trigger::step, PolicySwitch::Trigger::epoch,
-                               PolicySwitch::Trigger::samples};
+                               PolicySwitch::Trigger::samples, PolicySwitch::Trigger::straggler};
+constexpr Range kStragglerRatio{1, 1000, /*above_low=*/true};
 
 std::string_view key_of(const SettingKey& key) noexcept { return key.name.substr(key.name.find('.') + 1); }
+
+/// Why a policy's own setting does not belong to `policy`; empty: it does, or it is something else.
+std::string meaningless(std::string_view key, const PolicySettings& policy) {
+  const auto meant = policies_of(troupe::text("update.", key));
+  const std::string_view name = name_of(policy.kind);
+  if (meant.empty() || std::find(meant.begin(), meant.end(), name) != meant.end()) return {};
+  return troupe::text(key, " means nothing to policy = ", quoted(name), "; leave it out");
+}
+
+/// Takes one setting of a policy, or its name. Nothing: `name` is no such key.
+const SettingKey* policy_key(std::string_view name) {
+  const auto keys = update_keys();
+  const auto key = std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == name; });
+  const bool own = key != keys.end() && key->kind != ValueKind::switches && name != "distributed_after" &&
+                   name != "compress" && name != "digest_steps";
+  return own ? &*key : nullptr;
+}
 
 /// One entry of update.switch: when, and the policy with its own settings.
 std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
@@ -51,23 +82,30 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
     const auto trigger =
         std::find_if(kTriggers.begin(), kTriggers.end(), [&](auto t) { return name_of(t) == entry.key; });
     if (trigger != kTriggers.end()) {
+      change.trigger = *trigger;
+      ++triggers;
+      if (*trigger == PolicySwitch::Trigger::straggler) {
+        const bool number = entry.value.kind == TomlValue::Kind::integer || entry.value.kind == TomlValue::Kind::number;
+        if (!number || !kStragglerRatio.contains(entry.value.number)) {
+          return wrong(entry.value.place, entry.key, " is ", describe(entry.value), ", but takes a number above ",
+                       kStragglerRatio.low, " and up to ", kStragglerRatio.high);
+        }
+        change.ratio = entry.value.number;
+        continue;
+      }
       const std::int64_t least = *trigger == PolicySwitch::Trigger::epoch ? 2 : 1;
       if (entry.value.kind != TomlValue::Kind::integer || entry.value.integer < least) {
         return wrong(entry.value.place, entry.key, " is ", describe(entry.value), ", but takes an integer from ",
                      least);
       }
-      change.trigger = *trigger;
       change.at = static_cast<std::uint64_t>(entry.value.integer);
-      ++triggers;
       continue;
     }
-    const auto keys = update_keys();
-    const auto key =
-        std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == entry.key; });
-    if (key == keys.end() || key->kind == ValueKind::switches || entry.key == "distributed_after") {
+    const SettingKey* const key = policy_key(entry.key);
+    if (key == nullptr) {
       return wrong(entry.place, "has the unknown key ", quoted(entry.key),
-                   "; an entry takes at_step, at_epoch or "
-                   "at_samples, policy and the policy's settings");
+                   "; an entry takes at_step, at_epoch, "
+                   "at_samples or at_straggler, policy and the policy's settings");
     }
     if (auto finding = check_value(*key, entry.value)) {
       return wrong(entry.value.place, entry.key, " ", finding->text);
@@ -78,14 +116,11 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
   if (triggers != 1 || !has_policy) {
     return wrong(table.place, "has an entry with ", triggers == 0 ? "no" : "more than one", " beginning",
                  has_policy ? "" : " and no policy",
-                 "; an entry takes one of at_step, at_epoch and at_samples, and a policy");
+                 "; an entry takes one of at_step, at_epoch, at_samples and at_straggler, and a policy");
   }
   change.policy = settings.update;
   for (const TomlValue::Entry& entry : table.entries) {
-    const auto meant = policies_of(troupe::text("update.", entry.key));
-    const std::string_view policy = name_of(change.policy.kind);
-    if (meant.empty() || std::find(meant.begin(), meant.end(), policy) != meant.end()) continue;
-    return wrong(entry.place, entry.key, " means nothing to policy = ", quoted(policy), "; leave it out");
+    if (const std::string what = meaningless(entry.key, change.policy); !what.empty()) return wrong(entry.place, what);
   }
   if (const std::string why = contradiction(change.policy); !why.empty())
     return wrong(table.place, "has an entry: ", why);
@@ -108,7 +143,9 @@ void store_switches(Settings& s, const TomlValue& value) {
 std::string show_switches(const Settings& s) {
   std::string out;
   for (const PolicySwitch& change : s.switches) {
-    out += troupe::text(out.empty() ? "" : ", ", "{ ", name_of(change.trigger), " = ", change.at);
+    out += troupe::text(
+        out.empty() ? "" : ", ", "{ ", name_of(change.trigger), " = ",
+        change.trigger == PolicySwitch::Trigger::straggler ? number_text(change.ratio) : std::to_string(change.at));
     Settings settings;
     settings.update = change.policy;
     for (const SettingKey& key : update_keys()) {
@@ -130,9 +167,10 @@ constexpr std::array kUpdate{
         .more = "sync: after every step all ranks have the parameters that one rank with all their samples would have, "
                 "but for the order of summing. double_buffered: the same one step later, behind the next step's "
                 "computation. local_sgd, post_local_sgd, model_averaging, block_momentum, diloco: ranks take several "
-                "steps by themselves between rounds. docs/policies.md says which to use when.",
+                "steps by themselves between rounds. async, ssp: ranks push gradients to parameter shards and do not "
+                "wait for each other, or for at most so many steps. easgd: ranks train by themselves, and are pulled "
+                "toward an average. docs/policies.md says which to use when.",
         .choices = kPolicies,
-        .today = "update.policy = \"sync\", or one that works locally",
         .store =
             [](S& s, const V& v) {
               const auto at =
@@ -160,7 +198,7 @@ constexpr std::array kUpdate{
                .kind = K::integer,
                .help = "steps of each rank from one round to the next",
                .example = "8",
-               .more = "Of local_sgd, post_local_sgd and diloco. 0: 8, of diloco 500.",
+               .more = "Of local_sgd, post_local_sgd, diloco and easgd. 0: 8, of diloco 500.",
                .range = {0, 1 << 30},
                .store = [](S& s, const V& v) { s.update.every_steps = static_cast<std::uint32_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.every_steps); }},
@@ -221,14 +259,82 @@ constexpr std::array kUpdate{
                .more = "Of block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
                .show = [](const S& s) { return show(s.update.reset_momentum); }},
+    SettingKey{.name = "update.compress",
+               .kind = K::choice,
+               .help = "what gradients and deltas are rounded to on their way between nodes",
+               .example = "\"bf16\"",
+               .more = "bf16: half the bytes of gradients; each rank's is rounded to the nearest, sums and parameters "
+                       "stay f32. Within a node nothing travels, so nothing is rounded.",
+               .choices = kFilters,
+               .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? Filter::bf16 : Filter::none; },
+               .show = [](const S& s) { return quoted(name_of(s.filter)); }},
+    SettingKey{.name = "update.staleness",
+               .kind = K::integer,
+               .help = "of ssp: steps that a rank may be ahead of the slowest",
+               .example = "3",
+               .more = "0: as sync, but by way of the shards.",
+               .range = {0, 1 << 20},
+               .store = [](S& s, const V& v) { s.update.staleness = static_cast<std::uint32_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.update.staleness); }},
+    SettingKey{.name = "update.divide_by_staleness",
+               .kind = K::boolean,
+               .help = "whether an update counts less the more updates came before it",
+               .example = "true",
+               .more = "Of async and ssp: its rate is divided by 1 + the updates since its parameters were read.",
+               .store = [](S& s, const V& v) { s.update.divide_by_staleness = v.boolean; },
+               .show = [](const S& s) { return show(s.update.divide_by_staleness); }},
+    SettingKey{.name = "update.ramp_from",
+               .kind = K::number,
+               .help = "of async: what the rate of a rank's first updates is multiplied with",
+               .example = "0.2",
+               .more = "It grows by ramp_by every ramp_every updates of that rank, up to 1. 1: no ramp.",
+               .range = {1e-6, 1},
+               .store = [](S& s, const V& v) { s.update.ramp_from = v.number; },
+               .show = [](const S& s) { return number_text(s.update.ramp_from); }},
+    SettingKey{.name = "update.ramp_by",
+               .kind = K::number,
+               .help = "of async: what the ramp grows by",
+               .example = "0.2",
+               .range = {1e-6, 1},
+               .store = [](S& s, const V& v) { s.update.ramp_by = v.number; },
+               .show = [](const S& s) { return number_text(s.update.ramp_by); }},
+    SettingKey{.name = "update.ramp_every",
+               .kind = K::integer,
+               .help = "of async: a rank's updates from one growth of the ramp to the next",
+               .example = "600",
+               .range = {1, 1 << 30},
+               .store = [](S& s, const V& v) { s.update.ramp_every = static_cast<std::uint32_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.update.ramp_every); }},
+    SettingKey{.name = "update.elasticity",
+               .kind = K::number,
+               .help = "of easgd: how far a rank and the average move toward each other, as a part of their distance",
+               .example = "0.2",
+               .more = "At most 1 / ranks. 0: 0.9 / ranks.",
+               .range = {0, 1},
+               .store = [](S& s, const V& v) { s.update.elasticity = v.number; },
+               .show = [](const S& s) { return number_text(s.update.elasticity); }},
+    SettingKey{.name = "update.digest_steps",
+               .kind = K::integer,
+               .help = "steps from one comparison of all ranks' weights to the next",
+               .example = "1000",
+               .more =
+                   "Each rank's device computes a checksum (xxh3) of each of its weights' tensors, behind the step in "
+                   "its stream; the run ends when one differs from rank 0's, and names tensor and rank. Taken after "
+                   "the first step from then on that leaves all weights alike: the end of a block where ranks work "
+                   "locally. 0: none; not under hosted policies.",
+               .range = {0, 1 << 30},
+               .store = [](S& s, const V& v) { s.digest_steps = static_cast<std::uint64_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.digest_steps); }},
     SettingKey{
         .name = "update.switch",
         .kind = K::switches,
         .help = "other policies later in the run",
         .example = "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]",
-        .more = "Each entry has one of at_step (steps taken before), at_epoch (counted from 1) and at_samples (of all "
-                "ranks, taken before), a policy and the policy's settings; in the order in which they begin. A "
-                "policy's last step leaves nothing under way, so all ranks begin the next with the same weights.",
+        .more = "Each entry has one of at_step (steps taken before), at_epoch (counted from 1), at_samples (of all "
+                "ranks, taken before) and at_straggler, a policy and the policy's settings; in the order in which they "
+                "begin. A policy's last step leaves nothing under way, so all ranks begin the next with the same "
+                "weights. at_straggler = 2.5: once, some steps after a window of steps in which the slowest rank took "
+                "2.5 times the median to load, compute and update; later entries then do not come any more.",
         .check = check_switches,
         .store = store_switches,
         .show = show_switches},
@@ -253,10 +359,15 @@ std::span<const SettingKey> update_keys() { return kUpdate; }
 
 std::vector<std::string_view> policies_of(std::string_view key) {
   if (key == "update.distributed_after") {
-    return {"double_buffered", "local_sgd", "post_local_sgd", "model_averaging", "block_momentum", "diloco"};
+    return {"double_buffered", "local_sgd", "post_local_sgd", "model_averaging", "block_momentum", "diloco", "easgd",
+            "async",           "ssp"};
   }
   if (key == "update.accumulate") return {"sync"};
-  if (key == "update.every_steps") return {"local_sgd", "post_local_sgd", "diloco"};
+  if (key == "update.every_steps") return {"local_sgd", "post_local_sgd", "diloco", "easgd"};
+  if (key == "update.staleness") return {"ssp"};
+  if (key == "update.divide_by_staleness") return {"async", "ssp"};
+  if (key == "update.ramp_from" || key == "update.ramp_by" || key == "update.ramp_every") return {"async"};
+  if (key == "update.elasticity") return {"easgd"};
   if (key == "update.block_samples") return {"model_averaging", "block_momentum"};
   if (key == "update.rule" || key == "update.reset_momentum" || key == "update.time_constant") {
     return {"block_momentum"};
@@ -268,3 +379,37 @@ std::vector<std::string_view> policies_of(std::string_view key) {
 }
 
 }  // namespace troupe::detail
+
+namespace troupe {
+
+PolicySettings parse_policy(std::string_view name, std::span<const std::string> settings) {
+  Settings all;
+  const auto take = [&all](std::string_view key_name, const std::string& written) {
+    const detail::SettingKey* const key = detail::policy_key(key_name);
+    TROUPE_CHECK(key != nullptr, Code::invalid, detail::quoted(key_name.substr(0, detail::kShownBytes)),
+                 " is no setting of a policy; docs/app-toml.md has those of [update]");
+    auto value = detail::parse_toml_value(key->kind == detail::ValueKind::choice ? detail::quoted(written) : written);
+    TROUPE_CHECK(value.has_value(), Code::invalid, key_name, ": cannot read ",
+                 detail::quoted(written.substr(0, detail::kShownBytes)), " as a value");
+    const auto finding = detail::check_value(*key, *value);
+    TROUPE_CHECK(!finding, Code::invalid, key_name, " ", finding->text);
+    key->store(all, *value);
+  };
+  take("policy", std::string{name});
+  std::set<std::string_view> given;
+  for (const std::string& setting : settings) {
+    const std::string_view key = std::string_view{setting}.substr(0, setting.find('='));
+    TROUPE_CHECK(key.size() < setting.size() && key != "policy", Code::invalid,
+                 detail::quoted(setting.substr(0, detail::kShownBytes)),
+                 " is no setting behind a policy; write them as every_steps=8");
+    TROUPE_CHECK(given.insert(key).second, Code::invalid, key, " is given twice");
+    take(key, setting.substr(key.size() + 1));
+    const std::string wrong = detail::meaningless(key, all.update);
+    TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
+  }
+  const std::string wrong = contradiction(all.update);
+  TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
+  return all.update;
+}
+
+}  // namespace troupe

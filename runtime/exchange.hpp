@@ -119,6 +119,11 @@ class StepExchange final : public BucketSink {
   Status failed_;          // of this step, told by commit
 };
 
+/// Bytes that the digests of a group's tensors take, of as many steps as may be under way.
+constexpr std::uint64_t digest_bytes(std::size_t tensors) noexcept {
+  return StepExchange::kStepsKept * tensors * sizeof(std::uint64_t);
+}
+
 /// What of `stripe` lies in `bucket`; count 0: nothing.
 Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept;
 

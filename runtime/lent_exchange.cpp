@@ -17,7 +17,8 @@ void copy_some(Stream& stream, const Memory& to, const Memory& from) {
 class LentExchange final : public Exchange {
  public:
   explicit LentExchange(LentParts parts) : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
-    TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid, "a group needs a policy and buckets");
+    TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid,
+                 "a group needs a policy and buckets");
     TROUPE_CHECK(parts_.communicator != nullptr || parts_.policy->is_hosted_only(), Code::invalid,
                  "a group with a lent policy needs a communicator");
     TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
@@ -104,13 +105,14 @@ class LentExchange final : public Exchange {
 
   std::string refusal(const PolicySettings& policy) const override {
     const PolicyNeeds needs = needs_of(policy);
-    const char* const missing = needs.own_weights && !has_own_weights()      ? "weights of each rank's own"
+    const char* const missing = !is_hosted(policy.kind) && parts_.communicator == nullptr ? "a communicator"
+                                : needs.own_weights && !has_own_weights()                 ? "weights of each rank's own"
                                 : needs.held && memory_.held.size_bytes == 0 ? "room for gradients that wait"
                                 : needs.whole_state && !parts_.policy->works_locally()
                                     ? "all of the optimizer's state at each rank"
                                 : needs.outer_state && memory_.outer.state[0].size_bytes == 0 ? "an outer momentum"
-                                : needs.hosted && parts_.hosted == nullptr                      ? "shards and workers"
-                                 : needs.side_stream && parts_.side == nullptr                 ? "a second stream"
+                                : needs.hosted && parts_.hosted == nullptr                    ? "shards and workers"
+                                : needs.side_stream && parts_.side == nullptr                 ? "a second stream"
                                                                                               : nullptr;
     if (missing == nullptr) return {};
     return text("a switch to ", name_of(policy.kind), " needs ", missing,
@@ -151,7 +153,8 @@ class LentExchange final : public Exchange {
     TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", memory_.mine.stripe.group.value, " has no shards");
     if (orders_.switched || !was_hosted) {
       if (was_hosted) updates_ = parts_.hosted->updates();
-      parts_.hosted->open(stream, {parts_.policy->policy(), updates_, parts_.policy->steps_taken(), facts.samples_before});
+      parts_.hosted->open(stream,
+                          {parts_.policy->policy(), updates_, parts_.policy->steps_taken(), facts.samples_before});
     }
     parts_.hosted->begin(facts, rule_, sums_, total_);
   }
@@ -290,7 +293,7 @@ class LentExchange final : public Exchange {
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
       parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1),
-                                               common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots));
+                                                common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots));
     }
   }
 

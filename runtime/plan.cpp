@@ -17,7 +17,8 @@ std::string quoted_policies(const std::vector<PolicyPhase>& phases) {
   std::ostringstream out;
   out << phases.size();
   for (const PolicyPhase& phase : phases) {
-    out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << std::quoted(to_string(phase.policy));
+    out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << phase.straggler_ratio << ' '
+        << std::quoted(to_string(phase.policy));
   }
   return std::move(out).str();
 }
@@ -28,7 +29,7 @@ void write(std::ostream& out, const GroupPlan& group) {
   for (const std::string& parameter : group.parameters) out << ' ' << std::quoted(parameter);
   out << '\n'
       << "rule " << static_cast<int>(group.kind) << ' ' << std::quoted(group.rule) << '\n'
-      << "policies " << quoted_policies(group.policies) << '\n'
+      << "policies " << quoted_policies(group.policies) << " filter " << name_of(group.filter) << '\n'
       << "stripes " << group.stripes.size() << '\n';
   for (const Stripe& s : group.stripes)
     out << s.group.value << ' ' << s.tenant.value << ' ' << s.first << ' ' << s.count << '\n';
@@ -58,7 +59,8 @@ std::string Plan::to_string() const {
   out << '\n'
       << "scatter " << name_of(scatter) << " node loader " << node_loader << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
-      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves << '\n'
+      << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
+      << " digests " << digest_steps << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/filters/filter.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/layout.hpp"
@@ -53,6 +54,7 @@ struct GroupPlan {
   RuleKind kind = RuleKind::sgd;
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
+  Filter filter = Filter::none;       // of the direct route; in the arena nothing travels
   std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
   std::uint64_t count = 0;            // elements
   std::vector<Stripe> stripes;        // by rank
@@ -86,6 +88,7 @@ struct Plan {
   Route route = Route::arena;
   std::vector<GroupPlan> groups;     // at least one
   std::vector<std::string> reasons;  // why it is so, a sentence each
+  std::uint64_t digest_steps = 0;    // from one comparison of all ranks' weights to the next; 0: none
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
   /// Whether `rank` leads its node.

@@ -122,9 +122,18 @@ std::string steps_an_epoch(const Plan& plan) {
 
 /// From when on the phase's policy is in force; empty: from the first step.
 std::string beginning(const PolicyPhase& phase) {
+  if (phase.straggler_ratio != 0) {
+    return fmt::format("once a straggler takes {:g} times the median, ", phase.straggler_ratio);
+  }
   if (phase.from_step != 0) return fmt::format("from step {} on, ", thousands(phase.from_step));
   if (phase.from_samples != 0) return fmt::format("from {} samples on, ", thousands(phase.from_samples));
   return {};
+}
+
+std::string filter_text(Route route, Filter filter) {
+  return fmt::format("{}: {}", name_of(filter),
+                     route == Route::arena ? "of no effect, since all ranks are on one node, where nothing travels"
+                                           : "what a rank sends of its gradients or deltas is rounded; sums are f32");
 }
 
 template <class Out>
@@ -159,6 +168,7 @@ std::string describe(const Plan& plan) {
       fmt::format_to(line, "rule     {}\n", group.rule);
       add_policies(line, group, plan.world_size());
     }
+    if (group.filter != Filter::none) fmt::format_to(line, "filter   {}\n", filter_text(plan.route, group.filter));
     fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.route), group.stripes.size(),
                    group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
   }

@@ -102,6 +102,7 @@ std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32
       case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
       case PolicySwitch::Trigger::epoch: phase.from_samples = (change.at - 1) * train_samples; break;
       case PolicySwitch::Trigger::samples: phase.from_samples = change.at; break;
+      case PolicySwitch::Trigger::straggler: phase.straggler_ratio = change.ratio; break;
     }
   }
   for (const PolicyPhase& phase : phases) {
@@ -122,7 +123,11 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
     if (!settings.no_decay.empty()) made.rule += ", no decay of";
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
+    TROUPE_CHECK(made.filter == Filter::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
+                 name_of(made.filter), "\" is of policies whose ranks meet in rounds; leave it out of group \"",
+                 made.name, "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
     made.count = layout.groups().at(made.id.value).count;
     for (std::size_t p = 0; p < graph.parameters().size(); ++p)
@@ -199,6 +204,9 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
   needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
+  std::uint64_t longest = 0;
+  for (const Bucket& bucket : group.buckets) longest = std::max(longest, bucket.count);
+  needs.staging += direct && group.filter == Filter::bf16 ? longest * size_bytes(DType::bf16) : 0;
   needs.words += 2 * sizeof(StepSums);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
@@ -245,6 +253,7 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
   needs.pool = plan.prefetch * batch.size_bytes();
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
                 2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
+  if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
   if (!direct && !leads) needs.peers = parameters + half;
@@ -297,6 +306,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;
   plan.saves = settings.checkpoint.every_steps != 0;
+  plan.digest_steps = settings.digest_steps;
   place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
   choose_loaders(plan, settings);

@@ -47,7 +47,7 @@ struct MemoryNeeds {
   std::uint64_t snapshot = 0;     // of jobs that save: a copy of this rank's stripe and its state
   std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
   std::uint64_t staging = 0;      // direct route: what the ranks send to this one's stripe
-  std::uint64_t words = 0;        // directory page, timelines, sums
+  std::uint64_t words = 0;        // directory page, timelines, sums, digests
   std::uint64_t data = 0;         // the samples as they were read; 0 where another rank of the node reads them
   std::uint64_t activations = 0;  // the device's own, estimated: every layer's output and its gradient
   std::uint64_t peers = 0;        // what it works on in its node's other arenas, theirs to allocate

@@ -2,12 +2,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/shares.hpp"
 #include "runtime/stream_times.hpp"
 
 namespace troupe {
+
+/// A policy that began.
+struct SwitchReport {
+  std::uint64_t step = 0;     // its first
+  std::uint64_t samples = 0;  // of all ranks, taken before
+  std::string policy;         // as a plan tells it
+  std::string reason;
+  friend bool operator==(const SwitchReport&, const SwitchReport&) = default;
+};
 
 /// One epoch's line, over all ranks.
 struct EpochReport {
@@ -24,6 +34,8 @@ struct EpochReport {
   double rate = 0;               // the learning rate of the line's last step; 0: not known
   std::uint64_t skipped = 0;     // steps of the line that changed nothing, as their gradients were not finite
   std::vector<RankShare> ranks;  // in the last steps before it, by rank; empty: one rank, or nothing measured yet
+  /// Policies that began in its steps.
+  std::vector<SwitchReport> switches{};
 };
 
 /// How far a run is; sent at most a few times a second.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/filters/filter.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/hosts.hpp"
 #include "runtime/policies/policy.hpp"
@@ -53,17 +54,20 @@ struct Settings {
     bool deterministic = false;
   } train;
   PolicySettings update;
+  Filter filter = Filter::none;        // update.compress
   std::vector<PolicySwitch> switches;  // of update.switch, in their order
   /// Parameters that are updated in another way than the rest.
   struct Group {
     std::string name = "default";
     std::vector<std::string> match;  // patterns of parameters' names
     PolicySettings update;
+    Filter filter = Filter::none;
     std::vector<PolicySwitch> switches;
     Rule rule;
     friend bool operator==(const Group&, const Group&) = default;
   };
-  std::vector<Group> groups;  // of update.group, in their order, complete
+  std::vector<Group> groups;       // of update.group, in their order, complete
+  std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
     std::string device = "auto";  // auto, cpu
     std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
@@ -97,7 +101,11 @@ struct Settings {
 
 /// All groups by their numbers: first what no other group matches, which is updated as the settings say.
 inline std::vector<Settings::Group> all_groups(const Settings& settings) {
-  std::vector<Settings::Group> all{{.update = settings.update, .switches = settings.switches, .rule = settings.rule}};
+  std::vector<Settings::Group> all(1);
+  all[0].update = settings.update;
+  all[0].filter = settings.filter;
+  all[0].switches = settings.switches;
+  all[0].rule = settings.rule;
   all.insert(all.end(), settings.groups.begin(), settings.groups.end());
   return all;
 }

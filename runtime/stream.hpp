@@ -106,6 +106,11 @@ class Stream {
   virtual void weigh(Memory to, Memory anchor, Memory from, Memory sums) = 0;
   /// Writes zero bytes.
   virtual void clear(Memory memory) = 0;
+  /// Writes the xxh3 of the bytes at `of`, a u64 of 8 bytes, to `to`. Throws Error{unsupported} where the device has no
+  /// way to.
+  virtual void digest(Memory /*to*/, Memory /*of*/) {
+    fail(Code::unsupported, "this device computes no digests; leave update.digest_steps out");
+  }
   /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order,
   /// multiplies them by the gradient_scale of the StepSums at `total`, applies the rule, publishes parameters and their
   /// bf16 image. No samples: nothing changes. With a journal the pass is restartable: another thread or process of the

@@ -44,10 +44,10 @@ class PushRoute final : public HostedRoute {
     ++phase_;
     const std::uint64_t clock = elastic_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
-      starts_.tell_at(stream.mark(), parts_.shard,
-                      StartHosting{make_hosted_policy(settings_, parts_.ranks, parts_.self,
-                                                      HostedLedger{start.updates, clock}),
-                                   elastic_ ? std::optional{alpha_} : std::nullopt, start.samples, phase_});
+      starts_.tell_at(
+          stream.mark(), parts_.shard,
+          StartHosting{make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedLedger{start.updates, clock}),
+                       elastic_ ? std::optional{alpha_} : std::nullopt, start.samples, phase_});
     }
     begins_.tell_at(stream.mark(), parts_.worker, BeginHosting{phase_});
     wait_for_worker(stream);

@@ -48,9 +48,9 @@ using HostedShard =
             caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
             caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
 
-/// Spawns one, which hosts nothing yet. `remote`, if any, outlives it: pushes from other processes land in sinks of the shard instead of the
-/// pool. `inline_home`: on the control lane's thread, so that a message from another process costs no change of
-/// threads; needs `remote`.
+/// Spawns one, which hosts nothing yet. `remote`, if any, outlives it: pushes from other processes land in sinks of the
+/// shard instead of the pool. `inline_home`: on the control lane's thread, so that a message from another process costs
+/// no change of threads; needs `remote`.
 HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, RemoteActors* remote = nullptr,
                                bool runs_inline = false);
 

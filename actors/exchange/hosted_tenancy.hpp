@@ -13,8 +13,8 @@
 #include "actors/remote/tensor.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/policies/hosted.hpp"
-#include "runtime/rules/rate_schedule.hpp"
 #include "runtime/policies/update_log.hpp"
+#include "runtime/rules/rate_schedule.hpp"
 #include "runtime/stream.hpp"
 
 namespace troupe {

@@ -175,9 +175,8 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
             const HostingJoined& answer) {
   WorkerState& s = self->state;
   const std::uint64_t end_bytes = (answer.first + answer.count) * sizeof(float);
-  TROUPE_CHECK(end_bytes <= parts.landing.size_bytes, Code::invalid,
-               "shard ", shard, " hosts elements up to ", answer.first + answer.count, " of a group of ",
-               parts.landing.size_bytes / sizeof(float));
+  TROUPE_CHECK(end_bytes <= parts.landing.size_bytes, Code::invalid, "shard ", shard, " hosts elements up to ",
+               answer.first + answer.count, " of a group of ", parts.landing.size_bytes / sizeof(float));
   s.parts[shard].first = answer.first;
   s.parts[shard].count = answer.count;
   if (!s.start) s.start = answer;
@@ -189,7 +188,8 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
   if (++s.joined < shards.size()) return;
   s.machine.emplace(parts.self, shards.size(), answer.clock, answer.sequence);
   const HostedRead read = s.machine->begin();
-  for (std::size_t i = 0; i < shards.size(); ++i) ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
 }
 
 void begin(Self self, const HostedWorkerParts& parts, const Shards& shards, const BeginHosting& begin) {

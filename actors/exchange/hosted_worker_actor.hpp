@@ -11,9 +11,9 @@
 namespace troupe {
 
 struct Contribution {
-  Memory sums;    // a StepSums, read: of the contribution
-  Memory total;   // a StepSums, written before the line is raised: of all contributions in that update; empty: not
-  Memory values;  // [group] f32, read: gradients, or parameters of elastic averaging; empty: the rank only meets
+  Memory sums;         // a StepSums, read: of the contribution
+  Memory total;        // a StepSums, written before the line is raised: of all contributions in that update; empty: not
+  Memory values;       // [group] f32, read: gradients, or parameters of elastic averaging; empty: the rank only meets
   bool meets = false;  // what is read next, all ranks read when all of them have come here
 };
 /// The device's stream to the worker: what this rank contributes in its round `round` (counted from 0) may be read.
@@ -57,8 +57,8 @@ struct HostedWorkerParts {
 /// A rank's side of a hosted group: pushes when the device's stream has come to the contribution, reads, and raises a
 /// line that the device's stream waits for. So the device actor enqueues ahead as ever. Ends with an error that names
 /// the shard, or the ranks that have not come, when an answer is overdue, its line poisoned with the same.
-using HostedWorkerActor =
-    ActorOf<Takes<KnowShards>, Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>, Takes<LookForProgress>>;
+using HostedWorkerActor = ActorOf<Takes<KnowShards>, Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>,
+                                  Takes<LookForProgress>>;
 
 /// In each phase it starts at the shards' clock, which must be the same at all of them.
 HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts);

@@ -38,8 +38,8 @@ struct ReadPart {
   std::uint32_t worker = 0;
   std::uint64_t clock = 0;
   std::uint64_t meeting = 0;  // HostedRead::meeting
-  std::uint64_t into = 0;  // the worker's sink for them (RemoteActors::post_sink); 0: none
-  bool sparse = false;     // only these rows
+  std::uint64_t into = 0;     // the worker's sink for them (RemoteActors::post_sink); 0: none
+  bool sparse = false;        // only these rows
   std::vector<std::uint32_t> rows;
 };
 /// Worker to shard: a contribution, and what it reads next.

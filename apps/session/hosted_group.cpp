@@ -62,13 +62,14 @@ HostedMemory HostedGroup::hosted_memory(const HostedGroupParts& parts) const {
 std::string HostedGroup::name_of(GroupId group) { return text("shard.", group.value); }
 
 void HostedGroup::meet(Blocking& blocking, Deadline deadline) {
+  std::vector<HostedShard> shards;
   for (const Stripe& stripe : plan_.stripes) {
     if (stripe.count == 0) continue;
-    shards_.push_back(stripe.tenant == self_ ? shard_
-                                             : caf::actor_cast<HostedShard>(remote_->resolve(
-                                                   blocking, {stripe.tenant.value}, name_of(plan_.id), deadline)));
+    shards.push_back(stripe.tenant == self_ ? shard_
+                                            : caf::actor_cast<HostedShard>(remote_->resolve(
+                                                  blocking, {stripe.tenant.value}, name_of(plan_.id), deadline)));
   }
-  caf::anon_send(worker_, KnowShards{shards_});
+  caf::anon_send(worker_, KnowShards{std::move(shards)});
 }
 
 std::vector<caf::actor> HostedGroup::actors() const {
@@ -77,14 +78,14 @@ std::vector<caf::actor> HostedGroup::actors() const {
   return all;
 }
 
-StalenessHistogram HostedGroup::staleness(Deadline deadline) const {
-  StalenessHistogram all;
+std::optional<StalenessHistogram> HostedGroup::staleness(Deadline deadline) const {
+  std::optional<StalenessHistogram> found;
+  if (!shard_) return found;
   caf::scoped_actor self(system_);
-  for (const HostedShard& shard : shards_) {
-    self->request(shard, std::chrono::ceil<std::chrono::milliseconds>(deadline.left()), AskHosting{})
-        .receive([&](const HostingReport& report) { all.add(report.staleness); }, [](const caf::error&) {});
-  }
-  return all;
+  self->request(shard_, std::chrono::ceil<std::chrono::milliseconds>(deadline.left()), AskHosting{})
+      .receive([&](const HostingReport& report) { found = report.staleness; }, [](const caf::error&) {});
+  if (found && found->updates == 0) found.reset();
+  return found;
 }
 
 }  // namespace troupe

@@ -46,8 +46,9 @@ class HostedGroup {
   /// Finds the other ranks' shards and tells the worker. Once, when all ranks have published theirs.
   void meet(Blocking& blocking, Deadline deadline);
   std::vector<caf::actor> actors() const;
-  /// What the shards have done so far, of all ranks' stripes; asked by message.
-  StalenessHistogram staleness(Deadline deadline) const;
+  /// How stale what this rank's shard has applied was, under the last hosted policy; asked by message. Nothing: it
+  /// applied nothing, or does not answer in time.
+  std::optional<StalenessHistogram> staleness(Deadline deadline) const;
 
  private:
   HostedMemory hosted_memory(const HostedGroupParts& parts) const;
@@ -59,7 +60,6 @@ class HostedGroup {
   std::unique_ptr<Stream> shard_stream_, side_;
   HostedShard shard_;
   HostedWorkerActor worker_;
-  std::vector<HostedShard> shards_;
   std::unique_ptr<HostedRoute> route_;
 };
 

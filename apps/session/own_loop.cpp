@@ -49,7 +49,8 @@ void OwnLoop::give_up(const HostWork& work) {
 void OwnLoop::committed(Step step, const StepSums& total) {
   const std::lock_guard lock(mutex_);
   if (step.value + 1 == next_) total_ = total;
-  if (const auto last = end_after(parts_.schedule, step, total)) end_ = std::min(end_, last->value + 1);
+  const auto last = parts_.sums_are_common ? end_after(parts_.schedule, step, total) : std::nullopt;
+  if (last) end_ = std::min(end_, last->value + 1);
   changed_.notify_all();
 }
 

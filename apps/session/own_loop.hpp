@@ -25,7 +25,9 @@ struct OwnLoopParts {
   const OwnModel* model = nullptr;     // null: the device computes
   LeasePool* empty_batches = nullptr;  // of an app that brings its own samples; null: a loader sends batches
   std::chrono::milliseconds wait_deadline{30000};  // for what the stream does before the app's work
-  std::function<void()> stop;                      // asks the job to end
+  /// Whether totals are of all ranks, and so say when the run ends; otherwise close() does.
+  bool sums_are_common = true;
+  std::function<void()> stop;  // asks the job to end
 };
 
 /// Where an app that owns its loop meets the session's actors. Training batches wait here until the app passes them on

@@ -55,7 +55,11 @@ class GroupTaker {
     }
     m.own.carry = own_.allocate(sizeof(StepSums));
     m.own.round_total = own_.allocate(sizeof(StepSums));
-    if (plan_.route == Route::direct) m.staging = own_.allocate(direct_staging_bytes(group_.stripes, group_.buckets));
+    if (plan_.route == Route::direct) {
+      m.staging = own_.allocate(direct_staging_bytes(group_.stripes, group_.buckets));
+      const std::uint64_t sending = direct_sending_bytes(group_.buckets, group_.filter);
+      if (sending != 0) m.sending = own_.allocate(sending);
+    }
     m.ready = own_.make_timeline();
     own_.publish(name_in(group_, "ready"), m.ready);
     m.published = own_.make_timeline();

@@ -23,6 +23,7 @@ struct GroupMemory {
   Memory one;            // a StepSums, likewise
   StripeMemory stripe;   // this rank's: parts of parameters and half, its state and journal
   Memory staging;        // direct route: gradients that arrive for the stripe
+  Memory sending;        // the same: what leaves through a filter; empty: none
   TimelineId ready;      // gradients written
   TimelineId published;  // stripe updated
 };
@@ -36,6 +37,7 @@ struct RankMemory {
   Memory sums;                      // StepExchange::ring_bytes()
   Memory totals;                    // the same
   Memory evaluations;               // kEvaluationsKept StepSums
+  Memory digests;                   // digest_bytes(), of jobs that compare weights
   Memory snapshot;                  // of jobs that save: a copy of the stripes and their states, from a page on
   std::vector<GroupMemory> groups;  // as Plan::groups
 };

@@ -105,6 +105,7 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options)
       remote_->publish("balancer", actors_->balancer());
       remote_->publish("steps", actors_->steps());
       if (actors_->sums()) remote_->publish("sums", actors_->sums());
+      if (actors_->digests()) remote_->publish("digests", actors_->digests());
     }
     if (actors_->node_loader()) remote_->publish("loader", actors_->node_loader());
     control_->start();
@@ -119,6 +120,7 @@ void RankSession::make_memory() {
   arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
   space_.map(arena_);
   memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
+  if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
@@ -130,12 +132,6 @@ void RankSession::resume() {
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
   committed_ = schedule_.first_step;
   if (resumed_ && leads_job()) note_resumed(start);
-}
-
-void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) const {
-  if (leads_job())
-    note(text("from step ", step.value, " on (", schedule_.samples_before(step), " samples): ",
-              troupe::describe(policy, job_.plan.world_size()), ": ", reason.empty() ? "as planned" : reason));
 }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
@@ -229,7 +225,9 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
                                                             .parameters = own.parameters,
                                                             .half = own.half,
                                                             .staging = own.staging,
-                                                            .id = group.id},
+                                                            .id = group.id,
+                                                            .filter = group.filter,
+                                                            .sending = own.sending},
                                                 channel_.get());
   }
   ArenaGroup members{.rank = job_.self()};
@@ -346,6 +344,7 @@ void RankSession::make_loop() {
                                                  .model = options_.model ? &*options_.model : nullptr,
                                                  .empty_batches = options_.own_samples != 0 ? pool_.get() : nullptr,
                                                  .wait_deadline = settings().faults.exchange,
+                                                 .sums_are_common = sums_are_common(),
                                                  .stop = [this] { request_stop(); }});
 }
 
@@ -404,6 +403,8 @@ void RankSession::make_actors() {
     if (!group) continue;
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
   }
+  parts.device.digests = digest_plan();
+  for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (options_.own_samples == 0) add_loader(parts);
   if (job_.bootstrap) parts.balancer.emplace(balancer_parts());
@@ -490,6 +491,7 @@ void RankSession::tell(const ShareWindow& window) {
     shares_ = window.ranks;
   }
   if (window.change) note(to_string(*window.change, window));
+  switch_for_straggler(window);
   if (!window.straggler || window.straggler == straggler_) return;
   straggler_ = window.straggler;
   note(to_string(*window.straggler, window));
@@ -503,6 +505,7 @@ ReportTargets RankSession::report_targets() {
       const std::lock_guard lock(shares_mutex_);
       line.ranks = shares_;
     }
+    line.switches = take_switches(line.steps);
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };

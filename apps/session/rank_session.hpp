@@ -54,6 +54,8 @@ class RankSession final : public Session {
   const std::vector<SessionTensor>& tensors() const override { return tensors_; }
   RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override { actors_->request_stop(); }
+  std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
+                              Deadline deadline) override;
   std::string describe(Blocking& blocking, Deadline deadline) override;
   std::vector<float> parameters() const override {
     const auto* first = space_.address_of<const float>(memory_.parameters);
@@ -99,12 +101,17 @@ class RankSession final : public Session {
   ReportTargets report_targets();
   RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
-  void note_switch(Step step, const PolicySettings& policy, const std::string& reason) const;
+  // Switching, in switching.cpp.
+  void note_switch(Step step, const PolicySettings& policy, const std::string& reason);
+  void switch_for_straggler(const ShareWindow& window);
+  std::vector<SwitchReport> take_switches(std::uint64_t steps);
+  std::optional<DigestPlan> digest_plan() const;
   void watch_peers();
 
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
+  void note_staleness() const;
   void take_down(Blocking& blocking) noexcept;
 
   SessionOptions options_;
@@ -148,8 +155,10 @@ class RankSession final : public Session {
       side_streams_;  // by group; null: its policies have no round behind the next step
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
-  std::mutex shares_mutex_;             // guards shares_
+  std::mutex shares_mutex_;             // guards shares_ and switches_
   std::vector<RankShare> shares_;       // rank 0: of the newest window, by rank
+  std::vector<SwitchReport> switches_;  // rank 0: that no line has told yet
+  std::size_t straggler_switches_ = 0;  // rank 0: that update.switch has and were asked for; the balancer's thread
   std::optional<Straggler> straggler_;  // rank 0: the last that was told; the balancer's thread
   RunResult result_;                    // rank 0's report so far; the reporter writes it, run() reads it after the end
   std::atomic<std::uint64_t> committed_{0};  // steps

@@ -26,6 +26,8 @@ void RankSession::begin(Blocking& blocking, bool owned) {
             caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
       coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
       coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      if (job_.plan.digest_steps != 0)
+        coordinator.digests = caf::actor_cast<RankDigestReceiver>(remote_->resolve(blocking, {0}, "digests", deadline));
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
@@ -74,9 +76,23 @@ RunResult RankSession::finish(Blocking& blocking) {
   return wait_for_end(blocking);
 }
 
+/// Every contribution reaches every shard, so this rank's one can tell.
+void RankSession::note_staleness() const {
+  for (const GroupPlan& group : job_.plan.groups) {
+    if (!hosted_[group.id.value]) continue;
+    const auto staleness = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
+    if (!staleness) continue;
+    const bool clocks = group.policies.back().policy.kind == PolicyKind::ssp;
+    note(text("staleness of group ", group.name, " in ",
+              clocks ? "steps of the slowest rank" : "updates of other ranks", ", over ", staleness->updates,
+              " contributions: ", to_string(*staleness)));
+  }
+}
+
 RunResult RankSession::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
+  if (leads_job()) note_staleness();
   take_down(blocking);
   if (listener_) listener_->finish();
   result_.status = std::move(end.status);
@@ -97,9 +113,11 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
   if (job_.plan.route == Route::arena) {
     for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
       const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan);
-      for (const GroupMemory& group : its.groups) {
-        all += text("rank ", rank, ": gradients of ", space_.timeline(group.ready).value(),
-                    " exchanges ready, parameters of ", space_.timeline(group.published).value(), " published\n");
+      for (const GroupPlan& group : job_.plan.groups) {
+        const GroupMemory& memory = its.groups[group.id.value];
+        all += text("rank ", rank, its.groups.size() == 1 ? "" : ", group " + group.name, ": gradients of ",
+                    space_.timeline(memory.ready).value(), " exchanges ready, parameters of ",
+                    space_.timeline(memory.published).value(), " published\n");
       }
     }
   }

@@ -106,6 +106,12 @@ class Session {
   /// Asks the whole job to end after the steps now under way; all ranks end at the same step. Any thread, signal
   /// handlers not.
   virtual void request_stop() noexcept = 0;
+  /// Asks that all ranks exchange by `policy` from some step soon on, the same at each, in the place of whatever
+  /// update.switch has still to come; `reason` is told to people. Returns that step. Any thread that may block; on rank
+  /// 0. Throws Error{invalid} with the reason when it is refused (another rank, no memory for the policy, the end is
+  /// near), Error{timeout} when the ranks have not agreed by the deadline: they may yet.
+  virtual std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
+                                      Deadline deadline) = 0;
   /// What this rank is doing, some lines for people: step and epoch, how far each rank of this node has come, what is
   /// under way to other ranks. Any thread, also while run() waits. Never throws for what it cannot find out: it says
   /// so.

@@ -19,7 +19,8 @@ SystemConfig::SystemConfig(std::size_t workers) {
                MessageName<SlotLent>{"troupe.SlotLent"}, MessageName<SlotFilled>{"troupe.SlotFilled"},
                MessageName<JoinSteps>{"troupe.JoinSteps"}, MessageName<HoldSteps>{"troupe.HoldSteps"},
                MessageName<StepsHeld>{"troupe.StepsHeld"}, MessageName<StepOrder>{"troupe.StepOrder"},
-               MessageName<EndWish>{"troupe.EndWish"}, MessageName<RankSums>{"troupe.RankSums"});
+               MessageName<EndWish>{"troupe.EndWish"}, MessageName<RankSums>{"troupe.RankSums"},
+               MessageName<RankDigest>{"troupe.RankDigest"});
 }
 
 std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }

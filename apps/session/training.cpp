@@ -30,6 +30,7 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
   steps_ = spawn_step_coordinator(
       system_,
       {.schedule = schedule, .hosts = parts_.hosts, .answer_within = parts_.answer_within, .rows = schedule.rows});
+  if (parts_.device.digests) digests_ = spawn_digests(system_, ranks, std::move(parts_.tensors));
   reporter_ = spawn_reporter(system_, schedule, std::move(parts_.report), membership_, parts_.epoch);
   std::vector<TestReceiver> told{reporter_};
   if (checkpointer_) told.emplace_back(checkpointer_);
@@ -62,6 +63,7 @@ DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) c
   if (balancer_) all.committed.emplace_back(balancer_);
   all.coordinator = steps_ ? StepCoordinatorPeer{steps_} : coordinator.steps;
   all.sums = sums_ ? RankSumsReceiver{sums_} : coordinator.sums;
+  all.digests = digests_ ? RankDigestReceiver{digests_} : coordinator.digests;
   return all;
 }
 
@@ -101,6 +103,7 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
     membership.waits_for_report = true;
   }
   if (steps_) membership.watched.push_back(caf::actor_cast<caf::actor>(steps_));
+  if (digests_) membership.watched.push_back(caf::actor_cast<caf::actor>(digests_));
   if (sums_) membership.watched.push_back(caf::actor_cast<caf::actor>(sums_));
   if (balancer_) {
     membership.begin.insert(membership.begin.begin(), balancer_);
@@ -129,6 +132,8 @@ void TrainingActors::request_stop() noexcept {
   if (device_) caf::anon_send(device_, StopRequest{});
 }
 
+void TrainingActors::wish(PolicyWish wish) { caf::anon_send(steps_, std::move(wish)); }
+
 bool TrainingActors::end(Blocking&, Deadline deadline) {
   const auto gone = std::make_shared<Gone>();
   std::vector<caf::actor> actors;
@@ -145,6 +150,7 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(balancer_);
   add(steps_);
   add(sums_);
+  add(digests_);
   for (const auto& shard : shards_) add(shard);
   for (const auto& actor : parts_.hosting) add(actor);
   add(membership_);

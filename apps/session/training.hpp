@@ -10,6 +10,7 @@
 #include "actors/balancer_actor.hpp"
 #include "actors/checkpointer_actor.hpp"
 #include "actors/device_actor.hpp"
+#include "actors/digest_actor.hpp"
 #include "actors/evaluator_actor.hpp"
 #include "actors/loader_actor.hpp"
 #include "actors/membership_actor.hpp"
@@ -30,7 +31,8 @@ struct CoordinatorHandles {
   BalancerPeer balancer;      // of jobs of several ranks
   SlotBorrower loader;        // its node's, where that is one for all its ranks and not this rank's
   StepCoordinatorPeer steps;
-  RankSumsReceiver sums;  // where DeviceParts::sums_are_common is false
+  RankSumsReceiver sums;       // where DeviceParts::sums_are_common is false
+  RankDigestReceiver digests;  // with DeviceParts::digests
 };
 
 /// What the actors of one rank are made of; everything outlives them.
@@ -52,6 +54,7 @@ struct TrainingParts {
   std::function<void(Step)> committed;  // told of every step, in order
   std::optional<CheckpointerParts> checkpoints;
   std::optional<BalancerParts> balancer;           // jobs of several ranks
+  std::vector<std::string> tensors;                // names, with DeviceParts::digests
   std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, when their steps are held
   StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
 };
@@ -72,6 +75,8 @@ class TrainingActors {
   StepCoordinator steps() const { return steps_; }
   /// Rank 0's where DeviceParts::sums_are_common is false; null elsewhere.
   SumsGatherer sums() const { return sums_; }
+  /// Rank 0's with DeviceParts::digests; null elsewhere.
+  DigestActor digests() const { return digests_; }
   /// Null on ranks that have no loader for others.
   NodeLoaderActor node_loader() const { return node_loader_; }
   /// What stands before the device for the loader; it ends with the device.
@@ -80,6 +85,8 @@ class TrainingActors {
   void start(const CoordinatorHandles& coordinator, const Gate& gate);
   /// Before start() too. Any thread.
   void request_stop() noexcept;
+  /// Rank 0's: hands a wish to the step coordinator; once that has ended nobody is told. Any thread.
+  void wish(PolicyWish wish);
   /// Ends all actors and waits until they are gone; false when some were not by the deadline.
   bool end(Blocking& blocking, Deadline deadline);
 
@@ -95,6 +102,7 @@ class TrainingActors {
   BalancerActor balancer_;
   StepCoordinator steps_;
   SumsGatherer sums_;
+  DigestActor digests_;
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;

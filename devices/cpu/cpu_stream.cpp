@@ -13,6 +13,7 @@
 #include "devices/cpu/step_program.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/blocking.hpp"
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/thread.hpp"
 
 namespace troupe::cpu {
@@ -155,6 +156,11 @@ void CpuStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
 
 void CpuStream::clear(Memory memory) { push(ClearBytes{space_.address_of<std::byte>(memory), memory.size_bytes}); }
 
+void CpuStream::digest(Memory to, Memory of) {
+  auto* result = address_of<std::uint64_t>(space_, to, sizeof(std::uint64_t), "the place of a digest");
+  push(Digest{result, space_.address_of<const std::byte>(of), of.size_bytes});
+}
+
 void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                        std::span<const Memory> contributions, Memory total) {
   const std::uint64_t count = stripe.stripe.count;
@@ -282,6 +288,11 @@ Status CpuStream::execute(const Measure& operation) {
 Status CpuStream::execute(const Weigh& operation) {
   const auto samples = static_cast<float>(operation.sums->samples);
   kernels_.weigh(operation.to, operation.anchor, operation.from, samples, operation.count);
+  return {};
+}
+
+Status CpuStream::execute(const Digest& operation) {
+  *operation.to = xxh3({operation.of, operation.size_bytes});
   return {};
 }
 

@@ -62,6 +62,11 @@ struct ClearBytes {
   std::byte* at;
   std::uint64_t size_bytes;
 };
+struct Digest {
+  std::uint64_t* to;
+  const std::byte* of;
+  std::uint64_t size_bytes;
+};
 struct Update {
   RuleStep rule;
   std::uint64_t number;
@@ -78,8 +83,8 @@ struct RunProgram {
   StepSums* sums;
   std::uint32_t rows = 0;  // that the loss is taken over; the program computes as many or more
 };
-using Operation =
-    std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Measure, Weigh, ClearBytes, Update, RunProgram>;
+using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Measure, Weigh, ClearBytes, Digest,
+                               Update, RunProgram>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.

@@ -55,7 +55,7 @@ class StreamMeter {
 
   static Kind kind_of(const Operation& operation) noexcept {
     if (std::holds_alternative<Update>(operation) || std::holds_alternative<Weigh>(operation)) return Kind::update;
-    if (std::holds_alternative<CopyBytes>(operation)) return Kind::copy;
+    if (std::holds_alternative<CopyBytes>(operation) || std::holds_alternative<Digest>(operation)) return Kind::copy;
     const auto* const program = std::get_if<RunProgram>(&operation);
     if (program == nullptr) return Kind::exchange;
     return program->part == ProgramPart::evaluate ? Kind::evaluate : Kind::compute;

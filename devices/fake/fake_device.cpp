@@ -8,6 +8,7 @@
 
 #include "devices/fake/detail/arithmetic.hpp"
 #include "devices/fake/detail/quadratic_replica.hpp"
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/data/random.hpp"
 
 namespace troupe {
@@ -144,6 +145,12 @@ void FakeStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
 void FakeStream::clear(Memory memory) {
   auto* at = device_.space_.address_of<std::byte>(memory);
   enqueue({{}, [at, size = memory.size_bytes] { std::fill_n(at, size, std::byte{}); }});
+}
+
+void FakeStream::digest(Memory to, Memory of) {
+  auto* result = device_.space_.address_of<std::uint64_t>(to);
+  const auto* bytes = device_.space_.address_of<const std::byte>(of);
+  enqueue({{}, [result, bytes, size = of.size_bytes] { *result = xxh3({bytes, size}); }});
 }
 
 void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/blocking.hpp"
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/rules/gradient_check.hpp"
 #include "runtime/thread.hpp"
 #include "runtime/update_pass.hpp"
@@ -175,6 +176,13 @@ void ReferenceStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) 
 
 void ReferenceStream::clear(Memory memory) {
   call([at = space_.address_of<std::byte>(memory), size = memory.size_bytes] { std::memset(at, 0, size); });
+}
+
+void ReferenceStream::digest(Memory to, Memory of) {
+  call([result = space_.address_of<std::uint64_t>(to), bytes = space_.address_of<const std::byte>(of),
+        size = of.size_bytes] {
+    *result = xxh3({bytes, size});
+  });
 }
 
 void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,

@@ -22,8 +22,8 @@ struct PulledVersions {
 /// clock. Threads: one caller at a time.
 class HostedWorker {
  public:
-  /// Of rank `self`, with `shards` shards that let it start at `clock`; `sequence` pushes were taken from it before, and
-  /// it has come to `meetings`.
+  /// Of rank `self`, with `shards` shards that let it start at `clock`; `sequence` pushes were taken from it before,
+  /// and it has come to `meetings`.
   HostedWorker(Rank self, std::size_t shards, std::uint64_t clock = 0, std::uint64_t sequence = 0,
                std::uint64_t meetings = 0);
 

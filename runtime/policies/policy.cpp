@@ -39,7 +39,7 @@ std::string outer_text(const PolicySettings& s) {
 std::string_view name_of(PolicyKind kind) noexcept { return kNames.at(static_cast<std::size_t>(kind)); }
 
 std::string_view name_of(PolicySwitch::Trigger trigger) noexcept {
-  constexpr std::array<std::string_view, 3> kTriggers{"at_step", "at_epoch", "at_samples"};
+  constexpr std::array<std::string_view, 4> kTriggers{"at_step", "at_epoch", "at_samples", "at_straggler"};
   return kTriggers.at(static_cast<std::size_t>(trigger));
 }
 

@@ -111,15 +111,17 @@ struct PolicyPhase {
   std::uint64_t from_step = 0;
   std::uint64_t from_samples = 0;  // of all ranks, taken before
   PolicySettings policy;
+  double straggler_ratio = 0;  // not 0: it may come, when a rank is so much slower than the median, and not by numbers
   friend bool operator==(const PolicyPhase&, const PolicyPhase&) = default;
 };
 
-/// A change of policy as it was written: at the beginning of the given step or epoch (counted from 1), or when so many
-/// samples of all ranks were taken.
+/// A change of policy as it was written: at the beginning of the given step or epoch (counted from 1), when so many
+/// samples of all ranks were taken, or once the slowest rank takes `ratio` times the median in a window of steps.
 struct PolicySwitch {
-  enum class Trigger : std::uint8_t { step, epoch, samples };
+  enum class Trigger : std::uint8_t { step, epoch, samples, straggler };
   Trigger trigger = Trigger::step;
   std::uint64_t at = 0;
+  double ratio = 0;  // of straggler
   PolicySettings policy;
   friend bool operator==(const PolicySwitch&, const PolicySwitch&) = default;
 };
@@ -129,7 +131,8 @@ std::string_view name_of(PolicySwitch::Trigger trigger) noexcept;
 /// weights that are everywhere the same.
 class PolicySequence final : public LentPolicy {
  public:
-  /// At least one phase, whose from_step and from_samples mean nothing; in the order of their beginnings.
+  /// At least one phase, whose from_step and from_samples mean nothing; in the order of their beginnings. Those that
+  /// wait for a straggler come by switch_at alone.
   PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks);
 
   StepOrders next(const StepFacts& facts) override;
@@ -142,7 +145,7 @@ class PolicySequence final : public LentPolicy {
   const PolicySettings& policy() const noexcept { return phases_[current_].policy; }
   /// Steps under it before the one that was asked about last, as far as its beginning is known.
   std::uint64_t steps_taken() const noexcept { return step_.value - std::min(step_.value, since_); }
-  bool is_hosted_only() const noexcept;
+  bool is_hosted_only() const noexcept { return hosted_only_; }
 
  private:
   void add(PolicyPhase phase);
@@ -155,6 +158,7 @@ class PolicySequence final : public LentPolicy {
   std::uint64_t since_ = 0;  // the current policy's first step
   bool begun_ = false;
   bool works_locally_ = false;
+  bool hosted_only_ = false;
 };
 
 /// The most f32 per parameter that an outer rule keeps.

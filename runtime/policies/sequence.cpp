@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "runtime/error.hpp"
@@ -14,8 +15,13 @@ bool has_come(const PolicyPhase& phase, std::uint64_t step, std::uint64_t sample
 
 PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks) : ranks_(ranks) {
   TROUPE_CHECK(!phases.empty(), Code::invalid, "a group needs a policy");
-  for (const PolicyPhase& phase : phases) add(phase);
+  TROUPE_CHECK(phases.front().straggler_ratio == 0, Code::invalid, "a group's first policy waits for no straggler");
+  for (const PolicyPhase& phase : phases)
+    if (phase.straggler_ratio == 0) add(phase);
   works_locally_ = needs_of(phases).whole_state;
+  const auto hosted = [](const PolicyPhase& p) { return is_hosted(p.policy.kind); };
+  hosted_only_ =
+      std::all_of(phases_.begin(), phases_.end(), hosted) && std::all_of(phases.begin(), phases.end(), hosted);
 }
 
 /// A warm start is a synchronous phase of its own.
@@ -32,10 +38,6 @@ void PolicySequence::switch_at(Step step, const PolicySettings& policy) {
                " has begun");
   phases_.resize(current_ + 1);  // what was to come gives way
   phases_.push_back({.from_step = step.value, .policy = resolved(policy, ranks_)});
-}
-
-bool PolicySequence::is_hosted_only() const noexcept {
-  return std::all_of(phases_.begin(), phases_.end(), [](const PolicyPhase& p) { return is_hosted(p.policy.kind); });
 }
 
 StepOrders PolicySequence::next(const StepFacts& facts) {

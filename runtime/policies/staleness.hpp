@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
 
 namespace troupe {
 
@@ -29,5 +30,8 @@ struct StalenessHistogram {
   double mean() const noexcept { return updates == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(updates); }
   friend bool operator==(const StalenessHistogram&, const StalenessHistogram&) = default;
 };
+
+/// For people: the mean, the largest, and the share of each staleness.
+std::string to_string(const StalenessHistogram& histogram);
 
 }  // namespace troupe

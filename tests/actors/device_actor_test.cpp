@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <caf/event_based_actor.hpp>
@@ -11,6 +13,7 @@
 #include "actors/caf_error.hpp"
 #include "devices/fake/fake_device.hpp"
 #include "runtime/arena.hpp"
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/lease.hpp"
 #include "tests/support/actor_world.hpp"
 
@@ -32,6 +35,7 @@ class NotingExchange final : public Exchange {
     total = its_total;
   }
   bool has_round() const noexcept override { return true; }
+  bool totals_are_common() const noexcept override { return common; }
   void contribute(Stream& stream, const Bucket&) override {
     if (refuses) fail(Code::aborted, "the exchange was retired");
     steps.push_back(facts.back().step);
@@ -59,6 +63,7 @@ class NotingExchange final : public Exchange {
   std::vector<bool> shown;           // common, own
   std::size_t consistent_every = 1;  // steps
   bool refuses = false;
+  bool common = true;  // its totals
 
  private:
   Memory sums, total;
@@ -79,7 +84,9 @@ struct NotedCoordinator {
 
 /// A device actor on a fake device, with everybody it tells.
 struct World {
-  explicit World(Schedule given, std::optional<SavePlan> saves = {}, bool sums_are_common = true) : schedule(given) {
+  explicit World(Schedule given, std::optional<SavePlan> saves = {}, bool sums_are_common = true,
+                 std::uint64_t digest_steps = 0)
+      : schedule(given) {
     space.map(arena);
     const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
     const Layout layout{graph};
@@ -99,10 +106,24 @@ struct World {
     auto snapshots_to = actors.listener<SnapshotReceiver, SnapshotTaken>(
         [this](const SnapshotTaken& taken) { saved.emplace_back(taken.step.value, taken.number); });
     auto sums_to = actors.listener<RankSumsReceiver, RankSums>([this](const RankSums& s) { own_sums.push_back(s); });
+    auto digests_to = actors.listener<RankDigestReceiver, RankDigest>(
+        [this](const RankDigest& told) { digests.emplace_back(told.step, told.tensors); });
+    std::optional<DigestPlan> digest_plan;
+    if (digest_steps != 0)
+      digest_plan = DigestPlan{digest_steps, {tensor, slice(tensor, 0, 8)}, arena->allocate(digest_bytes(2))};
     actor = spawn_device(
         actors.system(),
-        {*stream, *replica, *steps, space, step_messages, evaluation_messages,
-         arena->allocate(kEvaluationsKept * sizeof(StepSums)), schedule, snapshot_messages, std::move(saves), Rank{0},
+        {*stream,
+         *replica,
+         *steps,
+         space,
+         step_messages,
+         evaluation_messages,
+         arena->allocate(kEvaluationsKept * sizeof(StepSums)),
+         schedule,
+         snapshot_messages,
+         std::move(saves),
+         Rank{0},
          [this](Step step, const StepSums&) {
            return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
          },
@@ -110,8 +131,10 @@ struct World {
            switches.emplace_back(step.value, policy.kind);
            reasons.push_back(why);
          },
-         sums_are_common},
-        {{committed_to}, evaluated_to, {finished_to}, snapshots_to, coordinator.handle(actors), sums_to});
+         sums_are_common,
+         {},
+         digest_plan},
+        {{committed_to}, evaluated_to, {finished_to}, snapshots_to, coordinator.handle(actors), sums_to, digests_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
   }
@@ -161,6 +184,8 @@ struct World {
   std::vector<std::string> reasons;
   NotedCoordinator coordinator;
   std::vector<RankSums> own_sums;
+  Memory tensor = arena->allocate(64);
+  std::vector<std::pair<std::uint64_t, std::vector<std::uint64_t>>> digests;  // steps, of `tensor` and a part of it
   Status ended;
 };
 
@@ -427,6 +452,7 @@ TEST(DeviceActor, SwitchesAtTheStepOfItsOrderAndTellsTheReason) {
 
 TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   World w{steps_without_evaluation(100), {}, /*sums_are_common=*/false};
+  w.exchange.common = false;
   w.begin();
   w.actors.send(w.actor, StopRequest{});
   w.actors.run();
@@ -442,6 +468,25 @@ TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   EXPECT_EQ(w.own_sums.size(), 6u);
   EXPECT_TRUE(w.exchange.facts.back().last);
   EXPECT_THAT(w.finished, ElementsAre(true));
+}
+
+TEST(DeviceActor, TellsDigestsOfItsWeightsWhereRanksShouldHaveTheSame) {
+  World w{steps_without_evaluation(12), {}, true, /*digest_steps=*/2};
+  w.exchange.consistent_every = 3;
+  w.begin();
+  for (std::uint64_t k = 0; k < 12; ++k) {
+    w.space.address_of<std::uint64_t>(w.tensor)[7] = k;
+    w.give(k);
+    w.run_device();
+  }
+  ASSERT_EQ(w.digests.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(w.digests[i].first, 3 * i + 2) << "due after every second step, and taken when a block of three ends";
+    std::array<std::uint64_t, 8> expected{};
+    expected[7] = 3 * i + 2;
+    EXPECT_EQ(w.digests[i].second[0], xxh3(std::as_bytes(std::span{expected})));
+    EXPECT_EQ(w.digests[i].second[1], xxh3(std::as_bytes(std::span{expected}.first(1))));
+  }
 }
 
 TEST(DeviceActor, NamesRankZeroWhenItIsHeldForTooLong) {

@@ -39,6 +39,7 @@ class OneRank final : public Exchange {
     total_ = total;
   }
   bool has_round() const noexcept override { return true; }
+  bool totals_are_common() const noexcept override { return true; }
   void contribute(Stream& stream, const Bucket&) override { stream.sum_up(total_, {&sums_, 1}); }
   void commit(Stream&) override {}
   bool is_consistent() const noexcept override { return true; }

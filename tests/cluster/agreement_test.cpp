@@ -141,6 +141,22 @@ TEST_F(Agreement, OfTwoNodesWithOneProcess) {
   EXPECT_LT(parameter_distance(train(2, kShortSgd, &nodes), train(1, kShortSgd)), 5e-5);
 }
 
+TEST_F(Agreement, OfParameterGroupsOnTwoNodesWithOneGroup) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const std::vector<std::string> one{"train.steps=20", "train.deterministic=true"};
+  std::vector<std::string> groups = one, rounded = one;
+  groups.emplace_back(
+      "update.group=[{ name = \"biases\", match = \"*.bias\" }, { name = \"last\", match = \"l3.weight\" }]");
+  rounded.emplace_back("update.compress=\"bf16\"");
+  const Trained expected = train(2, one, &nodes);
+  EXPECT_EQ(train(2, groups, &nodes).losses, expected.losses);
+  const double distance = loss_distance(train(2, rounded, &nodes), expected);
+  std::cout << "rounded: " << distance << '\n';
+  EXPECT_GT(distance, 0);
+  EXPECT_LT(distance, 0.02);
+}
+
 TEST_F(Agreement, OfLossesWithABatchScheduleAtAnyNumberOfRanks) {
   // 60,000 samples: 12 steps of 200, then of 400.
   const std::vector<std::string> one_rank{"train.steps=20", "data.batch=[[200, 0.04], [400, 0]]"};

@@ -150,11 +150,19 @@ class GroupedRun {
     if (job_.direct) {
       std::vector<Peer> peers;
       for (std::uint32_t peer = 0; peer < job_.ranks; ++peer) peers.push_back({peer});
-      return std::make_unique<DirectCommunicator>(
-          member.space, *member.loop,
-          DirectGroup{
-              ViewId{1}, {r}, peers, group.stripes, group.buckets, own.parameters, own.half, own.staging, group.id},
-          member.channel.get());
+      return std::make_unique<DirectCommunicator>(member.space, *member.loop,
+                                                  DirectGroup{ViewId{1},
+                                                              {r},
+                                                              peers,
+                                                              group.stripes,
+                                                              group.buckets,
+                                                              own.parameters,
+                                                              own.half,
+                                                              own.staging,
+                                                              group.id,
+                                                              group.filter,
+                                                              own.sending},
+                                                  member.channel.get());
     }
     ArenaGroup members{.rank = {r}, .members = {}};
     for (const auto& other : members_) {
@@ -266,7 +274,7 @@ Settings settings_of(PolicySettings policy, Rule rule = {.kind = RuleKind::adam,
 /// The same with groups of their own for biases and for the last layer's weight, which are updated alike.
 Settings in_groups(Settings settings) {
   for (const auto& [name, match] : {std::pair{"biases", "*.bias"}, {"last", "c.weight"}})
-    settings.groups.push_back({name, {match}, settings.update, settings.switches, settings.rule});
+    settings.groups.push_back({name, {match}, settings.update, settings.filter, settings.switches, settings.rule});
   return settings;
 }
 
@@ -313,8 +321,8 @@ TEST_P(SimulatedGroups, UnderDifferentPoliciesEachMoveAsIfAllWereUnderTheirs) {
   const Settings local = settings_of({.kind = PolicyKind::local_sgd, .every_steps = 3}, {.kind = RuleKind::adam});
   const Settings delayed = settings_of({.kind = PolicyKind::double_buffered}, {.kind = RuleKind::sgd, .rate = 0.1});
   Settings mixed = sync;
-  mixed.groups = {{"biases", {"*.bias"}, local.update, {}, local.rule},
-                  {"last", {"c.weight"}, delayed.update, {}, delayed.rule}};
+  mixed.groups = {{"biases", {"*.bias"}, local.update, Filter::none, {}, local.rule},
+                  {"last", {"c.weight"}, delayed.update, Filter::none, {}, delayed.rule}};
   const auto got = weights_of(GetParam(), mixed);
   const auto of_sync = weights_of(GetParam(), sync), of_local = weights_of(GetParam(), local),
              of_delayed = weights_of(GetParam(), delayed);
@@ -326,11 +334,32 @@ TEST_P(SimulatedGroups, UnderDifferentPoliciesEachMoveAsIfAllWereUnderTheirs) {
   }
 }
 
+TEST_P(Groups, WhoseGradientsAreRoundedOnTheirWayMoveOnlyALittleApart) {
+  Settings exact = settings_of({}, {.kind = RuleKind::sgd, .rate = 0.1});
+  Settings rounded = exact;
+  rounded.groups = {{"weights", {"*.weight"}, exact.update, Filter::bf16, {}, exact.rule}};
+  const auto expected = weights_of(GetParam(), exact), got = weights_of(GetParam(), rounded);
+  double off = 0, moved = 0;
+  for (std::size_t p = 0; p < 6; ++p) {
+    for (std::uint32_t r = 1; r < GetParam().ranks; ++r) ASSERT_EQ(got[r][p], got[0][p]) << "rank " << r;
+    for (std::size_t i = 0; i < got[0][p].size(); ++i) {
+      off = std::max<double>(off, std::abs(got[0][p][i] - expected[0][p][i]));
+      moved = std::max<double>(moved, std::abs(expected[0][p][i]));
+    }
+  }
+  if (!GetParam().direct) {
+    EXPECT_EQ(got, expected) << "in an arena nothing travels";
+  } else {
+    EXPECT_GT(off, 0);
+    EXPECT_LT(off, moved / 100);
+  }
+}
+
 TEST_P(Groups, WithARateOfZeroStayWhereTheyStarted) {
   Settings settings = settings_of({});
   Rule still = settings.rule;
   still.rate = 0;
-  settings.groups = {{"first", {"a.*"}, settings.update, {}, still}};
+  settings.groups = {{"first", {"a.*"}, settings.update, Filter::none, {}, still}};
   const auto got = weights_of(GetParam(), settings);
   const Graph graph = small_mlp(GetParam().dtype);
   const Layout layout{graph};

@@ -6,9 +6,8 @@
 #include <numeric>
 #include <thread>
 
-#include "apps/session/session.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "tests/cluster/job_folder.hpp"
+#include "tests/cluster/session_threads.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::testing {
@@ -19,18 +18,8 @@ constexpr double kRate = 0.5;
 /// One scalar that wants to be the mean of what it sees: loss (w - x)^2 / 2.
 OwnModel scalar_model() { return {.name = "scalar", .parameters = {{"w", {1}}}, .step = {}, .evaluate = {}}; }
 
-/// Every test runs sessions of this process, each rank on a thread of its own.
-class SessionLoop : public ::testing::Test {
+class SessionLoop : public SessionThreads {
  protected:
-  using Rank = std::function<RunResult(Blocking&, Session&, std::uint32_t rank)>;
-
-  SessionOptions options(std::vector<std::string> settings = {}) const {
-    settings.insert(settings.begin(), {"cluster.nodes=\"local:1\"", "train.deterministic=true",
-                                       "data.path=\"" + (folder_.path() / "data").string() + "\"",
-                                       "report.dir=\"" + (folder_.path() / "run").string() + "\""});
-    return {.configuration = read_configuration(folder_.path() / "app.toml", settings)};
-  }
-
   /// A session for the arithmetic of the app alone.
   SessionOptions scalar_options(std::uint64_t steps) const {
     SessionOptions made = options(
@@ -38,34 +27,6 @@ class SessionLoop : public ::testing::Test {
     made.model = scalar_model();
     made.own_samples = 1000;
     return made;
-  }
-
-  /// What each rank's session came to.
-  std::vector<RunResult> run(std::uint32_t ranks, const SessionOptions& options, const Rank& rank) const {
-    std::vector<RunResult> results(ranks);
-    const std::uint16_t port = free_port();
-    std::vector<std::thread> threads;
-    for (std::uint32_t r = 0; r < ranks; ++r) {
-      threads.emplace_back([&, r] {
-        Blocking blocking = Blocking::on_thread("test");
-        SessionOptions own = options;
-        if (ranks > 1)
-          own.place = LaunchPlace{.rank = r,
-                                  .world_size = ranks,
-                                  .local_rank = r,
-                                  .master_address = "127.0.0.1",
-                                  .master_port = port,
-                                  .secret = "a secret of more than sixteen letters"};
-        try {
-          const auto session = Session::start(blocking, std::move(own));
-          results[r] = rank(blocking, *session, r);
-        } catch (const Error& error) {
-          results[r].status = error.status();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return results;
   }
 
   using Weights = std::map<std::string, std::vector<float>>;
@@ -81,11 +42,7 @@ class SessionLoop : public ::testing::Test {
     for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
     return all;
   }
-
-  JobFolder folder_;
 };
-
-RunResult run_to_the_end(Blocking& blocking, Session& session, std::uint32_t) { return session.run(blocking); }
 
 RunResult step_to_the_end(Blocking& blocking, Session& session, std::uint32_t) {
   while (session.next(blocking)) {

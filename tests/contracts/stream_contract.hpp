@@ -10,6 +10,7 @@
 #include <span>
 #include <tuple>
 
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/rules/gradient_check.hpp"
 #include "runtime/update_pass.hpp"
 #include "tests/contracts/device_world.hpp"
@@ -319,6 +320,20 @@ TEST_P(StreamContract, ClearsMemoryAndNothingBesideIt) {
   std::vector<float> expected(100, 0.0F);
   for (const std::size_t i : {0, 1, 2, 3, 94, 95, 96, 97, 98, 99}) expected[i] = 5;
   EXPECT_EQ(get(memory), expected);
+}
+
+TEST_P(StreamContract, DigestsWhatStandsThereWhenItsTurnComes) {
+  const auto stream = device().stream();
+  const Memory memory = put(std::vector<float>(100, 5.0F)), result = put(std::vector<float>(2, 0.0F));
+  stream->clear(memory);
+  try {
+    stream->digest(result, slice(memory, 0, 90 * sizeof(float)));
+  } catch (const Error& error) {
+    ASSERT_EQ(error.code(), Code::unsupported);
+    GTEST_SKIP() << error.what();
+  }
+  finish(*stream);
+  EXPECT_EQ(at<std::uint64_t>(result), xxh3(std::vector<std::byte>(90 * sizeof(float))));
 }
 
 TEST_P(StreamContract, AddsUpSumsOfAllRanks) {

@@ -37,6 +37,7 @@ class NotedExchange final : public Exchange {
     totals.push_back(its_total);
   }
   bool has_round() const noexcept override { return round; }
+  bool totals_are_common() const noexcept override { return true; }
   void contribute(Stream&, const Bucket& bucket) override {
     TROUPE_CHECK(refuse_bucket != bucket.index, Code::device_fault, "no room for bucket ", bucket.index);
     got.push_back(bucket);
@@ -274,7 +275,7 @@ class LentExchangeTest : public ::testing::Test {
   NotedCommunicator communicator_;
   QuietStream stream_;
   std::unique_ptr<Exchange> exchange_ =
-      lent_exchange({.communicator = communicator_,
+      lent_exchange({.communicator = &communicator_,
                      .rule = rule_,
                      .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                      .buckets = {bucket_},
@@ -284,7 +285,7 @@ class LentExchangeTest : public ::testing::Test {
 
 TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
   const Bucket last{GroupId{}, 0, 48, 32};
-  const auto exchange = lent_exchange({.communicator = communicator_,
+  const auto exchange = lent_exchange({.communicator = &communicator_,
                                        .rule = {.kind = RuleKind::sgd, .clip_norm = 1},
                                        .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                                        .buckets = {last, bucket_},
@@ -300,7 +301,7 @@ TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
 
 TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
   const RateSettings halves{.shape = RateShape::step, .every = {.samples = 100}, .factor = 0.5};
-  const auto exchange = lent_exchange({.communicator = communicator_,
+  const auto exchange = lent_exchange({.communicator = &communicator_,
                                        .rule = {.kind = RuleKind::sgd, .rate = 8},
                                        .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                                        .buckets = {bucket_},

@@ -140,17 +140,18 @@ class HostedSimulation {
   std::function<void(std::uint32_t shard, const AnswerRead&)> on_answer = [](std::uint32_t, const AnswerRead&) {};
   std::vector<SimulatedShard> shards;
   std::uint64_t mixed_pulls = 0;
-  std::vector<std::vector<Parts>> met;  // by meeting: what each of those who came has read
+  std::vector<std::vector<Parts>> met;    // by meeting: what each of those who came has read
   std::uint64_t moved_after_meeting = 0;  // shards that had changed when their host had read
 
  private:
   struct Worker {
     HostedWorker machine;
-    Parts parts;                           // its parameters
-    Parts landed;                          // what this round's answers brought
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> landed_at;  // by shard: that answer's clock, from 1, and meeting
+    Parts parts;   // its parameters
+    Parts landed;  // what this round's answers brought
+    std::vector<std::pair<std::uint64_t, std::uint64_t>>
+        landed_at;  // by shard: that answer's clock, from 1, and meeting
     bool done = false;
-    bool meets = false;         // what it waits for is a meeting
+    bool meets = false;  // what it waits for is a meeting
     std::uint64_t meetings = 0;
   };
   struct Event {

@@ -25,7 +25,12 @@ Graph mlp() {
 }
 
 Settings::Group group(std::string name, std::vector<std::string> match) {
-  return {.name = std::move(name), .match = std::move(match), .update = {}, .switches = {}, .rule = {}};
+  return {.name = std::move(name),
+          .match = std::move(match),
+          .update = {},
+          .filter = Filter::none,
+          .switches = {},
+          .rule = {}};
 }
 
 /// Two ranks on one node, or on two.

@@ -361,6 +361,18 @@ TEST(Planner, TheDescriptionTellsWhoRunsWhere) {
   }
 }
 
+TEST(Planner, APolicyThatWaitsForAStragglerHasMemoryAndALine) {
+  Settings settings;
+  const PlanInputs inputs = inputs_of({node("a", 2)}, {2});
+  const std::uint64_t without = make_plan(settings, mlp(), inputs).ranks[0].arena_bytes;
+  settings.switches = {{.trigger = PolicySwitch::Trigger::straggler,
+                        .ratio = 2.5,
+                        .policy = {.kind = PolicyKind::local_sgd, .every_steps = 8}}};
+  const Plan plan = make_plan(settings, mlp(), inputs);
+  EXPECT_GT(plan.ranks[0].arena_bytes, without);
+  EXPECT_THAT(describe(plan), HasSubstr("policy   once a straggler takes 2.5 times the median, local_sgd: "));
+}
+
 TEST(Planner, TheDescriptionOfALargeWorldIsShort) {
   const std::string text = describe(plan_of({node("a", 1000)}, {1000}));
   EXPECT_THAT(text, HasSubstr("... 937 more ..."));

@@ -456,6 +456,20 @@ TEST_P(PolicyExchange, SwitchesWhenItIsToldTo) {
   }
 }
 
+TEST_P(PolicyExchange, HasMemoryForAPolicyThatWaitsForAStragglerAndLeavesItToBeTold) {
+  Script script{.spec = random_group(3, 402), .steps = 9};
+  script.spec.half = false;
+  const PolicySettings local{.kind = PolicyKind::local_sgd, .every_steps = 2};
+  script.phases = {{.policy = {}}, {.policy = local, .straggler_ratio = 2}};
+  script.told = {{.from_step = 5, .policy = local}};
+  const auto told = ExchangedRun{script, GetParam()}.run();
+  script.phases[1] = {.from_step = 5, .policy = local};
+  script.told = {};
+  const auto planned = ExchangedRun{script, GetParam()}.run();
+  ASSERT_TRUE(told && planned);
+  EXPECT_EQ(told->weights, planned->weights);
+}
+
 TEST_P(PolicyExchange, RefusesASwitchForWhichItHasNoMemoryOrThatComesTooLate) {
   Script script{.spec = random_group(2, 401), .phases = {{}}, .steps = 3};
   script.spec.half = false;

@@ -98,6 +98,18 @@ TEST(LogReport, IsAnArrayWithTheKeysOfChainer) {
   EXPECT_DOUBLE_EQ(log[0]["elapsed_time"], 17.134112);
 }
 
+TEST(LogReport, TellsWhichPoliciesBeganInAnEpochAndWhy) {
+  EpochReport report = first_epoch();
+  EXPECT_FALSE(nlohmann::json::parse(epoch_json(report)).contains("switches"));
+  report.switches.push_back({.step = 250, .samples = 50000, .policy = "local_sgd: deltas", .reason = "update.switch"});
+  const auto line = nlohmann::json::parse(epoch_json(report));
+  ASSERT_EQ(line["switches"].size(), 1u);
+  EXPECT_EQ(line["switches"][0]["iteration"], 250);
+  EXPECT_EQ(line["switches"][0]["samples"], 50000);
+  EXPECT_EQ(line["switches"][0]["policy"], "local_sgd: deltas");
+  EXPECT_EQ(line["switches"][0]["reason"], "update.switch");
+}
+
 TEST_F(ConsoleTest, SaysWhichDataItUses) {
   Console console{settings_, out_, {}};
   console.started(two_ranks(), "cpu", {.folder = "/data", .description = "MNIST from /data (TROUPE_DATA)"});

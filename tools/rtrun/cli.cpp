@@ -23,6 +23,7 @@ Examples:
   rtrun --resume auto apps/mnist/app.toml                go on from the newest checkpoint
   rtrun --json apps/mnist/app.toml | jq .                for programs: a JSON object a line
   rtrun check apps/mnist/app.toml                        which settings, and where each came from
+  rtrun control run switch local_sgd every_steps=8       another policy, while it trains
   source <(rtrun completion bash)                        completion for this shell
 
 What it writes, into report.dir (run/):
@@ -66,6 +67,23 @@ Examples:
 
 Environment: TROUPE_DATA as for a run.
 Exit codes: 0 there is a plan, 2 bad configuration, 3 this machine cannot do it.)";
+
+constexpr const char* kControlFooter =
+    R"(Asks a run on this machine, by the folder that it writes into (report.dir), where its rank 0 is, as the same user.
+
+  switch POLICY [key=value ...]   from some step soon on, all ranks exchange by this policy, with these settings of
+                                  [update]; what update.switch has still to come does not come any more
+  stop                            end after the steps under way, with a checkpoint if the run saves any
+  describe                        what rank 0 is doing
+
+A policy that the job has no memory for is refused; one that update.switch names has some, whenever its turn would come.
+
+Examples:
+  rtrun control run switch local_sgd every_steps=16
+  rtrun control run switch sync
+  rtrun control run stop
+
+Exit codes: 0 done, 1 the run refused or gave no answer, 2 no such request, 3 no run listens there.)";
 
 constexpr const char* kCompletionFooter =
     R"(Completes verbs, options, and behind --set the keys of app.toml and the words that they take.
@@ -127,6 +145,10 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& plan = *app.add_subcommand("plan", "Print who would run where and what it would take; runs nothing");
   add_common(plan, line);
   plan.footer(kPlanFooter);
+  CLI::App& control = *app.add_subcommand("control", "Ask a run for another policy, for its end, or what it is doing");
+  control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
+  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], stop or describe")->required();
+  control.footer(kControlFooter);
   std::string shell;
   CLI::App& completion = *app.add_subcommand("completion", "Print a script that makes a shell complete rtrun's words");
   completion.add_option("SHELL", shell, "bash, zsh or fish");
@@ -155,6 +177,10 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   }
   if (check.parsed()) line.verb = Verb::check;
   if (plan.parsed()) line.verb = Verb::plan;
+  if (control.parsed()) {
+    line.verb = Verb::control;
+    return line;
+  }
   if (line.file.empty()) {
     err << "rtrun: error: app.toml is required: say which configuration to use, for example `rtrun "
            "apps/mnist/app.toml`\n"

@@ -7,7 +7,7 @@
 
 namespace troupe::rtrun {
 
-enum class Verb { train, check, plan };
+enum class Verb { train, check, plan, control };
 
 /// What the user asked for.
 struct CommandLine {
@@ -16,6 +16,8 @@ struct CommandLine {
   std::vector<std::string> overrides;  // "a.b=c", in order; --resume's too
   bool quiet = false;
   bool json = false;
+  std::string run;                   // control: the run's folder
+  std::vector<std::string> request;  // control: its words
 };
 
 /// The exit code of a program that has said all there was to say (--help, --version, completion, a usage error).

@@ -15,8 +15,9 @@ struct Word {
   std::string_view help;
 };
 
-constexpr std::array<Word, 4> kVerbs{{{"check", "print the effective settings; runs nothing"},
+constexpr std::array<Word, 5> kVerbs{{{"check", "print the effective settings; runs nothing"},
                                       {"plan", "print who would run where; runs nothing"},
+                                      {"control", "ask a run for another policy, or its end"},
                                       {"reference", "print every key of app.toml"},
                                       {"completion", "print a completion script"}}};
 

@@ -21,6 +21,12 @@ nlohmann::ordered_json to_json(const EpochReport& report) {
   entry["elapsed_time"] = report.elapsed_s;
   if (report.rate > 0) entry["lr"] = report.rate;
   if (report.skipped > 0) entry["skipped"] = report.skipped;
+  for (const SwitchReport& change : report.switches) {
+    entry["switches"].push_back({{"iteration", change.step},
+                                 {"samples", change.samples},
+                                 {"policy", change.policy},
+                                 {"reason", change.reason}});
+  }
   for (const RankShare& rank : report.ranks) {
     nlohmann::ordered_json one{{"samples_per_step", rank.rows}, {"samples_per_s", rank.samples_per_s}};
     for (std::size_t part = 0; part < kStepParts; ++part)

@@ -15,6 +15,7 @@
 #include "runtime/planner.hpp"
 #include "tools/rtrun/cli.hpp"
 #include "tools/rtrun/console.hpp"
+#include "tools/rtrun/control.hpp"
 #include "tools/rtrun/inspect.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/launcher_line.hpp"
@@ -97,7 +98,19 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   return launch_job(blocking, signals, line, settings, std::move(options));
 }
 
+/// Longer than any request takes that the run gives up by itself (faults.exchange_s).
+constexpr std::chrono::minutes kAnswer{10};
+
+int control(const CommandLine& line) {
+  Blocking blocking = Blocking::on_thread("main");
+  const ControlAnswer answer = ask_run(blocking, line.run, line.request, Deadline::after(kAnswer));
+  if (!answer.done) return failed(answer.text, 1, false);
+  std::cout << answer.text << (answer.text.ends_with('\n') ? "" : "\n") << std::flush;
+  return 0;
+}
+
 int run(const CommandLine& line, std::vector<std::string> arguments) {
+  if (line.verb == Verb::control) return control(line);
   const Configuration configuration = read_configuration(line.file, line.overrides);
   switch (line.verb) {
     case Verb::check:
@@ -106,7 +119,8 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
     case Verb::plan:
       std::cout << describe(preview(configuration, look_for_data(configuration), host_list(configuration)));
       return 0;
-    case Verb::train: break;
+    case Verb::train:
+    case Verb::control: break;
   }
   return train(line, configuration, std::move(arguments));
 }

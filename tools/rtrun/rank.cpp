@@ -9,6 +9,7 @@
 #include "apps/report/report_writer.hpp"
 #include "apps/session/session.hpp"
 #include "tools/rtrun/console.hpp"
+#include "tools/rtrun/control_server.hpp"
 #include "tools/rtrun/job.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/terminal/terminal.hpp"
@@ -61,6 +62,32 @@ class Display final : public SessionListener {
   report::ReportWriter report_;
 };
 
+/// Does what `rtrun control` asks of a session that lives longer than the server.
+std::string serve(Blocking& blocking, Session& session, const ControlRequest& request, Clock::duration patience) {
+  switch (request.kind) {
+    case ControlRequest::Kind::describe: return session.describe(blocking, Deadline::after(kReport));
+    case ControlRequest::Kind::stop: session.request_stop(); return "the run ends after the steps under way";
+    case ControlRequest::Kind::switch_policy: break;
+  }
+  // All ranks have that long to say which step is their next; an overdue one ends the run.
+  const Deadline deadline = Deadline::after(2 * patience);
+  const std::uint64_t first = session.switch_policy(blocking, request.policy, "asked for by rtrun control", deadline);
+  return fmt::format("from step {} on: {}", first, describe(request.policy, session.plan().world_size()));
+}
+
+/// Nothing where another run has this folder: that ends no run.
+std::unique_ptr<ControlServer> take_requests(Session& session, const Settings& settings) {
+  try {
+    return std::make_unique<ControlServer>(
+        settings.report.dir, [&session, patience = settings.faults.exchange](Blocking& blocking, const auto& request) {
+          return serve(blocking, session, request, patience);
+        });
+  } catch (const Error& error) {
+    say(fmt::format("warning: {}; training goes on, and takes no requests", error.what()));
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 std::string report_file(const Settings& settings) { return settings.report.dir + "/report.html"; }
@@ -94,7 +121,9 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
     Blocking signals_thread = Blocking::on_thread("signals");
     say(session->describe(signals_thread, Deadline::after(kReport)));
   });
+  std::unique_ptr<ControlServer> control = shows ? take_requests(*session, configuration.settings) : nullptr;
   const RunResult result = session->run(blocking);
+  control.reset();
   signals.on_report(nullptr);
   signals.on_first(nullptr);
 

@@ -170,6 +170,12 @@ std::uint64_t direct_staging_bytes(std::span<const Stripe> stripes, std::span<co
          (stripes.size() - 1) * collectives::capacity_of(stripes, buckets) * sizeof(float);
 }
 
+std::uint64_t direct_sending_bytes(std::span<const Bucket> buckets, Filter filter) {
+  std::uint64_t longest = 0;
+  for (const Bucket& bucket : buckets) longest = std::max(longest, bucket.count);
+  return filter == Filter::bf16 ? longest * collectives::kHalfBytes : 0;
+}
+
 DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, DirectGroup group, DirectChannel* channel) {
   const GroupId id = group.id;
   rounds_ = std::make_unique<collectives::DirectRounds>(space, loop, std::move(group));

@@ -7,6 +7,7 @@
 
 #include "runtime/arena.hpp"
 #include "runtime/communicator.hpp"
+#include "runtime/filters/filter.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/transport.hpp"
 
@@ -18,15 +19,20 @@ class DirectRounds;  // not public
 /// A group of ranks that exchange over a transport; the same in every one of them but for `rank` and the memory.
 struct DirectGroup {
   ViewId view;
-  Rank rank;                    // this one
-  std::vector<Peer> peers;      // by rank
-  std::vector<Stripe> stripes;  // by rank
-  std::vector<Bucket> buckets;  // by index
-  Memory parameters;            // [group] f32, this rank's copy
-  Memory half;                  // [group] bf16, where every rank has such an image; else empty
-  Memory staging;               // direct_staging_bytes(), registered with the transport
-  GroupId id{};                 // stands in every message
+  Rank rank;                     // this one
+  std::vector<Peer> peers;       // by rank
+  std::vector<Stripe> stripes;   // by rank
+  std::vector<Bucket> buckets;   // by index
+  Memory parameters;             // [group] f32, this rank's copy
+  Memory half;                   // [group] bf16, where every rank has such an image; else empty
+  Memory staging;                // direct_staging_bytes(), registered with the transport
+  GroupId id{};                  // stands in every message
+  Filter filter = Filter::none;  // the same in every rank; of updates, not of all_reduce
+  Memory sending{};              // direct_sending_bytes(), registered with the transport
 };
+
+/// What a filter needs of a group's `sending`.
+std::uint64_t direct_sending_bytes(std::span<const Bucket> buckets, Filter filter);
 
 /// The exchange channel of a transport, shared by the communicators of several groups. Outlives loop and transport.
 class DirectChannel final : public Receiver {

@@ -1,6 +1,7 @@
 #include "transports/collectives/detail/direct_rounds.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -100,7 +101,10 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, DirectGroup grou
   const std::uint64_t staging = direct_staging_bytes(group_.stripes, group_.buckets);
   TROUPE_CHECK(group_.staging.size_bytes >= staging, Code::invalid, "the staging memory has ",
                group_.staging.size_bytes, " bytes, ", staging, " are needed");
-  for (const Memory& memory : {group_.parameters, group_.half, group_.staging}) {
+  const std::uint64_t sending = direct_sending_bytes(group_.buckets, group_.filter);
+  TROUPE_CHECK(group_.sending.size_bytes >= sending, Code::invalid, "the sending memory has ",
+               group_.sending.size_bytes, " bytes, ", sending, " are needed");
+  for (const Memory& memory : {group_.parameters, group_.half, group_.staging, group_.sending}) {
     if (memory.size_bytes > 0) (void)space_.address(memory);  // throws when it is not mapped here
   }
   parts_.reserve(ranks());
@@ -120,6 +124,30 @@ Part DirectRounds::part_of(const RoundShape& shape, std::uint32_t rank) const {
 /// Whether `rank` tells everybody else of a result, with payload or without.
 bool DirectRounds::has_result(const RoundShape& shape, std::uint32_t rank) const {
   return shape.part != RoundPart::sums && part_of(shape, rank).count > 0;
+}
+
+bool DirectRounds::is_filtered(const RoundShape& shape) const noexcept {
+  return group_.filter == Filter::bf16 && !shape.reduces && carries_gradients(shape);
+}
+
+/// What leaves, beside the gradients; the round before has been sent, since the stream waited for that.
+void DirectRounds::round_contributions(const Call& call) {
+  const auto* from = space_.address_of<const float>(call.contributions);
+  auto* to = space_.address_of<std::uint16_t>(group_.sending);
+  for (std::uint64_t i = 0; i < call.shape.elements; ++i) to[i] = to_bf16(from[i]);
+}
+
+/// Makes f32 of the `count` bf16 that landed in the second half of the place for as many f32. From the first on, no
+/// element is written over before it was read.
+void DirectRounds::widen(const Memory& landed, std::uint64_t count) {
+  const std::byte* from = space_.address(landed);
+  std::byte* to = space_.address(landed) - count * kHalfBytes;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint16_t half;
+    std::memcpy(&half, from + i * kHalfBytes, sizeof half);
+    const float value = from_bf16(half);
+    std::memcpy(to + i * sizeof(float), &value, sizeof value);
+  }
 }
 
 /// Whether `rank` gets a contribution from everybody else: it adds something up, or at least the sums.
@@ -203,6 +231,7 @@ void DirectRounds::begin(Sending& sending) {
   }
   data_[call.shape.sequence % 2] = call.contributions;
   guarded([&] {
+    if (is_filtered(call.shape)) round_contributions(call);
     const Status status = window_.announce(call.shape, expected(call.shape));
     TROUPE_CHECK(status.ok(), status.code(), status.text());
     show_progress();
@@ -229,7 +258,8 @@ bool DirectRounds::try_send(Sending& sending, std::uint32_t message) {
     const Part part = part_of(call.shape, delivery.to);
     const std::uint64_t base = call.shape.reduces ? 0 : group_.buckets[call.shape.bucket].first;
     if (part.count > 0 && carries_gradients(call.shape))
-      payload = elements(call.contributions, part.first - base, part.count, sizeof(float));
+      payload = is_filtered(call.shape) ? elements(group_.sending, part.first - base, part.count, kHalfBytes)
+                                        : elements(call.contributions, part.first - base, part.count, sizeof(float));
     if (call.shape.sums) head.sums = *space_.address_of<const StepSums>(call.sums);
   }
   const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
@@ -277,8 +307,8 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
                " does not have");
   const Part part = part_of(shape, head->cargo == Cargo::contribution ? self_ : head->rank);
   const bool full = head->cargo == Cargo::contribution ? carries_gradients(shape) : carries_parameters(shape);
-  const std::uint64_t expected =
-      full ? part.count * (head->cargo == Cargo::half_result ? kHalfBytes : sizeof(float)) : 0;
+  const bool halves = head->cargo == Cargo::half_result || (head->cargo == Cargo::contribution && is_filtered(shape));
+  const std::uint64_t expected = full ? part.count * (halves ? kHalfBytes : sizeof(float)) : 0;
   const bool has_half = group_.half.size_bytes > 0 && !shape.reduces && carries_parameters(shape);
   const bool due = head->cargo == Cargo::contribution  ? contributes_to(shape, self_)
                    : head->cargo == Cargo::half_result ? has_half && has_result(shape, head->rank)
@@ -302,7 +332,11 @@ bool DirectRounds::hear_ended(Peer from, std::span<const std::byte> bytes) {
 }
 
 Memory DirectRounds::landing_of(const DirectHead& head) const {
-  if (head.cargo == Cargo::contribution) return staged(head.rank, part_of(head.round, self_).count);
+  if (head.cargo == Cargo::contribution) {
+    const std::uint64_t count = part_of(head.round, self_).count;
+    const Memory place = staged(head.rank, count);
+    return is_filtered(head.round) ? slice(place, count * kHalfBytes, count * kHalfBytes) : place;
+  }
   const Part part = part_of(head.round, head.rank);
   if (head.cargo == Cargo::half_result) return elements(group_.half, part.first, part.count, kHalfBytes);
   // An all_reduce is in place: its owner has read what this rank contributed before it has a result to send.
@@ -329,6 +363,8 @@ void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Mem
     if (here->cargo == Cargo::contribution && here->round.sums) {
       *space_.address_of<StepSums>(staged_sums(here->round.sequence, here->rank)) = here->sums;
     }
+    if (here->cargo == Cargo::contribution && payload.size_bytes > 0 && is_filtered(here->round))
+      widen(payload, payload.size_bytes / kHalfBytes);
     window_.arrived(here->round.sequence, here->cargo);
     show_progress();
   });

@@ -128,6 +128,10 @@ class DirectRounds final : public Receiver {
   std::string name_of(Peer peer) const;
   Part part_of(const RoundShape& shape, std::uint32_t rank) const;
   bool has_result(const RoundShape& shape, std::uint32_t rank) const;
+  /// Whether contributions to the round are rounded on their way.
+  bool is_filtered(const RoundShape& shape) const noexcept;
+  void round_contributions(const Call& call);
+  void widen(const Memory& landed, std::uint64_t count);
   bool contributes_to(const RoundShape& shape, std::uint32_t rank) const;
   RoundWindow::Expected expected(const RoundShape& shape) const;
   void watch(Sending& sending, Point mark);

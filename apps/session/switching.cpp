@@ -1,0 +1,81 @@
+// How a running session comes to another policy, and whether all ranks come to the same weights.
+
+#include <algorithm>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/session/rank_session.hpp"
+
+namespace troupe {
+
+/// On the device actor's thread.
+void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) {
+  if (!leads_job()) return;
+  // Without an order the policy's turn has come: that of the first one after a warm start, or an entry's.
+  PolicySettings first = job_.plan.groups.front().policies.front().policy;
+  const bool warm_start = std::exchange(first.distributed_after, 0) != 0 && first == policy;
+  SwitchReport change{.step = step.value, .samples = schedule_.samples_before(step)};
+  change.policy = troupe::describe(policy, job_.plan.world_size());
+  change.reason = !reason.empty() ? reason : warm_start ? "update.distributed_after" : "update.switch";
+  note(
+      text("from step ", change.step, " on (", change.samples, " samples): ", change.policy, " (", change.reason, ")"));
+  const std::lock_guard lock(shares_mutex_);
+  switches_.push_back(std::move(change));
+}
+
+/// Those of the first `steps` steps. On the reporter's thread.
+std::vector<SwitchReport> RankSession::take_switches(std::uint64_t steps) {
+  const std::lock_guard lock(shares_mutex_);
+  const auto later =
+      std::find_if(switches_.begin(), switches_.end(), [&](const SwitchReport& s) { return s.step >= steps; });
+  std::vector<SwitchReport> taken(std::make_move_iterator(switches_.begin()), std::make_move_iterator(later));
+  switches_.erase(switches_.begin(), later);
+  return taken;
+}
+
+/// The entries of update.switch that wait for one come one after the other, each once. On the balancer's thread.
+void RankSession::switch_for_straggler(const ShareWindow& window) {
+  std::vector<const PolicyPhase*> waiting;
+  for (const PolicyPhase& phase : job_.plan.groups.front().policies)
+    if (phase.straggler_ratio != 0) waiting.push_back(&phase);
+  if (straggler_switches_ >= waiting.size() || window.ratio < waiting[straggler_switches_]->straggler_ratio) return;
+  const PolicySettings& policy = waiting[straggler_switches_++]->policy;
+  const auto told = [this](const StepOutcome& outcome) {
+    if (!outcome.status.ok()) note(text("no switch for a straggler: ", outcome.status.text()));
+  };
+  actors_->wish({policy,
+                 fmt::format("a straggler takes {:.2f} times the median over {} steps", window.ratio, window.steps),
+                 told});
+}
+
+std::optional<DigestPlan> RankSession::digest_plan() const {
+  if (job_.plan.digest_steps == 0) return {};
+  DigestPlan plan{.every_steps = job_.plan.digest_steps, .tensors = {}, .results = memory_.digests};
+  for (const Layout::Entry& entry : job_.layout.entries())
+    plan.tensors.push_back(elements(memory_.replica.parameters, entry.first, entry.count, sizeof(float)));
+  return plan;
+}
+
+std::uint64_t RankSession::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,
+                                         Deadline deadline) {
+  TROUPE_CHECK(leads_job(), Code::invalid, "rank ", job_.self().value, " was asked for another policy; ask rank 0");
+  const auto answer = std::make_shared<std::promise<StepOutcome>>();
+  std::future<StepOutcome> answered = answer->get_future();
+  actors_->wish({policy, reason, [answer](const StepOutcome& outcome) { answer->set_value(outcome); }});
+  TROUPE_CHECK(answered.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
+               "the ranks have not agreed on a step for the switch yet: look whether all of them train");
+  StepOutcome outcome;
+  try {
+    outcome = answered.get();
+  } catch (const std::future_error&) {  // whoever had to answer is gone
+    outcome.status = {Code::aborted, "the run ended before its ranks could agree on a step for the switch"};
+  }
+  if (!outcome.status.ok()) fail(outcome.status.code(), std::string{outcome.status.text()});
+  return outcome.first;
+}
+
+}  // namespace troupe

@@ -1,0 +1,96 @@
+// `rtrun control` and a run of two processes.
+
+#include <fstream>
+#include <iterator>
+
+#include "tests/cluster/job_folder.hpp"
+
+namespace troupe::testing {
+namespace {
+
+class ControlJob : public ClusterTest {
+ protected:
+  /// A job with memory for local_sgd, whose turn never comes by itself.
+  std::vector<std::string> endless() const {
+    auto arguments = JobFolder::endless();
+    arguments.insert(
+        arguments.end(),
+        {"--set", "update.switch=[{ at_step = 1000000000, policy = \"local_sgd\", every_steps = 4 }]", "--set",
+         "update.digest_steps=1"});  // all ranks' weights are compared before and after each switch
+    return arguments;
+  }
+  struct Asked {
+    int code = 0;
+    std::string out;
+    std::string err;
+  };
+  Asked ask(std::vector<std::string> words) const {
+    ProgramStart start = folder_.rtrun();
+    start.arguments = {start.arguments[0], "control", "run"};
+    start.arguments.insert(start.arguments.end(), words.begin(), words.end());
+    Program control{start};
+    const int code = control.wait(30s);
+    return {code, control.out(), control.err()};
+  }
+  std::string log() const {
+    std::ifstream file{folder_.path() / "run/log"};
+    return {std::istreambuf_iterator<char>{file}, {}};
+  }
+};
+
+TEST_F(ControlJob, SwitchesThePolicyOfARunThatGoesOnAndThenEndsIt) {
+  Program rtrun{folder_.rtrun(endless())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  for (const std::string policy : {"local_sgd", "sync"}) {
+    const Asked switched = ask({"switch", policy});
+    EXPECT_EQ(switched.code, 0) << switched.err;
+    EXPECT_NE(switched.out.find("from step "), std::string::npos) << switched.out;
+    EXPECT_NE(switched.out.find(policy + ": "), std::string::npos) << switched.out;
+    const auto told = [&](const Program& p) { return p.err().find("): " + policy + ": ") != std::string::npos; };
+    ASSERT_TRUE(rtrun.wait_until(told, 30s)) << rtrun.err();
+  }
+  EXPECT_NE(rtrun.err().find("(asked for by rtrun control)"), std::string::npos) << rtrun.err();
+  ASSERT_TRUE(
+      becomes_true([&] { return log().find("\"reason\": \"asked for by rtrun control\"") != std::string::npos; }, 30s))
+      << log();
+  const Asked described = ask({"describe"});
+  EXPECT_NE(described.out.find("rank 0 of 2"), std::string::npos) << described.out << described.err;
+  EXPECT_EQ(ask({"stop"}).code, 0);
+  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+  EXPECT_NE(rtrun.out().find("Stopped after"), std::string::npos) << rtrun.out();
+  EXPECT_EQ(rtrun.err().find("error"), std::string::npos) << rtrun.err();
+}
+
+TEST_F(ControlJob, RefusesAPolicyWithoutMemoryAndTrainsOn) {
+  Program rtrun{folder_.rtrun(endless())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  const Asked refused = ask({"switch", "diloco"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("rank 0 on node "), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("name the policy in update.switch"), std::string::npos) << refused.err;
+  EXPECT_EQ(ask({"switch", "local_sgd", "every_step=4"}).code, 2);
+  EXPECT_EQ(ask({"stop"}).code, 0);
+  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+}
+
+TEST_F(ControlJob, SaysThatNoRunIsThere) {
+  std::filesystem::create_directory(folder_.path() / "run");
+  const Asked asked = ask({"stop"});
+  EXPECT_EQ(asked.code, 3);
+  EXPECT_NE(asked.err.find("no run that writes into run"), std::string::npos) << asked.err;
+}
+
+TEST_F(ControlJob, SwitchesByItselfOnceAStragglerHoldsTheOthersUp) {
+  // Two ranks of one speed: any ratio above 1 is a straggler's, sooner or later.
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(),
+                   {"--set", "update.switch=[{ at_straggler = 1.0001, policy = \"local_sgd\", every_steps = 4 }]"});
+  Program rtrun{folder_.rtrun(arguments)};
+  const auto told = [](const Program& p) { return p.err().find("(a straggler takes ") != std::string::npos; };
+  EXPECT_TRUE(rtrun.wait_until(told, 60s)) << rtrun.out() << rtrun.err();
+  EXPECT_EQ(ask({"stop"}).code, 0);
+  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+}
+
+}  // namespace
+}  // namespace troupe::testing

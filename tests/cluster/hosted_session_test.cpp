@@ -1,0 +1,128 @@
+// Sessions under policies whose stripes shards host: asynchronous updates, bounded staleness, elastic averaging.
+
+#include <atomic>
+
+#include "tests/cluster/session_threads.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe::testing {
+namespace {
+
+class HostedSession : public SessionThreads {
+ protected:
+  void SetUp() override {
+    if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  }
+  SessionOptions shared(std::vector<std::string> settings) const {
+    settings.emplace_back("placement.cores=0");  // more ranks than cores
+    return options(std::move(settings));
+  }
+  std::vector<RunResult> run_all(std::uint32_t ranks, const std::vector<std::string>& settings) const {
+    auto results = run(ranks, shared(settings), run_to_the_end);
+    for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+    return results;
+  }
+};
+
+TEST_F(HostedSession, WithoutStalenessEndsWithTheBitsOfSync) {
+  for (const std::uint32_t ranks : {1u, 2u, 3u}) {
+    for (const bool falls : {false, true}) {
+      std::vector<std::string> settings{"train.epochs=2"};
+      if (falls)
+        settings.insert(settings.end(), {"optimizer.rate.schedule=\"exponential\"", "optimizer.rate.factor=0.5",
+                                         "optimizer.rate.every_samples=100"});
+      const auto sync = run_all(ranks, settings);
+      settings.insert(settings.end(), {"update.policy=\"ssp\"", "update.staleness=0"});
+      const auto ssp = run_all(ranks, settings);
+      ASSERT_EQ(ssp[0].epochs.size(), sync[0].epochs.size());
+      EXPECT_EQ(ssp[0].parameters_hash, sync[0].parameters_hash) << ranks << " ranks";
+      for (std::size_t e = 0; e < sync[0].epochs.size(); ++e) {
+        EXPECT_EQ(ssp[0].epochs[e].test_accuracy, sync[0].epochs[e].test_accuracy);
+        EXPECT_EQ(ssp[0].epochs[e].samples, sync[0].epochs[e].samples);
+      }
+    }
+  }
+}
+
+TEST_F(HostedSession, EndsWithEverySampleCountedAndTheSameWeightsAtAllRanks) {
+  for (const std::string policy : {"async", "ssp", "easgd"}) {
+    const std::vector<std::string> settings{"train.steps=37", "update.policy=\"" + policy + "\""};
+    std::vector<std::vector<float>> weights(3);
+    const auto results = run(3, shared(settings), [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+      RunResult result = session.run(blocking);
+      weights[rank] = session.parameters();
+      return result;
+    });
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      EXPECT_TRUE(results[r].status.ok()) << results[r].status.text();
+      EXPECT_EQ(results[r].total.steps, 37u);
+      EXPECT_EQ(weights[r], weights[0]) << policy;
+    }
+    EXPECT_EQ(results[0].total.samples, 37u * 3 * 20) << policy;
+  }
+}
+
+TEST_F(HostedSession, SwitchesToAndFromThePoliciesThatLendTheirStripes) {
+  const std::string switches =
+      "update.switch=[{at_step=5, policy=\"async\"}, {at_step=11, policy=\"local_sgd\", every_steps=3}, "
+      "{at_step=16, policy=\"easgd\", every_steps=2}, {at_step=21, policy=\"ssp\", staleness=1}, "
+      "{at_step=26, policy=\"ssp\", staleness=0}, {at_step=31, policy=\"sync\"}]";
+  std::vector<std::vector<float>> weights(3);
+  const auto results =
+      run(3, shared({"train.steps=40", switches}), [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+        RunResult result = session.run(blocking);
+        for (const SessionTensor& tensor : session.tensors())
+          weights[rank].insert(weights[rank].end(), tensor.parameters.begin(), tensor.parameters.end());
+        return result;
+      });
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    EXPECT_TRUE(results[r].status.ok()) << results[r].status.text();
+    EXPECT_EQ(results[r].total.steps, 40u);
+    EXPECT_EQ(weights[r], weights[0]);
+  }
+  EXPECT_EQ(results[0].total.samples, 40u * 3 * 20);
+}
+
+TEST_F(HostedSession, EndsForAllAtOneStepWhenOneRankIsAskedToStop) {
+  for (const std::string policy : {"async", "ssp", "easgd"}) {
+    const auto results = run(3, shared({"train.steps=1000000", "update.policy=\"" + policy + "\""}),
+                             [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+                               for (std::uint64_t step = 0; session.next(blocking); ++step) {
+                                 if (rank == 1 && step == 10) session.request_stop();
+                                 if (!session.step(blocking)) break;
+                               }
+                               return session.finish(blocking);
+                             });
+    for (const RunResult& result : results) {
+      EXPECT_TRUE(result.status.ok()) << result.status.text();
+      EXPECT_TRUE(result.stopped);
+      EXPECT_EQ(result.total.steps, results[0].total.steps) << policy;
+      EXPECT_GT(result.total.steps, 10u);
+    }
+  }
+}
+
+TEST_F(HostedSession, GoesOnFromItsCheckpointOnAnyNumberOfRanks) {
+  for (const std::string policy : {"async", "ssp", "easgd"}) {
+    JobFolder saved;
+    const std::vector<std::string> settings{"update.policy=\"" + policy + "\"", "checkpoint.every_steps=4",
+                                            "checkpoint.resume=auto",
+                                            "checkpoint.dir=\"" + (saved.path() / "ck").string() + "\""};
+    std::vector<std::string> first = settings;
+    first.emplace_back("train.steps=10");
+    const std::uint64_t end = run_all(2, first)[0].parameters_hash;
+    for (const std::uint32_t ranks : {1u, 2u, 3u}) {
+      const auto loaded = run_all(ranks, first);  // nothing is left to train
+      EXPECT_EQ(loaded[0].parameters_hash, end) << policy << " on " << ranks << " ranks";
+    }
+    std::vector<std::string> more = settings;
+    more.emplace_back("train.steps=20");
+    const auto gone_on = run_all(3, more);
+    EXPECT_EQ(gone_on[0].total.steps, 20u);
+    EXPECT_EQ(gone_on[0].saved_steps, 20u);
+    EXPECT_NE(gone_on[0].parameters_hash, end);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "runtime/blocking.hpp"
+#include "runtime/fd.hpp"
+#include "tools/rtrun/control.hpp"
+
+namespace troupe::rtrun {
+
+/// Answers `rtrun control` for one run, one request at a time, on a thread of its own; requests of other users are
+/// not read.
+class ControlServer {
+ public:
+  /// Called on the thread; what it throws is the answer, too.
+  using Handler = std::function<std::string(Blocking&, const ControlRequest&)>;
+
+  /// Throws Error{environment} as listen_for_control.
+  ControlServer(const std::string& folder, Handler handler);
+  /// Waits for the request under way.
+  ~ControlServer();
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+ private:
+  void serve();
+  void answer(Blocking& blocking, const Fd& connection) const;
+  Handler handler_;
+  Fd listener_;
+  Fd end_;  // an eventfd that ends the thread
+  std::thread thread_;
+};
+
+}  // namespace troupe::rtrun
