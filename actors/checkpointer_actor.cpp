@@ -31,6 +31,7 @@ struct CheckpointerState {
   static constexpr const char* name = "checkpointer";
   CheckpointerWiring wiring;
   EpochSoFar epoch;
+  std::uint64_t committed = 0;  // steps, as told; where ranks' sums are gathered that may be after their copy is taken
   std::map<CheckpointId, Gathering> gatherings;
   std::map<std::uint64_t, double> accuracies;       // by the steps that were evaluated; of the newest
   std::map<CheckpointId, std::uint64_t> evaluated;  // after how many steps, of those that are saved
@@ -118,7 +119,7 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
 void conclude_when_complete(Self self, const Shared& parts, CheckpointId id) {
   CheckpointerState& s = self->state;
   const auto found = s.gatherings.find(id);
-  if (!found->second.begun || found->second.answered < parts->ranks) return;
+  if (self->state.committed < id.steps || !found->second.begun || found->second.answered < parts->ranks) return;
   conclude(self, parts, id, std::move(s.gatherings.extract(found).mapped()));
 }
 
@@ -221,18 +222,29 @@ void on_tested(Self self, const Shared& parts, const TestResult& result) {
   note_accuracy(self, parts);
 }
 
+void on_committed(Self self, const Shared& parts, const Committed& committed) {
+  CheckpointerState& s = self->state;
+  s.epoch.loss += committed.total.loss;
+  s.epoch.correct += committed.total.correct;
+  s.epoch.samples += committed.total.samples;
+  if (parts->schedule.ends_epoch(committed.step)) s.epoch = {};
+  s.committed = committed.step.value + 1;
+  std::vector<CheckpointId> waiting;
+  for (auto& [id, gathering] : s.gatherings) {
+    if (id.steps != s.committed) continue;
+    gathering.manifest.epoch = s.epoch;
+    waiting.push_back(id);
+  }
+  for (const CheckpointId id : waiting) conclude_when_complete(self, parts, id);
+}
+
 CheckpointerActor::behavior_type checkpointer(Self self, Shared parts) {
   end_with_own_errors(self);
   self->state.epoch = parts->epoch;
+  self->state.committed = parts->schedule.first_step;
   return {[=](CheckpointerWiring& wiring) { self->state.wiring = std::move(wiring); },
           [=](const SaveOverdue& overdue) { on_overdue(self, parts, overdue.id); },
-          [=](const Committed& committed) {
-            EpochSoFar& epoch = self->state.epoch;
-            epoch.loss += committed.total.loss;
-            epoch.correct += committed.total.correct;
-            epoch.samples += committed.total.samples;
-            if (parts->schedule.ends_epoch(committed.step)) epoch = {};
-          },
+          [=](const Committed& committed) { on_committed(self, parts, committed); },
           [=](const SnapshotTaken& taken) { on_snapshot(self, parts, taken); },
           [=](const FileWritten& written) { on_written(self, parts, written); },
           [=](const PartSaved& part) { take_part(self, parts, part); },

@@ -115,8 +115,9 @@ class LentExchange final : public Exchange {
                                     ? "all of the optimizer's state at each rank"
                                 : needs.outer_state && memory_.outer.state[0].size_bytes == 0 ? "an outer momentum"
                                 : needs.hosted && parts_.hosted == nullptr                    ? "shards and workers"
-                                : needs.side_stream && parts_.side == nullptr                 ? "a second stream"
-                                                                                              : nullptr;
+                                : needs.landing && !parts_.hosted->has_landing() ? "room for what ranks read"
+                                : needs.side_stream && parts_.side == nullptr    ? "a second stream"
+                                                                                 : nullptr;
     if (missing == nullptr) return {};
     return text("a switch to ", name_of(policy.kind), " needs ", missing,
                 ", for which this job has no memory: name the policy in update.switch");

@@ -25,7 +25,7 @@ class PushRoute final : public HostedRoute {
         starts_(parts_.space),
         begins_(parts_.space),
         messenger_(parts_.space) {
-    if (has_own_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
+    if (has_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
     whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
     whole_.half = memory_.half;
@@ -36,7 +36,7 @@ class PushRoute final : public HostedRoute {
                  "\" is of lent stripes, not of hosted ones");
     settings_ = resolved(start.policy, parts_.ranks);
     elastic_ = settings_.kind == PolicyKind::easgd;
-    TROUPE_CHECK(has_own_landing() || (!elastic_ && memory_.half.size_bytes == 0), Code::invalid,
+    TROUPE_CHECK(has_landing() || (!elastic_ && memory_.half.size_bytes == 0), Code::invalid,
                  "what is read needs memory of its own where weights are made of it");
     if (elastic_) alpha_ = elastic_alpha(easgd_settings(settings_), parts_.ranks);
     updates_ = start.updates;
@@ -93,6 +93,8 @@ class PushRoute final : public HostedRoute {
     if (memory_.half.size_bytes > 0) stream.copy(memory_.half, memory_.held_half);
   }
 
+  bool has_landing() const noexcept override { return memory_.landing != memory_.weights; }
+
   std::uint64_t updates() const noexcept override { return updates_; }
 
   void retire(const Status& why) noexcept override {
@@ -102,8 +104,6 @@ class PushRoute final : public HostedRoute {
   }
 
  private:
-  bool has_own_landing() const noexcept { return memory_.landing != memory_.weights; }
-
   void check_tenancy(Step step) const {
     TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
                  ": the exchange of group ", whole_.stripe.group.value, " was retired");
@@ -118,7 +118,7 @@ class PushRoute final : public HostedRoute {
 
   /// The weights become what was read.
   void adopt(Stream& stream) {
-    if (!has_own_landing()) return;
+    if (!has_landing()) return;
     stream.copy(memory_.weights, memory_.landing);
     if (memory_.half.size_bytes > 0) stream.update(image_only(), 1, whole_, std::array{memory_.landing}, memory_.one);
   }
