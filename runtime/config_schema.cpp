@@ -342,7 +342,7 @@ constexpr std::array kTrain{
                .more = "Of train.non_finite = \"roll_back\". 1: the rate stays.",
                .range = {1e-6, 1},
                .store = [](S& s, const V& v) { s.train.roll_back_rate = v.number; },
-               .show = [](const S& s) { return show(s.train.roll_back_rate); }},
+               .show = [](const S& s) { return number_text(s.train.roll_back_rate); }},
     SettingKey{.name = "train.deterministic",
                .kind = K::boolean,
                .help = "the same bits on every run of one world",

@@ -33,7 +33,7 @@ TEST_F(Start, IsRefusedWith2AndAPlaceForBrokenToml) {
   expect_refusal({}, 2, "app.toml:19:7");
 }
 
-TEST_F(Start, IsRefusedWith2ForWhatIsNotBuiltYet) { expect_refusal({"--set", "update.policy=\"ssp\""}, 2, "ssp"); }
+TEST_F(Start, IsRefusedWith2ForWhatIsNotBuiltYet) { expect_refusal({"--set", "placement.device=\"cuda\""}, 2, "cuda"); }
 
 TEST_F(Start, IsRefusedWith2WhenTheDataAreMissing) { expect_refusal({"--set", "data.path=nowhere"}, 2, "nowhere"); }
 

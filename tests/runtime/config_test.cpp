@@ -288,7 +288,7 @@ TEST(Config, WrongFilesAreAnsweredAtOnce) {
 
 TEST(Config, SeveralProblemsAreToldTogetherInTheOrderOfTheFile) {
   const Status status =
-      failure("[train]\nepochs = 0\n[data]\nbach = 1\n[update]\npolicy = \"async\"\n", {"train.seed=x"});
+      failure("[train]\nepochs = 0\n[data]\nbach = 1\n[update]\npolicy = \"gossip\"\n", {"train.seed=x"});
   const std::string text{status.text()};
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_THAT(text, StartsWith("app.toml:2:10: train.epochs"));

@@ -321,7 +321,7 @@ TEST_F(LentExchangeTest, ScalesTheRateWithTheSamplesOfAnUpdateWhichAccumulationM
   memory.held = gradients_;
   memory.carry = total_;
   const auto exchange = lent_exchange(
-      {.communicator = communicator_,
+      {.communicator = &communicator_,
        .rule = {.kind = RuleKind::sgd, .rate = 8},
        .policy = std::make_unique<PolicySequence>(
            std::vector<PolicyPhase>{{}, {.from_step = 1, .policy = {.accumulate = 4}}, {.from_step = 5, .policy = {}}},
