@@ -8,7 +8,6 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/planner.hpp"
 #include "runtime/rules/verdict.hpp"
-#include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -17,7 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr ViewId kFirstView{1};
 constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
 
 /// How many steps that are left out are told of one by one.
@@ -215,81 +213,6 @@ void RankSession::watch_peers() {
     remote_->lost(peer, why);
     caf::anon_send(membership_, PeerLost{peer, why});
   });
-}
-
-std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& group) {
-  const GroupMemory& own = memory_.groups[group.id.value];
-  if (job_.plan.route == Route::direct) {
-    if (!channel_) channel_ = std::make_unique<DirectChannel>(*bulk_);
-    std::vector<Peer> peers;
-    for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
-    return std::make_unique<DirectCommunicator>(space_, *bulk_,
-                                                DirectGroup{.view = kFirstView,
-                                                            .rank = job_.self(),
-                                                            .peers = std::move(peers),
-                                                            .stripes = group.stripes,
-                                                            .buckets = group.buckets,
-                                                            .parameters = own.parameters,
-                                                            .half = own.half,
-                                                            .staging = own.staging,
-                                                            .id = group.id,
-                                                            .filter = group.filter,
-                                                            .sending = own.sending},
-                                                channel_.get());
-  }
-  ArenaGroup members{.rank = job_.self()};
-  for (const PlaceBlob& place : places_) {
-    const RankMemory rank = find_rank_memory(space_.arena(place.arena.id), job_.plan);
-    const GroupMemory& its = rank.groups[group.id.value];
-    members.members.push_back(
-        {.gradients = its.contributions, .sums = rank.sums, .ready = its.ready, .published = its.published});
-    if (needs_of(group.policies).whole_state) members.members.back().scratch = its.scratch;
-  }
-  return std::make_unique<ArenaCommunicator>(space_, std::move(members));
-}
-
-std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
-  const std::uint32_t g = group.id.value;
-  const Rule rule = all_groups(settings())[g].rule;
-  if (needs_of(group.policies).hosted) {
-    hosted_[g] = std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
-                                                                .space = space_,
-                                                                .arena = *arena_,
-                                                                .device = *device_,
-                                                                .remote = remote_.get(),
-                                                                .self = job_.self(),
-                                                                .ranks = job_.plan.world_size(),
-                                                                .plan = group,
-                                                                .memory = memory_.groups[g],
-                                                                .shares_parameters = job_.plan.route == Route::arena,
-                                                                .rule = rule,
-                                                                .rate = rate(rule),
-                                                                .no_decay = no_decay_[g],
-                                                                .deadline = settings().faults.exchange});
-    if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
-  }
-  LentMemory lent = memory_.groups[g].own;
-  lent.mine.no_decay = no_decay_[g];
-  return lent_exchange({.communicator = communicators_[g].get(),
-                        .rule = rule,
-                        .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
-                        .buckets = group.buckets,
-                        .memory = std::move(lent),
-                        .rate = rate(rule),
-                        .side = side_streams_[g].get(),
-                        .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
-                        .updates = resumed_ ? resumed_->updates_of(group) : 0});
-}
-
-std::vector<Exchange*> RankSession::all_exchanges() const {
-  std::vector<Exchange*> all;
-  for (const auto& exchange : exchanges_) all.push_back(exchange.get());
-  return all;
-}
-
-void RankSession::abort_exchanges(const Status& why) noexcept {
-  for (const auto& communicator : communicators_) communicator->abort(why);
-  for (const auto& exchange : exchanges_) exchange->retire(why);
 }
 
 void RankSession::make_device() {

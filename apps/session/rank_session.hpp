@@ -37,7 +37,8 @@ struct Lineage {
   std::string run;               // CheckpointStart::run of the first; empty: this is the first
 };
 
-/// What Session::start makes. How it is built stands in rank_session.cpp, how it runs and ends in session.cpp.
+/// What Session::start makes. How it is built stands in rank_session.cpp, and of its groups in rank_groups.cpp; how it
+/// runs and ends in session.cpp.
 class RankSession final : public Session {
  public:
   explicit RankSession(Blocking& blocking, SessionOptions options, Lineage lineage = {});
@@ -75,6 +76,8 @@ class RankSession final : public Session {
   }
 
  private:
+  static constexpr ViewId kFirstView{1};
+
   const Settings& settings() const { return options_.configuration.settings; }
   bool leads_node() const { return job_.plan.leads_node(job_.self()); }
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.

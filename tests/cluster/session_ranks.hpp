@@ -4,12 +4,10 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "apps/session/session.hpp"
-#include "tests/cluster/job_folder.hpp"
 #include "tests/cluster/pull_model.hpp"
+#include "tests/cluster/session_threads.hpp"
 
 namespace troupe::testing {
 
@@ -44,18 +42,14 @@ inline RanksRan run_ranks(const JobFolder& folder, std::uint32_t ranks, std::vec
                                      "data.batch=" + std::to_string(120 / ranks), "checkpoint.keep=100"});
   RanksRan ran;
   Log log{ran};
-  ran.results.resize(ranks);
   ran.began.resize(ranks);
-  const std::uint16_t port = free_port();
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      Blocking blocking = Blocking::on_thread("test");
-      try {
+  std::vector<std::uint64_t> trained(ranks);
+  ran.results = run_sessions(
+      ranks,
+      [&](std::uint32_t rank) {
         SessionOptions options{.configuration = read_configuration(folder.path() / "app.toml", settings)};
-        std::uint64_t trained = 0;
-        options.model = pull_model([&](const std::vector<SessionTensor>& tensors) {
-          const std::uint64_t number = trained++;
+        options.model = pull_model([&, rank](const std::vector<SessionTensor>& tensors) {
+          const std::uint64_t number = trained[rank]++;
           for (const SessionTensor& tensor : tensors) {
             if (number != 0) break;
             ran.began[rank].insert(ran.began[rank].end(), tensor.parameters.begin(), tensor.parameters.end());
@@ -64,20 +58,9 @@ inline RanksRan run_ranks(const JobFolder& folder, std::uint32_t ranks, std::vec
         });
         options.every_step = true;
         if (rank == 0) options.listener = &log;
-        if (ranks > 1)
-          options.place = LaunchPlace{.rank = rank,
-                                      .world_size = ranks,
-                                      .local_rank = rank,
-                                      .master_address = "127.0.0.1",
-                                      .master_port = port,
-                                      .secret = "a secret of more than sixteen letters"};
-        ran.results[rank] = Session::start(blocking, std::move(options))->run(blocking);
-      } catch (const Error& error) {
-        ran.results[rank].status = error.status();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+        return options;
+      },
+      run_to_the_end);
   return ran;
 }
 

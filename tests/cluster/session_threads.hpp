@@ -12,10 +12,45 @@
 
 namespace troupe::testing {
 
-/// Runs sessions of this process, each rank on a thread of its own.
+/// What a rank does with its session.
+using RankBody = std::function<RunResult(Blocking&, Session&, std::uint32_t rank)>;
+
+/// What the sessions of a job's ranks came to, each made on a thread of its own from what `options` gives it.
+inline std::vector<RunResult> run_sessions(std::uint32_t ranks,
+                                           const std::function<SessionOptions(std::uint32_t rank)>& options,
+                                           const RankBody& body) {
+  std::vector<RunResult> results(ranks);
+  const std::uint16_t port = free_port();
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Blocking blocking = Blocking::on_thread("test");
+      try {
+        SessionOptions own = options(rank);
+        if (ranks > 1)
+          own.place = LaunchPlace{.rank = rank,
+                                  .world_size = ranks,
+                                  .local_rank = rank,
+                                  .master_address = "127.0.0.1",
+                                  .master_port = port,
+                                  .secret = "a secret of more than sixteen letters"};
+        const auto session = Session::start(blocking, std::move(own));
+        results[rank] = body(blocking, *session, rank);
+      } catch (const Error& error) {
+        results[rank].status = error.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+inline RunResult run_to_the_end(Blocking& blocking, Session& session, std::uint32_t) { return session.run(blocking); }
+
+/// Sessions of the job in a folder.
 class SessionThreads : public ::testing::Test {
  protected:
-  using Rank = std::function<RunResult(Blocking&, Session&, std::uint32_t rank)>;
+  using Rank = RankBody;
 
   SessionOptions options(std::vector<std::string> settings = {}) const {
     settings.insert(settings.begin(), {"cluster.nodes=\"local:1\"", "train.deterministic=true",
@@ -26,35 +61,11 @@ class SessionThreads : public ::testing::Test {
 
   /// What each rank's session came to.
   std::vector<RunResult> run(std::uint32_t ranks, const SessionOptions& options, const Rank& rank) const {
-    std::vector<RunResult> results(ranks);
-    const std::uint16_t port = free_port();
-    std::vector<std::thread> threads;
-    for (std::uint32_t r = 0; r < ranks; ++r) {
-      threads.emplace_back([&, r] {
-        Blocking blocking = Blocking::on_thread("test");
-        SessionOptions own = options;
-        if (ranks > 1)
-          own.place = LaunchPlace{.rank = r,
-                                  .world_size = ranks,
-                                  .local_rank = r,
-                                  .master_address = "127.0.0.1",
-                                  .master_port = port,
-                                  .secret = "a secret of more than sixteen letters"};
-        try {
-          const auto session = Session::start(blocking, std::move(own));
-          results[r] = rank(blocking, *session, r);
-        } catch (const Error& error) {
-          results[r].status = error.status();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return results;
+    return run_sessions(
+        ranks, [&](std::uint32_t) { return options; }, rank);
   }
 
   JobFolder folder_;
 };
-
-inline RunResult run_to_the_end(Blocking& blocking, Session& session, std::uint32_t) { return session.run(blocking); }
 
 }  // namespace troupe::testing
