@@ -229,9 +229,11 @@ class HostedShardActor : public HostedShard::base {
   }
 
   HostingReport report() {
-    if (!tenancy_->started()) return {tenancy_->parts().shard, 0, {}, {}};
+    if (!tenancy_->started()) return {tenancy_->parts().shard, 0, {}, {}, {}};
     const HostedLedger& ledger = tenancy_->policy().ledger();
-    return {tenancy_->parts().shard, ledger.version(), ledger.version_vector(), tenancy_->policy().staleness()};
+    const HostedPolicy& policy = tenancy_->policy();
+    return {tenancy_->parts().shard, ledger.version(), ledger.version_vector(), policy.staleness(),
+            std::string{policy.staleness_unit()}};
   }
 
   caf::result<HostingEnded> end(const Status& why) {

@@ -71,7 +71,8 @@ struct HostingReport {
   std::uint32_t shard = 0;
   std::uint64_t version = 0;
   std::vector<std::uint64_t> version_vector;  // by worker: sequences applied
-  StalenessHistogram staleness;               // in the measure of its policy
+  StalenessHistogram staleness;               // of its present policy
+  std::string staleness_unit;
 };
 
 /// Anyone to shard: kCount elements of its stripe from `first`, as they are now, whatever the clocks. Plain bytes, for
@@ -127,7 +128,8 @@ auto inspect(Inspector& f, AskHosting&) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, HostingReport& x) {
-  return f(caf::meta::type_name("troupe.HostingReport"), x.shard, x.version, x.version_vector, x.staleness);
+  return f(caf::meta::type_name("troupe.HostingReport"), x.shard, x.version, x.version_vector, x.staleness,
+           x.staleness_unit);
 }
 template <class Inspector, std::size_t kCount>
 auto inspect(Inspector& f, SmallRead<kCount>& x) {

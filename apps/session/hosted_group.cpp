@@ -78,13 +78,13 @@ std::vector<caf::actor> HostedGroup::actors() const {
   return all;
 }
 
-std::optional<StalenessHistogram> HostedGroup::staleness(Deadline deadline) const {
-  std::optional<StalenessHistogram> found;
+std::optional<HostingReport> HostedGroup::staleness(Deadline deadline) const {
+  std::optional<HostingReport> found;
   if (!shard_) return found;
   caf::scoped_actor self(system_);
   self->request(shard_, std::chrono::ceil<std::chrono::milliseconds>(deadline.left()), AskHosting{})
-      .receive([&](const HostingReport& report) { found = report.staleness; }, [](const caf::error&) {});
-  if (found && found->updates == 0) found.reset();
+      .receive([&](const HostingReport& report) { found = report; }, [](const caf::error&) {});
+  if (found && found->staleness.updates == 0) found.reset();
   return found;
 }
 

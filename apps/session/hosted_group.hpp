@@ -48,7 +48,7 @@ class HostedGroup {
   std::vector<caf::actor> actors() const;
   /// How stale what this rank's shard has applied was, under the last hosted policy; asked by message. Nothing: it
   /// applied nothing, or does not answer in time.
-  std::optional<StalenessHistogram> staleness(Deadline deadline) const;
+  std::optional<HostingReport> staleness(Deadline deadline) const;
 
  private:
   HostedMemory hosted_memory(const HostedGroupParts& parts) const;

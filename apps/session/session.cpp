@@ -81,12 +81,10 @@ RunResult RankSession::finish(Blocking& blocking) {
 void RankSession::note_staleness() const {
   for (const GroupPlan& group : job_.plan.groups) {
     if (!hosted_[group.id.value]) continue;
-    const auto staleness = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
-    if (!staleness) continue;
-    const bool clocks = group.policies.back().policy.kind == PolicyKind::ssp;
-    note(text("staleness of group ", group.name, " in ",
-              clocks ? "steps of the slowest rank" : "updates of other ranks", ", over ", staleness->updates,
-              " contributions: ", to_string(*staleness)));
+    const auto report = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
+    if (!report) continue;
+    note(text("staleness of group ", group.name, " in ", report->staleness_unit, ", over ", report->staleness.updates,
+              " contributions: ", to_string(report->staleness)));
   }
 }
 

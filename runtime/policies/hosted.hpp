@@ -134,6 +134,8 @@ class HostedPolicy {
   /// How stale what was applied was, in the policy's measure: updates of others between a contribution's base and its
   /// being applied, or what the policy bounds.
   virtual const StalenessHistogram& staleness() const noexcept { return ledger().histogram(); }
+  /// The unit of that, for people.
+  virtual std::string_view staleness_unit() const noexcept { return "updates of other ranks"; }
   /// Whether no update comes before every worker that takes part has used what it read last, so that readers need no
   /// copies.
   virtual bool updates_wait_for_readers() const noexcept { return false; }

@@ -58,6 +58,7 @@ class MeetingPolicy final : public HostedPolicy {
 
   const HostedLedger& ledger() const noexcept override { return policy_->ledger(); }
   const StalenessHistogram& staleness() const noexcept override { return policy_->staleness(); }
+  std::string_view staleness_unit() const noexcept override { return policy_->staleness_unit(); }
   bool updates_wait_for_readers() const noexcept override { return policy_->updates_wait_for_readers(); }
 
  private:

@@ -29,6 +29,7 @@ class SspPolicy final : public HostedPolicy {
   /// For every applied contribution, how many clocks the slowest worker was behind it when its parameters were read:
   /// never more than s.
   const StalenessHistogram& staleness() const noexcept override { return clocks_behind_; }
+  std::string_view staleness_unit() const noexcept override { return "steps of the slowest rank"; }
 
  private:
   void apply_arrived(HostedPush push, HostedActions& actions);
