@@ -83,6 +83,56 @@ TEST_F(HostedSession, SwitchesToAndFromThePoliciesThatLendTheirStripes) {
   EXPECT_EQ(results[0].total.samples, 40u * 3 * 20);
 }
 
+/// A way through `count` places that goes once from each to each other one, back to the first.
+std::vector<std::size_t> every_pair(std::size_t count) {
+  std::vector<std::size_t> way, open{0};
+  std::vector<std::size_t> next(count, 0);  // by place: the neighbours that it has led to
+  while (!open.empty()) {
+    const std::size_t at = open.back();
+    if (next[at] == at) ++next[at];
+    if (next[at] < count) {
+      open.push_back(next[at]++);
+    } else {
+      way.push_back(at);
+      open.pop_back();
+    }
+  }
+  return {way.rbegin(), way.rend()};
+}
+
+TEST_F(HostedSession, SwitchesFromEachPolicyToEachOther) {
+  const std::vector<std::string> policies{"sync\"",
+                                          "double_buffered\"",
+                                          "local_sgd\", every_steps=2",
+                                          "model_averaging\", block_samples=100",
+                                          "block_momentum\", block_samples=100",
+                                          "diloco\", every_steps=2",
+                                          "easgd\", every_steps=2",
+                                          "async\"",
+                                          "ssp\", staleness=1"};
+  const std::vector<std::size_t> way = every_pair(policies.size());
+  ASSERT_EQ(way.size(), policies.size() * (policies.size() - 1) + 1);
+  std::string switches = "update.switch=[";
+  for (std::size_t i = 1; i < way.size(); ++i)
+    switches += text(i == 1 ? "" : ", ", "{at_step=", 3 * i, ", policy=\"", policies[way[i]], "}");
+  const std::uint64_t steps = 3 * way.size();
+  std::vector<std::vector<float>> weights(3);
+  const auto results =
+      run(3, shared({text("train.steps=", steps), switches + "]", "optimizer.rate=0.0001", "update.digest_steps=1"}),
+          [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+            RunResult result = session.run(blocking);
+            for (const SessionTensor& tensor : session.tensors())
+              weights[rank].insert(weights[rank].end(), tensor.parameters.begin(), tensor.parameters.end());
+            return result;
+          });
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    EXPECT_TRUE(results[r].status.ok()) << results[r].status.text();
+    EXPECT_EQ(results[r].total.steps, steps);
+    EXPECT_EQ(weights[r], weights[0]);
+  }
+  EXPECT_EQ(results[0].total.samples, steps * 3 * 20);
+}
+
 TEST_F(HostedSession, EndsForAllAtOneStepWhenOneRankIsAskedToStop) {
   for (const std::string policy : {"async", "ssp", "easgd"}) {
     const auto results = run(3, shared({"train.steps=1000000", "update.policy=\"" + policy + "\""}),
@@ -122,6 +172,20 @@ TEST_F(HostedSession, GoesOnFromItsCheckpointOnAnyNumberOfRanks) {
     EXPECT_EQ(gone_on[0].saved_steps, 20u);
     EXPECT_NE(gone_on[0].parameters_hash, end);
   }
+}
+
+TEST_F(HostedSession, WithoutStalenessGoesOnFromItsCheckpointWithTheSameBits) {
+  JobFolder saved;
+  std::vector<std::string> settings{"update.policy=\"ssp\"", "update.staleness=0", "train.steps=20"};
+  const std::uint64_t whole = run_all(2, settings)[0].parameters_hash;
+  settings.insert(settings.end(), {"checkpoint.every_steps=4", "checkpoint.resume=auto",
+                                   "checkpoint.dir=\"" + (saved.path() / "ck").string() + "\""});
+  settings[2] = "train.steps=10";
+  run_all(2, settings);
+  settings[2] = "train.steps=20";
+  const auto gone_on = run_all(2, settings);
+  EXPECT_EQ(gone_on[0].total.samples, 10u * 2 * 20) << "it did not go on";
+  EXPECT_EQ(gone_on[0].parameters_hash, whole);
 }
 
 }  // namespace
