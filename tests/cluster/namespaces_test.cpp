@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "runtime/error.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "tests/support/network.hpp"
 
@@ -48,6 +49,36 @@ TEST_F(TwoNodes, NameARankOfTheOtherNodeThatDied) {
   EXPECT_EQ(first->wait(10s), 4) << first->err();
   for (const char* word : {"rank 1", "node", "step"})
     EXPECT_NE(first->err().find(word), std::string::npos) << first->err();
+}
+
+TEST_F(TwoNodes, SwitchBetweenLentAndHostedStripesWithEqualWeights) {
+  std::string switches = "update.switch=[";
+  std::uint64_t step = 0;
+  for (const char* policy : {"async\"", "sync\"", "easgd\", every_steps=2", "local_sgd\", every_steps=3",
+                             "ssp\", staleness=1", "double_buffered\"", "ssp\", staleness=0", "sync\""}) {
+    step += 6;
+    switches += text(step == 6 ? "" : ", ", "{at_step=", step, ", policy=\"", policy, "}");
+  }
+  for (const char* dtype : {"f32", "bf16"}) {
+    const std::vector<std::string> arguments{
+        "--set", switches + "]",          "--set", text("train.steps=", step + 6),
+        "--set", "update.digest_steps=1", "--set", text("model.dtype=\"", dtype, '"')};
+    const auto second = start(1, arguments);
+    const auto first = start(0, arguments);
+    EXPECT_EQ(first->wait(60s), 0) << dtype << ": " << first->err();
+    EXPECT_EQ(second->wait(10s), 0) << dtype << ": " << second->err();
+  }
+}
+
+TEST_F(TwoNodes, NameARankThatDiedUnderAHostedPolicy) {
+  std::vector<std::string> arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "update.policy=\"async\""});
+  const auto first = start(0, arguments);
+  const auto second = start(1, arguments);
+  ASSERT_TRUE(first->wait_until(trains, 30s)) << first->out() << first->err() << second->err();
+  second->signal(SIGKILL);
+  EXPECT_EQ(first->wait(10s), 4) << first->err();
+  EXPECT_NE(first->err().find("rank 1"), std::string::npos) << first->err();
 }
 
 TEST_F(TwoNodes, NeedASecret) {
