@@ -2,7 +2,9 @@
 
 #include <signal.h>
 
+#include <cctype>
 #include <memory>
+#include <sstream>
 
 #include "runtime/error.hpp"
 #include "tests/cluster/job_folder.hpp"
@@ -67,6 +69,39 @@ TEST_F(TwoNodes, SwitchBetweenLentAndHostedStripesWithEqualWeights) {
     const auto first = start(0, arguments);
     EXPECT_EQ(first->wait(60s), 0) << dtype << ": " << first->err();
     EXPECT_EQ(second->wait(10s), 0) << dtype << ": " << second->err();
+  }
+}
+
+/// The lines of a run's table, without the time.
+std::vector<std::string> table_of(const std::string& out) {
+  std::vector<std::string> lines;
+  std::istringstream in{out};
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || std::isdigit(static_cast<unsigned char>(line[0])) == 0) continue;
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(line.substr(0, line.find_last_of(' ')));
+  }
+  return lines;
+}
+
+TEST_F(TwoNodes, TrainAlikeWhetherStripesAreLentOrHostedWithoutStaleness) {
+  const std::string switches =
+      "update.switch=[{at_step=3, policy=\"ssp\", staleness=0}, {at_step=6, policy=\"sync\"}, "
+      "{at_step=8, policy=\"ssp\", staleness=0}, {at_step=13, policy=\"sync\"}]";
+  for (const char* dtype : {"f32", "bf16"}) {
+    std::vector<std::string> arguments{
+        "--set", "train.epochs=4", "--set", "train.deterministic=true", "--set", text("model.dtype=\"", dtype, '"')};
+    std::vector<std::vector<std::string>> tables;
+    for (const bool switching : {false, true}) {
+      if (switching) arguments.insert(arguments.end(), {"--set", switches});
+      const auto second = start(1, arguments);
+      const auto first = start(0, arguments);
+      ASSERT_EQ(first->wait(60s), 0) << first->err();
+      ASSERT_EQ(second->wait(10s), 0) << second->err();
+      tables.push_back(table_of(first->out()));
+    }
+    EXPECT_EQ(tables[0].size(), 4u);
+    EXPECT_EQ(tables[1], tables[0]) << dtype;
   }
 }
 
