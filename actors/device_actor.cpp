@@ -373,7 +373,7 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
 }  // namespace
 
 std::optional<Step> end_after(const Schedule& schedule, Step counted, const StepSums& total) noexcept {
-  const Step end{counted.value + kStepsAhead - 1};
+  const Step end{counted.value + kStepsAhead};
   if (total.stop == 0 || schedule.is_last(end)) return {};
   return end;
 }

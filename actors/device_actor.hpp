@@ -35,7 +35,8 @@ static_assert(kStepsAhead < StepExchange::kStepsKept);
 inline constexpr std::uint64_t kEvaluationsKept = kStepsAhead + 1;
 
 /// The job's last step when a rank's wish to end was counted in step `counted`: every rank sees it with the same step,
-/// and none can have enqueued more than its credits beyond it. Nothing: nobody wishes it, or the plan ends before.
+/// and none can have enqueued that one before, so that all of them enqueue it as the last: it ends blocks and rounds.
+/// Nothing: nobody wishes it, or the plan ends before.
 std::optional<Step> end_after(const Schedule& schedule, Step counted, const StepSums& total) noexcept;
 
 /// A part of this rank's state, and where a checkpoint's copy of it lies; equal sizes.

@@ -236,14 +236,15 @@ TEST(DeviceActor, TellsOfEveryCommittedStepInOrderAndThenThatItHasFinished) {
   EXPECT_EQ(w.finished, std::vector<bool>{false});
 }
 
-TEST(DeviceActor, StopsSoManyStepsAfterTheVoteThatNoRankCanBeFurther) {
+TEST(DeviceActor, StopsSoManyStepsAfterTheVoteThatNoRankHasEnqueuedTheLastOneBefore) {
   World w{steps_without_evaluation(100)};
   w.begin();
   w.actors.send(w.actor, StopRequest{});
   w.actors.run();
   for (std::uint64_t k = 0; k < 10; ++k) w.give(k);
   for (int i = 0; i < 10; ++i) w.run_device();
-  EXPECT_EQ(w.committed.size(), kStepsAhead);
+  EXPECT_EQ(w.committed.size(), kStepsAhead + 1);
+  EXPECT_TRUE(w.exchange.facts.back().last) << "the exchange was not told that its last step is the last";
   EXPECT_EQ(w.finished, std::vector<bool>{true});
 }
 
