@@ -155,8 +155,8 @@ class PushRoute final : public HostedRoute {
 
   const HostedExchangeParts parts_;
   const HostedMemory memory_;
-  PointMessenger<StartHosting, 1> starts_;
-  PointMessenger<BeginHosting, 1> begins_;
+  PointMessenger<StartHosting, StepExchange::kStepsKept> starts_;
+  PointMessenger<BeginHosting, StepExchange::kStepsKept> begins_;
   PointMessenger<ContributionReady, 2 * StepExchange::kStepsKept> messenger_;  // a step may push and then meet
   PolicySettings settings_;
   Rule rule_;

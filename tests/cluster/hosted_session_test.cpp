@@ -22,6 +22,24 @@ class HostedSession : public SessionThreads {
     for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
     return results;
   }
+
+  /// Three ranks take so many steps, count every sample, and end with weights of the same bits.
+  void expect_equal_weights(std::vector<std::string> settings, std::uint64_t steps) const {
+    settings.push_back(text("train.steps=", steps));
+    std::vector<std::vector<float>> weights(3);
+    const auto results = run(3, shared(settings), [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+      RunResult result = session.run(blocking);
+      for (const SessionTensor& tensor : session.tensors())
+        weights[rank].insert(weights[rank].end(), tensor.parameters.begin(), tensor.parameters.end());
+      return result;
+    });
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      EXPECT_TRUE(results[r].status.ok()) << results[r].status.text();
+      EXPECT_EQ(results[r].total.steps, steps);
+      EXPECT_EQ(weights[r], weights[0]);
+    }
+    EXPECT_EQ(results[0].total.samples, steps * 3 * 20);
+  }
 };
 
 TEST_F(HostedSession, WithoutStalenessEndsWithTheBitsOfSync) {
@@ -67,20 +85,7 @@ TEST_F(HostedSession, SwitchesToAndFromThePoliciesThatLendTheirStripes) {
       "update.switch=[{at_step=5, policy=\"async\"}, {at_step=11, policy=\"local_sgd\", every_steps=3}, "
       "{at_step=16, policy=\"easgd\", every_steps=2}, {at_step=21, policy=\"ssp\", staleness=1}, "
       "{at_step=26, policy=\"ssp\", staleness=0}, {at_step=31, policy=\"sync\"}]";
-  std::vector<std::vector<float>> weights(3);
-  const auto results =
-      run(3, shared({"train.steps=40", switches}), [&](Blocking& blocking, Session& session, std::uint32_t rank) {
-        RunResult result = session.run(blocking);
-        for (const SessionTensor& tensor : session.tensors())
-          weights[rank].insert(weights[rank].end(), tensor.parameters.begin(), tensor.parameters.end());
-        return result;
-      });
-  for (std::size_t r = 0; r < results.size(); ++r) {
-    EXPECT_TRUE(results[r].status.ok()) << results[r].status.text();
-    EXPECT_EQ(results[r].total.steps, 40u);
-    EXPECT_EQ(weights[r], weights[0]);
-  }
-  EXPECT_EQ(results[0].total.samples, 40u * 3 * 20);
+  expect_equal_weights({switches}, 40);
 }
 
 /// A way through `count` places that goes once from each to each other one, back to the first.
@@ -114,23 +119,8 @@ TEST_F(HostedSession, SwitchesFromEachPolicyToEachOther) {
   ASSERT_EQ(way.size(), policies.size() * (policies.size() - 1) + 1);
   std::string switches = "update.switch=[";
   for (std::size_t i = 1; i < way.size(); ++i)
-    switches += text(i == 1 ? "" : ", ", "{at_step=", 3 * i, ", policy=\"", policies[way[i]], "}");
-  const std::uint64_t steps = 3 * way.size();
-  std::vector<std::vector<float>> weights(3);
-  const auto results =
-      run(3, shared({text("train.steps=", steps), switches + "]", "optimizer.rate=0.0001", "update.digest_steps=1"}),
-          [&](Blocking& blocking, Session& session, std::uint32_t rank) {
-            RunResult result = session.run(blocking);
-            for (const SessionTensor& tensor : session.tensors())
-              weights[rank].insert(weights[rank].end(), tensor.parameters.begin(), tensor.parameters.end());
-            return result;
-          });
-  for (std::size_t r = 0; r < results.size(); ++r) {
-    EXPECT_TRUE(results[r].status.ok()) << results[r].status.text();
-    EXPECT_EQ(results[r].total.steps, steps);
-    EXPECT_EQ(weights[r], weights[0]);
-  }
-  EXPECT_EQ(results[0].total.samples, steps * 3 * 20);
+    switches += text(i == 1 ? "" : ", ", "{at_step=", i, ", policy=\"", policies[way[i]], "}");
+  expect_equal_weights({switches + "]", "optimizer.rate=0.0001", "update.digest_steps=1"}, way.size());
 }
 
 TEST_F(HostedSession, EndsForAllAtOneStepWhenOneRankIsAskedToStop) {
