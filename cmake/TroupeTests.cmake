@@ -1,17 +1,29 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow SOURCES ... LIBS ... [TIMEOUT seconds])
+# What is worth running under a sanitizer, and all that is built for one.
+add_custom_target(sanitized_tests)
+
+# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] SOURCES ... LIBS ... [TIMEOUT seconds])
 # makes one program of tests; each TEST is a ctest entry of its own. Those of clusters run alone: they watch the whole host.
+# ONE_THREAD: nothing in it is for the thread sanitizer to see.
 function(troupe_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD" "LABEL;TIMEOUT" "SOURCES;LIBS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE troupe_build_flags ${arg_LIBS} GTest::gmock_main)
+  # Most of a cold build is tests, and what takes time in them is not their own code.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(TROUPE_SANITIZE MATCHES undefined)
+    target_compile_options(${name} PRIVATE -fno-sanitize=alignment)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(arg_LABEL MATCHES "^(unit|contract)$" AND NOT (arg_ONE_THREAD AND TROUPE_SANITIZE STREQUAL "thread"))
+    add_dependencies(sanitized_tests ${name})
+  endif()
   set(alone FALSE)
   if(arg_LABEL STREQUAL cluster)
     set(alone TRUE)
