@@ -122,10 +122,12 @@ bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
 }
 
 /// What the policies are told of `step`.
-StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, Step step) {
+StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLease& batch) {
+  const Step step = batch.step;
   StepFacts facts{.step = step, .samples_before = parts.schedule.samples_before(step)};
   facts.samples = parts.schedule.global_rows(step);
   facts.last = s.last == step;
+  facts.relieved = batch.relieved;
   facts.consistent = parts.schedule.evaluates(step) || (parts.saves && is_due(*parts.saves, step));
   return facts;
 }
@@ -167,7 +169,7 @@ void tell_digest(Self self, const DeviceParts& parts, const RankDigestReceiver& 
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   DeviceState& s = self->state;
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
-  const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch.step), votes);
+  const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch), votes);
   s.next = next(batch.step);
   const std::string reason = reason_of_switch(s, batch.step);
   if (parts.switched && s.policy && *s.policy != parts.exchange.policy())

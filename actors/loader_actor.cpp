@@ -32,10 +32,11 @@ void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device)
   if (!s.cursor->has_next(*s.ledger)) return;
   auto slot = parts.pool.try_take();
   if (!slot) return;
-  const BatchHead head = s.cursor->next(*s.ledger, *s.order, s.indices);
+  BatchHead head = s.cursor->next(*s.ledger, *s.order, s.indices);
   const Source& source = head.evaluation ? parts.test : parts.train;
   source.fill(s.indices, parts.batch, slot->data());
-  self->send(device, BatchLease{std::move(*slot).publish(), head.step, head.evaluation, head.last, head.rows});
+  self->send(device, BatchLease{std::move(*slot).publish(), head.step, head.evaluation, head.last, head.rows,
+                                std::move(head.relieved)});
 }
 
 LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {

@@ -27,8 +27,9 @@ struct BatchLease {
   Lease lease;
   Step step;
   bool evaluation = false;
-  bool last = false;       // evaluation: the last batch of this pass
-  std::uint32_t rows = 0;  // filled, from the slot's first on
+  bool last = false;             // evaluation: the last batch of this pass
+  std::uint32_t rows = 0;        // filled, from the slot's first on
+  std::vector<Rank> relieved{};  // of their part in the step's update (relief.hpp)
 };
 
 /// The pool to Loader: a slot came back.
@@ -228,6 +229,7 @@ struct SlotFilled {
   bool evaluation = false;
   bool last = false;
   std::uint32_t rows = 0;
+  std::vector<std::uint32_t> relieved{};  // ranks
 };
 
 /// Rank 0's Balancer to the others, and each to its rank's Loader: from step `first` on ranks take so many rows, up to
@@ -343,7 +345,7 @@ auto inspect(Inspector& f, SlotLent& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, SlotFilled& x) {
-  return f(caf::meta::type_name("troupe.SlotFilled"), x.offset, x.step, x.evaluation, x.last, x.rows);
+  return f(caf::meta::type_name("troupe.SlotFilled"), x.offset, x.step, x.evaluation, x.last, x.rows, x.relieved);
 }
 template <class Inspector>
 auto inspect(Inspector& f, JoinLedger& x) {

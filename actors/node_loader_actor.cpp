@@ -42,7 +42,9 @@ bool fill_slot(Self self, const NodeLoaderParts& parts, Target& target) {
   const BatchHead head = target.cursor.next(*s.ledger, *s.order, s.indices);
   const Source& source = head.evaluation ? parts.test : parts.train;
   source.fill(s.indices, parts.batch, parts.space.address(slot));
-  self->send(target.lender, SlotFilled{slot.offset, head.step.value, head.evaluation, head.last, head.rows});
+  SlotFilled filled{slot.offset, head.step.value, head.evaluation, head.last, head.rows};
+  for (const Rank rank : head.relieved) filled.relieved.push_back(rank.value);
+  self->send(target.lender, std::move(filled));
   return true;
 }
 

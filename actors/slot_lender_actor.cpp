@@ -33,7 +33,9 @@ BatchLease lease_of(SlotLenderState& s, const SlotFilled& filled) {
   auto slot = s.lent.extract(filled.offset);
   TROUPE_CHECK(!slot.empty(), Code::corrupt, "the node's loader has filled the slot at offset ", filled.offset,
                ", which it was not lent");
-  return {std::move(slot.mapped()).publish(), {filled.step}, filled.evaluation, filled.last, filled.rows};
+  BatchLease lease{std::move(slot.mapped()).publish(), {filled.step}, filled.evaluation, filled.last, filled.rows};
+  for (const std::uint32_t rank : filled.relieved) lease.relieved.push_back({rank});
+  return lease;
 }
 
 SlotLenderActor::behavior_type slot_lender(Self self, LeasePool* pool, Rank rank, SlotBorrower borrower,

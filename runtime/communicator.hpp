@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "runtime/error.hpp"
 #include "runtime/stream.hpp"
@@ -17,6 +18,8 @@ struct BucketWork {
   Memory gradients;          // this rank's sums of gradients, [bucket.count] f32
   Memory sums;               // this rank's StepSums
   Memory total;              // the StepSums of all ranks: written with the first bucket
+  /// Ranks whose stripes the others update (relief.hpp), in rank order; read by the calls alone.
+  std::span<const Rank> relieved{};
 };
 
 /// Moves bytes for one view and group; knows nothing of when. Calls only enqueue on `stream`, which is the same for all
@@ -28,20 +31,21 @@ class Communicator {
   /// data = sum over the ranks, added in rank order; f32, in place, everywhere the same bits.
   virtual void all_reduce(Stream& stream, Memory data) = 0;
   /// The synchronous step: sums the bucket's gradients over the ranks in rank order, updates each stripe once, on its
-  /// tenant, and gives every rank the new parameters. `mine` is this rank's part of the bucket (count 0: none).
+  /// tenant or who else was ordered to, and gives every rank the new parameters. `mine` are the parts of the bucket
+  /// that this rank updates (those with count 0: nothing).
   /// Work enqueued after the call sees the new parameters.
   virtual void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                    const StripeMemory& mine) = 0;
+                                    std::span<const StripeMemory> mine) = 0;
   // The same in three parts, for rules that need a verdict over all buckets: gather_gradients for each bucket, agree
   // once, update_gather for each bucket.
   /// Sums the bucket's gradients over the ranks, in rank order, into this rank's own over `mine`, and measures them
   /// into `work.sums`. Work enqueued after the call may not write the bucket's gradients before update_gather.
-  virtual void gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) = 0;
+  virtual void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) = 0;
   /// `work.total` = all ranks' `work.sums`.
   virtual void agree(Stream& stream, const BucketWork& work) = 0;
   /// Updates each stripe with what was gathered and gives every rank the new parameters.
   virtual void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                             const StripeMemory& mine) = 0;
+                             std::span<const StripeMemory> mine) = 0;
   /// Ends every wait of this communicator, here and (in an arena) at the peers, with `why`.
   virtual void abort(const Status& why) noexcept = 0;
 };

@@ -140,17 +140,23 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept {
   return part;
 }
 
-StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots) {
+StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind rule) {
   StripeMemory part;
-  part.stripe = common_part(stripe.stripe, bucket);
+  part.stripe = range;
   part.no_decay = stripe.no_decay;
-  const std::uint64_t count = part.stripe.count;
+  const std::uint64_t count = range.count;
   if (count == 0) return part;
-  const std::uint64_t first = part.stripe.first - stripe.stripe.first;
+  const std::uint64_t first = range.first - stripe.stripe.first;
   part.parameters = elements(stripe.parameters, first, count, sizeof(float));
   part.half = elements(stripe.half, first, count, size_bytes(DType::bf16));
   for (std::size_t s = 0; s < state_slots(rule); ++s)
     part.state[s] = elements(stripe.state[s], first, count, sizeof(float));
+  return part;
+}
+
+StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots) {
+  StripeMemory part = slice_of(stripe, common_part(stripe.stripe, bucket), rule);
+  if (part.stripe.count == 0) return part;
   if (stripe.journal.size_bytes > 0) {
     const std::uint64_t each = journal_bytes(journal_slots);
     TROUPE_CHECK(stripe.journal.size_bytes >= (bucket.index + 1) * each, Code::invalid, "bucket ", bucket.index,
@@ -159,6 +165,14 @@ StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleK
     part.journal = slice(stripe.journal, bucket.index * each, each);
   }
   return part;
+}
+
+std::uint64_t relief_journal_bytes(std::span<const Stripe> stripes, std::span<const Bucket> buckets,
+                                   std::size_t state_slots) noexcept {
+  std::uint64_t parts = 0;
+  for (const Bucket& bucket : buckets)
+    for (const Stripe& stripe : stripes) parts += common_part(stripe, bucket).count > 0 ? 1 : 0;
+  return parts * journal_bytes(state_slots);
 }
 
 }  // namespace troupe

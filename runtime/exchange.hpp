@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -128,7 +129,10 @@ constexpr std::uint64_t digest_bytes(std::size_t tensors) noexcept {
 /// What of `stripe` lies in `bucket`; count 0: nothing.
 Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept;
 
-/// The same with its memory. Every bucket's pass has a journal of its own: bucket b's is the b-th of
+/// The memory of `range`, a part of `stripe`, without a journal.
+StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind rule);
+
+/// Likewise of what is common with a bucket. Every bucket's pass has a journal of its own: bucket b's is the b-th of
 /// journal_bytes(`journal_slots`) each in the stripe's journal; no rule that is used on the stripe keeps more states.
 /// Throws Error{invalid} when a journal is there but too small for the bucket.
 StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots);
@@ -180,7 +184,16 @@ struct LentMemory {
   std::array<Memory, kMaxStateSlots> state{};  // whole; `mine.state` are parts of it. Of policies that work locally
   StripeMemory outer;                          // `mine` with the outer rule's state and a journal of its own; likewise
   Memory carry, round_total;                   // StepSums each
+  /// Where ranks reach each other's stripes: all of them as their tenants have them but for the journals, in rank
+  /// order, and journals for pieces of them (relief_journal_bytes), or none.
+  std::vector<StripeMemory> stripes{};
+  Memory relief_journal;
 };
+
+/// Journals for the pieces that a rank may update of others' stripes: one for each part that a bucket and a stripe have
+/// in common.
+std::uint64_t relief_journal_bytes(std::span<const Stripe> stripes, std::span<const Bucket> buckets,
+                                   std::size_t state_slots) noexcept;
 
 /// How a group exchanges. `communicator`, `side` and `hosted` outlive the exchange.
 struct LentParts {

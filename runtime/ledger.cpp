@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/error.hpp"
+#include "runtime/relief.hpp"
 
 namespace troupe {
 namespace {
@@ -139,6 +140,8 @@ const LedgerSpan& Ledger::span_at(Step step) const {
 std::vector<std::uint32_t> Ledger::full_rows(Step step) const {
   return rows_of(span_at(step), step, schedule_, range_);
 }
+
+std::vector<Rank> Ledger::relieved(Step step) const { return relieved_of(full_rows(step)); }
 
 std::vector<std::uint32_t> Ledger::rows(Step step) const {
   std::vector<std::uint32_t> all = full_rows(step);

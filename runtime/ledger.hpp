@@ -80,6 +80,8 @@ class Ledger {
 
   /// Rows of each rank in `step`, which is known. Throws Error{invalid}.
   std::vector<std::uint32_t> rows(Step step) const;
+  /// Ranks that do no update in `step` where others can do it for them (relief.hpp).
+  std::vector<Rank> relieved(Step step) const;
   /// What `rank` takes in `step`, as positions of the order. With Scatter::equal those beyond the epoch's end stand for
   /// its beginning, as stretches() has them.
   SamplePart part(Step step, Rank rank) const;

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "runtime/exchange.hpp"
+#include "runtime/relief.hpp"
 
 namespace troupe {
 namespace {
@@ -26,6 +28,10 @@ class LentExchange final : public Exchange {
                  "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
     TROUPE_CHECK(!parts_.policy->works_locally() || has_own_weights(), Code::invalid,
                  "ranks that work locally need weights of their own");
+    TROUPE_CHECK(memory_.stripes.empty() || memory_.relief_journal.size_bytes == 0 ||
+                     memory_.relief_journal.size_bytes >= relief_journals_bytes(),
+                 Code::invalid, "the journals for pieces of other ranks' stripes have ",
+                 memory_.relief_journal.size_bytes, " bytes, ", relief_journals_bytes(), " are needed");
   }
 
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
@@ -47,6 +53,8 @@ class LentExchange final : public Exchange {
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
     first_ = true;
+    relieved_.clear();
+    if (!memory_.stripes.empty()) relieved_.assign(facts.relieved.begin(), facts.relieved.end());
     if (orders_.sent == Sent::gradient) ++updates_;
     if (orders_.switched && memory_.outer.state[0].size_bytes != 0) stream.clear(memory_.outer.state[0]);
   }
@@ -208,12 +216,13 @@ class LentExchange final : public Exchange {
   }
 
   void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
-    const BucketWork work = work_of(bucket, contributions, total);
+    BucketWork work = work_of(bucket, contributions, total);
+    work.relieved = relieved_;
     if (!needs_verdict(rule_)) {
-      parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), part_of(bucket));
+      parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), parts_of(bucket));
       return;
     }
-    parts_.communicator->gather_gradients(stream, work, part_of(bucket));
+    parts_.communicator->gather_gradients(stream, work, parts_of(bucket));
     gathered_.push_back(work);
   }
 
@@ -222,11 +231,51 @@ class LentExchange final : public Exchange {
     if (gathered_.empty()) return;
     parts_.communicator->agree(stream, gathered_.front());
     for (const BucketWork& work : gathered_)
-      parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), part_of(work.bucket));
+      parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), parts_of(work.bucket));
     gathered_.clear();
   }
 
-  StripeMemory part_of(const Bucket& bucket) const { return common_part(memory_.mine, bucket, rule_.kind); }
+  /// What this rank updates of the bucket: its own part, unless it is relieved, and pieces of relieved ranks' parts.
+  std::span<const StripeMemory> parts_of(const Bucket& bucket) {
+    updated_.clear();
+    if (relieved_.empty()) {
+      updated_.push_back(common_part(memory_.mine, bucket, rule_.kind));
+      return updated_;
+    }
+    const Rank self = memory_.mine.stripe.tenant;
+    std::uint64_t journal = journals_before(bucket);
+    for (const StripeMemory& theirs : memory_.stripes) {
+      const Stripe part = common_part(theirs.stripe, bucket);
+      if (part.count == 0) continue;
+      const std::uint64_t place = journal++;
+      const Stripe piece = piece_of(part, self, memory_.stripes.size(), relieved_);
+      if (piece.count == 0) continue;
+      if (piece.tenant == self) {
+        updated_.push_back(common_part(memory_.mine, bucket, rule_.kind));
+        continue;
+      }
+      StripeMemory& taken = updated_.emplace_back(slice_of(theirs, piece, rule_.kind));
+      taken.no_decay = memory_.mine.no_decay;
+      const std::uint64_t each = journal_bytes(state_slots(rule_.kind));
+      if (memory_.relief_journal.size_bytes != 0) taken.journal = slice(memory_.relief_journal, place * each, each);
+    }
+    return updated_;
+  }
+
+  std::uint64_t relief_journals_bytes() const {
+    return journals_before({.index = static_cast<std::uint32_t>(parts_.buckets.size())}) *
+           journal_bytes(state_slots(parts_.rule.kind));
+  }
+
+  /// How many parts the buckets before this one have in common with stripes.
+  std::uint64_t journals_before(const Bucket& bucket) const noexcept {
+    std::uint64_t parts = 0;
+    for (const Bucket& before : parts_.buckets) {
+      if (before.index >= bucket.index) continue;
+      for (const StripeMemory& stripe : memory_.stripes) parts += common_part(stripe.stripe, before).count > 0 ? 1 : 0;
+    }
+    return parts;
+  }
 
   void send_gradients(Stream& stream, const Bucket& bucket) {
     if (first_) take_carried(stream);
@@ -296,15 +345,17 @@ class LentExchange final : public Exchange {
     stream.weigh(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
-      parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1),
-                                                common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots));
+      const StripeMemory mine = common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots);
+      parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1), {&mine, 1});
     }
   }
 
   LentParts parts_;
   const LentMemory memory_;
-  Rule rule_;                         // with the rate of this step
-  std::vector<BucketWork> gathered_;  // of a step with a verdict, until it is known
+  Rule rule_;                          // with the rate of this step
+  std::vector<BucketWork> gathered_;   // of a step with a verdict, until it is known
+  std::vector<Rank> relieved_;         // in this step
+  std::vector<StripeMemory> updated_;  // by the call under way
   std::uint64_t updates_;
   std::uint64_t rounds_ = 0;
   Step step_{};

@@ -203,6 +203,7 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   needs.snapshot += plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
+  if (!direct && plan.measured) needs.journal += relief_journal_bytes(group.stripes, group.buckets, slots);
   needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
   std::uint64_t longest = 0;
   for (const Bucket& bucket : group.buckets) longest = std::max(longest, bucket.count);

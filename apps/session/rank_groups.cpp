@@ -26,15 +26,16 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
                                                             .sending = own.sending},
                                                 channel_.get());
   }
-  ArenaGroup members{.rank = job_.self()};
-  for (const PlaceBlob& place : places_) {
-    const RankMemory rank = find_rank_memory(space_.arena(place.arena.id), job_.plan);
-    const GroupMemory& its = rank.groups[group.id.value];
-    members.members.push_back(
-        {.gradients = its.contributions, .sums = rank.sums, .ready = its.ready, .published = its.published});
-    if (needs_of(group.policies).whole_state) members.members.back().scratch = its.scratch;
-  }
+  ArenaGroup members = arena_group(space_, job_.plan, group, arenas());
+  members.rank = job_.self();
   return std::make_unique<ArenaCommunicator>(space_, std::move(members));
+}
+
+/// By rank.
+std::vector<ArenaId> RankSession::arenas() const {
+  std::vector<ArenaId> all;
+  for (const PlaceBlob& place : places_) all.push_back(place.arena.id);
+  return all;
 }
 
 std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
@@ -59,6 +60,8 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
   }
   LentMemory lent = memory_.groups[g].own;
   lent.mine.no_decay = no_decay_[g];
+  if (job_.plan.route == Route::arena && job_.plan.measured)
+    lent.stripes = stripes_in_reach(space_, job_.plan, group, arenas(), memory_.groups[g]);
   return lent_exchange({.communicator = communicators_[g].get(),
                         .rule = rule,
                         .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),

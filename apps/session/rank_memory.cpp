@@ -66,6 +66,8 @@ class GroupTaker {
     own_.publish(name_in(group_, "published"), m.published);
     m.stripe.stripe = stripe_;
     if (stripe_.count != 0) take_stripe(m);
+    if (plan_.route == Route::arena && plan_.measured)
+      m.own.relief_journal = own_.allocate(relief_journal_bytes(group_.stripes, group_.buckets, slots_));
   }
 
  private:
@@ -179,7 +181,7 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
   }
 }
 
-RankMemory find_rank_memory(const Arena& arena, const Plan& plan) {
+RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
   RankMemory m;
   const Memory contributions = require(arena, "gradients");
   const std::uint64_t whole = count_elements(plan) * sizeof(float);
@@ -189,8 +191,38 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan) {
     set_contributions(g, group, contributions, whole, needs_of(plan).held);
     g.ready = require_line(arena, name_in(group, "ready"));
     g.published = require_line(arena, name_in(group, "published"));
+    for (const Stripe& stripe : group.stripes)
+      if (stripe.tenant == rank) g.stripe.stripe = stripe;
+    for (std::size_t slot = 0; g.stripe.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
+      g.stripe.state[slot] = require(arena, name_in(group, kStateNames[slot]));
   }
   return m;
+}
+
+ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
+                       std::span<const ArenaId> arenas) {
+  ArenaGroup all{.rank = {}, .members = {}, .stripes = group.stripes};
+  for (std::uint32_t r = 0; r < arenas.size(); ++r) {
+    const RankMemory rank = find_rank_memory(space.arena(arenas[r]), plan, {r});
+    const GroupMemory& its = rank.groups[group.id.value];
+    ArenaMember& member = all.members.emplace_back();
+    member = {its.contributions, rank.sums, its.ready, its.published, {}};
+    if (needs_of(group.policies).whole_state) member.scratch = its.scratch;
+  }
+  return all;
+}
+
+std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
+                                           std::span<const ArenaId> arenas, const GroupMemory& own) {
+  std::vector<StripeMemory> all;
+  for (std::uint32_t r = 0; r < arenas.size(); ++r) {
+    const RankMemory rank = find_rank_memory(space.arena(arenas[r]), plan, {r});
+    StripeMemory& theirs = all.emplace_back(rank.groups[group.id.value].stripe);
+    const Stripe& stripe = theirs.stripe;
+    theirs.parameters = elements(own.parameters, stripe.first, stripe.count, sizeof(float));
+    theirs.half = elements(own.half, stripe.first, stripe.count, size_bytes(DType::bf16));
+  }
+  return all;
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/arena.hpp"
@@ -8,6 +9,7 @@
 #include "runtime/exchange.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/stream.hpp"
+#include "transports/collectives/arena_communicator.hpp"
 
 namespace troupe {
 
@@ -51,6 +53,15 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
 
 /// A peer's memory, found by name in its opened arena; what it does not share stays empty. Throws Error{corrupt} when a
 /// name that the plan promises is missing.
-RankMemory find_rank_memory(const Arena& arena, const Plan& plan);
+RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank);
+
+/// What the ranks of one node, whose `arenas` (by rank) are mapped, show each other of a group. The caller says which
+/// of them it is.
+ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
+                       std::span<const ArenaId> arenas);
+
+/// LentMemory::stripes of such ranks, one of which has `own`.
+std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
+                                           std::span<const ArenaId> arenas, const GroupMemory& own);
 
 }  // namespace troupe

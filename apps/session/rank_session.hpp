@@ -99,6 +99,7 @@ class RankSession final : public Session {
   void make_device();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
   std::unique_ptr<Communicator> make_communicator(const GroupPlan& group);
+  std::vector<ArenaId> arenas() const;
   std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);
   std::vector<Exchange*> all_exchanges() const;
   void abort_exchanges(const Status& why) noexcept;

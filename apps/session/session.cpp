@@ -112,7 +112,7 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
            schedule_.epoch_number({std::min(committed, schedule_.steps - 1)}), '\n');
   if (job_.plan.route == Route::arena) {
     for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
-      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan);
+      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan, {rank});
       for (const GroupPlan& group : job_.plan.groups) {
         const GroupMemory& memory = its.groups[group.id.value];
         all += text("rank ", rank, its.groups.size() == 1 ? "" : ", group " + group.name, ": gradients of ",

@@ -17,7 +17,8 @@ BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, s
     indices.resize(before + stretch.count);
     order.fill(stretch.first, std::span(indices).subspan(before));
   }
-  const BatchHead head{.step = step_, .rows = static_cast<std::uint32_t>(indices.size())};
+  const BatchHead head{
+      .step = step_, .rows = static_cast<std::uint32_t>(indices.size()), .relieved = ledger.relieved(step_)};
   if (schedule_.evaluates(step_)) {
     testing_ = true;
     test_batch_ = 0;

@@ -15,6 +15,7 @@ struct BatchHead {
   bool evaluation = false;  // of the test set, after `step`
   bool last = false;        // evaluation: the last batch of this pass
   std::uint32_t rows = 0;
+  std::vector<Rank> relieved{};  // of their part in the step's update (relief.hpp)
   friend bool operator==(const BatchHead&, const BatchHead&) = default;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,8 @@ struct StepFacts {
   std::uint64_t samples = 0;         // of all ranks, in this step
   bool last = false;                 // of the run
   bool consistent = false;           // what follows (a save, an evaluation) wants every gradient so far applied
+  std::span<const Rank>
+      relieved{};  // do no update in this step if others reach their stripes (relief.hpp); in rank order
 };
 
 /// What a lent group does in one step, in the order of the members.

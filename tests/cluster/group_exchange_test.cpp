@@ -164,12 +164,10 @@ class GroupedRun {
                                                               own.sending},
                                                   member.channel.get());
     }
-    ArenaGroup members{.rank = {r}, .members = {}};
-    for (const auto& other : members_) {
-      const RankMemory rank = find_rank_memory(*other->arena, plan_);
-      const GroupMemory& its = rank.groups[group.id.value];
-      members.members.push_back({its.contributions, rank.sums, its.ready, its.published, its.scratch});
-    }
+    std::vector<ArenaId> arenas;
+    for (const auto& other : members_) arenas.push_back(other->arena->id());
+    ArenaGroup members = arena_group(member.space, plan_, group, arenas);
+    members.rank = {r};
     return std::make_unique<ArenaCommunicator>(member.space, std::move(members));
   }
 

@@ -288,18 +288,20 @@ class WorkingGroup {
       const std::uint64_t first = bucket.first * sizeof(float);
       const std::uint64_t count = bucket.count * sizeof(float);
       view.stream->copy(slice(sight.before, first, count), slice(view.parameters, first, count));
+      const StripeMemory mine = part_of(r, bucket);
       if (needs_verdict(spec.rule)) {
-        view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket), part_of(r, bucket));
+        view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket), {&mine, 1});
       } else {
         view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
-                                                part_of(r, bucket));
+                                                {&mine, 1});
       }
     }
     if (needs_verdict(spec.rule)) {
       view.communicator->agree(*view.stream, work_of(r, step, spec.buckets[0]));
       for (const Bucket& bucket : spec.buckets) {
+        const StripeMemory mine = part_of(r, bucket);
         view.communicator->update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
-                                         part_of(r, bucket));
+                                         {&mine, 1});
       }
     }
     view.stream->copy(sight.after, view.parameters);

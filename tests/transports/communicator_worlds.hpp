@@ -99,8 +99,8 @@ class ArenaWorld final : public DeviceGroup {
       views_[r].parameters = parameters;
       views_[r].half = half;
       allocate_rank(spec, r, *arenas_[r], views_[r]);
-      members_.push_back({views_[r].contributions, views_[r].sums, arenas_[r]->make_timeline(), arenas_[r]->make_timeline(),
-                          arenas_[r]->allocate(kScratchBytes)});
+      members_.push_back({views_[r].contributions, views_[r].sums, arenas_[r]->make_timeline(),
+                          arenas_[r]->make_timeline(), arenas_[r]->allocate(kScratchBytes)});
     }
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       communicators_.push_back(std::make_unique<ArenaCommunicator>(*spaces_[r], group(r)));
@@ -112,7 +112,7 @@ class ArenaWorld final : public DeviceGroup {
     for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
     end_streams();
   }
-  ArenaGroup group(std::uint32_t rank) const { return {Rank{rank}, members_}; }
+  ArenaGroup group(std::uint32_t rank) const { return {Rank{rank}, members_, spec_.stripes}; }
 
   static constexpr std::uint64_t kScratchBytes = 8000;
 

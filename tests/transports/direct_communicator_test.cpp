@@ -126,7 +126,7 @@ TEST_F(DirectCommunicatorTest, RefusesWorkThatIsNotItsGroups) {
   WorkingGroup group = make(two_buckets(2));
   RankView& view = group.world->rank(0);
   const auto call = [&](const BucketWork& work, const StripeMemory& mine) {
-    view.communicator->reduce_update_gather(*view.stream, work, rule_step(group.spec.rule, 1), mine);
+    view.communicator->reduce_update_gather(*view.stream, work, rule_step(group.spec.rule, 1), {&mine, 1});
   };
   const BucketWork work = group.work_of(0, 0, group.spec.buckets[0]);
   const StripeMemory mine = group.part_of(0, group.spec.buckets[0]);
@@ -203,7 +203,7 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
     StripeMemory mine;
     mine.stripe = group_.stripes[0];
     mine.parameters = slice(group_.parameters, 0, 1024 * sizeof(float));
-    communicator_->reduce_update_gather(*stream_, work, rule_step({.kind = RuleKind::sgd}, 1), mine);
+    communicator_->reduce_update_gather(*stream_, work, rule_step({.kind = RuleKind::sgd}, 1), {&mine, 1});
     const Point behind = stream_->mark();
     Blocking blocking = Blocking::on_thread("test");
     return space_.timeline(behind.line)

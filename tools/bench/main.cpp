@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   auto* train = app.add_subcommand("train", "Training samples/s of all processes together, loading included");
   add_case(*train, what);
   train->add_option("--set", what.overrides, "A further setting, as in rtrun: section.key=value");
+  train->add_flag("--bare", what.bare, "The same kernels and arenas from a plain loop: no actors, no messages");
   auto* products = app.add_subcommand("products", "The matrix products of a step alone, in all processes at once");
   add_case(*products, what);
   auto* step = app.add_subcommand("step", "A step against its matrix products, by turns");

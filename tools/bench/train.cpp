@@ -1,14 +1,13 @@
 #include "tools/bench/train.hpp"
 
-#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
 
 #include "apps/session/session.hpp"
-#include "runtime/clock.hpp"
 #include "runtime/error.hpp"
+#include "tools/bench/bare.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
@@ -16,43 +15,35 @@
 namespace troupe::bench {
 namespace {
 
-constexpr std::size_t kWarmSteps = 25;
-constexpr std::size_t kWindows = 5;
-constexpr std::size_t kLeastOfWindow = 5;  // steps: fewer tell nothing
-
 /// Notes when each step was committed.
-class StepClock final : public SessionListener {
+class StepListener final : public SessionListener {
  public:
-  void step(Step, const StepSums& total) override {
-    at_.push_back(Clock::now());
-    samples_ = total.samples;
-  }
-  /// Samples/s of equal windows over the steps after the warm-up. Throws Error{invalid} when there are too few.
-  std::vector<double> windows() const {
-    constexpr std::size_t kLeast = kWarmSteps + kWindows * kLeastOfWindow + 1;
-    TROUPE_CHECK(at_.size() >= kLeast, Code::invalid, "measured too short: ", at_.size(), " steps, but ", kWarmSteps,
-                 " to warm up and ", kWindows, " windows of ", kLeastOfWindow, " need ", kLeast,
-                 "; give --seconds more, or --batch less");
-    std::vector<double> values;
-    const std::size_t steps = (at_.size() - kWarmSteps - 1) / kWindows;
-    for (std::size_t w = 0; w < kWindows; ++w) {
-      const std::size_t first = kWarmSteps + w * steps;
-      const double seconds = std::chrono::duration<double>(at_[first + steps] - at_[first]).count();
-      values.push_back(std::round(static_cast<double>(samples_ * steps) / seconds * 100) / 100);
-    }
-    return values;
-  }
+  void step(Step, const StepSums& total) override { clock_.note(total.samples); }
+  const StepClock& clock() const noexcept { return clock_; }
 
  private:
-  std::vector<Clock::time_point> at_;
-  std::uint64_t samples_ = 0;  // a step
+  StepClock clock_;
 };
+
+/// Prints the result; of the others nothing.
+int say(const TrainCase& what, bool prints, const StepClock& clock) {
+  if (!prints) return 0;
+  const nlohmann::ordered_json line{{"bench", "train"},
+                                    {"impl", (what.bare ? "bare-" : "ours-") + what.dtype},
+                                    {"case", text(what.name, ' ', what.np, "px1t")},
+                                    {"np", what.np},
+                                    {"unit", "samples/s"},
+                                    {"v", clock.windows()}};
+  std::cout << line.dump() << std::endl;
+  return 0;
+}
 
 int run_rank(Blocking& blocking, const TrainCase& what, const Configuration& configuration, const DataPlace& data,
              std::optional<LaunchPlace> place) {
   const bool prints = !place || place->rank == 0;
-  StepClock steps;
   SessionOptions options{.configuration = configuration, .data = data, .place = std::move(place), .every_step = true};
+  if (what.bare) return say(what, prints, run_bare(blocking, options, what.seconds));
+  StepListener steps;
   options.listener = &steps;
   options.time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(what.seconds * 1000) + 300);
   const auto session = Session::start(blocking, std::move(options));
@@ -61,12 +52,7 @@ int run_rank(Blocking& blocking, const TrainCase& what, const Configuration& con
     rtrun::say_error(result.status.text());
     return exit_code(result.status.code());
   }
-  if (!prints) return 0;
-  const nlohmann::ordered_json line{
-      {"bench", "train"}, {"impl", "ours-" + what.dtype}, {"case", text(what.name, ' ', what.np, "px1t")},
-      {"np", what.np},    {"unit", "samples/s"},          {"v", steps.windows()}};
-  std::cout << line.dump() << std::endl;
-  return 0;
+  return say(what, prints, steps.clock());
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct TrainCase {
   double seconds = 6;                  // measured, after warm-up
   std::uint32_t batch = 100;           // per process
   std::vector<std::string> overrides;  // further settings, as --set
+  bool bare = false;                   // the same kernels and arenas, called from a plain loop: no actors, no messages
 };
 
 /// The settings of a case: `np` ranks on this machine, no evaluation, no end but time.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/exchange.hpp"
+#include "runtime/relief.hpp"
+
 namespace troupe {
 namespace {
 
@@ -77,8 +80,24 @@ void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line) {
   }
 }
 
+/// Says that this rank's part of the update is done, and waits for the others' parts: those without one, or that were
+/// relieved of it, need not have come here yet, and have read nobody's gradients.
+void ArenaCommunicator::publish(Stream& stream, const BucketWork& work) {
+  const std::size_t ranks = group_.members.size();
+  works_.assign(ranks, group_.stripes.empty());
+  for (const Stripe& stripe : group_.stripes) {
+    const Stripe part = common_part(stripe, work.bucket);
+    if (part.count == 0) continue;
+    for (std::uint32_t r = 0; r < ranks; ++r)
+      if (piece_of(part, {r}, ranks, work.relieved).count > 0) works_[r] = true;
+  }
+  stream.signal({group_.members[group_.rank.value].published, round_});
+  for (std::size_t r = 0; r < ranks; ++r)
+    if (r != group_.rank.value && works_[r]) stream.wait({group_.members[r].published, round_});
+}
+
 void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                             const StripeMemory& mine) {
+                                             std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
   meet(stream, &ArenaMember::ready);
@@ -86,21 +105,24 @@ void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& w
     collect_sums(group_, work, parts_);
     stream.sum_up(work.total, parts_);
   }
-  if (mine.stripe.count > 0) {
-    collect_gradients(group_, work, mine.stripe, parts_);
-    stream.update(rule, work.update, mine, parts_, work.total);
+  for (const StripeMemory& part : mine) {
+    if (part.stripe.count == 0) continue;
+    collect_gradients(group_, work, part.stripe, parts_);
+    stream.update(rule, work.update, part, parts_, work.total);
   }
-  meet(stream, &ArenaMember::published);
+  publish(stream, work);
 }
 
-void ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
+void ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
   meet(stream, &ArenaMember::ready);
-  if (mine.stripe.count == 0) return;
-  collect_gradients(group_, work, mine.stripe, parts_);
-  // Nobody else reads this rank's gradients over its own stripe.
-  stream.measure(parts_[group_.rank.value], parts_, work.sums, mine.stripe.first);
+  for (const StripeMemory& part : mine) {
+    if (part.stripe.count == 0) continue;
+    collect_gradients(group_, work, part.stripe, parts_);
+    // Nobody else reads this rank's gradients over what it updates itself.
+    stream.measure(parts_[group_.rank.value], parts_, work.sums, part.stripe.first);
+  }
 }
 
 void ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
@@ -111,14 +133,15 @@ void ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
 }
 
 void ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                      const StripeMemory& mine) {
+                                      std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
-  if (mine.stripe.count > 0) {
-    collect_gradients(group_, work, mine.stripe, parts_);
-    stream.update(rule, work.update, mine, {&parts_[group_.rank.value], 1}, work.total);
+  for (const StripeMemory& part : mine) {
+    if (part.stripe.count == 0) continue;
+    collect_gradients(group_, work, part.stripe, parts_);
+    stream.update(rule, work.update, part, {&parts_[group_.rank.value], 1}, work.total);
   }
-  meet(stream, &ArenaMember::published);
+  publish(stream, work);
 }
 
 void ArenaCommunicator::all_reduce(Stream& stream, Memory data) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/arena.hpp"
@@ -21,11 +22,13 @@ struct ArenaMember {
 struct ArenaGroup {
   Rank rank;                         // this one
   std::vector<ArenaMember> members;  // by rank
+  std::vector<Stripe> stripes{};     // of the group; where none are given, everybody waits for everybody's update
 };
 
 /// Collectives of ranks that share memory, without a byte copied for the synchronous step: each rank reads the others'
 /// gradients where they lie, updates its stripe, and the parameters it writes are the ones that all read. Two lines
-/// per rank keep the order: gradients are read when every rank is ready, and overwritten only after all have published.
+/// per rank keep the order: gradients are read when every rank is ready, and overwritten only after all who update them
+/// have published.
 class ArenaCommunicator final : public Communicator {
  public:
   /// Its own lines are fresh. Throws Error{invalid} when the members do not fit together. `space` outlives it.
@@ -35,20 +38,23 @@ class ArenaCommunicator final : public Communicator {
   void all_reduce(Stream& stream, Memory data) override;
   /// `work.gradients` and `work.sums` lie in this rank's own `gradients` and `sums`, at the same place as the others'.
   void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                            const StripeMemory& mine) override;
-  void gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) override;
+                            std::span<const StripeMemory> mine) override;
+  void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
   void agree(Stream& stream, const BucketWork& work) override;
-  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) override;
+  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                     std::span<const StripeMemory> mine) override;
   void abort(const Status& why) noexcept override;
 
  private:
   void meet(Stream& stream, TimelineId ArenaMember::*line);
+  void publish(Stream& stream, const BucketWork& work);
   void all_reduce_chunk(Stream& stream, Memory data);
 
   AddressSpace& space_;
   const ArenaGroup group_;
   std::uint64_t round_ = 0;    // calls so far (of all_reduce: chunks), the lines' values
-  std::vector<Memory> parts_;  // reused by every call
+  std::vector<Memory> parts_;  // reused by every call, as the next
+  std::vector<bool> works_;    // by rank: it updates some of the bucket
 };
 
 /// Enqueues on `stream` what `theirs.stripe.tenant`, a rank that died inside its update of `work`, left undone: with

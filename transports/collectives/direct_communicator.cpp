@@ -198,20 +198,30 @@ void DirectCommunicator::all_reduce(Stream& stream, Memory data) {
   }
 }
 
-void DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                              const StripeMemory& mine) {
-  rounds_->update(stream, work, rule, mine);
+namespace {
+
+/// Ranks that do not reach each other's stripes update their own.
+const StripeMemory& only_one(std::span<const StripeMemory> mine) {
+  TROUPE_CHECK(mine.size() == 1, Code::invalid, mine.size(), " parts of a bucket, but only the own one is in reach");
+  return mine.front();
 }
 
-void DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
-  rounds_->gather(stream, work, mine);
+}  // namespace
+
+void DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                              std::span<const StripeMemory> mine) {
+  rounds_->update(stream, work, rule, only_one(mine));
+}
+
+void DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
+  rounds_->gather(stream, work, only_one(mine));
 }
 
 void DirectCommunicator::agree(Stream& stream, const BucketWork& work) { rounds_->agree(stream, work); }
 
 void DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                       const StripeMemory& mine) {
-  rounds_->publish(stream, work, rule, mine);
+                                       std::span<const StripeMemory> mine) {
+  rounds_->publish(stream, work, rule, only_one(mine));
 }
 
 void DirectCommunicator::abort(const Status& why) noexcept { rounds_->fail(why); }

@@ -70,10 +70,11 @@ class DirectCommunicator final : public Communicator {
   /// Any size, in rounds of as much as the staging takes.
   void all_reduce(Stream& stream, Memory data) override;
   void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                            const StripeMemory& mine) override;
-  void gather_gradients(Stream& stream, const BucketWork& work, const StripeMemory& mine) override;
+                            std::span<const StripeMemory> mine) override;
+  void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
   void agree(Stream& stream, const BucketWork& work) override;
-  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) override;
+  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                     std::span<const StripeMemory> mine) override;
   void abort(const Status& why) noexcept override;
 
  private:

@@ -1,0 +1,158 @@
+#include "tools/bench/bare.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "apps/session/affinity.hpp"
+#include "apps/session/joined_job.hpp"
+#include "apps/session/places.hpp"
+#include "apps/session/rank_memory.hpp"
+#include "devices/cpu/cpu_device.hpp"
+#include "runtime/data/batch_cursor.hpp"
+#include "runtime/planner.hpp"
+#include "transports/bootstrap/bootstrap.hpp"
+
+namespace troupe::bench {
+namespace {
+
+constexpr ViewId kView{1};
+constexpr std::chrono::seconds kPatience{60};
+
+class BareRank {
+ public:
+  BareRank(Blocking& blocking, const SessionOptions& options)
+      : settings_(options.configuration.settings),
+        deadline_(Deadline::after(kPatience)),
+        job_(join_job(blocking, options, deadline_)),
+        affinity_(job_.mine().cpus),
+        schedule_(job_.schedule(settings_, nullptr)),
+        ledger_(schedule_),
+        cursor_(schedule_, job_.self(), job_.batch().rows),
+        order_(job_.data.train->count_samples(), job_.plan.seed) {
+    TROUPE_CHECK(job_.plan.route == Route::arena && job_.plan.groups.size() == 1 && !job_.plan.measured,
+                 Code::unsupported, "--bare is for ranks of one node that are updated alike");
+    space_.may_spin(job_.mine().may_spin);
+    make_memory(blocking);
+    fill_parameters();
+    make_device();
+    if (job_.bootstrap) job_.bootstrap->all_gather(blocking, "ready", {}, deadline_);
+  }
+  ~BareRank() { communicator_->abort({Code::aborted, "the run is over"}); }
+
+  StepClock run(Blocking& blocking, double seconds) {
+    const Deadline end = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
+    StepClock clock;
+    std::vector<Point> committed;
+    for (std::uint64_t step = 0;; ++step) {
+      if (step >= kStepsAhead) {
+        const Step done{step - kStepsAhead};
+        wait(blocking, committed[done.value]);
+        const StepSums total = exchange_->total(done);
+        clock.note(total.samples);
+        if (total.stop > 0) break;  // all ranks see it in the same turn
+      }
+      committed.push_back(enqueue({step}, end.passed()));
+    }
+    for (const Point point : committed) wait(blocking, point);
+    return clock;
+  }
+
+ private:
+  void make_memory(Blocking& blocking) {
+    arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
+    space_.map(arena_);
+    memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
+    for (std::uint64_t slot = 0; slot < kStepsAhead; ++slot)
+      slots_.push_back(arena_->allocate(job_.batch().size_bytes()));
+    arenas_ = {arena_->id()};
+    const PlaceBlob mine{
+        .plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .transport = {}, .actor_node = {}, .start = {}};
+    if (job_.bootstrap) {
+      arenas_.clear();
+      for (const auto& blob : job_.bootstrap->all_gather(blocking, "places", encode(mine), deadline_)) {
+        const ArenaTicket ticket = decode_place(blob).arena;
+        if (ticket.id != arena_->id()) space_.map(Arena::open(ticket));
+        arenas_.push_back(ticket.id);
+      }
+    }
+    join_node_memory(memory_, job_.plan, space_.arena(arenas_[job_.plan.nodes[job_.mine().node].leader]));
+  }
+
+  void fill_parameters() {
+    if (job_.plan.nodes[job_.mine().node].leader != job_.self().value) return;
+    const std::uint64_t count = job_.layout.count_elements();
+    float* parameters = space_.address_of<float>(memory_.parameters);
+    fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
+    if (memory_.half.size_bytes == 0) return;
+    auto* half = space_.address_of<std::uint16_t>(memory_.half);
+    std::transform(parameters, parameters + count, half, to_bf16);
+  }
+
+  void make_device() {
+    const RankPlan& mine = job_.mine();
+    const GroupPlan& group = job_.plan.groups.front();
+    device_ = make_cpu_device(space_, {.cpus = mine.cpus,
+                                       .threads = mine.device_threads,
+                                       .may_spin = mine.may_spin,
+                                       .wait_deadline = settings_.faults.exchange});
+    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.buckets(), memory_.replica);
+    stream_ = device_->stream();
+    ArenaGroup members = arena_group(space_, job_.plan, group, arenas_);
+    members.rank = job_.self();
+    communicator_ = std::make_unique<ArenaCommunicator>(space_, std::move(members));
+    lent_ = lent_exchange({.communicator = communicator_.get(),
+                           .rule = settings_.rule,
+                           .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+                           .buckets = group.buckets,
+                           .memory = memory_.groups.front().own});
+    exchange_ = std::make_unique<StepExchange>(kView, space_, memory_.sums, memory_.totals,
+                                               std::vector<Exchange*>{lent_.get()}, group.buckets.size());
+  }
+
+  Point enqueue(Step step, bool stop) {
+    const Memory slot = slots_[step.value % slots_.size()];
+    const BatchHead head = cursor_.next(ledger_, order_, indices_);
+    job_.data.train->fill(indices_, job_.batch(), space_.address(slot));
+    const StepFacts facts{
+        .step = step, .samples_before = schedule_.samples_before(step), .samples = schedule_.global_rows(step)};
+    const Memory sums = exchange_->begin(*stream_, facts, {.stop = stop, .rank = job_.self()});
+    replica_->step(*stream_, slot, head.rows, sums, *exchange_);
+    return exchange_->commit(*stream_);
+  }
+
+  void wait(Blocking& blocking, Point point) {
+    const Status status =
+        space_.timeline(point.line).wait(blocking, point.value, Deadline::after(kPatience), "a step's end");
+    TROUPE_CHECK(status.ok(), status.code(), status.text());
+  }
+
+  const Settings settings_;
+  const Deadline deadline_;
+  JoinedJob job_;
+  ThreadAffinity affinity_;
+  const Schedule schedule_;
+  const Ledger ledger_;
+  BatchCursor cursor_;
+  SampleOrder order_;
+  std::vector<std::uint64_t> indices_;
+  AddressSpace space_;
+  std::shared_ptr<Arena> arena_;
+  RankMemory memory_;
+  std::vector<Memory> slots_;
+  std::vector<ArenaId> arenas_;
+  std::unique_ptr<ArenaCommunicator> communicator_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Replica> replica_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Exchange> lent_;
+  std::unique_ptr<StepExchange> exchange_;
+};
+
+}  // namespace
+
+StepClock run_bare(Blocking& blocking, const SessionOptions& options, double seconds) {
+  return BareRank{blocking, options}.run(blocking, seconds);
+}
+
+}  // namespace troupe::bench
