@@ -20,8 +20,6 @@ constexpr std::array kDTypes{Choice{"f32"}, Choice{"bf16"}};
 constexpr std::array kRules{Choice{"sgd"},   Choice{"momentum"}, Choice{"nesterov"}, Choice{"adam"},
                             Choice{"adamw"}, Choice{"adagrad"},  Choice{"rmsprop"}};
 constexpr std::array kNonFinite{Choice{"stop"}, Choice{"skip"}, Choice{"roll_back"}};
-constexpr std::array kDevices{Choice{"auto"}, Choice{"cpu"}, Choice{"cuda", false}};
-constexpr std::array kSplits{Choice{"equal"}, Choice{"measured"}};
 constexpr std::array kScatters{Choice{"endless"}, Choice{"exact"}, Choice{"equal"}};
 constexpr std::array kLoaders{Choice{"rank"}, Choice{"node"}};
 constexpr std::array kFormats{Choice{"chainermn"}, Choice{"json"}, Choice{"mxnet", false}, Choice{"cntk", false}};
@@ -354,50 +352,6 @@ constexpr std::array kTrain{
 };
 
 constexpr std::array kRest{
-    SettingKey{.name = "placement.device",
-               .kind = K::choice,
-               .help = "what a rank computes on",
-               .example = "\"auto\"",
-               .more = "auto is cpu in this build.",
-               .choices = kDevices,
-               .today = "placement.device = \"cpu\" (or \"auto\")",
-               .store = [](S& s, const V& v) { s.placement.device = v.text; },
-               .show = [](const S& s) { return quoted(s.placement.device); }},
-    SettingKey{.name = "placement.cores",
-               .kind = K::integer,
-               .help = "of each rank; 0: the node's cores shared out",
-               .example = "2",
-               .more = "For computing. What is left of a node's cores goes to the lanes, which then poll: one for each "
-                       "rank's control lane, then one for its bulk lane. More than there are is refused.",
-               .range = {0, 4096},
-               .store = [](S& s, const V& v) { s.placement.cores = small(v); },
-               .show = [](const S& s) { return std::to_string(s.placement.cores); }},
-    SettingKey{.name = "placement.split",
-               .kind = K::choice,
-               .help = "how ranks share a step's samples",
-               .example = "\"measured\"",
-               .more =
-                   "equal: each takes data.batch. measured: in proportion to the rates that ranks are seen to compute "
-                   "at; their sum stays data.batch times the ranks, and the gradient the mean over all samples.",
-               .choices = kSplits,
-               .store = [](S& s, const V& v) { s.placement.split = v.text; },
-               .show = [](const S& s) { return quoted(s.placement.split); }},
-    SettingKey{.name = "placement.min_share",
-               .kind = K::number,
-               .help = "the least that a rank takes with split = \"measured\", as a part of data.batch",
-               .example = "0.05",
-               .more = "Rounded up to a multiple of 8 samples, of 4 below 64, of 1 below 16.",
-               .range = {0, 1},
-               .store = [](S& s, const V& v) { s.placement.min_share = v.number; },
-               .show = [](const S& s) { return number_text(s.placement.min_share); }},
-    SettingKey{.name = "placement.max_share",
-               .kind = K::number,
-               .help = "the most that a rank takes with split = \"measured\", times data.batch",
-               .example = "4",
-               .more = "Every slot of the loader's pool has room for it.",
-               .range = {1, 1024},
-               .store = [](S& s, const V& v) { s.placement.max_share = v.number; },
-               .show = [](const S& s) { return number_text(s.placement.max_share); }},
     SettingKey{.name = "evaluate.every_epochs",
                .kind = K::integer,
                .help = "how often the test set is gone through; 0: never",
@@ -549,6 +503,8 @@ std::span<const SettingKey> setting_keys() {
     std::vector<SettingKey> all(cluster_keys().begin(), cluster_keys().end());
     all.insert(all.end(), kBeforeUpdate.begin(), kBeforeUpdate.end());
     all.insert(all.end(), update_keys().begin(), update_keys().end());
+    all.insert(all.end(), kTrain.begin(), kTrain.end());
+    all.insert(all.end(), placement_keys().begin(), placement_keys().end());
     all.insert(all.end(), kRest.begin(), kRest.end());
     return all;
   }();

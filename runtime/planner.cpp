@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "runtime/arena.hpp"
 #include "runtime/detail/place_ranks.hpp"
@@ -10,6 +11,7 @@
 #include "runtime/exchange.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/stream.hpp"
+#include "runtime/stripes.hpp"
 #include "runtime/timeline.hpp"
 
 namespace troupe {
@@ -68,14 +70,37 @@ void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inpu
   }
 }
 
+/// What each rank owns of the parameters, adding up to 1; empty: equal parts.
+std::vector<double> stripe_shares(const Settings& settings, std::uint32_t ranks) {
+  const std::vector<double>& stripes = settings.placement.stripes;
+  const std::vector<double>& bandwidth = settings.placement.bandwidth;
+  TROUPE_CHECK(stripes.empty() || bandwidth.empty(), Code::invalid,
+               "placement.stripes and placement.bandwidth both say what ranks own of the parameters; leave one out");
+  const auto check = [&](std::string_view key, const std::vector<double>& numbers) {
+    TROUPE_CHECK(numbers.empty() || numbers.size() == ranks, Code::invalid, key, " has ", numbers.size(),
+                 " numbers, and there are ", ranks, " ranks; write one for each");
+  };
+  check("placement.stripes", stripes);
+  check("placement.bandwidth", bandwidth);
+  if (!bandwidth.empty()) return bandwidth_shares(bandwidth);
+  const double sum = std::accumulate(stripes.begin(), stripes.end(), 0.0);
+  TROUPE_CHECK(stripes.empty() || sum > 0, Code::invalid,
+               "placement.stripes: all are 0, so nobody owns the parameters; give some rank more");
+  std::vector<double> shares = stripes;
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
 void choose_route(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
   plan.route = plan.nodes.size() == 1 ? Route::arena : Route::direct;
   TROUPE_CHECK(plan.route == Route::arena || settings.cluster.transport != "shm", Code::invalid,
                "cluster.transport = \"shm\" reaches one node only, but rank ", plan.nodes.back().leader, " is on node ",
                plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
   std::size_t buckets = 0;
+  const std::vector<double> shares = stripe_shares(settings, plan.world_size());
   for (GroupPlan& group : plan.groups) {
-    group.stripes = equal_stripes(group.id, group.count, plan.world_size());
+    group.stripes = shares.empty() ? equal_stripes(group.id, group.count, plan.world_size())
+                                   : shared_stripes(group.id, group.count, shares);
     group.buckets = make_buckets(group.id, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
     buckets += group.buckets.size();
   }

@@ -71,11 +71,13 @@ struct Settings {
   std::vector<Group> groups;       // of update.group, in their order, complete
   std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
-    std::string device = "auto";  // auto, cpu
-    std::uint32_t cores = 0;      // per rank; 0: the node's cores shared out
-    std::string split = "equal";  // equal, measured
-    double min_share = 0.05;      // of data.batch, with split = "measured"
-    double max_share = 4;         // the same
+    std::string device = "auto";    // auto, cpu
+    std::uint32_t cores = 0;        // per rank; 0: the node's cores shared out
+    std::string split = "equal";    // equal, measured
+    double min_share = 0.05;        // of data.batch, with split = "measured"
+    double max_share = 4;           // the same
+    std::vector<double> stripes;    // by rank, what each owns of the parameters; empty: equal parts
+    std::vector<double> bandwidth;  // by rank, from which stripes follow; empty: they do not
   } placement;
   struct Evaluate {
     std::uint32_t every_epochs = 1;  // 0: never

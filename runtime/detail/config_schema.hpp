@@ -79,6 +79,8 @@ struct PlannedKey {
 
 /// The keys of [cluster].
 std::span<const SettingKey> cluster_keys();
+/// The keys of [placement].
+std::span<const SettingKey> placement_keys();
 /// The keys of [update], and which of the policies `key` means something to, as TOML texts.
 std::span<const SettingKey> update_keys();
 std::vector<std::string_view> policies_of(std::string_view key);

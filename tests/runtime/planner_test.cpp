@@ -103,6 +103,34 @@ TEST(Planner, CoresThatDoNotDivideAreLeftFree) {
   EXPECT_THAT(plan.reasons[0], HasSubstr("1 of 5 cores is left free"));
 }
 
+TEST(Planner, StripesFollowTheSettings) {
+  const auto counts_with = [](Settings settings) {
+    std::vector<std::uint64_t> counts;
+    for (const Stripe& stripe : plan_of({node("a", 8)}, {4}, settings).groups[0].stripes)
+      counts.push_back(stripe.count);
+    return counts;
+  };
+  Settings settings;
+  const auto equal = counts_with(settings);
+  settings.placement.stripes = {2, 2, 2, 2};
+  EXPECT_EQ(counts_with(settings), equal);
+  settings.placement.stripes = {1, 2, 1, 0};
+  const auto shared = counts_with(settings);
+  EXPECT_EQ(shared[3], 0u);
+  EXPECT_NEAR(static_cast<double>(shared[1]), 2.0 * static_cast<double>(shared[0]), 2048);
+  settings.placement.stripes = {1, 1, 1};
+  EXPECT_THROW(counts_with(settings), Error);
+  settings.placement.stripes = {0, 0, 0, 0};
+  EXPECT_THROW(counts_with(settings), Error);
+  settings.placement.stripes = {};
+  settings.placement.bandwidth = {10, 10, 10, 1};
+  const auto linked = counts_with(settings);
+  EXPECT_EQ(linked[0], linked[1]);
+  EXPECT_LT(linked[3], linked[0] / 4);
+  settings.placement.stripes = {1, 1, 1, 1};
+  EXPECT_THROW(counts_with(settings), Error);
+}
+
 TEST(Planner, MoreRanksThanCoresShareThemAndSleep) {
   const Plan plan = plan_of({node("a", 2)}, {4});
   for (std::uint32_t r = 0; r < 4; ++r) EXPECT_THAT(plan.ranks[r].cpus, ElementsAre(r % 2));
