@@ -503,7 +503,6 @@ std::span<const SettingKey> setting_keys() {
     std::vector<SettingKey> all(cluster_keys().begin(), cluster_keys().end());
     all.insert(all.end(), kBeforeUpdate.begin(), kBeforeUpdate.end());
     all.insert(all.end(), update_keys().begin(), update_keys().end());
-    all.insert(all.end(), kTrain.begin(), kTrain.end());
     all.insert(all.end(), placement_keys().begin(), placement_keys().end());
     all.insert(all.end(), kRest.begin(), kRest.end());
     return all;
