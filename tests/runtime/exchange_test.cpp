@@ -245,16 +245,16 @@ TEST(CommonPart, IsNothingInAnotherGroup) {
 class NotedCommunicator final : public Communicator {
  public:
   void all_reduce(Stream&, Memory) override {}
-  void reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r, const StripeMemory& m) override {
+  void reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r, std::span<const StripeMemory> m) override {
     work = w;
     rule = r;
-    mine = m;
+    mine = m.front();
   }
-  void gather_gradients(Stream&, const BucketWork& w, const StripeMemory&) override {
+  void gather_gradients(Stream&, const BucketWork& w, std::span<const StripeMemory>) override {
     calls += text('g', w.bucket.index);
   }
   void agree(Stream&, const BucketWork&) override { calls += "a"; }
-  void update_gather(Stream&, const BucketWork& w, const RuleStep&, const StripeMemory&) override {
+  void update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {
     calls += text('u', w.bucket.index);
   }
   void abort(const Status&) noexcept override {}
