@@ -18,6 +18,8 @@ constexpr std::size_t kUpdate = static_cast<std::size_t>(StepPart::update);
 
 /// A rank is clearly the last when the next one waits longer than it by this part of a step.
 constexpr double kClearly = 0.1;
+/// What a rank's part takes longer than the others', as a part of their own time: below it somebody has to be the last.
+constexpr double kWorthAWord = 0.2;
 /// Reports kept while others of the same steps are missing: ranks are only a few steps apart.
 constexpr std::size_t kMostWaiting = 256;
 
@@ -216,6 +218,10 @@ std::optional<Straggler> Shares::straggler_of(const ShareWindow& window) const {
       found.because = part;
     }
   }
+  std::vector<double> others;
+  for (const RankShare& rank : window.ranks)
+    if (&rank != &*most) others.push_back(own_ms(rank));
+  if (worst > 0 && worst < kWorthAWord * median(others)) return {};
   return found;
 }
 

@@ -165,6 +165,13 @@ TEST(Shares, NamesALoaderThatTheOthersWaitFor) {
   EXPECT_NE(told.find("its load takes 30 ms"), told.npos) << told;
 }
 
+TEST(Shares, NamesNobodyWhoIsAlwaysLastByALittle) {
+  Group group{{{100, 100, 115}, {0, 0, 0}}, adapting()};
+  while (group.windows.empty()) group.run(4);
+  EXPECT_EQ(group.windows.front().ranks[2].last, group.windows.front().steps);
+  EXPECT_FALSE(group.windows.front().straggler);
+}
+
 TEST(Shares, MovesTheHorizonBeforeAnybodyReachesIt) {
   Group group{{{100, 100}, {0, 0}}, adapting()};
   for (std::uint64_t step = 0; step < 1000; ++step) {
