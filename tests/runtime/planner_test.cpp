@@ -104,10 +104,10 @@ TEST(Planner, CoresThatDoNotDivideAreLeftFree) {
 }
 
 TEST(Planner, StripesFollowTheSettings) {
-  const auto counts_with = [](Settings settings) {
+  const auto counts_with = [](const Settings& settings) {
+    const Plan plan = plan_of({node("a", 8)}, {4}, settings);
     std::vector<std::uint64_t> counts;
-    for (const Stripe& stripe : plan_of({node("a", 8)}, {4}, settings).groups[0].stripes)
-      counts.push_back(stripe.count);
+    for (const Stripe& stripe : plan.groups[0].stripes) counts.push_back(stripe.count);
     return counts;
   };
   Settings settings;
