@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <time.h>
 
 #include <caf/actor_registry.hpp>
 #include <caf/event_based_actor.hpp>
