@@ -44,16 +44,17 @@ def amount(value):
 
 
 def panel(runs, column, left, title, name):
-    low = min(0.9, min(point[2] for _, points in runs for point in points))
+    reached = [point[2] for _, points in runs for point in points]
+    low, high = min(0.9, min(reached)), min(1, math.ceil(max(reached) * 100) / 100)
     axis = Axis([point[column] for _, points in runs for point in points], left + LEFT, left + WIDTH - 10)
 
     def y(accuracy):
-        return TOP + (1 - (accuracy - low) / (1 - low)) * (HEIGHT - TOP - BOTTOM)
+        return TOP + (1 - (accuracy - low) / (high - low)) * (HEIGHT - TOP - BOTTOM)
 
     out = [f'<text x="{left + LEFT}" y="20" class="title">{html.escape(title)}</text>']
     steps = 5
     for i in range(steps + 1):
-        value = low + (1 - low) * i / steps
+        value = low + (high - low) * i / steps
         out.append(f'<line x1="{left + LEFT}" x2="{left + WIDTH - 10}" y1="{y(value):.1f}" y2="{y(value):.1f}" class="grid"/>')
         out.append(f'<text x="{left + LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>')
     for tick in axis.ticks():
