@@ -46,6 +46,9 @@ class Communicator {
   /// Updates each stripe with what was gathered and gives every rank the new parameters.
   virtual void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                              std::span<const StripeMemory> mine) = 0;
+  /// Work enqueued after the call starts when relieved ranks too have left the calls so far: for what they still read,
+  /// every rank's sums, before it is used for something else. To be called before a step without one of these calls.
+  virtual void settle(Stream&) {}
   /// Ends every wait of this communicator, here and (in an arena) at the peers, with `why`.
   virtual void abort(const Status& why) noexcept = 0;
 };

@@ -29,9 +29,9 @@ class LentExchange final : public Exchange {
     TROUPE_CHECK(!parts_.policy->works_locally() || has_own_weights(), Code::invalid,
                  "ranks that work locally need weights of their own");
     TROUPE_CHECK(memory_.stripes.empty() || memory_.relief_journal.size_bytes == 0 ||
-                     memory_.relief_journal.size_bytes >= relief_journals_bytes(),
+                     memory_.relief_journal.size_bytes >= relief_journals(),
                  Code::invalid, "the journals for pieces of other ranks' stripes have ",
-                 memory_.relief_journal.size_bytes, " bytes, ", relief_journals_bytes(), " are needed");
+                 memory_.relief_journal.size_bytes, " bytes, ", relief_journals(), " are needed");
   }
 
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
@@ -46,6 +46,7 @@ class LentExchange final : public Exchange {
       const std::uint64_t steps = parts_.policy->policy().accumulate;  // that make an update
       rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
     }
+    relieve(stream, facts);
     const bool first = !std::exchange(begun_, true);
     if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
     if (first || was_hosted) adopt(stream);
@@ -53,8 +54,6 @@ class LentExchange final : public Exchange {
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
     first_ = true;
-    relieved_.clear();
-    if (!memory_.stripes.empty()) relieved_.assign(facts.relieved.begin(), facts.relieved.end());
     if (orders_.sent == Sent::gradient) ++updates_;
     if (orders_.switched && memory_.outer.state[0].size_bytes != 0) stream.clear(memory_.outer.state[0]);
   }
@@ -161,6 +160,16 @@ class LentExchange final : public Exchange {
                  ": the exchange of group ", memory_.mine.stripe.group.value, " was retired");
   }
 
+  /// Who updates nothing in this step. Nobody waits for them in a round, but all do before the next step without one,
+  /// and in the last one: by then whatever a rank read may be gone.
+  void relieve(Stream& stream, const StepFacts& facts) {
+    const bool rounds = !orders_.hosted && orders_.sent == Sent::gradient;
+    if (!rounds && !relieved_.empty()) parts_.communicator->settle(stream);
+    relieved_.clear();
+    if (rounds && !facts.last && !memory_.stripes.empty())
+      relieved_.assign(facts.relieved.begin(), facts.relieved.end());
+  }
+
   void begin_hosted(Stream& stream, const StepFacts& facts, bool was_hosted) {
     TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", memory_.mine.stripe.group.value, " has no shards");
     if (orders_.switched || !was_hosted) {
@@ -262,9 +271,10 @@ class LentExchange final : public Exchange {
     return updated_;
   }
 
-  std::uint64_t relief_journals_bytes() const {
-    return journals_before({.index = static_cast<std::uint32_t>(parts_.buckets.size())}) *
-           journal_bytes(state_slots(parts_.rule.kind));
+  std::uint64_t relief_journals() const {
+    std::vector<Stripe> stripes;
+    for (const StripeMemory& stripe : memory_.stripes) stripes.push_back(stripe.stripe);
+    return relief_journal_bytes(stripes, parts_.buckets, state_slots(parts_.rule.kind));
   }
 
   /// How many parts the buckets before this one have in common with stripes.

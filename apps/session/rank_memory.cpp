@@ -201,7 +201,7 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
 
 ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
                        std::span<const ArenaId> arenas) {
-  ArenaGroup all{.rank = {}, .members = {}, .stripes = group.stripes};
+  ArenaGroup all{.rank = {}, .members = {}};
   for (std::uint32_t r = 0; r < arenas.size(); ++r) {
     const RankMemory rank = find_rank_memory(space.arena(arenas[r]), plan, {r});
     const GroupMemory& its = rank.groups[group.id.value];

@@ -249,6 +249,7 @@ class NotedCommunicator final : public Communicator {
     work = w;
     rule = r;
     mine = m.front();
+    calls += text('r', w.relieved.size());
   }
   void gather_gradients(Stream&, const BucketWork& w, std::span<const StripeMemory>) override {
     calls += text('g', w.bucket.index);
@@ -257,6 +258,7 @@ class NotedCommunicator final : public Communicator {
   void update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {
     calls += text('u', w.bucket.index);
   }
+  void settle(Stream&) override { calls += "s"; }
   void abort(const Status&) noexcept override {}
 
   std::string calls;  // of a round in parts
@@ -297,6 +299,31 @@ TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
     exchange->commit(stream_);
   }
   EXPECT_EQ(communicator_.calls, "g0g1au0u1g0g1au0u1");
+}
+
+TEST_F(LentExchangeTest, WaitsForRelievedRanksBeforeAStepWithoutARoundAndRelievesNobodyInTheLast) {
+  LentMemory memory{.gradients = gradients_, .mine = make_stripe(32, 16, RuleKind::sgd, 2)};
+  memory.held = gradients_;
+  memory.carry = total_;
+  memory.stripes = {make_stripe(0, 32, RuleKind::sgd, 2), memory.mine};
+  memory.stripes[0].stripe.tenant = {0};
+  const auto exchange =
+      lent_exchange({.communicator = &communicator_,
+                     .rule = {.kind = RuleKind::sgd},
+                     .policy = std::make_unique<PolicySequence>(
+                         std::vector<PolicyPhase>{{}, {.from_step = 2, .policy = {.accumulate = 2}}}, 2),
+                     .buckets = {bucket_},
+                     .memory = memory});
+  const std::vector<Rank> relieved{{0}};
+  std::vector<std::string> calls;
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    communicator_.calls.clear();
+    exchange->begin(stream_, {.step = Step{step}, .last = step == 7, .relieved = relieved}, sums_, total_);
+    exchange->contribute(stream_, bucket_);
+    exchange->commit(stream_);
+    calls.push_back(communicator_.calls);
+  }
+  EXPECT_EQ(calls, (std::vector<std::string>{"r1", "r1", "s", "r1", "s", "r1", "s", "r0"}));
 }
 
 TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {

@@ -112,7 +112,7 @@ class ArenaWorld final : public DeviceGroup {
     for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
     end_streams();
   }
-  ArenaGroup group(std::uint32_t rank) const { return {Rank{rank}, members_, spec_.stripes}; }
+  ArenaGroup group(std::uint32_t rank) const { return {Rank{rank}, members_}; }
 
   static constexpr std::uint64_t kScratchBytes = 8000;
 

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/exchange.hpp"
-#include "runtime/relief.hpp"
-
 namespace troupe {
 namespace {
 
@@ -72,28 +69,13 @@ ArenaCommunicator::ArenaCommunicator(AddressSpace& space, ArenaGroup group) : sp
   parts_.reserve(group_.members.size());
 }
 
-/// Says that this rank has come to `round_` on `line`, and waits until every other has.
-void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line) {
+/// Says that this rank has come to `round_` on `line`, and waits until every other has that is not in `without`.
+void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without) {
   stream.signal({group_.members[group_.rank.value].*line, round_});
-  for (std::size_t r = 0; r < group_.members.size(); ++r) {
-    if (r != group_.rank.value) stream.wait({group_.members[r].*line, round_});
+  for (std::uint32_t r = 0; r < group_.members.size(); ++r) {
+    if (Rank{r} == group_.rank || std::binary_search(without.begin(), without.end(), Rank{r})) continue;
+    stream.wait({group_.members[r].*line, round_});
   }
-}
-
-/// Says that this rank's part of the update is done, and waits for the others' parts: those without one, or that were
-/// relieved of it, need not have come here yet, and have read nobody's gradients.
-void ArenaCommunicator::publish(Stream& stream, const BucketWork& work) {
-  const std::size_t ranks = group_.members.size();
-  works_.assign(ranks, group_.stripes.empty());
-  for (const Stripe& stripe : group_.stripes) {
-    const Stripe part = common_part(stripe, work.bucket);
-    if (part.count == 0) continue;
-    for (std::uint32_t r = 0; r < ranks; ++r)
-      if (piece_of(part, {r}, ranks, work.relieved).count > 0) works_[r] = true;
-  }
-  stream.signal({group_.members[group_.rank.value].published, round_});
-  for (std::size_t r = 0; r < ranks; ++r)
-    if (r != group_.rank.value && works_[r]) stream.wait({group_.members[r].published, round_});
 }
 
 void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
@@ -110,7 +92,7 @@ void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& w
     collect_gradients(group_, work, part.stripe, parts_);
     stream.update(rule, work.update, part, parts_, work.total);
   }
-  publish(stream, work);
+  meet(stream, &ArenaMember::published, work.relieved);
 }
 
 void ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
@@ -141,7 +123,7 @@ void ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, co
     collect_gradients(group_, work, part.stripe, parts_);
     stream.update(rule, work.update, part, {&parts_[group_.rank.value], 1}, work.total);
   }
-  publish(stream, work);
+  meet(stream, &ArenaMember::published, work.relieved);
 }
 
 void ArenaCommunicator::all_reduce(Stream& stream, Memory data) {
@@ -183,6 +165,10 @@ void ArenaCommunicator::all_reduce_chunk(Stream& stream, Memory data) {
     const Memory part = shown_by(r, r);
     if (part.size_bytes > 0) stream.copy(slice(data, r * each, part.size_bytes), part);
   }
+}
+
+void ArenaCommunicator::settle(Stream& stream) {
+  for (const ArenaMember& member : group_.members) stream.wait({member.published, round_});
 }
 
 void ArenaCommunicator::abort(const Status& why) noexcept {

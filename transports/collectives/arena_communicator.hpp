@@ -22,13 +22,12 @@ struct ArenaMember {
 struct ArenaGroup {
   Rank rank;                         // this one
   std::vector<ArenaMember> members;  // by rank
-  std::vector<Stripe> stripes{};     // of the group; where none are given, everybody waits for everybody's update
 };
 
 /// Collectives of ranks that share memory, without a byte copied for the synchronous step: each rank reads the others'
 /// gradients where they lie, updates its stripe, and the parameters it writes are the ones that all read. Two lines
-/// per rank keep the order: gradients are read when every rank is ready, and overwritten only after all who update them
-/// have published.
+/// per rank keep the order: gradients are read when every rank is ready, and overwritten only after all have published
+/// but for relieved ranks, which read none.
 class ArenaCommunicator final : public Communicator {
  public:
   /// Its own lines are fresh. Throws Error{invalid} when the members do not fit together. `space` outlives it.
@@ -43,18 +42,17 @@ class ArenaCommunicator final : public Communicator {
   void agree(Stream& stream, const BucketWork& work) override;
   void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                      std::span<const StripeMemory> mine) override;
+  void settle(Stream& stream) override;
   void abort(const Status& why) noexcept override;
 
  private:
-  void meet(Stream& stream, TimelineId ArenaMember::*line);
-  void publish(Stream& stream, const BucketWork& work);
+  void meet(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without = {});
   void all_reduce_chunk(Stream& stream, Memory data);
 
   AddressSpace& space_;
   const ArenaGroup group_;
   std::uint64_t round_ = 0;    // calls so far (of all_reduce: chunks), the lines' values
-  std::vector<Memory> parts_;  // reused by every call, as the next
-  std::vector<bool> works_;    // by rank: it updates some of the bucket
+  std::vector<Memory> parts_;  // reused by every call
 };
 
 /// Enqueues on `stream` what `theirs.stripe.tenant`, a rank that died inside its update of `work`, left undone: with
