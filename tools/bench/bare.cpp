@@ -30,8 +30,13 @@ class BareRank {
         ledger_(schedule_),
         cursor_(schedule_, job_.self(), job_.batch().rows),
         order_(job_.data.train->count_samples(), job_.plan.seed) {
-    TROUPE_CHECK(job_.plan.route == Route::arena && job_.plan.groups.size() == 1 && !job_.plan.measured,
-                 Code::unsupported, "--bare is for ranks of one node that are updated alike");
+    const std::vector<PolicyPhase>& policies = job_.plan.groups.front().policies;
+    TROUPE_CHECK(job_.plan.route == Route::arena && job_.plan.groups.size() == 1 && !job_.plan.measured &&
+                     policies.size() == 1 && policies.front().policy.kind == PolicyKind::sync &&
+                     settings_.evaluate.every_epochs == 0,
+                 Code::unsupported,
+                 "--bare is for ranks of one node, one group with update.policy = \"sync\", an equal split and no "
+                 "evaluation; leave other settings out");
     space_.may_spin(job_.mine().may_spin);
     make_memory(blocking);
     fill_parameters();
@@ -42,11 +47,12 @@ class BareRank {
 
   StepClock run(Blocking& blocking, double seconds) {
     const Deadline end = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
+    const std::uint64_t ahead = std::min<std::uint64_t>(kStepsAhead, slots_.size());
     StepClock clock;
     std::vector<Point> committed;
     for (std::uint64_t step = 0;; ++step) {
-      if (step >= kStepsAhead) {
-        const Step done{step - kStepsAhead};
+      if (step >= ahead) {
+        const Step done{step - ahead};
         wait(blocking, committed[done.value]);
         const StepSums total = exchange_->total(done);
         clock.note(total.samples);
@@ -63,7 +69,7 @@ class BareRank {
     arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
     space_.map(arena_);
     memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
-    for (std::uint64_t slot = 0; slot < kStepsAhead; ++slot)
+    for (std::uint64_t slot = 0; slot < job_.plan.prefetch; ++slot)
       slots_.push_back(arena_->allocate(job_.batch().size_bytes()));
     arenas_ = {arena_->id()};
     const PlaceBlob mine{
