@@ -149,9 +149,11 @@ Memory digest_slot(const DigestPlan& plan, Step step, std::size_t tensor) {
 void enqueue_digest(DeviceState& s, const DeviceParts& parts, Step step) {
   const DigestPlan& plan = *parts.digests;
   s.digest_due = s.digest_due || (step.value + 1) % plan.every_steps == 0;
-  if (!s.digest_due || !parts.exchange.is_consistent() || is_hosted(parts.exchange.policy().kind)) return;
+  if (!s.digest_due || !parts.exchange.is_consistent()) return;
+  parts.exchange.show_common(parts.stream);
   for (std::size_t t = 0; t < plan.tensors.size(); ++t)
     parts.stream.digest(digest_slot(plan, step, t), plan.tensors[t]);
+  parts.exchange.show_own(parts.stream);
   s.digests.push_back(step);
   s.digest_due = false;
 }

@@ -28,8 +28,6 @@ constexpr std::array kFilters{Choice{"none"}, Choice{"bf16"}};
 constexpr std::array kBlockRules{Choice{"paper"}, Choice{"cntk"}};
 constexpr std::uint64_t kMostSamples = 9'000'000'000'000'000'000;
 
-std::string show(bool value) { return value ? "true" : "false"; }
-
 /// What an optional number shows when it is left to the policy.
 std::string show(const std::optional<double>& value, double absent) { return number_text(value.value_or(absent)); }
 template <std::optional<double> PolicySettings::*kMember>
@@ -251,14 +249,14 @@ constexpr std::array kUpdate{
                .example = "false",
                .more = "Of block_momentum and diloco.",
                .store = [](S& s, const V& v) { s.update.nesterov = v.boolean; },
-               .show = [](const S& s) { return show(s.update.nesterov); }},
+               .show = [](const S& s) { return bool_text(s.update.nesterov); }},
     SettingKey{.name = "update.reset_momentum",
                .kind = K::boolean,
                .help = "whether the optimizer's state is cleared after each block",
                .example = "false",
                .more = "Of block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
-               .show = [](const S& s) { return show(s.update.reset_momentum); }},
+               .show = [](const S& s) { return bool_text(s.update.reset_momentum); }},
     SettingKey{.name = "update.compress",
                .kind = K::choice,
                .help = "what gradients and deltas are rounded to on their way between nodes",
@@ -282,7 +280,7 @@ constexpr std::array kUpdate{
                .example = "true",
                .more = "Of async and ssp: its rate is divided by 1 + the updates since its parameters were read.",
                .store = [](S& s, const V& v) { s.update.divide_by_staleness = v.boolean; },
-               .show = [](const S& s) { return show(s.update.divide_by_staleness); }},
+               .show = [](const S& s) { return bool_text(s.update.divide_by_staleness); }},
     SettingKey{.name = "update.ramp_from",
                .kind = K::number,
                .help = "of async: what the rate of a rank's first updates is multiplied with",
@@ -321,7 +319,8 @@ constexpr std::array kUpdate{
                    "Each rank's device computes a checksum (xxh3) of each of its weights' tensors, behind the step in "
                    "its stream; the run ends when one differs from rank 0's, and names tensor and rank. Taken after "
                    "the first step from then on that leaves all weights alike: the end of a block where ranks work "
-                   "locally. 0: none; not under hosted policies.",
+                   "locally; under async, ssp and easgd a step before an evaluation, a checkpoint or a switch, when "
+                   "ranks meet. 0: none.",
                .range = {0, 1 << 30},
                .store = [](S& s, const V& v) { s.digest_steps = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.digest_steps); }},

@@ -511,6 +511,21 @@ TEST(DeviceActor, TellsDigestsOfItsWeightsWhereRanksShouldHaveTheSame) {
   }
 }
 
+TEST(DeviceActor, TellsDigestsOfWhatRanksHaveInCommonWhereTheyMeetAtShards) {
+  World w{steps_without_evaluation(6), {}, true, /*digest_steps=*/1};
+  w.exchange.in_force.kind = PolicyKind::easgd;
+  w.exchange.consistent_every = 3;
+  w.begin();
+  for (std::uint64_t k = 0; k < 6; ++k) {
+    w.give(k);
+    w.run_device();
+  }
+  ASSERT_EQ(w.digests.size(), 2u);
+  EXPECT_EQ(w.digests[0].first, 2u);
+  EXPECT_EQ(w.digests[1].first, 5u);
+  EXPECT_THAT(w.exchange.shown, ElementsAre(true, false, true, false));
+}
+
 TEST(DeviceActor, NamesRankZeroWhenItIsHeldForTooLong) {
   World w{steps_without_evaluation(10)};
   w.begin();
