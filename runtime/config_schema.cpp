@@ -47,7 +47,6 @@ std::chrono::milliseconds seconds(const TomlValue& v) {
   return std::chrono::milliseconds{std::llround(v.number * 1000)};
 }
 std::string show(std::chrono::milliseconds span) { return number_text(static_cast<double>(span.count()) / 1000); }
-std::string show(bool value) { return value ? "true" : "false"; }
 std::string show(const std::vector<std::uint32_t>& values) {
   std::string out;
   for (const auto value : values) out += (out.empty() ? "" : ", ") + std::to_string(value);
@@ -348,7 +347,7 @@ constexpr std::array kTrain{
                .more = "Stands in the plan and in checkpoints. With it a job that was ended and resumed ends with the "
                        "bits of one that was not, on as many ranks.",
                .store = [](S& s, const V& v) { s.train.deterministic = v.boolean; },
-               .show = [](const S& s) { return show(s.train.deterministic); }},
+               .show = [](const S& s) { return bool_text(s.train.deterministic); }},
 };
 
 constexpr std::array kRest{
@@ -389,7 +388,7 @@ constexpr std::array kRest{
                .example = "true",
                .more = "Best by accuracy on the test set.",
                .store = [](S& s, const V& v) { s.checkpoint.keep_best = v.boolean; },
-               .show = [](const S& s) { return show(s.checkpoint.keep_best); }},
+               .show = [](const S& s) { return bool_text(s.checkpoint.keep_best); }},
     SettingKey{
         .name = "checkpoint.resume",
         .kind = K::text,

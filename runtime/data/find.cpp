@@ -29,10 +29,10 @@ struct Part {
   const char* type;
   IdxKind kind;
 };
-constexpr std::array<Part, 4> kParts{{{"train-images", "idx3-ubyte", IdxKind::images},
-                                      {"train-labels", "idx1-ubyte", IdxKind::labels},
-                                      {"t10k-images", "idx3-ubyte", IdxKind::images},
-                                      {"t10k-labels", "idx1-ubyte", IdxKind::labels}}};
+constexpr std::array<Part, 4> kMnistParts{{{"train-images", "idx3-ubyte", IdxKind::images},
+                                           {"train-labels", "idx1-ubyte", IdxKind::labels},
+                                           {"t10k-images", "idx3-ubyte", IdxKind::images},
+                                           {"t10k-labels", "idx1-ubyte", IdxKind::labels}}};
 
 std::string plain_name(const Part& part) { return text(part.stem, "-", part.type); }
 
@@ -55,23 +55,23 @@ std::optional<std::string> file_of(const fs::path& folder, const Part& part) {
   return std::nullopt;
 }
 
-using Files = std::array<std::string, kParts.size()>;
+using Files = std::array<std::string, kMnistParts.size()>;
 
 /// The four files of `folder`; nothing when there is none of them. Throws Error{invalid} when some are missing.
 std::optional<Files> files_in(const fs::path& folder) {
   Files files;
   std::string missing;
   std::size_t found = 0;
-  for (std::size_t i = 0; i < kParts.size(); ++i) {
-    if (auto file = file_of(folder, kParts[i])) {
+  for (std::size_t i = 0; i < kMnistParts.size(); ++i) {
+    if (auto file = file_of(folder, kMnistParts[i])) {
       files[i] = std::move(*file);
       ++found;
     } else {
-      missing += text(missing.empty() ? "" : ", ", plain_name(kParts[i]));
+      missing += text(missing.empty() ? "" : ", ", plain_name(kMnistParts[i]));
     }
   }
   if (found == 0) return std::nullopt;
-  TROUPE_CHECK(found == kParts.size(), Code::invalid, folder.string(), ": lacks ", missing,
+  TROUPE_CHECK(found == kMnistParts.size(), Code::invalid, folder.string(), ": lacks ", missing,
                " (plain or .gz); add what is missing, or name another folder (--set data.path=FOLDER)");
   return files;
 }
@@ -133,7 +133,7 @@ fs::path cache_folder(const DataRequest& request) {
 
 Files digit_files(const fs::path& folder) {
   Files files;
-  for (std::size_t i = 0; i < kParts.size(); ++i) files[i] = (folder / plain_name(kParts[i])).string();
+  for (std::size_t i = 0; i < kMnistParts.size(); ++i) files[i] = (folder / plain_name(kMnistParts[i])).string();
   return files;
 }
 

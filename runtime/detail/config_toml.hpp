@@ -54,6 +54,7 @@ std::string syntax_cure(std::string_view text, Place place, std::string_view wha
 std::string quoted(std::string_view text);
 /// The shortest text that reads back as the same number.
 std::string number_text(double number);
+inline std::string bool_text(bool value) { return value ? "true" : "false"; }
 /// As TOML in one line, times by their kind only.
 std::string to_toml(const TomlValue& value);
 /// For people, at most about 60 characters: `the text "100"`, `the integer 5`, `an array`.

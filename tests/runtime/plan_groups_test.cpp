@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Graph mlp() {
+Graph three_layers() {
   return {"mlp",
           Shape{{300}},
           DType::f32,
@@ -44,7 +44,7 @@ Plan plan_of(const Settings& settings, std::uint32_t nodes) {
     inputs.topologies.push_back(topology);
   }
   for (std::uint32_t r = 0; r < 2; ++r) inputs.ranks.push_back({inputs.topologies[r % nodes].identity, "host"});
-  return make_plan(settings, mlp(), inputs);
+  return make_plan(settings, three_layers(), inputs);
 }
 
 std::string refusal(const Settings& settings) {
@@ -99,11 +99,11 @@ TEST(PlanGroups, NeedRoomForWeightsOfARanksOwnWhereOneOfThemDoes) {
   Settings settings;
   settings.groups = {group("biases", {"*.bias"})};
   settings.checkpoint.every_steps = 0;
-  const MemoryNeeds together = memory_needs(plan_of(settings, 1), mlp(), {0});
+  const MemoryNeeds together = memory_needs(plan_of(settings, 1), three_layers(), {0});
   EXPECT_EQ(together.weights, 0u);
   settings.groups[0].update = {.kind = PolicyKind::local_sgd};
   const Plan plan = plan_of(settings, 1);
-  const MemoryNeeds apart = memory_needs(plan, mlp(), {0});
+  const MemoryNeeds apart = memory_needs(plan, three_layers(), {0});
   const std::uint64_t all = (plan.groups[0].count + plan.groups[1].count) * sizeof(float);
   EXPECT_EQ(apart.weights, 2 * all);  // and room for what is put aside
   // Only the group that works locally has the whole of its state at every rank.

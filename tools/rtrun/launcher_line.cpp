@@ -18,7 +18,7 @@
 namespace troupe::rtrun {
 namespace {
 
-constexpr std::size_t kLongestLine = 64;  // what is longer is none of the launcher's
+constexpr std::size_t kLongestLaunchLine = 64;  // what is longer is none of the launcher's
 
 /// Does what a line says, if it is one of the three signals that a launcher passes on.
 void obey(std::string_view line) {
@@ -51,14 +51,14 @@ void LauncherLine::watch() const {
   for (;;) {
     if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always a message on end_
     if (polled[1].revents != 0) return;
-    std::array<char, kLongestLine> buffer;
+    std::array<char, kLongestLaunchLine> buffer;
     const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) ::kill(::getpid(), SIGKILL);
     pending.append(buffer.data(), static_cast<std::size_t>(got));
     for (std::size_t end; (end = pending.find('\n')) != pending.npos; pending.erase(0, end + 1))
       obey(std::string_view{pending}.substr(0, end));
-    if (pending.size() > kLongestLine) pending.clear();
+    if (pending.size() > kLongestLaunchLine) pending.clear();
   }
 }
 

@@ -21,7 +21,7 @@ struct Contribution {
   Bytes blob;
 };
 
-Bytes encode(std::uint32_t number, std::string_view what, std::span<const std::byte> blob) {
+Bytes encode_contribution(std::uint32_t number, std::string_view what, std::span<const std::byte> blob) {
   Bytes body;
   body.reserve(8 + what.size() + blob.size());
   put_u32(body, number);
@@ -160,7 +160,7 @@ Bytes Star::take_contribution(const Gathering& gathering, std::uint32_t rank, co
 std::vector<Bytes> Star::contribute(const Gathering& gathering, std::span<const std::byte> mine) {
   Connection& link = *joined_.links[0];
   const std::vector<Connection*> all = links();
-  link.send(Kind::gather, encode(gathered_, gathering.what, mine));
+  link.send(Kind::gather, encode_contribution(gathered_, gathering.what, mine));
   std::vector<Bytes> blobs;
   const Clock::time_point last = gathering.deadline.at() + kGrace;
   while (blobs.size() < joined_.hellos.size()) {

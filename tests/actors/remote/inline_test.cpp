@@ -102,14 +102,6 @@ std::thread::id control_thread(RemoteEnd& end) {
   return told.get_future().get();
 }
 
-/// An actor of one end as the other knows it.
-caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& actor) {
-  const std::string name = "a" + std::to_string(actor.id());
-  its.remote->publish(name, actor);
-  auto blocking = Blocking::on_thread("test");
-  return other.remote->resolve(blocking, its.self, name, Deadline::after(kLong));
-}
-
 TEST(InlineActor, RunsOnTheControlLanesThreadWhoeverSends) {
   Seen seen;
   LoopbackWorld world({}, {}, {.inline_limit = kLong});

@@ -175,4 +175,11 @@ Tensor RemoteEnd::tensor(std::uint64_t bytes, std::uint64_t seed, bool shared, P
   return {memory, {bytes / 4}, DType::f32, valid_from, std::move(owner)};
 }
 
+caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& actor) {
+  const std::string name = "a" + std::to_string(actor.id());
+  its.remote->publish(name, actor);
+  auto blocking = Blocking::on_thread("test");
+  return other.remote->resolve(blocking, its.self, name, Deadline::after(std::chrono::seconds(20)));
+}
+
 }  // namespace troupe::test

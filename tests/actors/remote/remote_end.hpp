@@ -131,6 +131,9 @@ class LoopbackWorld final : public World {
   std::unique_ptr<RemoteEnd> there;
 };
 
+/// An actor of one end as the other knows it.
+caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& actor);
+
 /// The life of a child process, when the arguments say that this is one.
 std::optional<int> run_as_child(int argc, char** argv);
 

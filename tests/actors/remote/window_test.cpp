@@ -65,13 +65,6 @@ struct EndBefore {
   ~EndBefore() { holder.end(); }
 };
 
-caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& actor) {
-  const std::string name = "a" + std::to_string(actor.id());
-  its.remote->publish(name, actor);
-  auto blocking = Blocking::on_thread("test");
-  return other.remote->resolve(blocking, its.self, name, Deadline::after(kLong));
-}
-
 std::vector<std::uint64_t> numbers_up_to(std::uint64_t end) {
   std::vector<std::uint64_t> numbers(end);
   for (std::uint64_t i = 0; i < end; ++i) numbers[i] = i;

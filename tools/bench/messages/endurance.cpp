@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kSayEvery{5};
 /// Nothing has moved for so long: then it never will.
 constexpr std::chrono::seconds kStall{30};
 /// That part comes before the first look at memory.
-constexpr std::uint64_t kWarmUpPart = 10;
+constexpr std::uint64_t kEnduranceWarmUp = 10;
 
 double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
@@ -82,7 +82,7 @@ class Endurance {
     const std::uint64_t messages = (what_.messages + 1) / 2;
     if (what_.client) say_progress({}, Clock::now());
     EndReport mine;
-    bool stopped = send_until(messages / kWarmUpPart);
+    bool stopped = send_until(messages / kEnduranceWarmUp);
     if (!stopped) mine.warm = memory_use();
     const auto warm_done = end_.done();
     const auto began = Clock::now();

@@ -17,7 +17,7 @@ namespace troupe::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds kSuspicion{50};
-constexpr std::chrono::seconds kUserTimeout{10};
+constexpr std::chrono::seconds kWatchTimeout{10};
 
 enum class Source : std::uint32_t { wake, link, process };
 
@@ -83,7 +83,7 @@ void Watch::add(int fd, epoll_event event, std::uint32_t rank) {
 void Watch::watch_link(std::uint32_t rank) {
   Connection* link = joined_.links[rank].get();
   if (link == nullptr || !link->open()) return;
-  set_user_timeout(link->fd(), kUserTimeout);
+  set_user_timeout(link->fd(), kWatchTimeout);
   link->accept_frames_of(kMaxStrangerBytes);
   add(link->fd(), readable(Source::link, rank), rank);
 }
