@@ -3,7 +3,7 @@ include(GNUInstallDirs)
 
 add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers -Wno-restrict
-  $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
+  $<$<BOOL:${TROUPE_WERROR}>:-Werror> $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>)
 if(TROUPE_SANITIZE)
   target_compile_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZE})

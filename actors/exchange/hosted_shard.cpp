@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "actors/caf_error.hpp"
+#include "actors/exchange/stripe_read.hpp"
 #include "actors/group/promise.hpp"
 #include "actors/point_messenger.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 constexpr std::uint64_t kPushSinks = std::uint64_t{0x7368} << 48;
 
 /// Not final: what runs inline derives from it.
-class HostedShardActor : public HostedShard::base {
+class HostedShardActor : public HostedShard::base, public CallTaker {
  public:
   HostedShardActor(caf::actor_config& config, const std::shared_ptr<HostedTenancy>& tenancy, RemoteActors* remote)
       : HostedShard::base(config), tenancy_(tenancy), remote_(remote), messenger_(tenancy_->parts().space) {}
@@ -33,14 +34,26 @@ class HostedShardActor : public HostedShard::base {
             [this](const LeaveHosting& leave) { this->leave(Rank{leave.worker}); },
             [this](ReadPart& read) { return this->read(read); },
             [this](PushPart& push) { return this->push(push); },
-            [this](const SmallRead<2>& read) { return small(read); },
-            [this](const SmallRead<16>& read) { return small(read); },
-            [this](const SmallRead<64>& read) { return small(read); },
-            [this](const SmallRead<256>& read) { return small(read); },
+            [this](const CallMessage& message) { read_late(message); },
             [this](AskHosting) { return report(); },
             [this](const StartHosting& start) { this->start(start); },
             [this](const EndHosting& end) { return this->end(end.why); },
             [this](const HostingReached& reached) { this->reached(reached.status); }};
+  }
+
+  void take(Call& call) noexcept override {
+    StripeQuestion asked;
+    if (const Status why = understand(call.question(), asked); !why.ok()) return call.fail(why);
+    if (!tenancy_->settle()) {
+      return caf::anon_send(HostedShard{this},
+                            CallMessage{{call.question().begin(), call.question().end()}, call.keep()});
+    }
+    const StripeAnswer head{tenancy_->policy().ledger().version()};
+    const HostedParts& parts = tenancy_->parts();
+    std::memcpy(call.room().data(), &head, sizeof head);
+    std::memcpy(call.room().data() + sizeof head, parts.space.address_of<float>(parts.stripe.parameters) + asked.first,
+                asked.count * sizeof(float));
+    call.answer(sizeof head + asked.count * sizeof(float));
   }
 
   void on_exit() override {
@@ -200,32 +213,35 @@ class HostedShardActor : public HostedShard::base {
            memory.offset == found->second.memory.offset;
   }
 
-  template <std::size_t kCount>
-  caf::result<SmallPart<kCount>> small(const SmallRead<kCount>& read) {
+  /// Why not, when that cannot be read.
+  Status understand(std::span<const std::byte> bytes, StripeQuestion& asked) const {
+    if (bytes.size() != sizeof asked) return {Code::invalid, "a call to a shard that is no StripeQuestion"};
+    std::memcpy(&asked, bytes.data(), sizeof asked);
     const Stripe& stripe = tenancy_->parts().stripe.stripe;
-    if (read.first > stripe.count || stripe.count - read.first < kCount) {
-      return to_caf(Status{
-          Code::invalid, text("a read of ", kCount, " elements from ", read.first, " of a stripe of ", stripe.count)});
+    if (asked.count > kMostReadElements || asked.first > stripe.count || stripe.count - asked.first < asked.count) {
+      return {Code::invalid,
+              text("a read of ", asked.count, " elements from ", asked.first, " of a stripe of ", stripe.count)};
     }
-    if (const Status why = idle(); !why.ok()) return to_caf(why);
-    SmallPart<kCount> part;
-    part.version = tenancy_->policy().ledger().version();
-    const HostedParts& parts = tenancy_->parts();
-    if (tenancy_->settle()) {
-      std::memcpy(part.values.data(), parts.space.template address_of<float>(parts.stripe.parameters) + read.first,
-                  sizeof part.values);
-      return part;
-    }
-    // An update is under way, so the stream copies what stands behind it.
-    Promise<SmallPart<kCount>> promise(this);
-    const Tensor values = tenancy_->copy(read.first, kCount);
-    later_.push_back({values.valid_from(), [this, promise, part, values]() mutable {
-                        std::memcpy(part.values.data(), tenancy_->parts().space.address(values.memory()),
-                                    sizeof part.values);
-                        promise.deliver(part);
+    return idle();
+  }
+
+  /// A call that could not be answered where it came.
+  void read_late(const CallMessage& message) {
+    StripeQuestion asked;
+    if (const Status why = understand(message.question, asked); !why.ok()) return message.call.fail(why);
+    const StripeAnswer head{tenancy_->policy().ledger().version()};
+    // An update may be under way, so the stream copies what stands behind it.
+    const Tensor values = tenancy_->copy(asked.first, asked.count);
+    later_.push_back({values.valid_from(), [this, call = message.call, head, asked, values] {
+                        std::vector<std::byte> answer(sizeof head + asked.count * sizeof(float));
+                        std::memcpy(answer.data(), &head, sizeof head);
+                        std::memcpy(answer.data() + sizeof head, tenancy_->parts().space.address(values.memory()),
+                                    asked.count * sizeof(float));
+                        call.answer(answer);
                       }});
+    tenancy_->settle();
+    tell_later();
     watch();
-    return promise.later();
   }
 
   HostingReport report() {

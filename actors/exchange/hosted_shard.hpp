@@ -38,15 +38,12 @@ struct HostingReached {
 };
 
 /// The actor in charge of a stripe that it hosts: workers push contributions and read parameters, its policy decides,
-/// its device's stream computes. It only enqueues, so it may run inline. A worker whose process ends, or that goes
-/// without a word, has left. Ends with the stream's error.
-using HostedShard =
-    ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, Takes<LeaveHosting>,
-            caf::replies_to<ReadPart>::with<PulledPart>, caf::replies_to<PushPart>::with<PulledPart>,
-            caf::replies_to<SmallRead<2>>::with<SmallPart<2>>, caf::replies_to<SmallRead<16>>::with<SmallPart<16>>,
-            caf::replies_to<SmallRead<64>>::with<SmallPart<64>>, caf::replies_to<SmallRead<256>>::with<SmallPart<256>>,
-            caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
-            caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
+/// its device's stream computes. It only enqueues, so it may run inline. A few elements are read by calls (StripeRead).
+/// A worker whose process ends, or that goes without a word, has left. Ends with the stream's error.
+using HostedShard = ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, Takes<LeaveHosting>,
+                            caf::replies_to<ReadPart>::with<PulledPart>, caf::replies_to<PushPart>::with<PulledPart>,
+                            Takes<CallMessage>, caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
+                            caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
 
 /// Spawns one, which hosts nothing yet. `remote`, if any, outlives it: pushes from other processes land in sinks of the
 /// shard instead of the pool. `inline_home`: on the control lane's thread, so that a message from another process costs

@@ -75,19 +75,6 @@ struct HostingReport {
   std::string staleness_unit;
 };
 
-/// Anyone to shard: kCount elements of its stripe from `first`, as they are now, whatever the clocks. Plain bytes, for
-/// scalars and single rows: answered by value.
-template <std::size_t kCount>
-struct SmallRead {
-  std::uint64_t first = 0;
-};
-template <std::size_t kCount>
-struct SmallPart {
-  std::uint64_t version = 0;
-  std::array<float, kCount> values;  // not set: the shard fills it
-};
-inline constexpr std::size_t kSmall[] = {2, 16, 64, 256};  // the counts there are: 8 bytes to 1 KiB
-
 template <class Inspector>
 auto inspect(Inspector& f, StepSums& x) {
   return f(caf::meta::type_name("troupe.StepSums"), x.loss, x.correct, x.samples, x.stop, x.saving, x.who);
@@ -131,15 +118,6 @@ auto inspect(Inspector& f, HostingReport& x) {
   return f(caf::meta::type_name("troupe.HostingReport"), x.shard, x.version, x.version_vector, x.staleness,
            x.staleness_unit);
 }
-template <class Inspector, std::size_t kCount>
-auto inspect(Inspector& f, SmallRead<kCount>& x) {
-  return f(caf::meta::type_name("troupe.SmallRead"), x.first);
-}
-template <class Inspector, std::size_t kCount>
-auto inspect(Inspector& f, SmallPart<kCount>& x) {
-  return f(caf::meta::type_name("troupe.SmallPart"), x.version, x.values);
-}
-
 /// Registers them; in every process, before the actor system is made.
 void configure_exchange(caf::actor_system_config& config);
 

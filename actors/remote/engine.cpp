@@ -282,6 +282,7 @@ void Engine::lose(PeerState& of, const Status& why, bool found_here) {
   auto cut = std::make_unique<BulkCut>(bulk_out_, bulk_.transport(), of.number, why);
   if (bulk_.post(*cut)) cut.release();
   answer_outstanding(of, 0, to_caf(why));
+  for (CallDone* const done : calls_.close_all(of.number)) done->answered(why, {});
   drop_blocked(of, to_caf(why));
   of.last_sender = nullptr;
   for (const auto& proxy : proxies_.get_all(of.node)) {
@@ -324,7 +325,9 @@ bool Engine::stop(Deadline deadline) {
 void Engine::finish() {
   ended_ = true;
   inline_->close();
-  const caf::error error = to_caf(Status{Code::aborted, "this process has ended its connection to other processes"});
+  const Status why{Code::aborted, "this process has ended its connection to other processes"};
+  for (CallDone* const done : calls_.close_all()) done->answered(why, {});
+  const caf::error error = to_caf(why);
   for (auto& [number, of] : peers_) {
     answer_outstanding(*of, 0, error);
     drop_blocked(*of, error);

@@ -142,6 +142,8 @@ void Engine::take_in_frame(PeerState& from, const wire::Header& header, const Ar
     case wire::Kind::release: return take_in_release(from, header, arrival.head.subspan(wire::kHeaderBytes));
     case wire::Kind::credit: return take_in_credit(from, header, arrival.head.subspan(wire::kHeaderBytes));
     case wire::Kind::heartbeat: return;  // it was heard
+    case wire::Kind::call: return take_in_call(from, header, arrival.head.subspan(wire::kHeaderBytes));
+    case wire::Kind::answer: return take_in_answer(from, header, arrival.head.subspan(wire::kHeaderBytes));
     case wire::Kind::batch: return drop(text("a batch inside of a batch from peer ", from.number.value));
   }
 }

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "actors/remote/calls.hpp"
 #include "runtime/clock.hpp"
 
 namespace troupe {
@@ -34,6 +35,8 @@ class InlineGuest {
   /// On the home's thread: handles a message at once instead of by way of the mailbox, and takes it. False: something
   /// is in the mailbox that comes first, or the actor is not ready.
   virtual bool handle(caf::mailbox_element_ptr& message) = 0;
+  /// The actor, when it takes calls here and now.
+  virtual CallTaker* call_taker() noexcept = 0;
   caf::execution_unit* home_unit() const noexcept { return home_->unit(); }
   /// Counts that a handler held the lane up; true once it did so too often, and from now on the scheduler runs it.
   bool hold_up() noexcept {
@@ -65,6 +68,12 @@ class InlineActor final : public Base, public InlineGuest {
   using Base::enqueue;
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
     Base::enqueue(std::move(what), this->unit());
+  }
+  CallTaker* call_taker() noexcept override {
+    if constexpr (std::is_base_of_v<CallTaker, Base>) {
+      if (!is_moved() && this->mailbox().blocked()) return this;  // begun, not ended, and in nobody's hands
+    }
+    return nullptr;
   }
   bool handle(caf::mailbox_element_ptr& message) override {
     using Scheduled = caf::scheduled_actor;

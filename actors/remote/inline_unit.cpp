@@ -133,6 +133,19 @@ void InlineUnit::hand(troupe::detail::InlineGuest& actor, const caf::strong_acto
   if (!handled) handle->enqueue(std::move(message), nullptr);
 }
 
+bool InlineUnit::hand(troupe::detail::InlineGuest& actor, caf::abstract_actor& itself, Call& call) {
+  if (running_ || closed_ || actor.home_unit() != this) return false;
+  CallTaker* const taker = actor.call_taker();
+  if (taker == nullptr) return false;
+  this_threads_unit = this;
+  running_ = true;
+  running_gate = gate_.get();
+  timed([&] { taker->take(call); }, &itself);
+  running_gate = nullptr;
+  running_ = false;
+  return true;
+}
+
 /// Whether the scheduler takes the actor over.
 bool InlineUnit::note_slow(caf::abstract_actor* actor, Clock::duration took) {
   auto* const guest = dynamic_cast<troupe::detail::InlineGuest*>(actor);

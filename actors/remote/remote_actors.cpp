@@ -107,6 +107,17 @@ PeerCounters RemoteActors::counters(Peer peer) const { return state_->engine.cou
 
 std::string RemoteActors::describe(Blocking&, Deadline deadline) const { return state_->engine.describe(deadline); }
 
+Callee RemoteActors::callee(const caf::actor& actor) const {
+  TROUPE_CHECK(actor, Code::invalid, "a call to no actor");
+  return state_->engine.callee(actor);
+}
+
+void RemoteActors::call(Callee callee, std::span<const std::byte> question, CallDone& done) {
+  TROUPE_CHECK(question.size() <= kMostCallBytes, Code::invalid, "a call with ", question.size(), " bytes; at most ",
+               kMostCallBytes, " fit");
+  state_->engine.call(callee, question, done);
+}
+
 void RemoteActors::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner) {
   state_->engine.post_sink(key, memory, std::move(owner));
 }

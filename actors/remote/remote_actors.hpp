@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/remote/calls.hpp"
 #include "actors/remote/inline_home.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/arena.hpp"
@@ -158,6 +159,13 @@ class RemoteActors {
   auto spawn_inline(Arguments&&... arguments) {
     return troupe::spawn_inline<Class>(system(), inline_home(), std::forward<Arguments>(arguments)...);
   }
+
+  /// Whom to call, for an actor of any process.
+  Callee callee(const caf::actor& actor) const;
+  /// Asks it something that `done` is told the answer to: past the mailboxes of both sides where the actor is a
+  /// CallTaker and runs inline, as a CallMessage elsewhere. `question`: at most kMostCallBytes. Throws Error{invalid}
+  /// for more, and for a peer that was not added. Any thread; without a change of threads on the control lane's.
+  void call(Callee callee, std::span<const std::byte> question, CallDone& done);
 
   /// Lays out `memory`, of this address space, for the next tensor that a message from another process brings and whose
   /// sender named `key` (Tensor::into). The buffers of one key are used in the order of posting, once each: what lands

@@ -14,7 +14,7 @@ namespace troupe::wire {
 // The frames of runtime/wire/header.capnp as plain structs. A hot path stores and loads them with one copy each; the
 // bytes are those of Cap'n Proto's builder, and its reader reads them.
 
-enum class Kind : std::uint8_t { message = 1, monitor, down, release, credit, heartbeat, batch };
+enum class Kind : std::uint8_t { message = 1, monitor, down, release, credit, heartbeat, batch, call, answer };
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::uint8_t kHasStages = 1;
@@ -23,6 +23,7 @@ inline constexpr std::uint8_t kVoid = 4;
 inline constexpr std::uint8_t kPlain = 8;
 inline constexpr std::uint8_t kFree = 16;
 inline constexpr std::uint8_t kLone = 32;
+inline constexpr std::uint8_t kFailed = 64;
 
 struct Header {
   std::uint8_t version = kVersion;

@@ -15,6 +15,7 @@
 #include "actors/remote/detail/codec.hpp"
 #include "actors/remote/detail/gate.hpp"
 #include "actors/remote/detail/inline_unit.hpp"
+#include "actors/remote/detail/open_calls.hpp"
 #include "actors/remote/detail/outbox.hpp"
 #include "actors/remote/detail/proxy.hpp"
 #include "actors/remote/detail/room.hpp"
@@ -88,6 +89,8 @@ struct PeerState {
   std::vector<std::uint64_t> given_back;           // tokens, to be sent together
   bool heard = false;                              // since the last look at heartbeats
   bool spoken_to = false;
+  std::uint32_t calls_there = 0;  // of this process, without an answer
+  std::uint32_t calls_here = 0;   // of the peer
 };
 
 /// What arrived, whole: the bytes live during the call only.
@@ -116,6 +119,12 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   const std::shared_ptr<Gate>& gate() const noexcept { return gate_; }
   void post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner);
   std::size_t withdraw_sinks(SinkKey key) { return sinks_.withdraw(key); }
+  /// Any thread, as the next.
+  Callee callee(const caf::actor& actor) noexcept;
+  void call(Callee callee, std::span<const std::byte> question, CallDone& done);
+  // For calls, on the control lane.
+  void answer_call(Peer to, std::uint64_t ticket, const Status& status, std::span<const std::byte> bytes);
+  void send_answer(Peer to, std::uint64_t ticket, std::span<std::byte> frame);
   const RemoteOptions& options() const noexcept { return options_; }
   const std::shared_ptr<InlineUnit>& inline_unit() const noexcept { return inline_; }
   const caf::actor& own_directory() const noexcept { return directory_; }
@@ -255,6 +264,12 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   caf::strong_actor_ptr sender_of(PeerState& from, const wire::Header& header);
   void drop(const std::string& what);
 
+  // calls.cpp
+  void take_in_call(PeerState& from, const wire::Header& header, std::span<const std::byte> question);
+  void take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body);
+  void take_call(Peer from, caf::actor_id callee, std::uint64_t ticket, std::span<const std::byte> question);
+  void end_call(Peer of, std::uint64_t ticket, const Status& status, std::span<const std::byte> answer);
+
   // engine.cpp
   void attend_all_fresh();
   void answered(PeerState& by, const Outstanding& request);
@@ -294,6 +309,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
 
   std::unordered_map<caf::actor_id, Local> locals_;
   std::unordered_map<RequestKey, Outstanding, RequestKeyHash> outstanding_;
+  OpenCalls calls_;
   std::unordered_map<std::uint64_t, Lent> lent_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Frame>> parked_;  // until their tensors are valid
   std::uint64_t next_token_ = 1;

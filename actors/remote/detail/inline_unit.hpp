@@ -27,6 +27,8 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   bool run();
   /// Hands a message to an actor of this unit, at once if it can.
   void hand(troupe::detail::InlineGuest& actor, const caf::strong_actor_ptr& handle, caf::mailbox_element_ptr message);
+  /// Hands it a call; false: it takes none here and now.
+  bool hand(troupe::detail::InlineGuest& actor, caf::abstract_actor& itself, Call& call);
   /// No job is run here any more: the scheduler takes what is ready and what comes. Also by another thread when the
   /// lane has ended.
   void close();

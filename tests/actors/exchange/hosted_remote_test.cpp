@@ -199,32 +199,6 @@ TEST_P(HostedProcesses, GiveTheBitsOfASerialRunInEveryStep) {
   }
 }
 
-TEST_P(HostedProcesses, AnswerSmallReadsOfAnotherProcess) {
-  const GroupSpec spec = spec_of(70);
-  LoopbackNetwork network;
-  End one{spec, 0, network}, other{spec, 1, network};
-  one.meet(other);
-  other.meet(one);
-  for (End* end : {&one, &other}) end->host(GetParam());
-  for (End* end : {&one, &other}) end->work();
-  for (End* end : {&one, &other}) ASSERT_TRUE(end->finish().ok());
-  auto blocking = Blocking::on_thread("test");
-  const auto shard =
-      caf::actor_cast<HostedShard>(one.remote().resolve(blocking, Peer{1}, "shard", Deadline::after(kLong)));
-  caf::scoped_actor self(one.system());
-  const std::vector<float> weights = one.weights_after(kSteps - 1);
-  bool answered = false;
-  self->request(shard, kLong, SmallRead<16>{.first = 0})
-      .receive(
-          [&](const SmallPart<16>& part) {
-            answered = true;
-            EXPECT_EQ(part.version, kSteps);
-            for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(part.values[i], weights[spec.stripes[1].first + i]);
-          },
-          [&](const caf::error& error) { ADD_FAILURE() << one.system().render(error); });
-  EXPECT_TRUE(answered);
-}
-
 INSTANTIATE_TEST_SUITE_P(Shards, HostedProcesses, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Inline" : "Scheduled"; });
 

@@ -211,36 +211,6 @@ TEST_F(HostedShards, AddRowsOfAClockInTheOrderOfRanks) {
   EXPECT_TRUE(answered);
 }
 
-TEST_F(HostedShards, AnswerSmallReadsByValue) {
-  host_async();
-  join(1);
-  ASSERT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1)));
-  const auto part = ask<SmallPart<16>>(SmallRead<16>{.first = 16});
-  ASSERT_TRUE(part) << why.text();
-  EXPECT_EQ(part->version, 1u);
-  for (const float value : part->values) EXPECT_EQ(value, 0.5F);
-  EXPECT_FALSE(ask<SmallPart<16>>(SmallRead<16>{.first = 17}));
-  EXPECT_THAT(std::string(why.text()), HasSubstr("16 elements from 17"));
-}
-
-TEST_F(HostedShards, AnswerSmallReadsBehindAnUpdateThatIsUnderWay) {
-  host_async();
-  join(1);
-  const TimelineId gate = space.make_private_timeline();
-  PushPart push = push_of(0, 0, 0, 1);
-  push.values = Tensor(push.values.memory(), {kElements}, DType::f32, Point{gate, 1}, nullptr);
-  caf::scoped_actor other(actors.system());
-  auto pending = other->request(shard, kLong, push);
-  EXPECT_TRUE(eventually([&] { return ask<HostingReport>(AskHosting{})->version == 1; }));
-  auto small = other->request(shard, kLong, SmallRead<2>{});
-  space.timeline(gate).signal(1);
-  std::optional<SmallPart<2>> part;
-  small.receive([&](const SmallPart<2>& x) { part = x; }, [](const caf::error&) {});
-  ASSERT_TRUE(part);
-  EXPECT_EQ(part->values[1], 0.5F);
-  pending.receive([](const PulledPart&) {}, [](const caf::error&) { ADD_FAILURE(); });
-}
-
 TEST_F(HostedShards, DoNotWaitForAWorkerThatEndedWithoutAWord) {
   host_ssp(0);
   ASSERT_TRUE(ask_from<HostingJoined>(home, JoinHosting{0}));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <time.h>
+
 #include <caf/scoped_actor.hpp>
 #include <optional>
 #include <tuple>
@@ -10,6 +12,13 @@
 namespace troupe::test {
 
 constexpr auto kLong = std::chrono::seconds(20);
+
+/// What the calling thread had of a core: a lane is not held up by whatever else the machine does.
+inline std::chrono::nanoseconds core_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds{now.tv_sec} + std::chrono::nanoseconds{now.tv_nsec};
+}
 
 /// What became of a request: values, or why not.
 template <class... Results>

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <time.h>
 
 #include <caf/actor_registry.hpp>
 #include <caf/event_based_actor.hpp>
@@ -64,13 +63,6 @@ caf::behavior echo(caf::event_based_actor*, Seen* seen) {
 
 caf::behavior take(caf::event_based_actor*, Seen* seen) {
   return {[seen](std::uint64_t x) { seen->note(x); }};
-}
-
-/// What the calling thread had of a core: a lane is not held up by whatever else the machine does.
-std::chrono::nanoseconds core_time() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds{now.tv_sec} + std::chrono::nanoseconds{now.tv_nsec};
 }
 
 /// Keeps a lane up for much longer than it should.

@@ -56,7 +56,7 @@ void add_common(CLI::App& command, EndCase& what) {
           "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
           "two connected processes; endurance: many messages and tensors both ways, each one checked, and whether "
           "memory grows; shard: a push of a stripe's gradients and a pull of its parameters, up to 1 KB a pull by "
-          "value")
+          "a call")
       ->capture_default_str()
       ->check(CLI::IsMember({"latency", "rate", "mixed", "idle", "endurance", "shard"}));
   command.add_option("--transport", what.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)")

@@ -2,6 +2,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/exchange/hosted_shard.hpp"
+#include "actors/exchange/stripe_read.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/policies/ssp.hpp"
@@ -78,41 +79,49 @@ Figures measure_rounds(Blocking& blocking, Side& side, const EndCase& what, cons
   return latency_figures(rounds->trips);
 }
 
-/// Reads of a few elements, one after the other. Sent without a time limit each, which costs more than the read; the
-/// one who waits for the whole has one.
-template <std::size_t kCount>
-caf::behavior reader(caf::event_based_actor* self, const caf::actor& shard, const std::shared_ptr<RoundTrips>& trips,
-                     const std::shared_ptr<Finish>& finish) {
-  return {[=](Go) { self->send(shard, SmallRead<kCount>{}); },
-          [=](const SmallPart<kCount>& part) {
-            if (trips->again()) return self->send(shard, SmallRead<kCount>{});
-            if (part.values[kCount - 1] != 1.0F)
-              return end_with(self, to_caf(Status{Code::corrupt, "a read has another value than the stripe"}));
-            finish->tell();
-          }};
-}
+/// Reads of a few elements, one after the other, on the control lane. None has a time limit, which would cost more than
+/// the read; the one who waits for all of them has one.
+class Reads final : public StripeRead {
+ public:
+  Reads(RemoteActors& remote, const HostedShard& shard, const EndCase& what)
+      : StripeRead(remote, shard), elements_(what.bytes / sizeof(float)), trips_(latency_plan(what)) {}
 
-template <std::size_t kCount>
+  void begin() {
+    trips_.begin();
+    start(0, elements_);
+  }
+  void wait(Blocking& blocking, Clock::duration patience) {
+    finish_.wait(blocking, patience);
+    TROUPE_CHECK(wrong_.ok(), wrong_.code(), wrong_.text());
+  }
+  const RoundTrips& trips() const noexcept { return trips_; }
+
+ private:
+  void read(const Status& status, std::uint64_t, std::span<const float> values) noexcept override {
+    wrong_ = status;
+    if (wrong_.ok() && values.back() != 1.0F) wrong_ = {Code::corrupt, "a read has another value than the stripe"};
+    if (wrong_.ok() && trips_.again()) return start(0, elements_);
+    finish_.tell();
+  }
+
+  const std::uint64_t elements_;
+  RoundTrips trips_;
+  Status wrong_;
+  Finish finish_;
+};
+
 Figures measure_reads(Blocking& blocking, Side& side, const EndCase& what, const HostedShard& shard,
                       Clock::duration patience) {
-  const auto trips = std::make_shared<RoundTrips>(latency_plan(what));
-  const auto finish = std::make_shared<Finish>();
-  trips->begin();
-  const Ending near(side.stage().spawn(reader<kCount>, caf::actor_cast<caf::actor>(shard), trips, finish));
-  caf::anon_send(near.get(), Go::value);
-  finish->wait(blocking, patience);
-  return latency_figures(*trips);
+  Reads reads(side.remote(), shard, what);
+  reads.begin();
+  reads.wait(blocking, patience);
+  return latency_figures(reads.trips());
 }
 
 Figures run_worker(Blocking& blocking, Side& side, const EndCase& what, Clock::duration patience) {
   const auto shard = caf::actor_cast<HostedShard>(side.find(blocking, "shard", patience));
-  switch (what.bytes) {
-    case 8: return measure_reads<2>(blocking, side, what, shard, patience);
-    case 64: return measure_reads<16>(blocking, side, what, shard, patience);
-    case 256: return measure_reads<64>(blocking, side, what, shard, patience);
-    case 1024: return measure_reads<256>(blocking, side, what, shard, patience);
-    default: return measure_rounds(blocking, side, what, shard, patience);
-  }
+  if (what.bytes <= kMostReadElements * sizeof(float)) return measure_reads(blocking, side, what, shard, patience);
+  return measure_rounds(blocking, side, what, shard, patience);
 }
 
 }  // namespace

@@ -1,0 +1,171 @@
+#include "actors/remote/calls.hpp"
+
+#include <atomic>
+#include <caf/message.hpp>
+#include <cstring>
+#include <utility>
+
+#include "actors/caf_error.hpp"
+#include "actors/remote/detail/engine.hpp"
+
+namespace troupe {
+
+class LateCall::State {
+ public:
+  State(remote::Engine& engine, Peer from, std::uint64_t ticket)
+      : engine_(engine), gate_(engine.gate()), from_(from), ticket_(ticket) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { answer({Code::aborted, "the call was not answered"}, {}); }
+
+  void answer(const Status& status, std::span<const std::byte> bytes) {
+    if (answered_.exchange(true, std::memory_order_relaxed)) return;
+    gate_->run([engine = &engine_, from = from_, ticket = ticket_, status,
+                kept = std::vector<std::byte>(bytes.begin(), bytes.end())] {
+      engine->answer_call(from, ticket, status, kept);
+    });
+  }
+
+ private:
+  remote::Engine& engine_;  // only touched on the control lane
+  const std::shared_ptr<remote::Gate> gate_;
+  const Peer from_;
+  const std::uint64_t ticket_;
+  std::atomic<bool> answered_{false};
+};
+
+void LateCall::answer(std::span<const std::byte> bytes) const {
+  TROUPE_CHECK(bytes.size() <= kMostCallBytes, Code::invalid, "an answer of ", bytes.size(),
+               " bytes to a call; at most ", kMostCallBytes, " fit");
+  state_->answer({}, bytes);
+}
+
+void LateCall::fail(const Status& why) const { state_->answer(why, {}); }
+
+void Call::answer(std::size_t bytes) {
+  TROUPE_CHECK(!dealt_with_ && bytes <= kMostCallBytes, Code::invalid,
+               "a call is answered twice, or with more bytes than fit: ", bytes);
+  dealt_with_ = true;
+  engine_.send_answer(from_, ticket_, std::span(frame_).first(wire::kHeaderBytes + bytes));
+}
+
+void Call::fail(const Status& why) {
+  TROUPE_CHECK(!dealt_with_, Code::invalid, "a call is answered twice");
+  dealt_with_ = true;
+  engine_.answer_call(from_, ticket_, why, {});
+}
+
+LateCall Call::keep() {
+  TROUPE_CHECK(!dealt_with_, Code::invalid, "a call is answered twice");
+  dealt_with_ = true;
+  return LateCall(std::make_shared<LateCall::State>(engine_, from_, ticket_));
+}
+
+namespace remote {
+
+Callee Engine::callee(const caf::actor& actor) noexcept {
+  const PeerState* const of = peer(actor.node());
+  if (of == nullptr)
+    gate_->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
+      if (!ended_) expose(known);
+    });
+  return {of != nullptr ? of->number : self_, actor.id()};
+}
+
+void Engine::call(Callee callee, std::span<const std::byte> question, CallDone& done) {
+  if (!control_.on_thread()) {
+    const bool posted =
+        gate_->run([this, callee, &done, kept = std::vector<std::byte>(question.begin(), question.end())] {
+          call(callee, kept, done);
+        });
+    if (!posted) done.answered({Code::aborted, "this process has ended its connection to other processes"}, {});
+    return;
+  }
+  PeerState* const to = peer(callee.peer);
+  if (ended_) return done.answered({Code::aborted, "this process is ending"}, {});
+  if (to == nullptr) {
+    const std::uint64_t ticket = calls_.open(self_, done);
+    // Not now: the caller may be in the middle of what the callee is.
+    gate_->run([this, actor = callee.actor, ticket, kept = std::vector<std::byte>(question.begin(), question.end())] {
+      if (!ended_) take_call(self_, actor, ticket, kept);
+    });
+    return;
+  }
+  if (to->dead) return done.answered(to->why, {});
+  if (to->calls_there == kMostCalls) {
+    return done.answered({Code::out_of_memory, text(kMostCalls, " calls to peer ", to->number.value,
+                                                    " wait for their answers already; wait for one of them")},
+                         {});
+  }
+  ++to->calls_there;
+  std::array<std::byte, wire::kHeaderBytes + kMostCallBytes> frame;
+  wire::store({.kind = wire::Kind::call, .message_id = calls_.open(to->number, done), .target = callee.actor},
+              std::span(frame).first<wire::kHeaderBytes>());
+  if (!question.empty()) std::memcpy(frame.data() + wire::kHeaderBytes, question.data(), question.size());
+  send_head(*to, std::span(frame).first(wire::kHeaderBytes + question.size()));
+}
+
+void Engine::take_in_call(PeerState& from, const wire::Header& header, std::span<const std::byte> question) {
+  if (question.size() > kMostCallBytes) return condemn(from, "it asks more in a call than fits");
+  if (from.calls_here == kMostCalls) return condemn(from, "it made more calls than it may");
+  ++from.calls_here;
+  take_call(from.number, header.target, header.message_id, question);
+}
+
+void Engine::take_call(Peer from, caf::actor_id callee, std::uint64_t ticket, std::span<const std::byte> question) {
+  Local* const to = local(callee);
+  if (to == nullptr) return answer_call(from, ticket, {Code::aborted, "the actor that was called has ended"}, {});
+  Call call(*this, from, ticket, question);
+  if (to->inline_guest == nullptr || !inline_->hand(*to->inline_guest, *to->actor->get(), call)) {
+    to->actor->enqueue(nullptr, caf::make_message_id(),
+                       caf::make_message(CallMessage{{question.begin(), question.end()}, call.keep()}), nullptr);
+  } else if (!call.dealt_with_) {
+    call.fail({Code::aborted, "the call was not answered"});
+  }
+}
+
+/// `frame`: room for the header, then the answer.
+void Engine::send_answer(Peer to, std::uint64_t ticket, std::span<std::byte> frame) {
+  if (to == self_) return end_call(self_, ticket, {}, frame.subspan(wire::kHeaderBytes));
+  PeerState* const of = peer(to);
+  if (of->dead || ended_) return;
+  --of->calls_here;
+  wire::store({.kind = wire::Kind::answer, .message_id = ticket}, frame.first<wire::kHeaderBytes>());
+  send_head(*of, frame);
+}
+
+void Engine::answer_call(Peer to, std::uint64_t ticket, const Status& status, std::span<const std::byte> bytes) {
+  if (to == self_) return end_call(self_, ticket, status, bytes);
+  PeerState* const of = peer(to);
+  if (of->dead || ended_) return;
+  --of->calls_here;
+  wire::Header header{.kind = wire::Kind::answer, .message_id = ticket};
+  std::vector<char> frame(wire::kHeaderBytes);
+  if (status.ok()) {
+    const auto* const chars = reinterpret_cast<const char*>(bytes.data());
+    frame.insert(frame.end(), chars, chars + bytes.size());
+  } else {
+    header.flags = wire::kFailed;
+    codec_.encode(to_caf(status), frame);
+  }
+  wire::store(header, std::as_writable_bytes(std::span(frame)).first<wire::kHeaderBytes>());
+  send_head(*of, std::as_bytes(std::span(frame)));
+}
+
+void Engine::take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
+  if (!calls_.is_open(header.message_id, from.number)) return condemn(from, "it answered a call that nobody made");
+  --from.calls_there;
+  if ((header.flags & wire::kFailed) == 0) return end_call(from.number, header.message_id, {}, body);
+  caf::error error;
+  Status status = codec_.decode(body, error);
+  if (status.ok()) status = from_caf(error);
+  if (status.ok()) status = {Code::corrupt, text("peer ", from.number.value, " failed a call without a reason")};
+  end_call(from.number, header.message_id, status, {});
+}
+
+void Engine::end_call(Peer of, std::uint64_t ticket, const Status& status, std::span<const std::byte> answer) {
+  if (CallDone* const done = calls_.close(ticket, of)) done->answered(status, answer);
+}
+
+}  // namespace remote
+}  // namespace troupe
