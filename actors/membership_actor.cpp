@@ -94,10 +94,8 @@ void finish_when_done(Self self) {
   MembershipState& s = self->state;
   if (!s.device_finished || (s.parts.waits_for_report && !s.reported)) return;
   if (s.parts.waits_for_checkpoints && !s.saved) return;
-  if (s.machine->coordinator())
-    act(self, s.machine->finished(s.parts.self));
-  else
-    self->send(s.parts.coordinator, MemberFinished{s.parts.self.value});
+  act(self, s.machine->finished(s.parts.self));
+  if (!s.machine->coordinator()) self->send(s.parts.coordinator, MemberFinished{s.parts.self.value});
 }
 
 void on_down(Self self, const caf::down_msg& down, std::chrono::milliseconds loss_grace) {
@@ -212,7 +210,8 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
             end_run(self, {});
           },
           [=](const MemberLost& lost) {
-            if (self->state.machine) lose(self, {lost.rank}, {Code::peer_lost, lost.why});
+            if (self->state.machine)
+              act(self, self->state.machine->told_lost({lost.rank}, {Code::peer_lost, lost.why}));
           },
           [=](StartOverdue) { on_overdue(self); },
           [=](EndOverdue) { on_end_overdue(self); },

@@ -27,13 +27,18 @@ MembershipActions Membership::finished(Rank rank) {
 }
 
 MembershipActions Membership::lost(Rank rank, const Status& why) {
+  if (rank.value != 0 && leaves_it_to_coordinator()) return {};
+  return told_lost(rank, why);
+}
+
+MembershipActions Membership::told_lost(Rank rank, const Status& why) {
   if (over_ || rank.value >= members_.size()) return {};
   return end({Code::peer_lost, text("rank ", rank.value, " on node ", hosts_[rank.value], " was lost after step ",
                                     committed_, " was committed: ", why.text())});
 }
 
 MembershipActions Membership::failed(const Status& why) {
-  if (over_) return {};
+  if (over_ || (why.code() == Code::peer_lost && leaves_it_to_coordinator())) return {};
   return end({why.code(), text("rank ", self_.value, " on node ", hosts_[self_.value], ", after step ", committed_,
                                " was committed: ", why.text())});
 }

@@ -18,7 +18,8 @@ struct MembershipActions {
 };
 
 /// Views and ranks as a pure state machine: events in, actions out. Every process has one; rank 0's is the
-/// coordinator's, which alone hears joined() and finished(). A loss ends the view (on_loss = "abort") until left().
+/// coordinator's, which alone hears joined() and the others' finished(). A loss ends the view (on_loss = "abort") until
+/// left().
 class Membership {
  public:
   /// `hosts`: the node's name of each rank, for messages.
@@ -30,11 +31,14 @@ class Membership {
   MembershipActions joined(Rank rank);
   /// The last committed step as this process knows it; named when somebody is lost.
   void committed(Step step) noexcept { committed_ = step.value + 1; }
-  /// A member has done all its steps.
+  /// A member has done its part; everywhere told of the process's own.
   MembershipActions finished(Rank rank);
-  /// A member's process is gone, for this reason.
+  /// A member's process is gone, for this reason. When this process has done its part, only the coordinator knows
+  /// whether that is a loss: the member may have left with everybody, by a word that is still on its way here.
   MembershipActions lost(Rank rank, const Status& why);
-  /// Something of this process failed.
+  /// The coordinator's word that it has lost a member.
+  MembershipActions told_lost(Rank rank, const Status& why);
+  /// Something of this process failed; as lost() when that is for want of a peer.
   MembershipActions failed(const Status& why);
   /// The coordinator's word that all have finished: losses mean nothing any more.
   void left() noexcept { over_ = true; }
@@ -46,6 +50,7 @@ class Membership {
  private:
   enum class Member : std::uint8_t { expected, joined, finished };
   MembershipActions end(Status why);
+  bool leaves_it_to_coordinator() const noexcept { return !coordinator() && members_[self_.value] == Member::finished; }
   ViewId view_;
   Rank self_;
   std::vector<std::string> hosts_;

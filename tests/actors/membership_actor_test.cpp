@@ -110,6 +110,23 @@ TEST_F(MembershipActorTest, AbortsTheViewWhenAProcessIsLostAndNamesIt) {
   EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("rank 1 on node node was lost after step 12"));
 }
 
+TEST_F(MembershipActorTest, WaitsForTheCoordinatorsWordWhenAPeerIsGoneAndItsPartIsDone) {
+  Process two{world, 2};
+  for (Process* p : {&zero, &one, &two}) {
+    world.send(p->actor, p->parts(p == &zero ? MembershipPeer{} : MembershipPeer{zero.actor}, 3));
+    world.run();
+  }
+  tell(one, DeviceFinished{false});
+  tell(one, PeerLost{{2}, {Code::peer_lost, "its endpoint was closed"}});
+  EXPECT_FALSE(one.aborted);
+  tell(two, DeviceFinished{false});
+  tell(zero, DeviceFinished{false});
+  ASSERT_EQ(one.ended.size(), 1u);
+  EXPECT_TRUE(one.ended[0].status.ok());
+  caf::anon_send_exit(two.actor, caf::exit_reason::kill);
+  caf::anon_send_exit(two.device, caf::exit_reason::kill);
+}
+
 TEST_F(MembershipActorTest, OfTheCoordinatorTellsTheOthersWhomItLost) {
   Process two{world, 2};
   for (Process* p : {&zero, &one, &two}) {

@@ -57,6 +57,21 @@ TEST(Membership, TakesNoLossSeriouslyAfterTheEnd) {
   EXPECT_FALSE(m.lost({1}, {Code::peer_lost, "gone"}).abort.has_value());
 }
 
+TEST(Membership, LeavesItToTheCoordinatorWhatALossMeansOnceItsPartIsDone) {
+  Membership m({1}, {1}, {"a", "b", "c"});
+  EXPECT_FALSE(m.finished({1}).leave);
+  const Status why{Code::peer_lost, "its endpoint was closed"};
+  EXPECT_FALSE(m.lost({2}, why).abort) << "it may have left with everybody";
+  EXPECT_FALSE(m.failed(why).abort);
+  const auto told = m.told_lost({2}, why);
+  ASSERT_TRUE(told.abort.has_value());
+  EXPECT_EQ(told.abort->code(), Code::peer_lost);
+
+  Membership without_coordinator({1}, {1}, {"a", "b", "c"});
+  without_coordinator.finished({1});
+  EXPECT_TRUE(without_coordinator.lost({0}, why).abort.has_value());
+}
+
 TEST(Membership, PassesOnWhatFailedInItsOwnProcess) {
   Membership m = coordinator();
   const auto actions = m.failed({Code::device_fault, "the device is on fire"});
