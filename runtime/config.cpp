@@ -346,7 +346,25 @@ class Reading {
                         value_and_origin(itself ? "update.policy" : "update.switch", settings), "; write \"equal\"")});
   }
 
+  /// Logs are of what shards apply.
+  void check_logs(const Settings& settings) {
+    const auto hosts = [](const auto& of) {
+      return is_hosted(of.update.kind) ||
+             std::ranges::any_of(of.switches, [](const PolicySwitch& change) { return is_hosted(change.policy.kind); });
+    };
+    if (hosts(settings) || std::ranges::any_of(settings.groups, hosts)) return;
+    for (const std::string_view key : {"update.log", "update.replay"}) {
+      const auto found = given_.find(key);
+      if (found == given_.end() || detail::find_setting(key)->show(settings) == "\"\"") continue;
+      problems_.add(
+          found->second.place, found->second.origin,
+          {Code::invalid, text(key, " means nothing to update.policy = ", value_and_origin("update.policy", settings),
+                               "; leave it out, or choose one of \"async\", \"ssp\", \"easgd\"")});
+    }
+  }
+
   void check_update(const Settings& settings) {
+    check_logs(settings);
     const std::string_view policy = name_of(settings.update.kind);
     for (const detail::SettingKey& key : detail::update_keys()) {
       const auto found = given_.find(key.name);

@@ -100,7 +100,8 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
     std::optional<Finding> finding;
     if (entry.key == "optimizer" && entry.value.kind == Kind::table) {
       finding = take_optimizer(own, entry.value);
-    } else if (key == nullptr || entry.key == "group" || entry.key == "digest_steps") {
+    } else if (key == nullptr || entry.key == "group" || entry.key == "digest_steps" || entry.key == "log" ||
+               entry.key == "replay") {
       finding = wrong(entry.place, troupe::text("has the unknown key ", quoted(entry.key),
                                                 "; a group takes name, match, the keys of [update], and optimizer = "
                                                 "{ rate = 0.01 }"));

@@ -58,7 +58,7 @@ const SettingKey* policy_key(std::string_view name) {
   const auto keys = update_keys();
   const auto key = std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == name; });
   const bool own = key != keys.end() && key->kind != ValueKind::switches && name != "distributed_after" &&
-                   name != "compress" && name != "digest_steps";
+                   name != "compress" && name != "digest_steps" && name != "log" && name != "replay";
   return own ? &*key : nullptr;
 }
 
@@ -324,6 +324,24 @@ constexpr std::array kUpdate{
                .range = {0, 1 << 30},
                .store = [](S& s, const V& v) { s.digest_steps = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.digest_steps); }},
+    SettingKey{.name = "update.log",
+               .kind = K::text,
+               .help = "folder for logs of what hosted shards apply, relative to the working directory",
+               .example = "\"run/updates\"",
+               .more =
+                   "Under async, ssp and easgd. Each shard writes 16 bytes for each contribution that it applies: from "
+                   "them update.replay makes the same run once more. Every rank writes on its own host; a log that "
+                   "is there already is not written over. \"\": none.",
+               .store = [](S& s, const V& v) { s.update_log = v.text; },
+               .show = [](const S& s) { return quoted(s.update_log); }},
+    SettingKey{.name = "update.replay",
+               .kind = K::text,
+               .help = "folder of the logs of an earlier run, whose order the shards follow",
+               .example = "\"run/updates\"",
+               .more = "With the settings of that run and as many ranks this one ends with the same bits, however "
+                       "ranks are scheduled. \"\": shards apply what comes when it comes.",
+               .store = [](S& s, const V& v) { s.update_replay = v.text; },
+               .show = [](const S& s) { return quoted(s.update_replay); }},
     SettingKey{
         .name = "update.switch",
         .kind = K::switches,

@@ -69,6 +69,8 @@ struct Settings {
     friend bool operator==(const Group&, const Group&) = default;
   };
   std::vector<Group> groups;       // of update.group, in their order, complete
+  std::string update_log;          // folder for the logs of hosted shards; empty: none are written
+  std::string update_replay;       // folder of logs whose order the shards follow; empty: as things come
   std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
     std::string device = "auto";    // auto, cpu

@@ -2,6 +2,7 @@
 
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
+#include <filesystem>
 #include <utility>
 
 namespace troupe {
@@ -11,6 +12,7 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
   StripeMemory stripe = parts.memory.stripe;
   stripe.journal = {};
   stripe.no_decay = parts.no_decay;
+  UpdateLog replay;
   if (stripe.stripe.count > 0) {
     shard_stream_ = parts.device.stream();
     HostedParts hosted{.stream = *shard_stream_, .space = parts.space, .arena = parts.arena};
@@ -21,6 +23,13 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
     hosted.stripe = stripe;
     hosted.rule = parts.rule;
     hosted.rate = parts.rate;
+    if (!parts.log.empty()) {
+      std::filesystem::create_directories(parts.log);
+      log_ = std::make_unique<UpdateLogFile>(log_file(parts.log, hosted.shard), stripe.stripe.count);
+      hosted.log = [file = log_.get()](std::span<const AppliedRecord> records) { file->append(records); };
+    }
+    if (!parts.replay.empty())
+      replay = read_update_log(log_file(parts.replay, hosted.shard), stripe.stripe.count, parts.ranks);
     shard_ = spawn_hosted_shard(system_, std::move(hosted), remote_);
   }
   side_ = parts.device.stream();
@@ -40,7 +49,12 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
                          .ranks = parts.ranks,
                          .memory = memory,
                          .shard = shard_,
-                         .mine = stripe});
+                         .mine = stripe,
+                         .replay = std::move(replay)});
+}
+
+std::string HostedGroup::log_file(const std::string& folder, std::uint32_t shard) const {
+  return text(folder, "/group-", plan_.id.value, "-shard-", shard, ".updates");
 }
 
 HostedMemory HostedGroup::hosted_memory(const HostedGroupParts& parts) const {

@@ -30,6 +30,8 @@ struct HostedGroupParts {
   std::optional<RateSchedule> rate;
   std::span<const Layout::Entry> no_decay;
   std::chrono::milliseconds deadline{30000};  // of a shard's answer
+  std::string log;                            // folder that the shard's log of updates is written to; empty: none
+  std::string replay;                         // folder of the log that it follows; empty: none
 };
 
 /// A rank's part in a group that shards host under some of its policies: the shard of its stripe, its worker, and their
@@ -52,11 +54,13 @@ class HostedGroup {
 
  private:
   HostedMemory hosted_memory(const HostedGroupParts& parts) const;
+  std::string log_file(const std::string& folder, std::uint32_t shard) const;
 
   caf::actor_system& system_;
   RemoteActors* remote_;
   const GroupPlan& plan_;
   const Rank self_;
+  std::unique_ptr<UpdateLogFile> log_;  // the shard's
   std::unique_ptr<Stream> shard_stream_, side_;
   HostedShard shard_;
   HostedWorkerActor worker_;

@@ -55,7 +55,9 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
                                                                 .rule = rule,
                                                                 .rate = rate(rule),
                                                                 .no_decay = no_decay_[g],
-                                                                .deadline = settings().faults.exchange});
+                                                                .deadline = settings().faults.exchange,
+                                                                .log = settings().update_log,
+                                                                .replay = settings().update_replay});
     if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
   }
   LentMemory lent = memory_.groups[g].own;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "runtime/ids.hpp"
 #include "runtime/policies/policy.hpp"
 #include "runtime/policies/staleness.hpp"
+#include "runtime/policies/update_log.hpp"
 
 // Policies of hosted shards: workers push contributions to a shard and read its parameters, and the shard decides when
 // what is applied and who is answered. Pure state machines, events in, actions out: no clock, no thread, no memory.
@@ -144,6 +146,12 @@ class HostedPolicy {
 /// `policy` with meetings, at which the shard contains exactly what its workers have contributed: after one, nothing is
 /// applied until worker `host` has contributed again or left, so that its process may copy the stripe as it lies.
 std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy, Rank host);
+
+/// `policy` (with its meetings) in the order of an earlier run, of whose shard `log` is: what workers push waits for
+/// its turn, and each reads the version that its next contribution was computed from then. Behind the log's end, or
+/// once a worker has left, as `policy` decides. A run that differs from that one waits forever: its workers' deadlines
+/// tell.
+std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::span<const AppliedRecord> log);
 
 /// The policy of `settings`, with meetings, for a view of `ranks` workers, all of which take part from the start, so
 /// that none runs ahead of those that are not there yet; it goes on from `ledger`, in the process of worker `host`.

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
+
+#include "runtime/fd.hpp"
 
 namespace troupe {
 
@@ -19,5 +23,30 @@ struct AppliedRecord {
 static_assert(sizeof(AppliedRecord) == 16);
 
 using UpdateLog = std::vector<AppliedRecord>;
+
+/// A file of records: 16 bytes that say what it is, then the records, little-endian. What is appended is in the file a
+/// page later, or with flush(), so a process that is killed loses the last page. Threads: one.
+class UpdateLogFile {
+ public:
+  /// Of a shard with so many `elements`. Throws Error{invalid} when the file exists, Error{environment} when it cannot
+  /// be made.
+  UpdateLogFile(std::string path, std::uint64_t elements);
+  UpdateLogFile(const UpdateLogFile&) = delete;
+  UpdateLogFile& operator=(const UpdateLogFile&) = delete;
+  ~UpdateLogFile();
+
+  /// Throws Error{environment}, as flush().
+  void append(std::span<const AppliedRecord> records);
+  void flush();
+
+ private:
+  std::string path_;
+  Fd fd_;
+  std::vector<AppliedRecord> kept_;
+};
+
+/// Reads such a file of a shard with so many `elements` in a job of so many `workers`. Throws Error{invalid} when there
+/// is none, or it is of another stripe; Error{corrupt} when it is damaged.
+UpdateLog read_update_log(const std::string& path, std::uint64_t elements, std::uint32_t workers);
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 // Sessions under policies whose stripes shards host: asynchronous updates, bounded staleness, elastic averaging.
 
 #include <atomic>
+#include <filesystem>
 
 #include "tests/cluster/session_threads.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -86,6 +87,44 @@ TEST_F(HostedSession, SwitchesToAndFromThePoliciesThatLendTheirStripes) {
       "{at_step=16, policy=\"easgd\", every_steps=2}, {at_step=21, policy=\"ssp\", staleness=1}, "
       "{at_step=26, policy=\"ssp\", staleness=0}, {at_step=31, policy=\"sync\"}]";
   expect_equal_weights({switches}, 40);
+}
+
+TEST_F(HostedSession, AreReplayedBitByBitFromTheirLogs) {
+  for (const std::string policy : {"async\"", "ssp\", update.staleness=2", "easgd\", update.every_steps=2"}) {
+    SCOPED_TRACE(policy);
+    std::vector<std::string> settings{"train.epochs=3"};
+    std::string rest = "update.policy=\"" + policy;
+    for (std::size_t comma = rest.find(", "); comma != std::string::npos; comma = rest.find(", ")) {
+      settings.push_back(rest.substr(0, comma));
+      rest = rest.substr(comma + 2);
+    }
+    settings.push_back(rest);
+    const std::string logs = (folder_.path() / ("updates-" + policy.substr(0, policy.find('"')))).string();
+    std::vector<std::string> first = settings, again = settings;
+    first.push_back("update.log=\"" + logs + "\"");
+    again.push_back("update.replay=\"" + logs + "\"");
+    const auto run = run_all(3, first);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(logs), {}), 3);
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto replayed = run_all(3, again);
+      EXPECT_EQ(replayed[0].parameters_hash, run[0].parameters_hash);
+      ASSERT_EQ(replayed[0].epochs.size(), run[0].epochs.size());
+      for (std::size_t e = 0; e < run[0].epochs.size(); ++e)
+        EXPECT_EQ(replayed[0].epochs[e].test_accuracy, run[0].epochs[e].test_accuracy);
+    }
+  }
+}
+
+TEST_F(HostedSession, RefuseALogThatIsThereAndAReplayWithoutLogs) {
+  const std::string logs = (folder_.path() / "updates").string();
+  const std::vector<std::string> settings{"train.steps=3", "update.policy=\"async\"", "update.log=\"" + logs + "\""};
+  run_all(1, settings);
+  const auto again = run(1, shared(settings), run_to_the_end);
+  EXPECT_EQ(again[0].status.code(), Code::invalid);
+  EXPECT_THAT(std::string{again[0].status.text()}, ::testing::HasSubstr("there is a log already"));
+  const auto none = run(1, shared({"update.policy=\"async\"", "update.replay=\"" + logs + "/none\""}), run_to_the_end);
+  EXPECT_EQ(none[0].status.code(), Code::invalid);
+  EXPECT_THAT(std::string{none[0].status.text()}, ::testing::HasSubstr("cannot be read"));
 }
 
 /// A way through `count` places that goes once from each to each other one, back to the first.

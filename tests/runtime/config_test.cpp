@@ -395,6 +395,10 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"batch=3", "--set batch: unknown key batch; batch belongs to [data]: write data.batch"},
       {"optimizer.momentum=0.9",
        "--set optimizer.momentum: optimizer.momentum means nothing to optimizer.rule = \"adam\" (default)"},
+      {"update.replay=logs",
+       "--set update.replay: update.replay means nothing to update.policy = \"sync\" (default); leave it out, or "
+       "choose one "
+       "of \"async\", \"ssp\", \"easgd\""},
       {"model.layers=x", "--set model.layers: is planned"},
   };
   for (const auto& [assignment, answer] : cases) {

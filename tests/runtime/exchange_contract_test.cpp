@@ -1,4 +1,5 @@
-// The exchange of a lent, synchronous group over each communicator there is, on a device that a seed drives and on one with a thread.
+// The exchange of a lent, synchronous group over each communicator there is, on a device that a seed drives and on one
+// with a thread.
 
 #include "tests/contracts/exchange_contract.hpp"
 

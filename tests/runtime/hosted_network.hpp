@@ -34,6 +34,7 @@ struct SimulationOptions {
   bool elastic = false;               // answers are the center; workers pull themselves toward it
   float alpha = 0;
   std::function<std::unique_ptr<HostedPolicy>()> policy;
+  std::vector<UpdateLog> replay{};  // by shard, of an earlier run; empty: as messages come
 };
 
 inline constexpr std::size_t kPartElements = 3;
@@ -105,7 +106,9 @@ class HostedSimulation {
  public:
   explicit HostedSimulation(SimulationOptions options) : options_(std::move(options)), random_(options_.seed) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      shards.push_back({with_meetings(options_.policy(), host_of(s)), simulated_start(s), {}, {}});
+      auto policy = with_meetings(options_.policy(), host_of(s));
+      if (!options_.replay.empty()) policy = with_replay(std::move(policy), options_.replay[s]);
+      shards.push_back({std::move(policy), simulated_start(s), {}, {}});
       for (std::uint32_t w = 0; w < options_.workers; ++w) shards[s].policy->joined(Rank{w});
     }
     for (std::uint32_t w = 0; w < options_.workers; ++w) {

@@ -402,6 +402,35 @@ void expect_meetings(const SeededRun& run, const HostedSimulation& simulation) {
   ASSERT_EQ(simulation.met.size(), every == 0 ? 0 : run.options.clocks / every);
 }
 
+/// The shards' logs, followed while messages take other times, lead to the same updates and the same bits.
+void expect_the_same_on_another_network(const SeededRun& run, const HostedSimulation& first) {
+  SimulationOptions options = run.options;
+  options.seed += 1'000'000;
+  for (const test::SimulatedShard& shard : first.shards) options.replay.push_back(shard.log);
+  HostedSimulation again{options};
+  ASSERT_TRUE(again.run()) << "somebody waits for ever in the replay";
+  for (std::size_t s = 0; s < first.shards.size(); ++s) {
+    ASSERT_EQ(again.shards[s].log, first.shards[s].log) << "shard " << s;
+    ASSERT_EQ(again.shards[s].parameters, first.shards[s].parameters) << "shard " << s;
+  }
+}
+
+TEST(HostedPolicies, GoOnAsTheyDecideBehindTheEndOfALog) {
+  SimulationOptions options{.seed = 5, .clocks = 6};
+  options.policy = [] { return std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1}); };
+  HostedSimulation first{options};
+  ASSERT_TRUE(first.run());
+  options.seed = 6;
+  for (const test::SimulatedShard& shard : first.shards)
+    options.replay.emplace_back(shard.log.begin(), shard.log.begin() + 7);
+  HostedSimulation again{options};
+  ASSERT_TRUE(again.run());
+  for (std::size_t s = 0; s < first.shards.size(); ++s) {
+    ASSERT_EQ(again.shards[s].log.size(), first.shards[s].log.size());
+    EXPECT_TRUE(std::equal(options.replay[s].begin(), options.replay[s].end(), again.shards[s].log.begin()));
+  }
+}
+
 TEST(HostedPolicies, KeepTheirPromisesIn500SeededRuns) {
   std::uint64_t stale = 0, mixed = 0;
   for (std::uint64_t seed = 0; seed < 500 && !HasFatalFailure(); ++seed) {
@@ -427,6 +456,7 @@ TEST(HostedPolicies, KeepTheirPromisesIn500SeededRuns) {
       }
     }
     mixed += simulation.mixed_pulls;
+    if (run.options.leaver >= run.options.workers) expect_the_same_on_another_network(run, simulation);
     if (run.staleness == 0) {
       const Parts synchronous = synchronous_run(run, simulation);
       for (std::size_t s = 0; s < synchronous.size(); ++s) ASSERT_EQ(simulation.shards[s].parameters, synchronous[s]);
