@@ -155,6 +155,8 @@ class HostedRoute {
   virtual ~HostedRoute() = default;
   /// The shards take the stripes over, which `stream` is done with by then; the rank's weights become what they hold.
   virtual void open(Stream& stream, const HostingStart& start) = 0;
+  /// After a meeting: the shard of this process lets go of its stripe before what `stream` is given next.
+  virtual void close(Stream& stream) = 0;
   virtual void begin(const StepFacts& facts, const Rule& rule, Memory sums, Memory total) = 0;
   /// `meets`: the step ends with a meeting of all ranks, after which everything contributed is applied, and nothing
   /// more until this rank goes on: the stripes may be read, or taken over.

@@ -49,8 +49,11 @@ class LentExchange final : public Exchange {
     relieve(stream, facts);
     const bool first = !std::exchange(begun_, true);
     if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
+    if (was_hosted) {
+      parts_.hosted->close(stream);
+      updates_ = parts_.hosted->updates();
+    }
     if (first || was_hosted) adopt(stream);
-    if (was_hosted) updates_ = parts_.hosted->updates();
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
     first_ = true;

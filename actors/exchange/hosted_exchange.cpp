@@ -23,8 +23,10 @@ class PushRoute final : public HostedRoute {
       : parts_(std::move(parts)),
         memory_(parts_.memory),
         starts_(parts_.space),
+        rests_(parts_.space),
         begins_(parts_.space),
-        messenger_(parts_.space) {
+        messenger_(parts_.space),
+        rest_line_(parts_.space.make_private_timeline()) {
     if (has_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
     whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
@@ -44,14 +46,21 @@ class PushRoute final : public HostedRoute {
     ++phase_;
     const std::uint64_t clock = elastic_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
+      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedLedger{start.updates, clock});
+      if (!parts_.replay.empty()) policy = with_replay(std::move(policy), parts_.replay);
       starts_.tell_at(
           stream.mark(), parts_.shard,
-          StartHosting{make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedLedger{start.updates, clock}),
-                       elastic_ ? std::optional{alpha_} : std::nullopt, start.samples, phase_});
+          StartHosting{std::move(policy), elastic_ ? std::optional{alpha_} : std::nullopt, start.samples, phase_});
     }
     begins_.tell_at(stream.mark(), parts_.worker, BeginHosting{phase_});
     wait_for_worker(stream);
     adopt(stream);
+  }
+
+  void close(Stream& stream) override {
+    if (!parts_.shard) return;
+    rests_.tell_at(stream.mark(), parts_.shard, RestHosting{rest_line_, ++times_rested_, {}});
+    stream.wait({rest_line_, times_rested_});
   }
 
   void begin(const StepFacts& facts, const Rule& rule, Memory sums, Memory total) override {
@@ -100,6 +109,7 @@ class PushRoute final : public HostedRoute {
   void retire(const Status& why) noexcept override {
     if (retired_.exchange(true, std::memory_order_acq_rel)) return;
     parts_.space.timeline(parts_.line).poison(why);
+    parts_.space.timeline(rest_line_).poison(why);
     if (parts_.shard) caf::anon_send(parts_.shard, EndHosting{why});
   }
 
@@ -156,8 +166,11 @@ class PushRoute final : public HostedRoute {
   const HostedExchangeParts parts_;
   const HostedMemory memory_;
   PointMessenger<StartHosting, StepExchange::kStepsKept> starts_;
+  PointMessenger<RestHosting, StepExchange::kStepsKept> rests_;
   PointMessenger<BeginHosting, StepExchange::kStepsKept> begins_;
   PointMessenger<ContributionReady, 2 * StepExchange::kStepsKept> messenger_;  // a step may push and then meet
+  const TimelineId rest_line_;                                                 // which the shard signals when it rests
+  std::uint64_t times_rested_ = 0;
   PolicySettings settings_;
   Rule rule_;
   bool elastic_ = false;

@@ -34,9 +34,13 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
             [this](const LeaveHosting& leave) { this->leave(Rank{leave.worker}); },
             [this](ReadPart& read) { return this->read(read); },
             [this](PushPart& push) { return this->push(push); },
-            [this](const CallMessage& message) { read_late(message); },
+            [this](const CallMessage& message) {
+              late_reads_.push_back(message);
+              read_late();
+            },
             [this](AskHosting) { return report(); },
             [this](const StartHosting& start) { this->start(start); },
+            [this](const RestHosting& rest) { this->rest(rest); },
             [this](const EndHosting& end) { return this->end(end.why); },
             [this](const HostingReached& reached) { this->reached(reached.status); }};
   }
@@ -44,7 +48,13 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   void take(Call& call) noexcept override {
     StripeQuestion asked;
     if (const Status why = understand(call.question(), asked); !why.ok()) return call.fail(why);
-    if (!tenancy_->settle()) {
+    bool settled = false;
+    try {
+      settled = tenancy_->settle();
+    } catch (const Error& error) {  // the stream's, which watch() hears of
+      return call.fail(error.status());
+    }
+    if (!settled) {
       return caf::anon_send(HostedShard{this},
                             CallMessage{{call.question().begin(), call.question().end()}, call.keep()});
     }
@@ -60,6 +70,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     reads_.clear();
     joiners_.clear();
     later_.clear();
+    late_reads_.clear();
     if (remote_)
       for (const auto& [worker, sink] : sinks_) remote_->withdraw_sinks(sink.key);
   }
@@ -87,7 +98,16 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     if (!start.status.ok()) return quit(to_caf(start.status));
     tenancy_->start(start.policy, start.elastic_alpha, start.samples);
     phase_ = start.phase;
+    rests_ = false;
     for (Joiner& joiner : std::exchange(joiners_, {})) admit(joiner);
+  }
+
+  void rest(const RestHosting& rest) {
+    if (!rest.status.ok()) return quit(to_caf(rest.status));
+    rests_ = true;
+    const auto signal = [this, rest] { tenancy_->parts().space.timeline(rest.line).signal(rest.value); };
+    later_.push_back({tenancy_->enqueued(), signal});  // behind the copies that are under way
+    watch();
   }
 
   caf::result<HostingJoined> join(const JoinHosting& message) {
@@ -222,26 +242,46 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
       return {Code::invalid,
               text("a read of ", asked.count, " elements from ", asked.first, " of a stripe of ", stripe.count)};
     }
+    if (rests_)
+      return {Code::invalid, text("shard ", tenancy_->parts().shard, " hosts nothing now: its stripe is lent")};
     return idle();
   }
 
-  /// A call that could not be answered where it came.
-  void read_late(const CallMessage& message) {
-    StripeQuestion asked;
-    if (const Status why = understand(message.question, asked); !why.ok()) return message.call.fail(why);
-    const StripeAnswer head{tenancy_->policy().ledger().version()};
-    // An update may be under way, so the stream copies what stands behind it.
-    const Tensor values = tenancy_->copy(asked.first, asked.count);
-    later_.push_back({values.valid_from(), [this, call = message.call, head, asked, values] {
-                        std::vector<std::byte> answer(sizeof head + asked.count * sizeof(float));
-                        std::memcpy(answer.data(), &head, sizeof head);
-                        std::memcpy(answer.data() + sizeof head, tenancy_->parts().space.address(values.memory()),
-                                    asked.count * sizeof(float));
-                        call.answer(answer);
-                      }});
-    tenancy_->settle();
-    tell_later();
-    watch();
+  static std::vector<std::byte> answer_of(const StripeAnswer& head, const std::byte* values, std::uint64_t count) {
+    std::vector<std::byte> bytes(sizeof head + count * sizeof(float));
+    std::memcpy(bytes.data(), &head, sizeof head);
+    std::memcpy(bytes.data() + sizeof head, values, count * sizeof(float));
+    return bytes;
+  }
+
+  /// Answers calls that could not be where they came, one after the other: what they read behind an update under way
+  /// goes through one small buffer.
+  void read_late() {
+    while (!reading_ && !late_reads_.empty()) {
+      const CallMessage message = std::move(late_reads_.front());
+      late_reads_.pop_front();
+      StripeQuestion asked;
+      if (const Status why = understand(message.question, asked); !why.ok()) {
+        message.call.fail(why);
+        continue;
+      }
+      const HostedParts& parts = tenancy_->parts();
+      const StripeAnswer head{tenancy_->policy().ledger().version()};
+      if (tenancy_->settle()) {
+        const Memory there = elements(parts.stripe.parameters, asked.first, asked.count, sizeof(float));
+        message.call.answer(answer_of(head, parts.space.address(there), asked.count));
+        continue;
+      }
+      if (read_buffer_.size_bytes == 0) read_buffer_ = parts.arena.allocate(kMostReadElements * sizeof(float));
+      reading_ = true;
+      tenancy_->copy(asked.first, asked.count, slice(read_buffer_, 0, asked.count * sizeof(float)));
+      later_.push_back({tenancy_->enqueued(), [this, call = message.call, head, count = asked.count] {
+                          reading_ = false;
+                          call.answer(answer_of(head, tenancy_->parts().space.address(read_buffer_), count));
+                          read_late();
+                        }});
+      watch();
+    }
   }
 
   HostingReport report() {
@@ -276,7 +316,8 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
   /// Has the stream tell when it is done with what is enqueued: failures are noticed without a message from elsewhere.
   void watch() {
-    if (watching_ || tenancy_->enqueued().value == 0 || tenancy_->settle()) return;
+    if (watching_) return;
+    if (tenancy_->enqueued().value == 0 || tenancy_->settle()) return tell_later();
     watching_ = true;
     messenger_.tell_at(tenancy_->enqueued(), HostedShard{this}, HostingReached{});
   }
@@ -303,11 +344,15 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   bool watching_ = false;
   std::optional<Status> ended_;
   std::uint64_t phase_ = 0;
+  bool rests_ = false;  // the stripe is lent
   std::vector<Joiner> joiners_;
   std::map<Rank, Waiting> reads_;
   std::map<caf::actor_addr, Rank> homes_;
   std::map<Rank, Sink> sinks_;
   std::deque<Later> later_;  // in the order of their points
+  std::deque<CallMessage> late_reads_;
+  Memory read_buffer_;    // of the one under way
+  bool reading_ = false;  // it is
 };
 
 }  // namespace

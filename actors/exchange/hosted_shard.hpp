@@ -20,6 +20,13 @@ struct StartHosting {
   std::uint64_t phase = 0;              // how often it has begun to host, with this time
   Status status;
 };
+/// The device's stream to the shard: it takes the stripe back once `line` is at `value`, to which the shard brings it
+/// when it has let go; until the next StartHosting the stripe is read by nobody else.
+struct RestHosting {
+  TimelineId line;
+  std::uint64_t value = 0;
+  Status status;
+};
 /// Whoever ends the view, to a shard: nothing more is taken. What waits is answered `why`; the answer comes when all
 /// that was applied is in the stripe. Of its process only.
 struct EndHosting {
@@ -43,7 +50,7 @@ struct HostingReached {
 using HostedShard = ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, Takes<LeaveHosting>,
                             caf::replies_to<ReadPart>::with<PulledPart>, caf::replies_to<PushPart>::with<PulledPart>,
                             Takes<CallMessage>, caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
-                            caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
+                            Takes<RestHosting>, caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
 
 /// Spawns one, which hosts nothing yet. `remote`, if any, outlives it: pushes from other processes land in sinks of the
 /// shard instead of the pool. `inline_home`: on the control lane's thread, so that a message from another process costs
@@ -54,6 +61,7 @@ HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, Rem
 }  // namespace troupe
 
 TROUPE_LOCAL_MESSAGE(troupe::StartHosting)
+TROUPE_LOCAL_MESSAGE(troupe::RestHosting)
 TROUPE_LOCAL_MESSAGE(troupe::EndHosting)
 TROUPE_LOCAL_MESSAGE(troupe::HostingEnded)
 TROUPE_LOCAL_MESSAGE(troupe::HostingReached)

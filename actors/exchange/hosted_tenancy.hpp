@@ -75,8 +75,8 @@ class HostedTenancy {
   Outcome push(const HostedPush& push, HostedContribution contribution);
   Outcome read(const HostedRead& read, ReadScope scope = {});
 
-  /// A copy of some elements as they are behind what is enqueued; few of them.
-  Tensor copy(std::uint64_t first, std::uint64_t count);
+  /// Copies some elements as they are behind what is enqueued; there when enqueued() is reached.
+  void copy(std::uint64_t first, std::uint64_t count, Memory to);
 
   /// Everything enqueued so far is done when this is reached.
   Point enqueued() const noexcept { return enqueued_; }

@@ -33,7 +33,7 @@ class StripeRead : private CallDone {
   void start(std::uint64_t first, std::uint64_t count);
 
  protected:
-  /// On the control lane's thread; must not block. `values` live until the next read. When `status` is not ok there
+  /// Where CallDone::answered is; must not block. `values` live until the next read. When `status` is not ok there
   /// are none: the shard's own failure (Error{invalid} outside of the stripe, or when it hosts nothing), or one of
   /// CallDone::answered.
   virtual void read(const Status& status, std::uint64_t version, std::span<const float> values) noexcept = 0;

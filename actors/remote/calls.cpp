@@ -1,5 +1,6 @@
 #include "actors/remote/calls.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <caf/message.hpp>
 #include <cstring>
@@ -63,8 +64,10 @@ LateCall Call::keep() {
 
 namespace remote {
 
-Callee Engine::callee(const caf::actor& actor) noexcept {
+Callee Engine::callee(const caf::actor& actor) {
   const PeerState* const of = peer(actor.node());
+  TROUPE_CHECK(of != nullptr || actor.node() == system_.node(), Code::invalid,
+               "a call to an actor of a process that is none of this one's peers");
   if (of == nullptr)
     gate_->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
       if (!ended_) expose(known);
@@ -73,6 +76,9 @@ Callee Engine::callee(const caf::actor& actor) noexcept {
 }
 
 void Engine::call(Callee callee, std::span<const std::byte> question, CallDone& done) {
+  PeerState* const to = peer(callee.peer);
+  TROUPE_CHECK(to != nullptr || callee.peer == self_, Code::invalid, "peer ", callee.peer.value,
+               " is not known here; add_peer comes first");
   if (!control_.on_thread()) {
     const bool posted =
         gate_->run([this, callee, &done, kept = std::vector<std::byte>(question.begin(), question.end())] {
@@ -81,14 +87,15 @@ void Engine::call(Callee callee, std::span<const std::byte> question, CallDone& 
     if (!posted) done.answered({Code::aborted, "this process has ended its connection to other processes"}, {});
     return;
   }
-  PeerState* const to = peer(callee.peer);
   if (ended_) return done.answered({Code::aborted, "this process is ending"}, {});
   if (to == nullptr) {
     const std::uint64_t ticket = calls_.open(self_, done);
     // Not now: the caller may be in the middle of what the callee is.
-    gate_->run([this, actor = callee.actor, ticket, kept = std::vector<std::byte>(question.begin(), question.end())] {
-      if (!ended_) take_call(self_, actor, ticket, kept);
-    });
+    const bool posted = gate_->run(
+        [this, actor = callee.actor, ticket, kept = std::vector<std::byte>(question.begin(), question.end())] {
+          if (!ended_) take_call(self_, actor, ticket, kept);
+        });
+    if (!posted) end_call(self_, ticket, {Code::aborted, "this process is ending"}, {});
     return;
   }
   if (to->dead) return done.answered(to->why, {});
@@ -140,13 +147,12 @@ void Engine::answer_call(Peer to, std::uint64_t ticket, const Status& status, st
   if (of->dead || ended_) return;
   --of->calls_here;
   wire::Header header{.kind = wire::Kind::answer, .message_id = ticket};
-  std::vector<char> frame(wire::kHeaderBytes);
+  std::vector<char> frame(wire::kHeaderBytes + (status.ok() ? bytes.size() : 0));
   if (status.ok()) {
-    const auto* const chars = reinterpret_cast<const char*>(bytes.data());
-    frame.insert(frame.end(), chars, chars + bytes.size());
+    std::ranges::copy(bytes, std::as_writable_bytes(std::span(frame)).begin() + wire::kHeaderBytes);
   } else {
     header.flags = wire::kFailed;
-    codec_.encode(to_caf(status), frame);
+    codec_.encode(to_caf(shortened(status)), frame);
   }
   wire::store(header, std::as_writable_bytes(std::span(frame)).first<wire::kHeaderBytes>());
   send_head(*of, std::as_bytes(std::span(frame)));
@@ -154,6 +160,8 @@ void Engine::answer_call(Peer to, std::uint64_t ticket, const Status& status, st
 
 void Engine::take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
   if (!calls_.is_open(header.message_id, from.number)) return condemn(from, "it answered a call that nobody made");
+  if (body.size() > kMostCallBytes && (header.flags & wire::kFailed) == 0)
+    return condemn(from, "it answers more to a call than fits");
   --from.calls_there;
   if ((header.flags & wire::kFailed) == 0) return end_call(from.number, header.message_id, {}, body);
   caf::error error;

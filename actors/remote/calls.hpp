@@ -36,9 +36,9 @@ struct Callee {
 class CallDone {
  public:
   virtual ~CallDone() = default;
-  /// On the control lane's thread, or at once by the thread that calls; must not block. `answer` lives during the call;
-  /// there is none when `status` is not ok: the actor's own failure, Error{aborted} when it has ended or takes no
-  /// calls, Error{peer_lost}, Error{out_of_memory} beyond kMostCalls.
+  /// On the control lane's thread, or at once by the thread that calls, when it cannot be; must not block. `answer`
+  /// lives during the call; there is none when `status` is not ok: the actor's own failure, Error{aborted} when it has
+  /// ended or takes no calls, Error{peer_lost}, Error{out_of_memory} beyond kMostCalls.
   virtual void answered(const Status& status, std::span<const std::byte> answer) noexcept = 0;
 };
 

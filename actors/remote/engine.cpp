@@ -81,6 +81,8 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
 Engine::~Engine() {
   gate_->close();
   inline_->close();
+  const Status ended{Code::aborted, "this process has ended its connection to other processes"};
+  for (CallDone* const done : calls_.close_all()) done->answered(ended, {});
   for (Proxy* next = fresh_.exchange(nullptr); next != nullptr;) {
     const caf::strong_actor_ptr proxy(std::exchange(next, next->next_fresh)->ctrl(), false);
   }

@@ -41,10 +41,10 @@ class InlineGuest {
   /// Counts that a handler held the lane up; true once it did so too often, and from now on the scheduler runs it.
   bool hold_up() noexcept {
     if (++hold_ups_ < kMostHoldUps) return false;
-    moved_.store(true, std::memory_order_relaxed);
+    moved_.store(true, std::memory_order_release);  // the scheduler sees what was done here
     return true;
   }
-  bool is_moved() const noexcept { return moved_.load(std::memory_order_relaxed); }
+  bool is_moved() const noexcept { return moved_.load(std::memory_order_acquire); }
 
  protected:
   explicit InlineGuest(std::shared_ptr<InlineHome> home) noexcept : home_(std::move(home)) {}

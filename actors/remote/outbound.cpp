@@ -30,6 +30,12 @@ std::span<const std::byte> bytes_of(const std::vector<char>& chars) { return std
 
 }  // namespace
 
+Status shortened(const Status& why) {
+  constexpr std::size_t kMostText = Transport::kMaxHeadBytes / 2;
+  if (why.text().size() <= kMostText) return why;
+  return {why.code(), std::string(why.text().substr(0, kMostText)) + " ..."};
+}
+
 /// Waits until the tensors of a parked frame are valid, or one never will be; then tells the engine. Deletes itself.
 class Engine::PointsReached final : public Waker, public LaneTask {
  public:
@@ -369,7 +375,7 @@ void Engine::unpark(std::uint64_t ticket, const Status& status) {
   header.flags = (header.flags & wire::kFree) | (id.is_response() ? 0 : wire::kVoid);
   header.tensors = 0;
   if (id.is_response()) {
-    const auto reason = caf::make_mailbox_element(nullptr, id, {}, to_caf(status));
+    const auto reason = caf::make_mailbox_element(nullptr, id, {}, to_caf(shortened(status)));
     if (const Status wrong = codec_.encode(*reason, head); !wrong.ok()) {
       return drop(text("an answer's failure cannot be told: ", wrong.text()));
     }

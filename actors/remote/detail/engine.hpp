@@ -35,6 +35,9 @@ inline constexpr caf::actor_id kDirectory = caf::actor_id{1} << 62;
 void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const caf::error& error);
 void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Status& status);
 
+/// With as much of its text as fits into a head.
+Status shortened(const Status& why);
+
 /// Answers to requests, and orders to end, are never held up: whoever waits for them may be the one who would make
 /// room.
 bool is_free(const caf::mailbox_element& message);
@@ -120,7 +123,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner);
   std::size_t withdraw_sinks(SinkKey key) { return sinks_.withdraw(key); }
   /// Any thread, as the next.
-  Callee callee(const caf::actor& actor) noexcept;
+  Callee callee(const caf::actor& actor);
   void call(Callee callee, std::span<const std::byte> question, CallDone& done);
   // For calls, on the control lane.
   void answer_call(Peer to, std::uint64_t ticket, const Status& status, std::span<const std::byte> bytes);

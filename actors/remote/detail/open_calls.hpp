@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "actors/remote/calls.hpp"
@@ -13,8 +14,9 @@ class OpenCalls {
  public:
   std::uint64_t open(Peer callee, CallDone& done) {
     if (free_.empty()) {
-      free_.push_back(static_cast<std::uint32_t>(slots_.size()));
+      free_.reserve(slots_.size() + 1);
       slots_.emplace_back();
+      free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
     }
     const std::uint32_t place = free_.back();
     free_.pop_back();

@@ -121,13 +121,34 @@ TEST_P(StripeReads, StandBehindAnUpdateThatIsUnderWay) {
     return version == 1;
   }));
   RemoteEnd& end = std::get<1>(GetParam()) ? there() : *world.here;
-  Read reads(*end.remote, known);
-  reads.start(0, 3);
+  std::vector<std::unique_ptr<Read>> reads;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    reads.push_back(std::make_unique<Read>(*end.remote, known));
+    reads[i]->start(i, 3);
+  }
   there().space.timeline(gate).signal(1);
-  const Found found = reads.wait();
-  EXPECT_EQ(found.version, 1u);
-  EXPECT_EQ(found.values, (std::vector<float>{-1, 0, 1}));
+  for (std::uint64_t i = 0; i < reads.size(); ++i) {
+    const Found found = reads[i]->wait();
+    EXPECT_EQ(found.version, 1u);
+    const auto first = static_cast<float>(i) - 1;
+    EXPECT_EQ(found.values, (std::vector<float>{first, first + 1, first + 2}));
+  }
   pushed.receive([](const PulledPart&) {}, [](const caf::error&) { FAIL(); });
+}
+
+TEST_P(StripeReads, FailWhileTheStripeIsLent) {
+  host();
+  ASSERT_TRUE(read(0, 1).status.ok());
+  const TimelineId line = there().space.make_private_timeline();
+  caf::anon_send(shard, RestHosting{line, 1, {}});
+  Blocking blocking = Blocking::on_thread("test");
+  const Status rests = there().space.timeline(line).wait(blocking, 1, Deadline::after(kLong), "the shard's rest");
+  ASSERT_TRUE(rests.ok()) << rests.text();
+  const Found lent = read(0, 1);
+  EXPECT_EQ(lent.status.code(), Code::invalid);
+  EXPECT_THAT(std::string{lent.status.text()}, HasSubstr("its stripe is lent"));
+  caf::anon_send(shard, StartHosting{.policy = std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1})});
+  EXPECT_TRUE(eventually([&] { return read(0, 1).status.ok(); }));
 }
 
 TEST_P(StripeReads, FailOutsideOfTheStripeAndWhereNothingIsHosted) {

@@ -86,7 +86,9 @@ class Reads final : public StripeRead {
   Reads(RemoteActors& remote, const HostedShard& shard, const EndCase& what)
       : StripeRead(remote, shard), elements_(what.bytes / sizeof(float)), trips_(latency_plan(what)) {}
 
-  void begin() {
+  /// It lives until the last read has ended, whoever waits.
+  void begin(std::shared_ptr<Reads> itself) {
+    itself_ = std::move(itself);
     trips_.begin();
     start(0, elements_);
   }
@@ -101,9 +103,11 @@ class Reads final : public StripeRead {
     wrong_ = status;
     if (wrong_.ok() && values.back() != 1.0F) wrong_ = {Code::corrupt, "a read has another value than the stripe"};
     if (wrong_.ok() && trips_.again()) return start(0, elements_);
+    const auto itself = std::move(itself_);
     finish_.tell();
   }
 
+  std::shared_ptr<Reads> itself_;
   const std::uint64_t elements_;
   RoundTrips trips_;
   Status wrong_;
@@ -112,10 +116,10 @@ class Reads final : public StripeRead {
 
 Figures measure_reads(Blocking& blocking, Side& side, const EndCase& what, const HostedShard& shard,
                       Clock::duration patience) {
-  Reads reads(side.remote(), shard, what);
-  reads.begin();
-  reads.wait(blocking, patience);
-  return latency_figures(reads.trips());
+  const auto reads = std::make_shared<Reads>(side.remote(), shard, what);
+  reads->begin(reads);
+  reads->wait(blocking, patience);
+  return latency_figures(reads->trips());
 }
 
 Figures run_worker(Blocking& blocking, Side& side, const EndCase& what, Clock::duration patience) {
