@@ -52,9 +52,8 @@ def panel(runs, column, left, title, name):
         return TOP + (1 - (accuracy - low) / (high - low)) * (HEIGHT - TOP - BOTTOM)
 
     out = [f'<text x="{left + LEFT}" y="20" class="title">{html.escape(title)}</text>']
-    steps = 5
-    for i in range(steps + 1):
-        value = low + (high - low) * i / steps
+    for hundredths in range(math.ceil(low * 50) * 2, math.floor(high * 100) + 1, 2):
+        value = hundredths / 100
         out.append(f'<line x1="{left + LEFT}" x2="{left + WIDTH - 10}" y1="{y(value):.1f}" y2="{y(value):.1f}" class="grid"/>')
         out.append(f'<text x="{left + LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>')
     for tick in axis.ticks():
