@@ -47,7 +47,7 @@ class PushRoute final : public HostedRoute {
     const std::uint64_t clock = elastic_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
       auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedLedger{start.updates, clock});
-      if (!parts_.replay.empty()) policy = with_replay(std::move(policy), parts_.replay);
+      if (parts_.replay) policy = with_replay(std::move(policy), parts_.replay);
       starts_.tell_at(
           stream.mark(), parts_.shard,
           StartHosting{std::move(policy), elastic_ ? std::optional{alpha_} : std::nullopt, start.samples, phase_});

@@ -39,7 +39,7 @@ struct HostedExchangeParts {
   /// What this process hosts of the group; an empty stripe has no shard.
   HostedShard shard;
   StripeMemory mine;
-  UpdateLog replay{};  // of an earlier run's shard, whose order this one's is to be; empty: as things come
+  std::shared_ptr<UpdateReplay> replay{};  // of an earlier run's shard, whose order this one's is; null: as things come
 };
 
 /// Gradients (or parameters) are pushed when the stream has come to them, and the stream waits for the worker's line

@@ -12,7 +12,7 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
   StripeMemory stripe = parts.memory.stripe;
   stripe.journal = {};
   stripe.no_decay = parts.no_decay;
-  UpdateLog replay;
+  std::shared_ptr<UpdateReplay> replay;
   if (stripe.stripe.count > 0) {
     shard_stream_ = parts.device.stream();
     HostedParts hosted{.stream = *shard_stream_, .space = parts.space, .arena = parts.arena};
@@ -28,8 +28,10 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
       log_ = std::make_unique<UpdateLogFile>(log_file(parts.log, hosted.shard), stripe.stripe.count);
       hosted.log = [file = log_.get()](std::span<const AppliedRecord> records) { file->append(records); };
     }
-    if (!parts.replay.empty())
-      replay = read_update_log(log_file(parts.replay, hosted.shard), stripe.stripe.count, parts.ranks);
+    if (!parts.replay.empty()) {
+      const std::string from = log_file(parts.replay, hosted.shard);
+      replay = std::make_shared<UpdateReplay>(read_update_log(from, stripe.stripe.count, parts.ranks));
+    }
     shard_ = spawn_hosted_shard(system_, std::move(hosted), remote_);
   }
   side_ = parts.device.stream();

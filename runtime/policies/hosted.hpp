@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -147,11 +146,11 @@ class HostedPolicy {
 /// applied until worker `host` has contributed again or left, so that its process may copy the stripe as it lies.
 std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy, Rank host);
 
-/// `policy` (with its meetings) in the order of an earlier run, of whose shard `log` is: what workers push waits for
-/// its turn, and each reads the version that its next contribution was computed from then. Behind the log's end, or
-/// once a worker has left, as `policy` decides. A run that differs from that one waits forever: its workers' deadlines
-/// tell.
-std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::span<const AppliedRecord> log);
+/// `policy` (with its meetings) in the order of an earlier run, which `replay` goes through from phase to phase: what
+/// workers push waits for its turn, and each reads the version that its next contribution was computed from then.
+/// Behind the log's end, or once a worker has left, as `policy` decides. A run that differs from that one waits
+/// forever: its workers' deadlines tell.
+std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay);
 
 /// The policy of `settings`, with meetings, for a view of `ranks` workers, all of which take part from the start, so
 /// that none runs ahead of those that are not there yet; it goes on from `ledger`, in the process of worker `host`.

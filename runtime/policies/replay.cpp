@@ -10,17 +10,17 @@
 namespace troupe {
 namespace {
 
-/// What is left of a log, for one phase of a shard's life.
+/// What is left of a log for one phase of a shard's life: from where the phase before has come to, as far as updates
+/// are numbered on. Where they are not, another phase began.
 class Script {
  public:
-  /// Records of updates after `version`, up to the first that is not of this phase: numbers that are missing were
-  /// made by a policy that lends its stripes.
-  Script(std::span<const AppliedRecord> log, std::uint64_t version) {
-    for (const AppliedRecord& record : log) {
-      if (record.sequence <= version) continue;
-      if (record.sequence > (records_.empty() ? version : records_.back().sequence) + 1) break;
-      records_.push_back(record);
-      bases_[Rank{record.worker}].push_back(record.base);
+  Script(std::shared_ptr<UpdateReplay> replay, std::uint64_t version) : replay_(std::move(replay)) {
+    const UpdateLog& log = replay_->log;
+    for (std::size_t i = replay_->next; i < log.size(); ++i) {
+      const std::uint64_t last = records_.empty() ? version : records_.back().sequence;
+      if (log[i].sequence != last + 1 && (records_.empty() || log[i].sequence != last)) break;
+      records_.push_back(log[i]);
+      bases_[Rank{log[i].worker}].push_back(log[i].base);
     }
   }
 
@@ -35,6 +35,7 @@ class Script {
   void advance() {
     bases_[Rank{records_.front().worker}].pop_front();
     records_.pop_front();
+    ++replay_->next;
   }
   void end() noexcept {
     records_.clear();
@@ -42,20 +43,21 @@ class Script {
   }
 
  private:
+  const std::shared_ptr<UpdateReplay> replay_;
   std::deque<AppliedRecord> records_;
   std::map<Rank, std::deque<std::uint64_t>> bases_;  // of its records, in their order
 };
 
 class ReplayPolicy final : public HostedPolicy {
  public:
-  ReplayPolicy(std::unique_ptr<HostedPolicy> policy, std::span<const AppliedRecord> log)
-      : policy_(std::move(policy)), script_(log, policy_->ledger().version()) {}
+  ReplayPolicy(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay)
+      : policy_(std::move(policy)), replay_(std::move(replay)) {}
 
   HostedActions joined(Rank worker) override { return policy_->joined(worker); }
 
   /// What a log knows nothing of: from here on the policy decides.
   HostedActions left(Rank worker) override {
-    script_.end();
+    script().end();
     pushes_.erase(worker);
     reads_.erase(worker);
     HostedActions actions;
@@ -90,6 +92,12 @@ class ReplayPolicy final : public HostedPolicy {
   bool updates_wait_for_readers() const noexcept override { return policy_->updates_wait_for_readers(); }
 
  private:
+  /// Made by the first event: only then the phase before has ended.
+  Script& script() {
+    if (!script_) script_.emplace(replay_, ledger().version());
+    return *script_;
+  }
+
   void add(HostedActions& to, HostedActions more) {
     for (auto& order : more.orders) {
       if (const auto* answer = std::get_if<AnswerRead>(&order);
@@ -114,24 +122,25 @@ class ReplayPolicy final : public HostedPolicy {
     return true;
   }
 
-  bool is_due(const HostedRead& read) const {
+  bool is_due(const HostedRead& read) {
     if (pushes_.contains(read.worker)) return false;  // which comes first
-    const auto base = script_.base(read.worker);
+    const auto base = script().base(read.worker);
     return read.meeting != 0 || !base || *base <= ledger().version();
   }
 
   bool pass_push(HostedActions& actions) {
-    const auto next = script_.over() ? pushes_.begin() : pushes_.find(Rank{script_.next().worker});
-    if (next == pushes_.end() || (!script_.over() && waits_for_readers())) return false;
-    if (!script_.over()) script_.advance();
+    const bool over = script().over();
+    const auto next = over ? pushes_.begin() : pushes_.find(Rank{script().next().worker});
+    if (next == pushes_.end() || (!over && waits_for_readers())) return false;
+    if (!over) script().advance();
     has_read_[next->first] = false;
     add(actions, policy_->pushed(pushes_.extract(next).mapped()));
     return true;
   }
 
   /// Whether a worker has yet to read this version.
-  bool waits_for_readers() const {
-    return std::ranges::any_of(script_.bases(), [this](const auto& each) {
+  bool waits_for_readers() {
+    return std::ranges::any_of(script().bases(), [this](const auto& each) {
       const auto& [worker, bases] = each;
       const auto read = has_read_.find(worker);
       return !bases.empty() && bases.front() == ledger().version() && (read == has_read_.end() || !read->second);
@@ -139,7 +148,8 @@ class ReplayPolicy final : public HostedPolicy {
   }
 
   const std::unique_ptr<HostedPolicy> policy_;
-  Script script_;
+  const std::shared_ptr<UpdateReplay> replay_;
+  std::optional<Script> script_;
   std::map<Rank, HostedPush> pushes_;  // not their turn yet
   std::map<Rank, HostedRead> reads_;
   std::map<Rank, bool> has_read_;  // what its next contribution is computed from
@@ -147,8 +157,8 @@ class ReplayPolicy final : public HostedPolicy {
 
 }  // namespace
 
-std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::span<const AppliedRecord> log) {
-  return std::make_unique<ReplayPolicy>(std::move(policy), log);
+std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay) {
+  return std::make_unique<ReplayPolicy>(std::move(policy), std::move(replay));
 }
 
 }  // namespace troupe

@@ -9,9 +9,10 @@
 
 namespace troupe {
 
-/// One contribution that a shard applied. A shard's records stand in the order of applying; those of one update follow
-/// each other in the order in which they were added up. With the workers' data this is all that a bitwise replay of an
-/// asynchronous run needs: what each worker computed follows from its clock and the versions it had read.
+/// One contribution that a shard applied. A shard's records stand in the order of applying, one phase behind the other;
+/// those of one update follow each other in the order in which they were added up. With the workers' data this is all
+/// that a bitwise replay of an asynchronous run needs: what each worker computed follows from its clock and the
+/// versions it had read.
 struct AppliedRecord {
   std::uint32_t sequence = 0;  // of the update at this shard, from 1: the version that it made
   std::uint32_t clock = 0;     // of the worker
@@ -23,6 +24,12 @@ struct AppliedRecord {
 static_assert(sizeof(AppliedRecord) == 16);
 
 using UpdateLog = std::vector<AppliedRecord>;
+
+/// A shard's log that a later run follows, and how far it has come.
+struct UpdateReplay {
+  UpdateLog log;
+  std::size_t next = 0;
+};
 
 /// A file of records: 16 bytes that say what it is, then the records, little-endian. What is appended is in the file a
 /// page later, or with flush(), so a process that is killed loses the last page. Threads: one.

@@ -115,6 +115,19 @@ TEST_F(HostedSession, AreReplayedBitByBitFromTheirLogs) {
   }
 }
 
+TEST_F(HostedSession, AreReplayedThroughSwitchesFromOnePolicyToAnother) {
+  const std::string logs = (folder_.path() / "updates").string();
+  const std::vector<std::string> settings{
+      "train.steps=50", "update.policy=\"easgd\"", "update.every_steps=1",
+      "update.switch=[{at_step=10, policy=\"async\"}, {at_step=20, policy=\"sync\"}, {at_step=25, policy=\"ssp\", "
+      "staleness=2}, {at_step=40, policy=\"easgd\", every_steps=2}]"};
+  std::vector<std::string> first = settings, again = settings;
+  first.push_back("update.log=\"" + logs + "\"");
+  again.push_back("update.replay=\"" + logs + "\"");
+  const auto run = run_all(3, first);
+  for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(run_all(3, again)[0].parameters_hash, run[0].parameters_hash);
+}
+
 TEST_F(HostedSession, RefuseALogThatIsThereAndAReplayWithoutLogs) {
   const std::string logs = (folder_.path() / "updates").string();
   const std::vector<std::string> settings{"train.steps=3", "update.policy=\"async\"", "update.log=\"" + logs + "\""};

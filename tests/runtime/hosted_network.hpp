@@ -107,7 +107,8 @@ class HostedSimulation {
   explicit HostedSimulation(SimulationOptions options) : options_(std::move(options)), random_(options_.seed) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       auto policy = with_meetings(options_.policy(), host_of(s));
-      if (!options_.replay.empty()) policy = with_replay(std::move(policy), options_.replay[s]);
+      if (!options_.replay.empty())
+        policy = with_replay(std::move(policy), std::make_shared<UpdateReplay>(options_.replay[s]));
       shards.push_back({std::move(policy), simulated_start(s), {}, {}});
       for (std::uint32_t w = 0; w < options_.workers; ++w) shards[s].policy->joined(Rank{w});
     }
