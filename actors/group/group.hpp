@@ -90,6 +90,8 @@ class Group {
   /// the group, and is in no other. Throws Error as Bootstrap::join, as make_transport, and Error{invalid} when the
   /// options or the system are not fit.
   static std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, GroupOptions options);
+  /// The same over UCX, at the place that the environment gives. The library troupe::group_ucx defines it: link that.
+  static std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system);
   /// Without stop() or leave() before it, the others count this process as lost: it met an error.
   ~Group();
   Group(const Group&) = delete;

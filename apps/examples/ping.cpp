@@ -10,7 +10,6 @@
 
 #include "actors/group/group.hpp"
 #include "actors/plain_messages.hpp"
-#include "transports/ucx/ucx_transport.hpp"
 
 using namespace troupe;
 using namespace std::chrono_literals;
@@ -53,12 +52,7 @@ int main(int argc, char**) try {
   caf::actor_system system(config);
   auto blocking = Blocking::on_thread("main");
 
-  GroupOptions options{.place = launch_place_from_environment()};
-  options.hello.ucx_version = ucx_version();
-  options.make_transport = [](const TransportSite& site) {
-    return make_ucx_transport(site.space, {.self = site.self});
-  };
-  const auto group = Group::join(blocking, system, std::move(options));
+  const auto group = Group::join(blocking, system);
   if (group->self() == Peer{0}) group->publish("pong", group->remote().spawn_inline(pong));
   if (group->self() == Peer{group->size() - 1})
     play(system, group->lookup(blocking, Peer{0}, "pong", Deadline::after(10s)));

@@ -13,8 +13,7 @@
 #include <iostream>
 
 #include "actors/caf_error.hpp"
-#include "actors/group/group.hpp"
-#include "transports/ucx/ucx_transport.hpp"
+#include "apps/group/ucx_group.hpp"
 
 using namespace troupe;
 using namespace std::chrono_literals;
@@ -194,14 +193,10 @@ int main(int argc, char**) try {
   caf::actor_system system(config);
   auto blocking = Blocking::on_thread("main");
 
-  GroupOptions options{.place = launch_place_from_environment()};
+  GroupOptions options = ucx_group_options();
   TROUPE_CHECK(options.place && options.place->world_size == 3, Code::invalid,
                "three processes make this pipeline: set RANK, WORLD_SIZE=3, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
-  options.hello.ucx_version = ucx_version();
   options.arena_bytes = kWindow * kNumbers * sizeof(float);
-  options.make_transport = [](const TransportSite& site) {
-    return make_ucx_transport(site.space, {.self = site.self});
-  };
   const auto group = Group::join(blocking, system, std::move(options));
 
   const std::string name = std::array{"reader", "worker", "writer"}[group->self().value];

@@ -1,0 +1,21 @@
+#include "apps/group/ucx_group.hpp"
+
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe {
+
+GroupOptions ucx_group_options() {
+  GroupOptions options{.place = launch_place_from_environment()};
+  options.hello.ucx_version = ucx_version();
+  options.make_transport = [](const TransportSite& site) {
+    return make_ucx_transport(site.space, {.self = site.self});
+  };
+  return options;
+}
+
+// The class knows no vendor: a program chooses UCX by linking this.
+std::unique_ptr<Group> Group::join(Blocking& blocking, caf::actor_system& system) {
+  return join(blocking, system, ucx_group_options());
+}
+
+}  // namespace troupe
