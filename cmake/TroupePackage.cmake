@@ -2,6 +2,7 @@
 # the component `runtime`. Libraries and headers are another component, which is not in it.
 include(GNUInstallDirs)
 
+set_property(GLOBAL APPEND PROPERTY TROUPE_INSTALLED rtrun ckpt rtbench)
 install(TARGETS rtrun ckpt rtbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/apps/mnist/app.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/get-data DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)

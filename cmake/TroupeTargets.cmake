@@ -29,6 +29,7 @@ function(troupe_add_library name)
   if(arg_INTERNAL)
     return()
   endif()
+  set_property(GLOBAL APPEND PROPERTY TROUPE_INSTALLED troupe_${name})
   install(TARGETS troupe_${name} EXPORT troupe
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe COMPONENT development)
