@@ -1,14 +1,13 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/dialect.hpp"
+#include "actors/number_bits.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/error.hpp"
 #include "runtime/ids.hpp"
@@ -295,24 +294,24 @@ struct RankSums {
   std::uint64_t samples = 0;
 };
 
-/// Numbers that were left to the kind travel as NaN. What is no policy is refused before it is one.
+/// What is no policy is refused before it is one.
 template <class Inspector>
 auto inspect(Inspector& f, PolicySettings& x) {
-  constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
-  double momentum = x.outer_momentum.value_or(kAbsent);
-  double constant = x.time_constant.value_or(kAbsent);
-  double rate = x.outer_rate.value_or(kAbsent);
+  OptionalNumberBits momentum{x.outer_momentum}, constant{x.time_constant}, rate{x.outer_rate};
+  NumberBits elasticity{x.elasticity}, ramp_from{x.ramp_from}, ramp_by{x.ramp_by};
   auto loaded = [&]() -> caf::error {
-    const auto given = [](double value) { return std::isnan(value) ? std::nullopt : std::optional{value}; };
-    x.outer_momentum = given(momentum);
-    x.time_constant = given(constant);
-    x.outer_rate = given(rate);
+    x.outer_momentum = momentum.number();
+    x.time_constant = constant.number();
+    x.outer_rate = rate.number();
+    x.elasticity = elasticity.number();
+    x.ramp_from = ramp_from.number();
+    x.ramp_by = ramp_by.number();
     if (x.kind > PolicyKind::ssp || x.block_rule > BlockRule::cntk) return caf::sec::invalid_argument;
     return {};
   };
   return f(caf::meta::type_name("troupe.PolicySettings"), x.kind, x.distributed_after, x.accumulate, x.every_steps,
            x.block_samples, x.block_rule, momentum, constant, rate, x.nesterov, x.reset_momentum, x.staleness,
-           x.elasticity, x.ramp_from, x.ramp_by, x.ramp_every, x.divide_by_staleness, caf::meta::load_callback(loaded));
+           elasticity, ramp_from, ramp_by, x.ramp_every, x.divide_by_staleness, caf::meta::load_callback(loaded));
 }
 template <class Inspector>
 auto inspect(Inspector& f, JoinView& x) {
@@ -336,7 +335,13 @@ auto inspect(Inspector& f, MemberLost& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, TestPart& x) {
-  return f(caf::meta::type_name("troupe.TestPart"), x.rank, x.step, x.loss, x.correct, x.samples);
+  NumberBits loss{x.loss};
+  auto loaded = [&]() -> caf::error {
+    x.loss = loss.number();
+    return {};
+  };
+  return f(caf::meta::type_name("troupe.TestPart"), x.rank, x.step, loss, x.correct, x.samples,
+           caf::meta::load_callback(loaded));
 }
 
 template <class Inspector>
@@ -393,7 +398,13 @@ auto inspect(Inspector& f, RankDigest& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, RankSums& x) {
-  return f(caf::meta::type_name("troupe.RankSums"), x.rank, x.step, x.loss, x.correct, x.samples);
+  NumberBits loss{x.loss};
+  auto loaded = [&]() -> caf::error {
+    x.loss = loss.number();
+    return {};
+  };
+  return f(caf::meta::type_name("troupe.RankSums"), x.rank, x.step, loss, x.correct, x.samples,
+           caf::meta::load_callback(loaded));
 }
 
 }  // namespace troupe

@@ -129,6 +129,7 @@ void on_overdue(Self self, const StepCoordinatorParts& parts, std::uint32_t numb
 void on_policy(Self self, const StepCoordinatorParts& parts, PolicyWish& given) {
   const auto ranks = static_cast<std::uint32_t>(parts.hosts.size());
   Wish wish{StepOrderKind::switch_policy, std::move(given)};
+  wish.policy.policy = resolved(wish.policy.policy, ranks);  // so that all ranks, and the answer, mean the same numbers
   if (const std::string why = check_policy(wish.policy.policy, ranks, parts.rows); !why.empty())
     return refuse(wish, Code::invalid, why);
   if (wish.policy.policy.distributed_after != 0)

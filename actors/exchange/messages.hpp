@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/dialect.hpp"
+#include "actors/number_bits.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/policies/staleness.hpp"
 #include "runtime/stream.hpp"
@@ -77,7 +78,13 @@ struct HostingReport {
 
 template <class Inspector>
 auto inspect(Inspector& f, StepSums& x) {
-  return f(caf::meta::type_name("troupe.StepSums"), x.loss, x.correct, x.samples, x.stop, x.saving, x.who);
+  NumberBits loss{x.loss};
+  auto loaded = [&]() -> caf::error {
+    x.loss = loss.number();
+    return {};
+  };
+  return f(caf::meta::type_name("troupe.StepSums"), loss, x.correct, x.samples, x.stop, x.saving, x.who,
+           caf::meta::load_callback(loaded));
 }
 template <class Inspector>
 auto inspect(Inspector& f, StalenessHistogram& x) {

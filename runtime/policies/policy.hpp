@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -141,8 +142,9 @@ class PolicySequence final : public LentPolicy {
   StepOrders next(const StepFacts& facts) override;
   /// Whether any of the phases does.
   bool works_locally() const noexcept override { return works_locally_; }
-  /// From `step` on, which was not asked about, `policy` it is, whatever phases were to come. All ranks must say so
-  /// before they ask about the step before it.
+  /// From `step` on, which was not asked about, `policy` it is, and phases whose numbers are reached later come no
+  /// more; what begins before `step` stays. All ranks must say so, in the same order, before they ask about the step
+  /// before it. Of several switches at one step the last one counts.
   void switch_at(Step step, const PolicySettings& policy);
   /// That of a step before which all ranks have taken `samples`, as long as nothing but the phases switches.
   const PolicySettings& at(Step step, std::uint64_t samples) const noexcept;
@@ -154,9 +156,13 @@ class PolicySequence final : public LentPolicy {
 
  private:
   void add(PolicyPhase phase);
+  void advance(std::uint64_t step, std::uint64_t samples);
+  bool changes(std::uint64_t step, std::uint64_t samples) const noexcept;
+  bool is_ordered(std::uint64_t step) const noexcept;
 
   const std::uint32_t ranks_;
-  std::vector<PolicyPhase> phases_;
+  std::vector<PolicyPhase> phases_;  // those that were, the current one, and those to come by numbers
+  std::deque<PolicyPhase> ordered_;  // to come by switch_at, by their steps
   std::unique_ptr<LentPolicy> policy_;
   std::size_t current_ = 0;
   Step step_{};

@@ -36,8 +36,30 @@ void PolicySequence::add(PolicyPhase phase) {
 void PolicySequence::switch_at(Step step, const PolicySettings& policy) {
   TROUPE_CHECK(!begun_ || step > step_, Code::invalid, "a switch at step ", step.value, ", but step ", step_.value,
                " has begun");
-  phases_.resize(current_ + 1);  // what was to come gives way
-  phases_.push_back({.from_step = step.value, .policy = resolved(policy, ranks_)});
+  // Ranks hear of an order at different steps of theirs. So what it changes depends on its own step alone: all that
+  // begins before that stays.
+  while (!ordered_.empty() && ordered_.back().from_step >= step.value) ordered_.pop_back();
+  ordered_.push_back({.from_step = step.value, .policy = resolved(policy, ranks_)});
+}
+
+bool PolicySequence::is_ordered(std::uint64_t step) const noexcept {
+  return !ordered_.empty() && ordered_.front().from_step <= step;
+}
+
+bool PolicySequence::changes(std::uint64_t step, std::uint64_t samples) const noexcept {
+  return is_ordered(step) || (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], step, samples));
+}
+
+/// Makes the phase current in which `step` is.
+void PolicySequence::advance(std::uint64_t step, std::uint64_t samples) {
+  while (changes(step, samples)) {
+    if (is_ordered(step)) {
+      phases_.resize(current_ + 1);  // what was to come gives way
+      phases_.push_back(std::move(ordered_.front()));
+      ordered_.pop_front();
+    }
+    ++current_;
+  }
 }
 
 const PolicySettings& PolicySequence::at(Step step, std::uint64_t samples) const noexcept {
@@ -49,9 +71,7 @@ const PolicySettings& PolicySequence::at(Step step, std::uint64_t samples) const
 StepOrders PolicySequence::next(const StepFacts& facts) {
   const bool worked_locally = policy_ && policy_->works_locally();
   const std::size_t first = current_;
-  while (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], facts.step.value, facts.samples_before)) {
-    ++current_;
-  }
+  advance(facts.step.value, facts.samples_before);
   if (!begun_) since_ = phases_[current_].from_step;
   if (current_ != first && begun_) since_ = facts.step.value;
   if (!policy_ || current_ != first) policy_ = make_lent_policy(policy(), ranks_);
@@ -60,8 +80,7 @@ StepOrders PolicySequence::next(const StepFacts& facts) {
   step_ = facts.step;
 
   StepFacts told = facts;
-  told.last = facts.last || (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], facts.step.value + 1,
-                                                                       facts.samples_before + facts.samples));
+  told.last = facts.last || changes(facts.step.value + 1, facts.samples_before + facts.samples);
   StepOrders orders = policy_->next(told);
   orders.switched = switched;
   orders.gather_state = switched && policy_->works_locally() && !worked_locally;

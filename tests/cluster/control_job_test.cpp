@@ -2,6 +2,8 @@
 
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <utility>
 
 #include "tests/cluster/job_folder.hpp"
 
@@ -71,6 +73,61 @@ TEST_F(ControlJob, RefusesAPolicyWithoutMemoryAndTrainsOn) {
   EXPECT_EQ(ask({"switch", "local_sgd", "every_step=4"}).code, 2);
   EXPECT_EQ(ask({"stop"}).code, 0);
   EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+}
+
+TEST_F(ControlJob, SwitchesToAPolicyWhoseNumbersWereLeftOutAndAnswersWithThem) {
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "update.digest_steps=1", "--set",
+                                     "update.switch=[{ at_step = 1000000000, policy = \"diloco\" }]"});
+  Program rtrun{folder_.rtrun(arguments)};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  const std::pair<std::vector<std::string>, std::string> switches[] = {
+      {{"switch", "block_momentum", "block_samples=500"}, "momentum=0.5"},
+      {{"switch", "diloco", "every_steps=4"}, "momentum=0.9"},
+      {{"switch", "block_momentum", "block_samples=500", "time_constant=1000"}, "block_momentum: "}};
+  for (const auto& [words, numbers] : switches) {
+    const Asked switched = ask(words);
+    ASSERT_EQ(switched.code, 0) << switched.err;
+    EXPECT_NE(switched.out.find(numbers), std::string::npos) << switched.out;
+    // The note of the switch says the same.
+    const std::string policy = switched.out.substr(switched.out.find(" on: ") + 5);
+    const auto told = [&](const Program& p) {
+      return p.err().find(policy.substr(0, policy.find('\n'))) != p.err().npos;
+    };
+    ASSERT_TRUE(rtrun.wait_until(told, 30s)) << switched.out << rtrun.err();
+  }
+  EXPECT_EQ(ask({"stop"}).code, 0);
+  EXPECT_EQ(rtrun.wait(30s), 0) << rtrun.err();
+  EXPECT_EQ(rtrun.err().find("not finite"), std::string::npos) << rtrun.err();
+}
+
+TEST_F(ControlJob, SwitchesAsQuicklyAsItIsAskedBetweenHostedPoliciesAndStopsAmidThat) {
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "update.policy=\"ssp\"", "--set",
+                                     "update.switch=[{ at_step = 1000000000, policy = \"async\" }]"});
+  const auto start = [&](const std::vector<std::string>& words) {
+    ProgramStart control = folder_.rtrun();
+    control.arguments = {control.arguments[0], "control", "run"};
+    control.arguments.insert(control.arguments.end(), words.begin(), words.end());
+    return std::make_unique<Program>(control);
+  };
+  for (int round = 0; round < 3; ++round) {
+    Program rtrun{folder_.rtrun(arguments)};
+    ASSERT_TRUE(becomes_true([&] { return ask({"describe"}).code == 0; }, 30s)) << rtrun.out() << rtrun.err();
+    for (int batch = 0; batch < 4; ++batch) {
+      std::vector<std::unique_ptr<Program>> asked;
+      for (const std::string policy : {"async", "ssp", "async", "ssp"}) asked.push_back(start({"switch", policy}));
+      for (const auto& one : asked) ASSERT_EQ(one->wait(60s), 0) << one->err() << rtrun.err();
+    }
+    const auto first = start({"switch", "async"});
+    const auto second = start({"switch", "ssp"});
+    const auto stop = start({"stop"});
+    const auto third = start({"switch", "async"});
+    EXPECT_EQ(stop->wait(60s), 0) << stop->err();
+    ASSERT_EQ(rtrun.wait(60s), 0) << "round " << round << ": " << rtrun.err();
+    EXPECT_EQ(rtrun.err().find("error"), std::string::npos) << rtrun.err();
+    for (const auto* one : {&first, &second, &third}) (*one)->wait(10s);  // refused, if the end came before
+  }
 }
 
 TEST_F(ControlJob, SaysThatNoRunIsThere) {

@@ -72,7 +72,8 @@ std::string serve(Blocking& blocking, Session& session, const ControlRequest& re
   // All ranks have that long to say which step is their next; an overdue one ends the run.
   const Deadline deadline = Deadline::after(2 * patience);
   const std::uint64_t first = session.switch_policy(blocking, request.policy, "asked for by rtrun control", deadline);
-  return fmt::format("from step {} on: {}", first, describe(request.policy, session.plan().world_size()));
+  const std::uint32_t ranks = session.plan().world_size();
+  return fmt::format("from step {} on: {}", first, describe(resolved(request.policy, ranks), ranks));
 }
 
 /// Nothing where another run has this folder: that ends no run.
