@@ -180,8 +180,8 @@ std::string JobFolder::leftovers() const {
     if (!is_a_strangers(inode, mark())) found += "socket " + socket + "\n";
   }
   for (const std::string& name : shared_memory()) {
-    const bool known = std::binary_search(shared_memory_.begin(), shared_memory_.end(), name);
-    if (!known && (looks_at_system_v_ || !name.starts_with(kSegment))) found += "shared memory " + name + "\n";
+    if (!std::binary_search(shared_memory_.begin(), shared_memory_.end(), name))
+      found += "shared memory " + name + "\n";
   }
   for (const std::string& name : names_in(path_)) {
     const bool known = name == "app.toml" || name == "data" || name.starts_with("data/") || name == "tmp" ||

@@ -38,15 +38,12 @@ class JobFolder {
   /// What runs of this folder have left behind: processes, listening sockets, entries of /dev/shm, System V segments,
   /// files; empty: nothing.
   std::string leftovers() const;
-  /// From now on leftovers() does not look at System V segments.
-  void ignore_system_v() noexcept { looks_at_system_v_ = false; }
 
  private:
   std::string mark() const { return "TROUPE_TEST_FOLDER=" + path_.string(); }
   std::filesystem::path path_;
   std::vector<std::string> shared_memory_;  // what was there before
   std::vector<std::string> sockets_;
-  bool looks_at_system_v_ = true;
 };
 
 /// A port of 127.0.0.1 that was free a moment ago.

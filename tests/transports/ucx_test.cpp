@@ -1,5 +1,11 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
 
 #include "tests/contracts/transport_contract.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -119,6 +125,36 @@ TEST_F(Ucx, NamesANetworkDeviceThatIsNotThere) {
     EXPECT_EQ(error.code(), Code::environment);
     EXPECT_NE(std::string{error.what()}.find("nosuchdev0"), std::string::npos) << error.what();
   }
+}
+
+/// System V segments that this process has made and that are still there.
+std::vector<std::string> own_segments() {
+  std::ifstream table{"/proc/sysvipc/shm"};
+  std::string line;
+  std::getline(table, line);  // the header
+  std::vector<std::string> found;
+  while (std::getline(table, line)) {
+    std::istringstream fields{line};
+    std::string key, id, mode, size;
+    pid_t creator = 0;
+    fields >> key >> id >> mode >> size >> creator;
+    if (creator == ::getpid()) found.push_back(line);
+  }
+  return found;
+}
+
+TEST_F(Ucx, KeepsNoMessagesInSystemVSegmentsWhenItChoosesItsTransports) {
+  TransportNode alice{Peer{0}, make({})};
+  TransportNode bob{Peer{1}, make({})};
+  alice.connect(bob);
+  EXPECT_THAT(own_segments(), ::testing::IsEmpty());
+}
+
+TEST_F(Ucx, LeavesSystemVSegmentsToTheProgram) {
+  const int segment = ::shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+  ASSERT_GE(segment, 0);
+  EXPECT_THAT(own_segments(), ::testing::SizeIs(1));
+  EXPECT_EQ(::shmctl(segment, IPC_RMID, nullptr), 0);
 }
 
 TEST_F(Ucx, LeavesSignalHandlersToTheProgram) {

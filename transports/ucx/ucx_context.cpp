@@ -1,6 +1,7 @@
 #include <net/if.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -32,8 +33,10 @@ Config read_config(const UcxOptions& options) {
              "UCX cannot read its configuration; look at the UCX_ variables in the environment");
   Config config{raw};
   switch (options.means) {
-    case UcxMeans::automatic: break;
-    // Not sysv, whose segments a kill -9 may leave behind.
+    // Never sysv, whose segments a kill -9 may leave behind.
+    case UcxMeans::automatic:
+      if (std::getenv("UCX_TLS") == nullptr) set(raw, "TLS", "^sysv");
+      break;
     case UcxMeans::shm: set(raw, "TLS", "posix,cma,self"); break;
     case UcxMeans::tcp: set(raw, "TLS", "tcp,self"); break;
   }

@@ -10,6 +10,7 @@
 #include "transports/ucx/detail/context.hpp"
 #include "transports/ucx/detail/lane.hpp"
 #include "transports/ucx/detail/signals.hpp"
+#include "transports/ucx/detail/system_v.hpp"
 
 namespace troupe {
 namespace {
@@ -30,6 +31,7 @@ class UcxTransport final : public Transport {
         control_(context_, Lane::control, space, options_, directory_, receivers_),
         bulk_(context_, Lane::bulk, space, options_, directory_, receivers_) {
     keep_ucx_from_signals();
+    keep_ucx_from_system_v();
   }
 
   ~UcxTransport() override {

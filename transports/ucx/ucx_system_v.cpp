@@ -1,0 +1,53 @@
+// UCX makes System V shared memory segments: its library tests its memory hooks with one each time it installs some of
+// them (first when it is loaded), its sysv transport keeps messages there, and where the kernel has huge pages its
+// pools do too. A process that is killed between making and removing one leaves it behind until the machine starts
+// anew.
+//
+// The shmget() below stands in for the C library's in programs that link this file. The hook test is satisfied by calls
+// that fail, as long as they are made, and gets the number of a segment that is not there. UCX's other libraries hear
+// that there is no memory for segments, and take other memory. Everybody else gets what they ask for.
+
+#include <dlfcn.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <initializer_list>
+#include <string_view>
+
+#include "transports/ucx/detail/system_v.hpp"
+
+namespace {
+
+constexpr int kNoSegment = 0x7fffffff;  // above every number that the kernel gives (its index part ends at 2^24)
+
+/// The file name of the library that holds `code`; empty: unknown.
+std::string_view library_of(const void* code) noexcept {
+  Dl_info info{};
+  if (dladdr(code, &info) == 0 || info.dli_fname == nullptr) return {};
+  const std::string_view path{info.dli_fname};
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> beginnings) noexcept {
+  for (const std::string_view beginning : beginnings)
+    if (name.starts_with(beginning)) return true;
+  return false;
+}
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default"), gnu::used]] int shmget(key_t key, std::size_t size, int flags) noexcept {
+  const std::string_view caller = library_of(__builtin_return_address(0));
+  if (caller.starts_with("libucm")) return kNoSegment;
+  if (starts_with_any(caller, {"libucs", "libuct", "libucp"})) {
+    errno = ENOMEM;  // what they expect where no huge pages are left, without a word to the user
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_shmget, key, size, flags));
+}
+
+namespace troupe {
+void keep_ucx_from_system_v() noexcept {}
+}  // namespace troupe
