@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +19,9 @@ using namespace troupe;
 
 namespace {
 
-/// What rank 0 hears of its run, for the report.
+constexpr std::size_t kMostNotes = 1000;
+
+/// What a rank hears of its run, for the report.
 class Heard final : public SessionListener {
  public:
   void progress(const RunProgress& progress) override {
@@ -28,15 +32,21 @@ class Heard final : public SessionListener {
     const std::lock_guard lock(mutex_);
     epochs_.push_back(line);
   }
-  std::pair<RunProgress, std::vector<EpochReport>> so_far() {
+  void note(const std::string& text) override {
     const std::lock_guard lock(mutex_);
-    return {progress_, epochs_};
+    if (notes_.size() == kMostNotes) notes_.pop_front();
+    notes_.push_back(text);
+  }
+  std::tuple<RunProgress, std::vector<EpochReport>, std::deque<std::string>> so_far() {
+    const std::lock_guard lock(mutex_);
+    return {progress_, epochs_, notes_};
   }
 
  private:
   std::mutex mutex_;  // guards what follows
   RunProgress progress_;
   std::vector<EpochReport> epochs_;
+  std::deque<std::string> notes_;  // the newest
 };
 
 thread_local std::string last_error;
@@ -189,7 +199,7 @@ nlohmann::json to_json(const EpochReport& line) {
 }
 
 std::string report_of(troupe_session& session) {
-  const auto [progress, epochs] = session.heard.so_far();
+  const auto [progress, epochs, notes] = session.heard.so_far();
   const Plan& plan = session.session->plan();
   nlohmann::json json{{"rank", session.self.value},
                       {"ranks", plan.world_size()},
@@ -197,6 +207,7 @@ std::string report_of(troupe_session& session) {
                       {"samples", progress.samples},
                       {"samples_per_s", progress.samples_per_s},
                       {"epochs", nlohmann::json::array()},
+                      {"notes", notes},
                       {"plan", plan.to_string()},
                       {"finished", session.result.has_value()}};
   for (const EpochReport& line : epochs) json["epochs"].push_back(to_json(line));

@@ -2,6 +2,8 @@
  * process; with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TROUPE_SECRET_FILE in the environment (or
  * under mpirun) it is one of several, which meet while they start.
  *
+ * `rtrun app.toml -- ./program` starts a program as all ranks that cluster.nodes asks for.
+ *
  * Every function that can fail returns a troupe_result; troupe_error() tells what was wrong and what to do. Nothing is
  * printed, no signal handler is installed, exit() is never called. Threads: a session's functions are for one thread at
  * a time, but for troupe_request_stop(), which is for any. Several sessions may live in one process.
@@ -100,7 +102,7 @@ TROUPE_API troupe_result troupe_parameters(troupe_session* session, size_t index
 TROUPE_API troupe_result troupe_gradients(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 
 /* The run so far as JSON: rank, ranks, steps taken by this session, samples, epochs with loss and accuracy (rank 0), the
- * plan; after troupe_finish also the job's committed steps and how it ended. Valid until the session's next call. */
+ * plan, notes that a person should read; after troupe_finish also the job's committed steps and how it ended. Valid until the session's next call. */
 TROUPE_API troupe_result troupe_report(troupe_session* session, const char** json);
 /* Asks the whole job to end after the steps now under way. Any thread; a signal handler may not. */
 TROUPE_API void troupe_request_stop(troupe_session* session);

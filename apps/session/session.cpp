@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <iostream>
+
 #include "apps/session/rank_session.hpp"
 #include "apps/session/roll_back.hpp"
 
@@ -149,7 +151,30 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   if (bulk_) bulk_->stop(deadline);
 }
 
+namespace {
+
+/// A program that its user started by itself has one rank, whatever cluster.nodes says. Without a listener to tell,
+/// that is the one thing that a session prints.
+void note_lone_rank(const SessionOptions& options) {
+  if (options.place) return;
+  const Settings::Cluster& cluster = options.configuration.settings.cluster;
+  std::uint32_t ranks = cluster.local;
+  for (const HostSlots& host : host_list(options.configuration).hosts) ranks += host.slots;
+  if (ranks <= 1) return;
+  const std::string what =
+      text("cluster.nodes asks for ", ranks,
+           " ranks, but no launcher started this process: it is a job of one rank; `rtrun app.toml "
+           "-- PROGRAM ARGUMENTS` starts a program as all of them");
+  if (options.listener != nullptr)
+    options.listener->note(what);
+  else
+    std::cerr << text("troupe: ", what, "\n");
+}
+
+}  // namespace
+
 std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
+  note_lone_rank(options);
   if (options.configuration.settings.rule.stops_non_finite)
     return std::make_unique<RollBackSession>(blocking, std::move(options));
   return std::make_unique<RankSession>(blocking, std::move(options));

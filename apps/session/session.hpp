@@ -74,7 +74,8 @@ struct RunResult {
 };
 
 /// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan,
-/// runs them, takes them down. It installs no signal handlers, prints nothing, and never calls exit().
+/// runs them, takes them down. It installs no signal handlers, never calls exit(), and prints nothing; but without a
+/// listener one line on stderr when cluster.nodes asks for more ranks and no launcher started this process.
 ///
 /// Either run() trains to the end, or the app owns the loop:
 ///   while (auto batch = session->next(blocking)) session->step(blocking);

@@ -1,7 +1,9 @@
 #include "tools/rtrun/cli.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/reference.hpp"
@@ -14,6 +16,8 @@ constexpr const char* kTrainFooter =
     R"(Started without a launcher, rtrun starts the processes that cluster.nodes asks for: "local:N" here, or ranks on hosts by
 cluster.remote_shell (ssh). Started once per rank by mpirun or srun --mpi=pmix, or with RANK
 WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
+Behind -- stands a program of your own with a session in it (docs/embedding.md): each rank is then that program, started with
+the variables above; rtrun reads cluster, faults and report from the file, passes signals on, and ends with its exit code.
 Ctrl-C or SIGTERM ends the run after the step under way and saves a checkpoint; a second one ends it at once.
 kill -USR1 to it or to a rank prints on stderr what each rank is doing.
 
@@ -22,6 +26,7 @@ Examples:
   rtrun apps/mnist/app.toml --set train.epochs=5         with another value than the file's
   rtrun --resume auto apps/mnist/app.toml                go on from the newest checkpoint
   rtrun --json apps/mnist/app.toml | jq .                for programs: a JSON object a line
+  rtrun app.toml -- ./my_program app.toml                its ranks are this program
   rtrun check apps/mnist/app.toml                        which settings, and where each came from
   rtrun control run switch local_sgd every_steps=8       another policy, while it trains
   source <(rtrun completion bash)                        completion for this shell
@@ -127,6 +132,17 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, std::ostream&
 std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                                        std::ostream& err) {
   CommandLine line;
+  const char* const* const all = argv + argc;
+  const char* const* const own =
+      std::find_if(argv, all, [](const char* word) { return std::string_view{word} == "--"; });
+  if (own != all) {
+    line.program.assign(own + 1, all);
+    if (line.program.empty()) {
+      err << "rtrun: error: no program stands behind --: write `rtrun app.toml -- ./program its arguments`\n";
+      return Answered{2};
+    }
+    argc = static_cast<int>(own - argv);
+  }
   CLI::App app{"rtrun trains what app.toml describes.", "rtrun"};
   app.footer(kTrainFooter);
   app.set_help_flag("-h,--help", "Print this help");
@@ -177,10 +193,14 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   }
   if (check.parsed()) line.verb = Verb::check;
   if (plan.parsed()) line.verb = Verb::plan;
-  if (control.parsed()) {
-    line.verb = Verb::control;
-    return line;
+  if (control.parsed()) line.verb = Verb::control;
+  if (!line.program.empty() && (line.verb != Verb::train || line.json)) {
+    err << "rtrun: error: "
+        << (line.json ? "--json is about what rtrun itself prints" : "check, plan and control run nothing")
+        << ", and takes no program behind --\n";
+    return Answered{2};
   }
+  if (line.verb == Verb::control) return line;
   if (line.file.empty()) {
     err << "rtrun: error: app.toml is required: say which configuration to use, for example `rtrun "
            "apps/mnist/app.toml`\n"

@@ -14,6 +14,7 @@ struct CommandLine {
   Verb verb = Verb::train;
   std::string file;                    // app.toml
   std::vector<std::string> overrides;  // "a.b=c", in order; --resume's too
+  std::vector<std::string> program;    // what stands behind "--": each rank is this program, with its arguments
   bool quiet = false;
   bool json = false;
   std::string run;                   // control: the run's folder

@@ -20,6 +20,7 @@
 #include "tools/rtrun/job.hpp"
 #include "tools/rtrun/line_forwarder.hpp"
 #include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/program.hpp"
 #include "tools/rtrun/remote.hpp"
 #include "tools/rtrun/spawn.hpp"
 
@@ -128,8 +129,8 @@ class Job {
     Verdict verdict = judge(ends_, signal_);
     if (!verdict.culprit) return verdict;
     const RankLog& log = *ranks_[*verdict.culprit].log;
-    const std::string& said =
-        log.first_error().empty() && !options_.sites[*verdict.culprit].here ? log.last_line() : log.first_error();
+    const bool says_rtrun = options_.program.empty() && options_.sites[*verdict.culprit].here;
+    const std::string& said = log.first_error().empty() && !says_rtrun ? log.last_line() : log.first_error();
     if (!said.empty()) verdict.text += ": " + said;
     if (log.made()) verdict.text += fmt::format("; all that it wrote is in {}", log.path());
     return verdict;
@@ -149,6 +150,11 @@ class Job {
   RankStart start_here(std::uint32_t rank, const Meeting& meeting, const Fd& secret) const {
     RankStart start;
     start.arguments = options_.arguments;
+    if (!options_.program.empty()) {
+      start.program = find_program(options_.program.front());
+      start.arguments = options_.program;
+      start.own_program = false;
+    }
     start.environment = place_of(rank, meeting);
     start.environment.emplace_back("TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get()));
     start.inherited = {secret.get()};
@@ -208,6 +214,8 @@ class Job {
   void take_signal() {
     const int signal = signals_.take();
     if (signal == 0) return;
+    if (signal == SIGUSR1 && !options_.program.empty())
+      return say("SIGUSR1: ranks of rtrun tell what they are doing; this job's are another program, and are not asked");
     if (signal == SIGUSR1) return pass_on(signal);
     if (signal_ != 0) {
       kill_all();

@@ -21,6 +21,7 @@
 #include "tools/rtrun/launcher_line.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
+#include "tools/rtrun/program.hpp"
 #include "tools/rtrun/rank.hpp"
 #include "tools/rtrun/sites.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
@@ -53,19 +54,47 @@ int failed(const std::string& why, int exit_code, bool json) {
   return exit_code;
 }
 
+/// A year: how long ranks that are a program may go on after one has ended well.
+constexpr std::chrono::hours kAsLongAsItTakes{24 * 365};
+
 /// Starts the ranks of the job, and says how it ended.
 int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& line, const Settings& settings,
                LaunchOptions options) {
   options.remote_shell = settings.cluster.remote_shell;
   options.port = settings.cluster.port;
   options.stop = settings.faults.stop;
-  options.idle = settings.faults.exchange;
+  options.idle = options.program.empty() ? settings.faults.exchange : kAsLongAsItTakes;
   options.log_folder = settings.report.dir;
+  if (!options.program.empty()) return launch(blocking, signals, options);
   options.failed = [&](const std::string& what, int exit_code) {
     report::tell_failure(report_file(settings), what);
     if (line.json) std::cout << failed_json(what, exit_code) << std::flush;
   };
   return launch(blocking, signals, options);
+}
+
+/// The ranks are a program of the user's own.
+int train_program(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
+  Blocking blocking = Blocking::on_thread("main");
+  const Signals signals;  // before any thread is started
+  check_launcher_settings(line.overrides);
+  if (const std::optional<LaunchPlace> place = launch_place_from_environment()) {
+    TROUPE_CHECK(place->launcher_on_stdin, Code::invalid, "this process is rank ", place->rank,
+                 " of a job that another launcher started (", place->found_in, "); let that launcher start ",
+                 line.program.front(), " itself, without rtrun");
+    const LauncherLine launcher_line;
+    return run_program(blocking, signals, *place, line.program);
+  }
+  const Settings& settings = configuration.settings;
+  LaunchOptions options;
+  options.sites = sites_of(settings.cluster, host_list(configuration));
+  if (std::any_of(options.sites.begin(), options.sites.end(), [](const RankSite& site) { return site.here; }))
+    find_program(line.program.front());
+  prepare_file_limit(static_cast<std::uint32_t>(options.sites.size()));
+  prepare_folder(settings.report.dir);
+  options.arguments = std::move(arguments);
+  options.program = line.program;
+  return launch_job(blocking, signals, line, settings, std::move(options));
 }
 
 int train(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
@@ -122,6 +151,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
     case Verb::train:
     case Verb::control: break;
   }
+  if (!line.program.empty()) return train_program(line, configuration, std::move(arguments));
   return train(line, configuration, std::move(arguments));
 }
 

@@ -36,9 +36,14 @@ int Signals::take() const noexcept {
   return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
 }
 
-void Signals::restore_in_child() const noexcept {
+void Signals::restore_in_child(bool own_program) const noexcept {
   sigset_t mask = former_;
-  sigaddset(&mask, SIGUSR1);
+  if (own_program) {
+    sigaddset(&mask, SIGUSR1);
+  } else {
+    ::signal(SIGPIPE, SIG_DFL);
+    ::signal(SIGTTOU, SIG_DFL);
+  }
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
 

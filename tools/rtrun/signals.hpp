@@ -23,8 +23,9 @@ class Signals {
   /// The next pending signal, 0 when there is none. Never waits.
   int take() const noexcept;
   /// Gives a forked child the mask this process started with, but for SIGUSR1: a rank that is asked what it is doing
-  /// before it has made its own Signals answers then. Async-signal-safe.
-  void restore_in_child() const noexcept;
+  /// before it has made its own Signals answers then. A program that is not rtrun gets all as rtrun found it, with the
+  /// default action for SIGPIPE and SIGTTOU. Async-signal-safe.
+  void restore_in_child(bool own_program = true) const noexcept;
 
  private:
   sigset_t former_;

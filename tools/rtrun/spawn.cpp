@@ -63,9 +63,11 @@ struct ChildPlan {
   char* const* arguments;
   char* const* environment;
   const std::vector<int>& inherited;
-  int in;   // -1: the launcher's, and the launcher's terminal
+  bool session;  // of its own: no terminal
+  bool own_program;
+  int in;   // -1: the launcher's
   int out;  // -1: the launcher's
-  int err;
+  int err;  // -1: the launcher's
   pid_t launcher;
 };
 
@@ -74,7 +76,7 @@ void write_error(std::string_view text) noexcept {
 }
 
 [[noreturn]] void become_rank(const ChildPlan& plan) noexcept {
-  if (plan.in >= 0)
+  if (plan.session)
     ::setsid();
   else
     ::setpgid(0, 0);
@@ -82,9 +84,9 @@ void write_error(std::string_view text) noexcept {
   if (::getppid() != plan.launcher) ::_exit(128 + SIGKILL);  // it died before the line above
   if (plan.in >= 0) ::dup2(plan.in, STDIN_FILENO);
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
-  ::dup2(plan.err, STDERR_FILENO);
+  if (plan.err >= 0) ::dup2(plan.err, STDERR_FILENO);
   for (const int fd : plan.inherited) ::fcntl(fd, F_SETFD, 0);
-  plan.signals.restore_in_child();
+  plan.signals.restore_in_child(plan.own_program);
   ::execve(plan.program, plan.arguments, plan.environment);
   write_error("rtrun: error: cannot start a rank: ");
   write_error(plan.program);
@@ -97,13 +99,18 @@ void write_error(std::string_view text) noexcept {
 RankProcess spawn_rank(const Signals& signals, const RankStart& start) {
   Pipe in = start.remote ? make_pipe() : Pipe{};
   Pipe out = start.own_stdout ? make_pipe() : Pipe{};
-  Pipe err = make_pipe();
+  Pipe err = start.own_stderr ? make_pipe() : Pipe{};
+  if (start.null_stdin) {
+    in.read = Fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    TROUPE_CHECK_ERRNO(in.read, Code::environment, "cannot open /dev/null");
+  }
   std::vector<std::string> arguments = start.arguments;
   std::vector<std::string> environment = environment_with(start.environment);
   const std::vector<char*> argv = pointers_to(arguments);
   const std::vector<char*> envp = pointers_to(environment);
-  const ChildPlan plan{signals,       start.program.c_str(), argv.data(),     envp.data(), start.inherited,
-                       in.read.get(), out.write.get(),       err.write.get(), ::getpid()};
+  const ChildPlan plan{signals,         start.program.c_str(), argv.data(),       envp.data(),
+                       start.inherited, start.remote,          start.own_program, in.read.get(),
+                       out.write.get(), err.write.get(),       ::getpid()};
 
   const pid_t pid = ::fork();
   TROUPE_CHECK_ERRNO(pid >= 0, Code::environment,

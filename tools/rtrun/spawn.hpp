@@ -28,7 +28,10 @@ struct RankStart {
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of this process's own
   std::vector<int> inherited;              // descriptors that stay open in it, under their numbers
   bool own_stdout = true;                  // piped to the launcher; false: the launcher's stdout
+  bool own_stderr = true;                  // the same of stderr
+  bool null_stdin = false;                 // /dev/null instead of the launcher's
   std::string program = "/proc/self/exe";  // this one again
+  bool own_program = true;                 // false: signals are as for any program, SIGPIPE and SIGUSR1 too
   bool remote = false;  // a remote shell: stdin from the launcher, and no terminal that it could ask anything
 };
 
