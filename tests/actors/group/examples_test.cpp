@@ -75,15 +75,25 @@ TEST_F(Examples, HelloAsksTheNextProcess) {
   }
 }
 
+TEST_F(Examples, MeasureSendsTypesOfItsOwn) {
+  auto ranks = start(MEASURE_PROGRAM, 2);
+  for (auto& rank : ranks) {
+    EXPECT_EQ(rank.wait(kLong), 0) << rank.err();
+    EXPECT_EQ(rank.out(), "farthest: 3, 4\neverything finished\n");
+  }
+}
+
 /// The page shows the program as it is compiled here.
-TEST(ExamplesAlone, HelloStandsInItsPage) {
+TEST(ExamplesAlone, HelloAndMeasureStandInTheirPage) {
   const auto read = [](const std::string& path) {
     std::ifstream in(std::string(SOURCE_FOLDER) + path);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  const std::string program = read("/apps/examples/hello.cpp");
-  ASSERT_THAT(program, HasSubstr("int main()"));
-  EXPECT_THAT(read("/docs/remote-actors.md"), HasSubstr("```cpp\n" + program + "```\n"));
+  for (const char* name : {"hello.cpp", "measure.cpp"}) {
+    const std::string program = read(std::string("/apps/examples/") + name);
+    ASSERT_THAT(program, AllOf(HasSubstr("int main()"), Not(HasSubstr("using namespace troupe"))));
+    EXPECT_THAT(read("/docs/remote-actors.md"), HasSubstr("```cpp\n" + program + "```\n"));
+  }
 }
 
 TEST_F(Examples, PipelineGoesAtThePaceOfItsSlowestStage) {
