@@ -30,6 +30,12 @@ timeout 60 consumer/own_model app.toml
 timeout 60 consumer/own_gradients
 timeout 60 consumer/c_loop app.toml >c_loop.out
 grep '"finished": true' c_loop.out
+for python in /usr/bin/python3 python3; do
+  $python -c 'import numpy' 2>/dev/null || continue
+  PYTHONPATH=$work/prefix/share/troupe/python timeout 60 $python "$source/apps/examples/loop.py" app.toml >loop.out
+  grep 'test accuracy' loop.out
+  break
+done
 
 # Two processes that find each other, one of which calls the other's actor.
 umask 077

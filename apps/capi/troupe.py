@@ -1,0 +1,301 @@
+"""Troupe for Python: one rank of a training job in this process, over libtroupe.so by ctypes. NumPy sees tensors in place.
+
+    import troupe
+
+    with troupe.Session("app.toml") as session:
+        for inputs, labels in session.batches():
+            sums = session.step()
+
+Start a program alone, or as all ranks of a job by `rtrun app.toml -- python3 program.py`. The library is looked for at
+TROUPE_LIBRARY, where this file was installed with it, and then as the system does. A session is for one thread at a
+time, but for request_stop(). Functions that fail raise troupe.Error or one of its kinds, which say what to do.
+"""
+
+import ctypes
+import glob
+import json
+import logging
+import os
+from collections import namedtuple
+
+import numpy
+
+__all__ = ["Error", "Failed", "Invalid", "Environment", "PeersLost", "Parameter", "Session", "Sums", "version"]
+
+_log = logging.getLogger("troupe")
+_ABI_VERSION = 1
+_OVER = -1
+
+
+class Error(Exception):
+    """What went wrong; `code` is also what a program should exit with."""
+
+    code = 1
+
+
+class Failed(Error):
+    code = 1
+
+
+class Invalid(Error, ValueError):
+    """An argument or a setting is wrong."""
+
+    code = 2
+
+
+class Environment(Error):
+    """The machine lacks something."""
+
+    code = 3
+
+
+class PeersLost(Error):
+    """Other ranks of the job are gone."""
+
+    code = 4
+
+
+_KINDS = {kind.code: kind for kind in (Failed, Invalid, Environment, PeersLost)}
+
+#: Sums over samples: of the loss, and how many were right.
+Sums = namedtuple("Sums", ["loss", "correct", "samples"], defaults=[0.0, 0, 0])
+#: A trainable tensor of a model of one's own; it starts as N(0, deviation^2), as zeros when that is 0.
+Parameter = namedtuple("Parameter", ["name", "shape", "deviation"], defaults=[0.0])
+
+
+class _Sums(ctypes.Structure):
+    _fields_ = [("loss", ctypes.c_double), ("correct", ctypes.c_uint64), ("samples", ctypes.c_uint64)]
+
+
+class _Parameter(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("extents", ctypes.POINTER(ctypes.c_uint64)),
+                ("extents_count", ctypes.c_size_t), ("deviation", ctypes.c_double)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("file", ctypes.c_char_p), ("settings", ctypes.POINTER(ctypes.c_char_p)),
+                ("settings_count", ctypes.c_size_t), ("model", ctypes.c_char_p),
+                ("parameters", ctypes.POINTER(_Parameter)), ("parameters_count", ctypes.c_size_t),
+                ("own_samples", ctypes.c_uint64)]
+
+
+class _DType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int), ("device_id", ctypes.c_int),
+                ("ndim", ctypes.c_int), ("dtype", _DType), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class _Tensor(ctypes.Structure):
+    pass
+
+
+_TensorPointer = ctypes.POINTER(_Tensor)
+_Tensor._fields_ = [("dl", _DLTensor), ("manager", ctypes.c_void_p),
+                    ("deleter", ctypes.CFUNCTYPE(None, _TensorPointer))]
+_TYPES = {(2, 32): "<f4", (2, 64): "<f8", (0, 32): "<i4", (4, 16): "<u2"}  # the last one: bfloat16, as its bits
+
+
+def _find_library():
+    named = os.environ.get("TROUPE_LIBRARY")
+    if named:
+        return named
+    prefix = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
+    for pattern in ("lib/*/libtroupe.so.1", "lib/libtroupe.so.1", "lib64/libtroupe.so.1"):
+        found = glob.glob(os.path.join(prefix, pattern))
+        if found:
+            return found[0]
+    return "libtroupe.so.1"
+
+
+def _load():
+    name = _find_library()
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        raise ImportError(f"cannot load {name}: {error}; set TROUPE_LIBRARY to the path of libtroupe.so") from error
+    if library.troupe_abi_version() != _ABI_VERSION:
+        raise ImportError(f"{name} has the interface version {library.troupe_abi_version()}, troupe.py was made for "
+                          f"{_ABI_VERSION}: install both from the same Troupe")
+    session, tensor = ctypes.c_void_p, ctypes.POINTER(_TensorPointer)
+    functions = {
+        "error": (ctypes.c_char_p, []),
+        "version": (ctypes.c_char_p, []),
+        "start": (ctypes.c_int, [ctypes.POINTER(_Options), ctypes.POINTER(session)]),
+        "rank": (ctypes.c_int, [session, ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32)]),
+        "next": (ctypes.c_int, [session, tensor, tensor]),
+        "step": (ctypes.c_int, [session, ctypes.POINTER(_Sums)]),
+        "exchange": (ctypes.c_int, [session, tensor, ctypes.c_size_t, ctypes.POINTER(_Sums), ctypes.POINTER(_Sums)]),
+        "tensor_count": (ctypes.c_size_t, [session]),
+        "tensor_name": (ctypes.c_char_p, [session, ctypes.c_size_t]),
+        "parameters": (ctypes.c_int, [session, ctypes.c_size_t, tensor]),
+        "gradients": (ctypes.c_int, [session, ctypes.c_size_t, tensor]),
+        "report": (ctypes.c_int, [session, ctypes.POINTER(ctypes.c_char_p)]),
+        "request_stop": (None, [session]),
+        "finish": (ctypes.c_int, [session]),
+        "free": (None, [session]),
+    }
+    for function, (result, arguments) in functions.items():
+        found = getattr(library, "troupe_" + function)
+        found.restype, found.argtypes = result, arguments
+    return library
+
+
+_library = _load()
+
+
+def version():
+    """The version of the library, "0.1.0"."""
+    return _library.troupe_version().decode()
+
+
+def _check(code):
+    """False when the job is over."""
+    if code > 0:
+        raise _KINDS.get(code, Failed)(_library.troupe_error().decode(errors="replace"))
+    return code != _OVER
+
+
+class _Handle:
+    """The library's session, until nobody uses it or its memory."""
+
+    def __init__(self):
+        self.pointer = ctypes.c_void_p()
+
+    def __del__(self):
+        if self.pointer:
+            _library.troupe_free(self.pointer)
+
+
+class _Memory:
+    """What NumPy asks for to see a tensor in place; keeps the session's memory alive."""
+
+    def __init__(self, handle, tensor, writable):
+        dl = tensor.contents.dl
+        self.handle = handle
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": tuple(dl.shape[axis] for axis in range(dl.ndim)),
+            "typestr": _TYPES[(dl.dtype.code, dl.dtype.bits)],
+            "data": ((dl.data or 0) + dl.byte_offset, not writable),
+        }
+        tensor.contents.deleter(tensor)  # the description alone
+
+
+def _in_place(handle, tensor, writable=False):
+    return numpy.asarray(_Memory(handle, tensor, writable))
+
+
+def _texts(settings):
+    """`settings` as "a.b=c": given so, or as a dict {"a.b": value}."""
+    if not isinstance(settings, dict):
+        return [str(setting) for setting in settings]
+    # JSON writes numbers, booleans, strings and lists as TOML does.
+    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+
+
+class Session:
+    """One rank of a job: joins it and builds everything up to the first step.
+
+    file: app.toml; None: the defaults. settings: on top of it, ["train.epochs=3"] or {"train.epochs": 3}.
+    parameters: a model of one's own whose gradients the app computes, as Parameter or (name, shape[, deviation]).
+    own_samples: not 0: the app has its own samples, so many an epoch over all ranks; no data set is read.
+
+    `parameters` and `gradients` are dicts of arrays by name, in the session's own memory: parameters change in step()
+    and exchange() and cannot be written; gradients are to be written before exchange(). Used by `with` it is finished
+    at the end of the block, unless that raised: the other ranks then count this one as lost.
+    """
+
+    def __init__(self, file=None, settings=(), *, model="own", parameters=(), own_samples=0):
+        texts = [text.encode() for text in _texts(settings)]
+        listed = [Parameter(*one) for one in parameters]
+        extents = [(ctypes.c_uint64 * len(one.shape))(*one.shape) for one in listed]
+        described = (_Parameter * len(listed))(
+            *(_Parameter(one.name.encode(), ctypes.cast(shape, ctypes.POINTER(ctypes.c_uint64)), len(one.shape),
+                         one.deviation) for one, shape in zip(listed, extents)))
+        options = _Options(size=ctypes.sizeof(_Options), file=os.fsencode(file) if file is not None else None,
+                           settings=(ctypes.c_char_p * len(texts))(*texts), settings_count=len(texts),
+                           model=model.encode() if listed else None, parameters=described if listed else None,
+                           parameters_count=len(listed), own_samples=own_samples)
+        self._handle = _Handle()
+        self._finished = False
+        _check(_library.troupe_start(ctypes.byref(options), ctypes.byref(self._handle.pointer)))
+        rank, ranks = ctypes.c_uint32(), ctypes.c_uint32()
+        _check(_library.troupe_rank(self._pointer, ctypes.byref(rank), ctypes.byref(ranks)))
+        self.rank, self.ranks = rank.value, ranks.value
+        self.parameters = self._tensors(_library.troupe_parameters, False)
+        self.gradients = self._tensors(_library.troupe_gradients, True)
+        for note in self.summary()["notes"]:
+            _log.warning("%s", note)
+
+    @property
+    def _pointer(self):
+        return self._handle.pointer
+
+    def _tensors(self, function, writable):
+        found = {}
+        for index in range(_library.troupe_tensor_count(self._pointer)):
+            tensor = _TensorPointer()
+            _check(function(self._pointer, index, ctypes.byref(tensor)))
+            name = _library.troupe_tensor_name(self._pointer, index).decode()
+            found[name] = _in_place(self._handle, tensor, writable)
+        return found
+
+    def next(self):
+        """The next batch, the same one until its step is taken: inputs [rows, features] float32 (in a bf16 job the bits,
+        as uint16) and labels [rows] int32, of which those below 0 do not count. Both are valid until the step is taken.
+        None: the job has no more steps, or was ended."""
+        inputs, labels = _TensorPointer(), _TensorPointer()
+        if not _check(_library.troupe_next(self._pointer, ctypes.byref(inputs), ctypes.byref(labels))):
+            return None
+        return _in_place(self._handle, inputs), _in_place(self._handle, labels)
+
+    def batches(self):
+        """Every batch; step() or exchange() is to be called for each."""
+        while True:
+            batch = self.next()
+            if batch is None:
+                return
+            yield batch
+
+    def step(self):
+        """Trains on the batch that next() gave: the Sums over all ranks. None: the run was over before."""
+        total = _Sums()
+        going = _check(_library.troupe_step(self._pointer, ctypes.byref(total)))
+        return Sums(total.loss, total.correct, total.samples) if going else None
+
+    def exchange(self, loss=0.0, correct=0, samples=0):
+        """A step with the gradients that stand in `gradients`: sums over this rank's samples. The arguments are sums of
+        this rank too. Returns the Sums over all ranks; None: the run was over before."""
+        own, total = _Sums(loss, correct, samples), _Sums()
+        going = _check(_library.troupe_exchange(self._pointer, None, 0, ctypes.byref(own), ctypes.byref(total)))
+        return Sums(total.loss, total.correct, total.samples) if going else None
+
+    def summary(self):
+        """The run so far: rank, ranks, steps, samples, epochs with loss and accuracy (rank 0), notes, the plan, and
+        once it is finished how it ended."""
+        text = ctypes.c_char_p()
+        _check(_library.troupe_report(self._pointer, ctypes.byref(text)))
+        return json.loads(text.value.decode())
+
+    def request_stop(self):
+        """Asks the whole job to end after the steps under way. Any thread."""
+        _library.troupe_request_stop(self._pointer)
+
+    def finish(self):
+        """Ends the loop: asks the job to end if it is not at its end, waits for the others, takes everything down. Returns
+        the summary. Raises what ended the job, if something did."""
+        if not self._finished:
+            self._finished = True
+            _check(_library.troupe_finish(self._pointer))
+        return self.summary()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.finish()

@@ -1,0 +1,144 @@
+"""troupe.py over libtroupe.so. Arguments: the folder of troupe.py, loop.py, rtrun, then unittest's; TROUPE_LIBRARY names the library."""
+
+import gc
+import logging
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy
+except ImportError:
+    print("skipped: no numpy (Debian: python3-numpy)")
+    sys.exit(77)
+
+MODULE_FOLDER, LOOP, RTRUN = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
+sys.path.insert(0, MODULE_FOLDER)
+import troupe  # noqa: E402
+
+SAMPLES, SIDE = 60, 4
+
+
+def write_data(folder):
+    os.mkdir(os.path.join(folder, "data"))
+    for name in ("train", "t10k"):
+        with open(os.path.join(folder, "data", name + "-images-idx3-ubyte"), "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, SAMPLES, SIDE, SIDE))
+            file.write(bytes(i // (SIDE * SIDE) for i in range(SAMPLES * SIDE * SIDE)))
+        with open(os.path.join(folder, "data", name + "-labels-idx1-ubyte"), "wb") as file:
+            file.write(struct.pack(">II", 0x801, SAMPLES))
+            file.write(bytes(i % 10 for i in range(SAMPLES)))
+
+
+class Module(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        write_data(self.folder.name)
+        os.environ.pop("TROUPE_DATA", None)
+        self.common = {"checkpoint.every_steps": 0, "report.dir": self.folder.name + "/run"}
+
+    def on_data(self, **more):
+        settings = {"data.path": self.folder.name + "/data", "data.batch": 20, "model.units": [8], "train.epochs": 1}
+        settings.update({key.replace("__", "."): value for key, value in more.items()})
+        return troupe.Session(settings={**self.common, **settings})
+
+    def on_own(self, steps):
+        settings = {"optimizer.rule": "sgd", "optimizer.rate": 0.5, "train.steps": steps}
+        return troupe.Session(settings={**self.common, **settings}, parameters=[("w", [2, 1]), ("b", [1], 0.1)],
+                              own_samples=100)
+
+    def test_batches_are_the_files_samples_in_place(self):
+        seen = []
+        with self.on_data() as session:
+            self.assertEqual((session.rank, session.ranks), (0, 1))
+            for inputs, labels in session.batches():
+                self.assertEqual((inputs.shape, inputs.dtype), ((20, SIDE * SIDE), numpy.float32))
+                again, _ = session.next()
+                self.assertEqual(inputs.ctypes.data, again.ctypes.data)
+                samples = numpy.rint(inputs[:, 0] * 255).astype(int)
+                numpy.testing.assert_array_equal(samples % 10, labels)
+                seen += list(samples)
+                sums = session.step()
+                self.assertEqual(sums.samples, 20)
+                self.assertGreater(sums.loss, 0)
+        self.assertEqual(sorted(seen), list(range(SAMPLES)))
+        summary = session.summary()
+        self.assertTrue(summary["finished"])
+        self.assertEqual(len(summary["epochs"]), 1)
+
+    def test_gradients_written_in_place_train(self):
+        with self.on_own(40) as session:
+            w, gradient = session.parameters["w"], session.gradients["w"]
+            goal = numpy.array([[3.0], [-2.0]], dtype=numpy.float32)
+            steps = 0
+            while True:
+                gradient[:] = 10 * (w - goal)
+                session.gradients["b"].fill(0)
+                total = session.exchange(loss=1.5, samples=10)
+                if total is None:
+                    break
+                self.assertEqual(total, troupe.Sums(1.5, 0, 10))
+                steps += 1
+        self.assertEqual(steps, 40)
+        numpy.testing.assert_allclose(w, goal, atol=1e-4)
+
+    def test_parameters_cannot_be_written(self):
+        with self.on_own(2) as session:
+            with self.assertRaises(ValueError):
+                session.parameters["w"][0] = 1
+
+    def test_arrays_outlive_their_session(self):
+        session = self.on_own(2)
+        session.exchange(samples=1)
+        session.finish()
+        kept = session.parameters["w"]
+        before = kept.copy()
+        del session
+        gc.collect()
+        numpy.testing.assert_array_equal(kept, before)
+
+    def test_errors_have_kinds_and_texts(self):
+        with self.assertRaisesRegex(troupe.Invalid, "train.epochs") as caught:
+            self.on_data(train__epoch=3)
+        self.assertEqual(caught.exception.code, 2)
+        self.assertIsInstance(caught.exception, ValueError)
+        with self.assertRaisesRegex(troupe.Error, "no-such-file"):
+            troupe.Session(self.folder.name + "/no-such-file.toml")
+        with self.on_own(2) as session:
+            with self.assertRaisesRegex(troupe.Invalid, "exchange"):
+                session.step()
+
+    def test_a_request_to_stop_ends_the_loop(self):
+        with self.on_own(1000000) as session:
+            session.exchange(samples=1)
+            session.request_stop()
+            steps = 1
+            while session.exchange(samples=1):
+                steps += 1
+            self.assertLess(steps, 20)
+        self.assertTrue(session.summary()["stopped"])
+
+    def test_the_example_trains_on_two_ranks_of_rtrun(self):
+        with open(self.folder.name + "/app.toml", "w") as file:
+            file.write("cluster = { nodes = 'local:2' }\ndata = { path = 'data', batch = 10 }\nmodel = { units = [8] }\n"
+                       "train = { steps = 200 }\nplacement = { cores = 0 }\ncheckpoint = { every_steps = 0 }\n")
+        done = subprocess.run([RTRUN, "app.toml", "--", sys.executable, LOOP, "app.toml"], cwd=self.folder.name,
+                              env={**os.environ, "PYTHONPATH": MODULE_FOLDER}, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("step 200: loss ", done.stdout)
+        self.assertIn("batch of (10, 16)", done.stdout)
+        self.assertIn("test accuracy ", done.stdout)
+
+    def test_a_session_that_is_alone_by_mistake_is_told_of(self):
+        with self.assertLogs("troupe", logging.WARNING) as logged:
+            with self.on_data(cluster__nodes="local:2"):
+                pass
+        self.assertIn("cluster.nodes asks for 2 ranks", logged.output[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
