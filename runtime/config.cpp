@@ -125,6 +125,8 @@ class Reading {
       check(key, given, out.settings);
     }
     settle(out.settings);
+    if (!given_.contains("faults.dead_ms"))
+      out.settings.faults.dead = std::min(out.settings.faults.dead, out.settings.faults.exchange);
     settle_groups(out.settings);
     if (problems_.empty()) check_together(out.settings);
     problems_.throw_if_any();

@@ -444,8 +444,11 @@ constexpr std::array kRest{
     SettingKey{.name = "faults.dead_ms",
                .kind = K::integer,
                .help = "silence after which a rank is dead, in milliseconds",
-               .example = "1000",
-               .more = "At most faults.exchange_s. A silent rank is noted after a third of it, at most after 300 ms.",
+               .example = "10000",
+               .more =
+                   "At most faults.exchange_s, which is the default where it is shorter. A killed process is noticed "
+                   "without it; raise it where ranks find no processor for seconds. A silent rank is noted after "
+                   "300 ms or a tenth of it, whichever is longer, but after a third of it at the latest.",
                .range = {100, 600000},
                .store = [](S& s, const V& v) { s.faults.dead = std::chrono::milliseconds{v.integer}; },
                .show = [](const S& s) { return std::to_string(s.faults.dead.count()); }},

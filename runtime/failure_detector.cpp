@@ -9,7 +9,7 @@ namespace troupe {
 FailureDetectorOptions FailureDetectorOptions::with_dead(std::chrono::milliseconds dead) noexcept {
   FailureDetectorOptions options;
   options.dead = dead;
-  options.suspect = std::min(options.suspect, dead / 3);
+  options.suspect = std::max(std::min(options.suspect, dead / 3), dead / 10);
   options.heartbeat = std::min(options.heartbeat, dead / 9);
   return options;
 }

@@ -15,9 +15,10 @@ namespace troupe {
 struct FailureDetectorOptions {
   std::chrono::milliseconds heartbeat{100};  // without other traffic a peer is sent a heartbeat this often
   std::chrono::milliseconds suspect{300};
-  std::chrono::milliseconds dead{1000};  // faults.dead_ms
+  std::chrono::milliseconds dead{1000};
 
-  /// The usual spans with another `dead`, the shorter ones cut to a third and a ninth of it where they exceed those.
+  /// Heartbeats every 100 ms, or a ninth of `dead` if that is less. Suspicion after 300 ms, or a third of `dead` if
+  /// that is less, or a tenth of it if that is more: who waits 10 s on a busy machine need not hear of 300 ms.
   static FailureDetectorOptions with_dead(std::chrono::milliseconds dead) noexcept;
 };
 

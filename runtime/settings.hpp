@@ -98,7 +98,7 @@ struct Settings {
   } report;
   struct Faults {
     std::string on_loss = "abort";
-    std::chrono::milliseconds dead{1000};
+    std::chrono::milliseconds dead{10000};  // or faults.exchange_s, where that is shorter and this not given
     std::chrono::milliseconds start{60000};
     std::chrono::milliseconds exchange{30000};
     std::chrono::milliseconds stop{10000};

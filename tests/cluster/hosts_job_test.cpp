@@ -210,7 +210,9 @@ TEST_F(HostsInNamespaces, TrainWhenTheFirstIsTheLaunchers) {
 }
 
 TEST_F(HostsInNamespaces, EndWhenOneIsCutOff) {
-  Program rtrun{job({nodes_}, JobFolder::endless())};
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "faults.dead_ms=3000"});
+  Program rtrun{job({nodes_}, arguments)};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
   cluster_->cut(1);
   EXPECT_EQ(rtrun.wait(30s), 4) << rtrun.err();

@@ -214,13 +214,12 @@ void ClusterTest::TearDown() {
   EXPECT_TRUE(becomes_true([&] { return folder_.leftovers().empty(); }, 5s)) << folder_.leftovers();
 }
 
-std::vector<std::unique_ptr<Program>> ClusterTest::start_two_ranks() const {
+std::vector<std::unique_ptr<Program>> ClusterTest::start_two_ranks(const std::vector<std::string>& arguments) const {
   const std::uint16_t port = free_port();
   std::vector<std::unique_ptr<Program>> ranks;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ProgramStart start = folder_.rank(rank, 2, "127.0.0.1", port);
-    const auto endless = JobFolder::endless();
-    start.arguments.insert(start.arguments.end(), endless.begin(), endless.end());
+    start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
     ranks.push_back(std::make_unique<Program>(start));
   }
   return ranks;

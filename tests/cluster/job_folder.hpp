@@ -57,7 +57,8 @@ class ClusterTest : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
   /// Two ranks of an endless run, without a launcher.
-  std::vector<std::unique_ptr<Program>> start_two_ranks() const;
+  std::vector<std::unique_ptr<Program>> start_two_ranks(
+      const std::vector<std::string>& arguments = JobFolder::endless()) const;
   JobFolder folder_;
 };
 

@@ -195,8 +195,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:3:9: optimizer.beta1 means nothing to optimizer.rule = \"sgd\" (app.toml:2:8)"}},
       {"[optimizer]\nepsilon = 1e-6\nrule = \"nesterov\"\n",
        {"app.toml:2:11: optimizer.epsilon means nothing to", "(app.toml:3:8)"}},
-      {"[faults]\nexchange_s = 0.5\n",
-       {"app.toml:2:14: ", "faults.exchange_s = 0.5 (app.toml:2:14)", "faults.dead_ms = 1000 (default)"}},
+      {"[faults]\nexchange_s = 0.5\ndead_ms = 1000\n",
+       {"app.toml:2:14: ", "faults.exchange_s = 0.5 (app.toml:2:14)", "faults.dead_ms = 1000 (app.toml:3:11)"}},
       {"[faults]\ndead_ms = 60000\n", {"app.toml:2:11: ", "faults.exchange_s = 30 (default)"}},
       // Designed, not built.
       {"[cluster]\ntransport = \"rdma\"\n",

@@ -388,7 +388,7 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"cluster.nodes=4", "--set cluster.nodes: is the text \"4\", but takes \"local:N\""},
       {"cluster.nodes=[\"a:0\"]", "--set cluster.nodes: has the text \"a:0\" as entry 1: 0 slots leave the host"},
       {"checkpoint.resume=", "--set checkpoint.resume: is empty; write \"never\", \"auto\", or the path"},
-      {"faults.exchange_s=0.1", "--set faults.exchange_s: an exchange gives up"},
+      {"faults.dead_ms=30001", "--set faults.dead_ms: an exchange gives up"},
       {"model.units=[500", "--set model.units: cannot read \"[500\" as a value"},
       {"train.seed=1\n[evil]\nx=1", "--set train.seed: is the text"},
       {"data={batch=3}", "--set data: unknown key data; did you mean the section [data]?"},
@@ -404,6 +404,15 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
   for (const auto& [assignment, answer] : cases) {
     EXPECT_THAT(std::string{failure("", {assignment}).text()}, StartsWith(answer)) << assignment;
   }
+}
+
+TEST(Config, SilenceEndsARankNoLaterThanAnExchangeGivesUp) {
+  const auto dead = [](const std::vector<std::string>& overrides) { return settings("", overrides).faults.dead; };
+  EXPECT_EQ(dead({}), std::chrono::seconds(10));
+  EXPECT_EQ(dead({"faults.exchange_s=4"}), std::chrono::seconds(4));
+  EXPECT_EQ(dead({"faults.exchange_s=0.1"}), std::chrono::milliseconds(100));
+  EXPECT_EQ(dead({"faults.exchange_s=4", "faults.dead_ms=500"}), std::chrono::milliseconds(500));
+  EXPECT_EQ(dead({"faults.exchange_s=60"}), std::chrono::seconds(10));
 }
 
 TEST(Config, AContradictionWithAnOverrideNamesBothPlaces) {

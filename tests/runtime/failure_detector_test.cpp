@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "runtime/error.hpp"
+#include "runtime/settings.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
 
 namespace troupe {
@@ -110,6 +112,32 @@ TEST(FailureDetector, KeepsAPeerThatPausesFor800MillisecondsOf3000) {
   EXPECT_LE(found.recovered[0].first, 1900ms);
 }
 
+TEST(FailureDetector, KeepsAllPeersOfAJobWhoseProcessesFindNoProcessorForSeconds) {
+  // The settings of a job that sets none. Every process waits for a processor again and again: mostly for less than
+  // half a second, now and then for up to 4 s, the speakers as well as the one who listens.
+  std::mt19937 dice{11};
+  const auto late = [&] { return std::chrono::milliseconds{dice() % 50 == 0 ? dice() % 4000 : dice() % 500}; };
+  FailureDetector detector = watching({kOne, kTwo}, FailureDetectorOptions::with_dead(Settings{}.faults.dead));
+  std::array<Clock::time_point, 2> speaks{kStart, kStart};
+  std::size_t longest_ms = 0;
+  Clock::time_point heard = kStart;
+  for (Clock::time_point now = kStart; now < kStart + 1h;) {
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      if (speaks[i] > now) continue;
+      detector.heard({i + 1}, now);
+      if (i == 0) {
+        longest_ms = std::max(longest_ms, static_cast<std::size_t>((now - heard) / 1ms));
+        heard = now;
+      }
+      while (speaks[i] <= now) speaks[i] += 100ms + late();
+    }
+    const auto findings = detector.look(now);
+    ASSERT_THAT(findings.dead, IsEmpty()) << (now - kStart) / 1ms << " ms after the start";
+    now = findings.next + late();
+  }
+  EXPECT_GT(longest_ms, 4000u) << "the silences of this test are too short to show anything";
+}
+
 TEST(FailureDetector, BlamesNobodyForItsOwnPause) {
   FailureDetector detector = watching({kOne, kTwo});
   const auto talk = [&](Clock::time_point now) {
@@ -167,10 +195,13 @@ TEST(FailureDetector, SaysNothingOfAPeerThatLeft) {
   EXPECT_THAT(found.heartbeat, IsEmpty());
 }
 
-TEST(FailureDetector, ShortensTheOtherSpansForAShortDeath) {
+TEST(FailureDetector, FitsTheOtherSpansToTheDeath) {
   const auto usual = FailureDetectorOptions::with_dead(3000ms);
   EXPECT_EQ(usual.heartbeat, 100ms);
   EXPECT_EQ(usual.suspect, 300ms);
+  const auto patient = FailureDetectorOptions::with_dead(20s);
+  EXPECT_EQ(patient.heartbeat, 100ms);
+  EXPECT_EQ(patient.suspect, 2s);
   const auto quick = FailureDetectorOptions::with_dead(100ms);  // the least that faults.dead_ms may be
   EXPECT_EQ(quick.heartbeat, 11ms);
   EXPECT_EQ(quick.suspect, 33ms);
