@@ -1,9 +1,13 @@
 // Requests of `rtrun control`, and the thread that answers them.
 
 #include <gmock/gmock.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/error.hpp"
@@ -98,6 +102,28 @@ TEST_F(ControlTest, AsksTheRunThatWritesIntoAFolderAndLeavesNothingThere) {
     EXPECT_TRUE(std::filesystem::is_empty(folder));
   }
   EXPECT_EQ(code_of({"stop"}), Code::environment) << "nobody listens any more";
+}
+
+TEST_F(ControlTest, SaysThatARunGaveNoAnswerWhenItIsKilledOrClosesFirst) {
+  for (const bool reads : {false, true}) {  // what was not read is told to the other end as a broken connection
+    const Fd listener = listen_for_control(folder);
+    std::thread run{[&] {
+      pollfd polled{listener.get(), POLLIN, 0};
+      ::poll(&polled, 1, 10'000);
+      const Fd connection{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+      std::array<char, 1> first{};
+      ::recv(connection.get(), first.data(), 1, MSG_PEEK);  // the request is there
+      std::string line;
+      if (reads) {
+        EXPECT_TRUE(read_line(connection, line, 100, Deadline::after(10s)));
+      }
+    }};
+    ControlAnswer answer{.done = true, .text = {}};
+    EXPECT_NO_THROW(answer = ask({"stop"}));
+    run.join();
+    EXPECT_FALSE(answer.done);
+    EXPECT_THAT(answer.text, HasSubstr(reads ? "ended before it answered" : "gave no answer"));
+  }
 }
 
 TEST_F(ControlTest, LetsOneRunListenForAFolder) {

@@ -172,9 +172,10 @@ ControlAnswer ask_run(Blocking&, const std::string& folder, const std::vector<st
   TROUPE_CHECK(write_line(connection, line, deadline), Code::environment, "the run that writes into ", folder,
                " does not take the request");
   std::string answer;
-  TROUPE_CHECK(read_line(connection, answer, kAnswerBytes, deadline), Code::timeout, "the run that writes into ",
-               folder, " gave no answer");
-  TROUPE_CHECK(!answer.empty(), Code::environment, "the run that writes into ", folder, " ended before it answered");
+  if (!read_line(connection, answer, kAnswerBytes, deadline))
+    return {.done = false, .text = text("the run that writes into ", folder, " gave no answer")};
+  if (answer.empty())
+    return {.done = false, .text = text("the run that writes into ", folder, " ended before it answered")};
   return parse_control_answer(answer);
 }
 

@@ -45,8 +45,8 @@ Fd listen_for_control(const std::string& folder);
 /// Whether the other end of a connection is this user, or root.
 bool is_same_user(const Fd& connection);
 
-/// Asks the run that writes into `folder`. Throws Error{invalid} for words that are no request, Error{environment} when
-/// no run of this user listens there, Error{timeout} when it does not answer by the deadline.
+/// Asks the run that writes into `folder`. One that does not answer by the deadline, or ends before, has not done it.
+/// Throws Error{invalid} for words that are no request, Error{environment} when no run of this user listens there.
 ControlAnswer ask_run(Blocking& blocking, const std::string& folder, const std::vector<std::string>& words,
                       Deadline deadline);
 
