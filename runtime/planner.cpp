@@ -213,13 +213,50 @@ void choose_loaders(Plan& plan, const Settings& settings) {
 /// What a buffer of a hosting shard takes beyond its elements.
 constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
 
-/// What one group adds to the rank's needs.
-void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Rank rank) {
-  std::uint64_t own = 0, largest = 0;
+/// What a group's stripes and buckets make every rank need. Counted once for all ranks: there may be 65,536 of both.
+struct GroupSums {
+  std::vector<std::uint64_t> own;  // elements of each rank's stripes
+  std::uint64_t largest = 0;       // stripe
+  std::uint64_t longest = 0;       // bucket
+  std::uint64_t relief = 0;        // bytes of journals for pieces that others finish
+};
+
+GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
+  GroupSums sums;
+  sums.own.resize(plan.world_size());
   for (const Stripe& stripe : group.stripes) {
-    own += stripe.tenant == rank ? stripe.count : 0;
-    largest = std::max(largest, stripe.count);
+    sums.own.at(stripe.tenant.value) += stripe.count;
+    sums.largest = std::max(sums.largest, stripe.count);
   }
+  for (const Bucket& bucket : group.buckets) sums.longest = std::max(sums.longest, bucket.count);
+  if (plan.route != Route::direct && plan.measured)
+    sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group.kind));
+  return sums;
+}
+
+/// What is the same for all ranks.
+struct PlanSums {
+  std::vector<GroupSums> groups;
+  std::vector<std::uint32_t> ranks_of_node;
+  std::uint64_t elements = 0;
+  std::uint64_t outputs = 0;  // of all layers
+};
+
+PlanSums sums_of(const Plan& plan, const Graph& graph) {
+  PlanSums sums;
+  for (const GroupPlan& group : plan.groups) {
+    sums.groups.push_back(sums_of(plan, group));
+    sums.elements += group.count;
+  }
+  for (std::size_t i = 0; i < graph.layers().size(); ++i) sums.outputs += graph.output_of(i).count_elements();
+  sums.ranks_of_node.resize(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) ++sums.ranks_of_node.at(rank.node);
+  return sums;
+}
+
+/// What one group adds to the rank's needs.
+void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank) {
+  const std::uint64_t own = sums.own.at(rank.value);
   const bool direct = plan.route == Route::direct;
   const std::size_t slots = state_slots(group.kind);
   const PolicyNeeds policy = needs_of(group.policies);
@@ -228,16 +265,41 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, Ran
   needs.snapshot += plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
-  if (!direct && plan.measured) needs.journal += relief_journal_bytes(group.stripes, group.buckets, slots);
-  needs.staging += direct ? plan.world_size() * (largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
-  std::uint64_t longest = 0;
-  for (const Bucket& bucket : group.buckets) longest = std::max(longest, bucket.count);
-  needs.staging += direct && group.filter == Filter::bf16 ? longest * size_bytes(DType::bf16) : 0;
+  needs.journal += sums.relief;
+  needs.staging += direct ? plan.world_size() * (sums.largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
+  needs.staging += direct && group.filter == Filter::bf16 ? sums.longest * size_bytes(DType::bf16) : 0;
   needs.words += 2 * sizeof(StepSums);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
   if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
   if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
+}
+
+MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums, Rank rank) {
+  const BatchLayout batch{plan.room, graph.input().count_elements(), plan.dtype};
+  MemoryNeeds needs;
+  const bool direct = plan.route == Route::direct;
+  const std::uint64_t parameters = sums.elements * sizeof(float);
+  const std::uint64_t half = plan.dtype == DType::bf16 ? sums.elements * size_bytes(DType::bf16) : 0;
+  const bool leads = direct || plan.nodes.at(plan.ranks.at(rank.value).node).leader == rank.value;
+  if (leads) {
+    needs.parameters = parameters;
+    needs.half = half;
+  }
+  const PolicyNeeds policy = needs_of(plan);
+  needs.gradients = parameters;
+  needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
+  needs.pool = plan.prefetch * batch.size_bytes();
+  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
+                2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
+  if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
+  needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
+  needs.activations = 2 * plan.room * sums.outputs * size_bytes(plan.dtype);
+  if (!direct && !leads) needs.peers = parameters + half;
+  if (plan.node_loader && plan.leads_node(rank))
+    needs.peers += (sums.ranks_of_node.at(plan.ranks.at(rank.value).node) - 1) * needs.pool;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) add_group(needs, plan, plan.groups[g], sums.groups[g], rank);
+  return needs;
 }
 
 }  // namespace
@@ -258,37 +320,7 @@ std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
 }
 
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
-  std::uint64_t elements = 0;
-  for (const GroupPlan& group : plan.groups) elements += group.count;
-  const BatchLayout batch{plan.room, graph.input().count_elements(), plan.dtype};
-  std::uint64_t outputs = 0;
-  for (std::size_t i = 0; i < graph.layers().size(); ++i) outputs += graph.output_of(i).count_elements();
-
-  MemoryNeeds needs;
-  const bool direct = plan.route == Route::direct;
-  const std::uint64_t parameters = elements * sizeof(float);
-  const std::uint64_t half = plan.dtype == DType::bf16 ? elements * size_bytes(DType::bf16) : 0;
-  const bool leads = direct || plan.nodes.at(plan.ranks.at(rank.value).node).leader == rank.value;
-  if (leads) {
-    needs.parameters = parameters;
-    needs.half = half;
-  }
-  const PolicyNeeds policy = needs_of(plan);
-  needs.gradients = parameters;
-  needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
-  needs.pool = plan.prefetch * batch.size_bytes();
-  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
-                2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
-  if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
-  needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
-  needs.activations = 2 * plan.room * outputs * size_bytes(plan.dtype);
-  if (!direct && !leads) needs.peers = parameters + half;
-  if (plan.node_loader && plan.leads_node(rank)) {
-    for (const RankPlan& other : plan.ranks)
-      if (other.rank != rank && other.node == plan.ranks[rank.value].node) needs.peers += needs.pool;
-  }
-  for (const GroupPlan& group : plan.groups) add_group(needs, plan, group, rank);
-  return needs;
+  return memory_of(plan, graph, sums_of(plan, graph), rank);
 }
 
 Layout layout_of(const Settings& settings, const Graph& graph) {
@@ -339,8 +371,9 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   const Layout layout = layout_of(settings, graph);
   add_groups(plan, settings, graph, layout);
   choose_route(plan, settings, graph, layout);
+  const PlanSums sums = sums_of(plan, graph);
   for (RankPlan& rank : plan.ranks) {
-    const MemoryNeeds needs = memory_needs(plan, graph, rank.rank);
+    const MemoryNeeds needs = memory_of(plan, graph, sums, rank.rank);
     rank.arena_bytes = needs.arena_bytes();
     rank.memory_bytes = needs.memory_bytes();
   }

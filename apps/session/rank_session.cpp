@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
+#include <string_view>
 
 #include "apps/session/host_replica.hpp"
 #include "devices/cpu/cpu_device.hpp"
@@ -34,10 +36,9 @@ std::chrono::milliseconds start_within(const Settings& settings) {
 
 /// Whether two nodes of the plan are network namespaces of one host; UCX would take shared memory between them.
 bool shares_host(const Plan& plan) {
-  for (const NodePlan& a : plan.nodes)
-    for (const NodePlan& b : plan.nodes)
-      if (&a != &b && a.identity.boot_id == b.identity.boot_id) return true;
-  return false;
+  std::set<std::string_view> hosts;
+  for (const NodePlan& node : plan.nodes) hosts.insert(node.identity.boot_id);
+  return hosts.size() < plan.nodes.size();
 }
 
 UcxMeans means(const Settings& settings, const Plan& plan) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -542,6 +543,24 @@ TEST(Planner, TheSameInputsInAnotherOrderGiveTheSamePlan) {
     ASSERT_EQ(again.to_string(), plan.to_string());
     ASSERT_EQ(again.hash(), plan.hash());
   }
+}
+
+/// Processor time of this thread, which the load of the machine does not change much.
+double seconds_to_plan(std::uint32_t ranks) {
+  const PlanInputs inputs = inputs_of({node("n", 64)}, {ranks});
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double begun = now();
+  (void)make_plan(Settings{}, mlp(), inputs);
+  return now() - begun;
+}
+
+TEST(Planner, TakesTimeInProportionToTheRanks) {
+  const double some = seconds_to_plan(4096);
+  EXPECT_LT(seconds_to_plan(65'536), 100 * some + 0.1);  // 16 times as many; by the square it would be 256
 }
 
 }  // namespace

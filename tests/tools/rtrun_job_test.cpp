@@ -31,6 +31,31 @@ TEST(Verdict, SaysWhichRankItIsAbout) {
   EXPECT_EQ(judge({exited(0, 0)}, 0).culprit, std::nullopt);
 }
 
+TEST(Verdict, NamesEveryRankThatWasKilled) {
+  const Verdict verdict =
+      judge({exited(0, 4), killed(3, SIGKILL), killed(1, SIGBUS), killed(2, SIGKILL), killed_by_launcher(4)}, 0);
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_EQ(verdict.culprit, 3u);
+  EXPECT_TRUE(verdict.text.starts_with("rank 3 (process 100) was killed by SIGKILL")) << verdict.text;
+  EXPECT_TRUE(verdict.text.ends_with("; so were rank 1 (process 100) by SIGBUS and rank 2 (process 100) by SIGKILL"))
+      << verdict.text;
+}
+
+TEST(Verdict, NamesEveryRankThatWasKilledOnOtherHosts) {
+  RankEnd first = exited(1, 128 + SIGKILL);
+  RankEnd second = exited(2, 128 + SIGKILL);
+  first.host = "node7";
+  second.host = "node8";
+  const Verdict verdict = judge({exited(0, 4), first, second}, 0);
+  EXPECT_TRUE(verdict.text.ends_with("; so was rank 2 on node8 by SIGKILL")) << verdict.text;
+}
+
+TEST(Verdict, NamesRanksThatWereKilledThoughASignalHadBeenPassedOn) {
+  const Verdict verdict = judge({killed(1, SIGKILL), killed(2, SIGTERM), killed(0, SIGKILL)}, SIGTERM);
+  EXPECT_EQ(verdict.exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(verdict.text.ends_with("; so was rank 0 (process 100) by SIGKILL")) << verdict.text;
+}
+
 TEST(Verdict, HintsAtMemoryWhenTheKernelsKillerWasAtWork) {
   RankEnd end = killed(2, SIGKILL);
   end.out_of_memory = true;

@@ -52,6 +52,36 @@ std::string cause_of(const RankEnd& end) {
   return text;
 }
 
+/// Whether somebody else than the launcher killed it. A remote shell gives its command's signal as 128 + signal.
+bool was_killed(const RankEnd& end, int passed_on_signal) {
+  const bool there = !end.host.empty() && end.exit_code > 128 && end.exit_code != kShellFailed;
+  const int signal = there ? end.exit_code - 128 : end.signal;
+  return signal != 0 && signal != passed_on_signal && !end.by_launcher;
+}
+
+constexpr std::size_t kMostNamed = 16;
+
+/// "; so were rank 2 (process 12) by SIGKILL and rank 5 (process 15) by SIGBUS", of all that were killed beside
+/// `first`.
+std::string also_killed(const RankEnd& first, const std::vector<RankEnd>& ends, int passed_on_signal) {
+  std::vector<const RankEnd*> others;
+  for (const RankEnd& end : ends)
+    if (&end != &first && was_killed(end, passed_on_signal)) others.push_back(&end);
+  if (others.empty()) return {};
+  std::sort(others.begin(), others.end(), [](const RankEnd* a, const RankEnd* b) { return a->rank < b->rank; });
+  std::string text = others.size() == 1 ? "; so was " : "; so were ";
+  const std::size_t named = std::min(others.size(), kMostNamed);
+  for (std::size_t i = 0; i < named; ++i) {
+    const RankEnd& end = *others[i];
+    text += i == 0 ? "" : i + 1 == others.size() ? " and " : ", ";
+    const std::string process = end.host.empty() ? fmt::format(" (process {})", end.pid) : "";
+    text += fmt::format("{}{} by {}", name_of(end), process,
+                        signal_name(end.signal != 0 ? end.signal : end.exit_code - 128));
+  }
+  if (others.size() > named) text += fmt::format(", and {} more", others.size() - named);
+  return text;
+}
+
 /// What a job ends with whose first failure is `failed`.
 int exit_code_of(const RankEnd& failed, const std::vector<RankEnd>& ends) {
   if (failed.host.empty() || failed.exit_code != kShellFailed) return failed.exit_code;
@@ -72,21 +102,24 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
         {},
         {}};
     if (lost != ends.end()) {
-      verdict.text = cause_of(*lost);
+      verdict.text = cause_of(*lost) + also_killed(*lost, ends, passed_on_signal);
       verdict.culprit = lost->rank;
     } else if (std::any_of(ends.begin(), ends.end(), [](const RankEnd& e) { return e.by_launcher; })) {
       verdict.text = "ranks that had not ended were killed";
     }
     return verdict;
   }
-  if (lost != ends.end()) return {kPeersLost, cause_of(*lost), lost->rank};
+  if (lost != ends.end()) return {kPeersLost, cause_of(*lost) + also_killed(*lost, ends, passed_on_signal), lost->rank};
   auto failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0 && e.exit_code != kPeersLost; });
   if (failed == ends.end()) failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0; });
   const auto stuck = first([](const RankEnd& e) { return e.by_launcher; });
   if (failed != ends.end() && failed->exit_code == kPeersLost && stuck != ends.end())
     return {kPeersLost, fmt::format("{} was lost by the others, did not end, and was killed", name_of(*stuck)),
             stuck->rank};
-  if (failed != ends.end()) return {exit_code_of(*failed, ends), cause_of(*failed), failed->rank};
+  if (failed != ends.end()) {
+    const std::string others = was_killed(*failed, 0) ? also_killed(*failed, ends, 0) : std::string{};
+    return {exit_code_of(*failed, ends), cause_of(*failed) + others, failed->rank};
+  }
   if (stuck != ends.end())
     return {1, fmt::format("{} did not end after the others had ended well, and was killed", name_of(*stuck)),
             stuck->rank};

@@ -265,6 +265,7 @@ class Job {
 
   void kill_all() {
     for (RankEntry& entry : ranks_) {
+      if (entry.alive && !entry.killed_by_us) reap(entry);  // it may have ended by itself a moment ago
       if (!entry.alive) continue;
       given_up_ |= entry.killed_by_us;  // SIGKILL was not enough: the kernel holds it, it dies when let go
       entry.killed_by_us = true;
