@@ -85,6 +85,11 @@ std::string remarks(const RunRecord& record, const Axis& y) {
   return out;
 }
 
+/// False where add_epoch() has left some out.
+bool all_are_there(const RunRecord& record) {
+  return record.epochs.back().epoch - record.epochs.front().epoch < record.epochs.size();
+}
+
 std::string loss_trouble(const RunRecord& record) {
   const auto wild = std::find_if(record.epochs.begin(), record.epochs.end(),
                                  [](const EpochReport& e) { return !std::isfinite(e.loss); });
@@ -92,9 +97,9 @@ std::string loss_trouble(const RunRecord& record) {
   const auto count = std::count_if(record.epochs.begin(), record.epochs.end(),
                                    [](const EpochReport& e) { return !std::isfinite(e.loss); });
   return fmt::format(
-      "<strong>The training loss of {} epoch{} is not a finite number (crosses), first in epoch {}.</strong> "
+      "<strong>The training loss of {}{} epoch{} is not a finite number (crosses), first in epoch {}.</strong> "
       "Lower optimizer.rate, or look for such numbers in the data. ",
-      count, count == 1 ? "" : "s", wild->epoch);
+      all_are_there(record) ? "" : "at least ", count, count == 1 ? "" : "s", wild->epoch);
 }
 
 /// Curves over epochs; those without a dot are left out.

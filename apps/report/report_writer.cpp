@@ -53,7 +53,7 @@ void ReportWriter::progress(const RunProgress& progress) {
 }
 
 void ReportWriter::epoch(const EpochReport& line) {
-  record_.epochs.push_back(line);
+  add_epoch(record_.epochs, line);
   record_.trace.add({line.elapsed_s, line.train_s, line.samples, line.times});
   record_.last.step = line.steps;
   record_.last.loss = line.loss;

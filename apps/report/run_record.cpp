@@ -1,5 +1,7 @@
 #include "apps/report/run_record.hpp"
 
+#include <utility>
+
 namespace troupe::report {
 
 void RunTrace::add(const TracePoint& point) {
@@ -9,6 +11,26 @@ void RunTrace::add(const TracePoint& point) {
     points_.resize(kMostPoints / 2);
   }
   points_.push_back(point);
+}
+
+void add_epoch(std::vector<EpochReport>& epochs, const EpochReport& epoch) {
+  if (!epochs.empty()) epochs.back().ranks = {};
+  if (epochs.size() >= kMostEpochs) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < epochs.size(); i += 2, ++kept) {
+      EpochReport stays = std::move(epochs[i]);
+      if (i + 1 < epochs.size()) {
+        EpochReport other = std::move(epochs[i + 1]);
+        std::vector<SwitchReport> switches = std::move(stays.switches);
+        switches.insert(switches.end(), other.switches.begin(), other.switches.end());
+        if (!(stays.test_accuracy && other.test_accuracy < stays.test_accuracy)) stays = std::move(other);
+        stays.switches = std::move(switches);
+      }
+      epochs[kept] = std::move(stays);
+    }
+    epochs.resize(kept);
+  }
+  epochs.push_back(epoch);
 }
 
 }  // namespace troupe::report

@@ -35,6 +35,14 @@ class RunTrace {
   std::vector<TracePoint> points_{TracePoint{}};
 };
 
+/// The most epochs that a page is made from.
+inline constexpr std::size_t kMostEpochs = 4096;
+
+/// Adds an epoch to those of a record, which stay in bounded memory: when there are too many, of every two neighbours
+/// the one with the higher accuracy in evaluation stays, else the later one, with the policies that began in either.
+/// Only the newest keeps what was measured of each rank.
+void add_epoch(std::vector<EpochReport>& epochs, const EpochReport& epoch);
+
 enum class RunState : std::uint8_t { running, finished, stopped, failed };
 
 /// All that the page of a run shows.

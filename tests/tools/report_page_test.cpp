@@ -20,8 +20,12 @@ namespace troupe::report {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Le;
 using ::testing::Not;
+using ::testing::SizeIs;
 using testing::run_of;
 
 // ---- the page ----
@@ -211,6 +215,28 @@ class ReportWriterTest : public ::testing::Test {
   Configuration configuration_;
   std::vector<std::string> warnings_;
 };
+
+TEST(RunRecord, KeepsABoundedNumberOfEpochsAndTheBestAmongThem) {
+  std::vector<EpochReport> epochs;
+  constexpr std::uint32_t kBest = 4711;
+  for (std::uint32_t epoch = 1; epoch <= 100'000; ++epoch) {
+    EpochReport line{.epoch = epoch, .test_accuracy = epoch == kBest ? 0.9 : 0.5};
+    line.ranks.resize(2);
+    if (epoch % 50'000 == 1) line.switches.push_back({.step = epoch});
+    add_epoch(epochs, line);
+  }
+  EXPECT_THAT(epochs, SizeIs(Le(kMostEpochs)));
+  EXPECT_THAT(epochs, SizeIs(Ge(kMostEpochs / 2)));
+  EXPECT_EQ(epochs.back().epoch, 100'000u);
+  EXPECT_THAT(epochs.back().ranks, SizeIs(2));
+  EXPECT_THAT(epochs.front().ranks, IsEmpty());
+  EXPECT_TRUE(
+      std::is_sorted(epochs.begin(), epochs.end(), [](const auto& a, const auto& b) { return a.epoch < b.epoch; }));
+  EXPECT_EQ(std::count_if(epochs.begin(), epochs.end(), [](const auto& e) { return e.epoch == kBest; }), 1);
+  std::size_t switches = 0;
+  for (const EpochReport& epoch : epochs) switches += epoch.switches.size();
+  EXPECT_EQ(switches, 2u);
+}
 
 TEST_F(ReportWriterTest, ShowsARunFromItsBeginning) {
   ReportWriter report = writer();

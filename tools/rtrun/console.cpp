@@ -13,13 +13,6 @@
 namespace troupe::rtrun {
 namespace {
 
-const EpochReport* best_of(const std::vector<EpochReport>& reports) {
-  const EpochReport* best = nullptr;
-  for (const EpochReport& report : reports)
-    if (report.test_accuracy && (best == nullptr || *report.test_accuracy > *best->test_accuracy)) best = &report;
-  return best;
-}
-
 double samples_per_s(const RunTotal& total) {
   return total.train_s > 0 ? static_cast<double>(total.samples) / total.train_s : 0;
 }
@@ -75,7 +68,8 @@ Console::Console(const Settings& settings, std::ostream& out, ConsoleOptions opt
     : settings_(settings),
       out_(out),
       options_(options),
-      bar_(out, options.bar && !options.quiet && !json(), options.columns) {}
+      bar_(out, options.bar && !options.quiet && !json(), options.columns),
+      log_(settings.report.dir + "/log") {}
 
 void Console::print(const std::string& text) {
   bar_.clear();
@@ -124,9 +118,9 @@ void Console::progress(const RunProgress& progress) {
 
 void Console::epoch(const EpochReport& report) {
   if (!options_.quiet) print(json() ? epoch_line(report) : table_row(report));
-  log_.push_back(report);
+  if (report.test_accuracy && (!best_ || *report.test_accuracy > *best_->test_accuracy)) best_ = report;
   try {  // after the row: a busy disk may hold this up
-    replace_file(settings_.report.dir + "/log", log_json(log_));
+    log_.add(report);
   } catch (const Error& error) {  // training is worth more than its log: say it once and go on
     if (!std::exchange(log_failed_, true))
       note(fmt::format(
@@ -139,7 +133,7 @@ void Console::epoch(const EpochReport& report) {
 void Console::finish(const RunResult& result) {
   bar_.clear();
   if (!result.status.ok()) return;
-  const EpochReport* best = best_of(log_);
+  const EpochReport* best = best_ ? &*best_ : nullptr;
   print(json() ? last_json(result, best, settings_.report.dir) : last_line(result, best, settings_.report.dir));
 }
 

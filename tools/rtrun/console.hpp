@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "apps/session/session.hpp"
+#include "tools/rtrun/log_file.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
@@ -43,7 +44,8 @@ class Console final : public SessionListener {
   terminal::ProgressBar bar_;
   std::uint64_t samples_per_step_ = 0;
   std::uint64_t steps_per_epoch_ = 0;
-  std::vector<EpochReport> log_;
+  std::optional<EpochReport> best_;  // by its accuracy in evaluation
+  LogFile log_;
   bool log_failed_ = false;
 };
 

@@ -19,6 +19,7 @@
 #include "tools/rtrun/inspect.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/launcher_line.hpp"
+#include "tools/rtrun/log_file.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
 #include "tools/rtrun/program.hpp"
@@ -67,6 +68,7 @@ int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& li
   options.log_folder = settings.report.dir;
   if (!options.program.empty()) return launch(blocking, signals, options);
   options.failed = [&](const std::string& what, int exit_code) {
+    mend_log(settings.report.dir + "/log");
     report::tell_failure(report_file(settings), what);
     if (line.json) std::cout << failed_json(what, exit_code) << std::flush;
   };
