@@ -63,9 +63,11 @@ std::optional<DigestPlan> RankSession::digest_plan() const {
 std::uint64_t RankSession::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,
                                          Deadline deadline) {
   TROUPE_CHECK(leads_job(), Code::invalid, "rank ", job_.self().value, " was asked for another policy; ask rank 0");
-  const auto answer = std::make_shared<std::promise<StepOutcome>>();
+  auto answer = std::make_shared<std::promise<StepOutcome>>();
   std::future<StepOutcome> answered = answer->get_future();
-  actors_->wish({policy, reason, [answer](const StepOutcome& outcome) { answer->set_value(outcome); }});
+  // The wish alone holds the promise: it breaks when the coordinator ends, or has ended, without an answer.
+  actors_->wish(
+      {policy, reason, [answer = std::move(answer)](const StepOutcome& outcome) { answer->set_value(outcome); }});
   TROUPE_CHECK(answered.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
                "the ranks have not agreed on a step for the switch yet: look whether all of them train");
   StepOutcome outcome;
