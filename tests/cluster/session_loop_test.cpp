@@ -273,6 +273,20 @@ TEST_F(SessionLoop, EndsWithAReasonWhateverTheAppsModelThrows) {
   EXPECT_THAT(std::string{results[0].status.text()}, ::testing::HasSubstr("the app's model"));
 }
 
+TEST_F(SessionLoop, RefusesASwitchAtOnceWhenTheRunIsOver) {
+  run(1, options({"train.steps=3"}), [](Blocking& blocking, Session& session, std::uint32_t) {
+    RunResult result = session.run(blocking);
+    Code code = Code::ok;
+    try {
+      session.switch_policy(blocking, {}, "of a test", Deadline::after(10s));
+    } catch (const Error& error) {
+      code = error.code();
+    }
+    EXPECT_EQ(code, Code::aborted);  // timeout: it waited for an answer that nobody could give
+    return result;
+  });
+}
+
 TEST_F(SessionLoop, MayBeginLongAfterItsStart) {
   if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
   std::atomic<int> late{0};
