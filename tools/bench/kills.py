@@ -507,6 +507,8 @@ class Run:
                     continue
                 if code == 3 and self.patience() and self.victims == [0]:
                     continue  # it could not reach rank 0
+                if code == 4 and self.kind == "SIGTERM to rtrun" and 143 in codes:
+                    continue  # nobody started both, and the other one ended by the signal before it took part
                 if self.kind.endswith("to a rank") and rank not in self.victims and code == 0:
                     continue  # it stopped because the other one asked for it
             if code in allowed:
