@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <set>
-#include <string_view>
 
 #include "apps/session/host_replica.hpp"
 #include "devices/cpu/cpu_device.hpp"
@@ -34,19 +32,10 @@ std::chrono::milliseconds start_within(const Settings& settings) {
   return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
 }
 
-/// Whether two nodes of the plan are network namespaces of one host; UCX would take shared memory between them.
-bool shares_host(const Plan& plan) {
-  std::set<std::string_view> hosts;
-  for (const NodePlan& node : plan.nodes) hosts.insert(node.identity.boot_id);
-  return hosts.size() < plan.nodes.size();
-}
-
-UcxMeans means(const Settings& settings, const Plan& plan) {
+/// Of "auto" UCX makes shared memory where all ranks are on one node, without any TCP port.
+UcxMeans means(const Settings& settings) {
   if (settings.cluster.transport == "shm") return UcxMeans::shm;
-  if (settings.cluster.transport == "tcp" || shares_host(plan)) return UcxMeans::tcp;
-  // On one node gradients go by the arena and messages are few: nothing is worth the files that UCX's shared memory
-  // leaves behind when a process is killed while it starts.
-  return plan.route == Route::arena ? UcxMeans::tcp : UcxMeans::automatic;
+  return settings.cluster.transport == "tcp" ? UcxMeans::tcp : UcxMeans::automatic;
 }
 
 /// The loopback interface when all ranks are on one node, so that nobody else can connect to them; otherwise none: all,
@@ -168,8 +157,10 @@ void RankSession::make_transport() {
                "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
   const Peer self{job_.self().value};
   const Topology& node = job_.hellos[job_.self().value].topology;
-  transport_ = make_ucx_transport(
-      space_, {.self = self, .means = means(settings(), job_.plan), .network_device = network_device(job_.plan, node)});
+  transport_ = make_ucx_transport(space_, {.self = self,
+                                           .means = means(settings()),
+                                           .hosts = hosts_of(job_.hellos),
+                                           .network_device = network_device(job_.plan, node)});
   const LanePair lanes = lanes_on(job_.mine().control_cpus, job_.mine().bulk_cpus);
   control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, lanes.control, "lane-control");
   bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, lanes.bulk, "lane-bulk");

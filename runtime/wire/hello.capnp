@@ -16,6 +16,7 @@ struct Hello {
   pid @8 :Int32;
   pidNamespace @9 :UInt64;   # inode
   topology @10 :Topology;
+  addresses @11 :List(Text);  # numeric, of all its network interfaces; rank 0 adds the one that it sees
 }
 
 struct Topology {

@@ -54,8 +54,21 @@ bool has_another_address() {
   return found;
 }
 
-TEST_F(Listening, OfAJobOfOneHostIsOnLoopback) {
-  ProgramStart start = folder_.rtrun(JobFolder::endless());
+TEST_F(Listening, IsDoneByNoRankOfAJobOnOneHost) {
+  Program rtrun{folder_.rtrun(JobFolder::endless())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  const std::vector<std::string> addresses = listening_children(rtrun.pid());
+  EXPECT_TRUE(addresses.empty()) << addresses.size() << " sockets, the first at " << addresses.front();
+}
+
+std::vector<std::string> endless_over_tcp() {
+  std::vector<std::string> arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", "cluster.transport=tcp"});
+  return arguments;
+}
+
+TEST_F(Listening, OfAJobOfOneHostOverTcpIsOnLoopback) {
+  ProgramStart start = folder_.rtrun(endless_over_tcp());
   start.unset.emplace_back("UCX_NET_DEVICES");
   Program rtrun{start};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
@@ -66,7 +79,7 @@ TEST_F(Listening, OfAJobOfOneHostIsOnLoopback) {
 
 TEST_F(Listening, IsWhereUcxNetDevicesSays) {
   if (!has_another_address()) GTEST_SKIP() << "no interface but loopback has an address here";
-  ProgramStart start = folder_.rtrun(JobFolder::endless());
+  ProgramStart start = folder_.rtrun(endless_over_tcp());
   start.environment.emplace_back("UCX_NET_DEVICES", "all");
   Program rtrun{start};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();

@@ -68,6 +68,18 @@ std::string NamespaceCluster::address(std::size_t node) const { return subnet_ +
 
 std::vector<std::string> NamespaceCluster::enter(std::size_t node) const { return {"ip", "netns", "exec", name(node)}; }
 
+std::string NamespaceCluster::file(std::size_t node) const { return "/run/netns/" + name(node); }
+
+void NamespaceCluster::join_again(std::size_t a, std::size_t b) const {
+  must({"ip", "-n", name(a), "link", "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns", name(b)});
+  for (const std::size_t node : {a, b}) {
+    std::string address = this->address(node);
+    address.replace(0, 5, "10.78");
+    must({"ip", "-n", name(node), "addr", "add", address + "/24", "dev", "eth1"});
+    must({"ip", "-n", name(node), "link", "set", "eth1", "up"});
+  }
+}
+
 void NamespaceCluster::cut(std::size_t node) const { must({"ip", "link", "set", port(node), "down"}); }
 
 std::string NamespaceCluster::name(std::size_t node) const { return tag_ + "n" + std::to_string(node); }

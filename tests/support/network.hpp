@@ -21,6 +21,10 @@ class NamespaceCluster {
   std::string address(std::size_t node) const;
   /// What to put before a command to run it on a node.
   std::vector<std::string> enter(std::size_t node) const;
+  /// The network namespace as a file to open.
+  std::string file(std::size_t node) const;
+  /// Gives two nodes a second network, interface "eth1" with the addresses 10.78.N.1 (node 0), 10.78.N.2, ...
+  void join_again(std::size_t a, std::size_t b) const;
   /// Takes the node off the bridge, as a pulled cable does.
   void cut(std::size_t node) const;
 

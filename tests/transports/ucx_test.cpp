@@ -30,13 +30,18 @@ TransportCase ucx(std::string name, UcxOptions options) {
   return {std::move(name), [=] { return std::make_unique<UcxHome>(options); }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Ucx, TransportContract,
-                         ::testing::Values(ucx("Shm", {.means = UcxMeans::shm, .bulk_errors = UcxPeerErrors::silent}),
-                                           ucx("ShmTold", {.means = UcxMeans::shm}),
-                                           ucx("Tcp", {.means = UcxMeans::tcp, .network_device = "lo"}),
-                                           ucx("SmallChunks",
-                                               {.means = UcxMeans::shm, .max_messages = 16, .chunk_bytes = 10'000})),
-                         TransportCase::name_of);
+/// Of the processes of a contract test, which are all here.
+std::vector<ProcessHost> loopback_hosts() { return std::vector<ProcessHost>(8, {{"boot", 1}, 1, {"127.0.0.1"}}); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Ucx, TransportContract,
+    ::testing::Values(ucx("Shm", {.means = UcxMeans::shm, .bulk_errors = UcxPeerErrors::silent}),
+                      ucx("ShmTold", {.means = UcxMeans::shm}),
+                      ucx("Tcp", {.means = UcxMeans::tcp, .network_device = "lo"}),
+                      ucx("TcpFromItsHosts",
+                          {.means = UcxMeans::tcp, .hosts = loopback_hosts(), .network_device = "lo"}),
+                      ucx("SmallChunks", {.means = UcxMeans::shm, .max_messages = 16, .chunk_bytes = 10'000})),
+    TransportCase::name_of);
 
 UcxOptions shm(std::uint32_t self) { return {.self = Peer{self}, .means = UcxMeans::shm}; }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/error.hpp"
+#include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/watch.hpp"
 
@@ -230,11 +231,18 @@ void Star::leave() noexcept {
 }  // namespace
 }  // namespace bootstrap
 
+std::vector<ProcessHost> hosts_of(std::span<const Hello> hellos) {
+  std::vector<ProcessHost> hosts;
+  for (const Hello& hello : hellos) hosts.push_back({hello.topology.identity, hello.pid_namespace, hello.addresses});
+  return hosts;
+}
+
 std::unique_ptr<Bootstrap> Bootstrap::join(Blocking& blocking, const LaunchPlace& place, const Hello& mine,
                                            Deadline deadline, const std::function<void(const std::string&)>& waiting) {
   TROUPE_CHECK(place.rank < place.world_size && place.rank == mine.rank, Code::invalid, "rank ", place.rank, " of ",
                place.world_size, " cannot join with a hello of rank ", mine.rank);
-  const bootstrap::JoinRequest request{place, {mine, place.world_size}, deadline, waiting};
+  bootstrap::JoinRequest request{place, {mine, place.world_size}, deadline, waiting};
+  if (mine.addresses.empty()) request.mine.hello.addresses = bootstrap::source_addresses();
   auto joined =
       place.rank == 0 ? bootstrap::wait_for_others(blocking, request) : bootstrap::join_rank_zero(blocking, request);
   return std::make_unique<bootstrap::Star>(place.rank, std::move(joined));

@@ -12,6 +12,7 @@
 #include "runtime/clock.hpp"
 #include "runtime/error.hpp"
 #include "runtime/ids.hpp"
+#include "runtime/process_host.hpp"
 #include "runtime/topology.hpp"
 
 namespace troupe {
@@ -53,7 +54,13 @@ struct Hello {
   std::int32_t pid = 0;
   std::uint64_t pid_namespace = 0;  // inode
   Topology topology;                // of its node, with identity and host name
+  /// Numeric IP addresses from which its connections may come. Bootstrap::join() fills them in where they are empty:
+  /// those of all interfaces of its node that are up, and the one from which rank 0 sees it come.
+  std::vector<std::string> addresses;
 };
+
+/// Where the processes are that said these hellos, in their order.
+std::vector<ProcessHost> hosts_of(std::span<const Hello> hellos);
 
 /// What peers of a job do before they have lanes: find each other, prove the secret (HMAC-SHA256 challenge with both
 /// nonces, role and rank), compare versions and settings, pass blobs around; afterwards the same sockets tell of a

@@ -11,12 +11,18 @@
 
 #include "transports/ucx/detail/check.hpp"
 #include "transports/ucx/detail/context.hpp"
+#include "transports/ucx/detail/shortage.hpp"
 
 namespace troupe {
 namespace {
 
 constexpr std::uint32_t kMostAddressBytes = 1u << 20;
 constexpr std::uint32_t kMagic = 0x58555254;  // "TRUX"
+
+/// Landing buffers of 8 KiB, of which UCX makes so many at once, in shared memory. 512, as it takes by itself, are
+/// 4.3 MB for each of two lanes; 64 lie in the lane's queue. The file that holds them has a name until it is written,
+/// and stays when the process is killed meanwhile: the shorter that takes the better.
+constexpr const char* kSharedBuffers = "128";
 
 struct ConfigRelease {
   void operator()(ucp_config_t* config) const noexcept { ucp_config_release(config); }
@@ -27,7 +33,8 @@ void set(ucp_config_t* config, const char* name, const std::string& value) {
   TROUPE_UCX(ucp_config_modify(config, name, value.c_str()), Code::environment, "UCX refuses ", name, " = ", value);
 }
 
-Config read_config(const UcxOptions& options) {
+/// `chosen`: the transports are not those that the user named.
+Config read_config(const UcxOptions& options, bool chosen) {
   ucp_config_t* raw = nullptr;
   TROUPE_UCX(ucp_config_read(nullptr, nullptr, &raw), Code::environment,
              "UCX cannot read its configuration; look at the UCX_ variables in the environment");
@@ -37,9 +44,14 @@ Config read_config(const UcxOptions& options) {
     case UcxMeans::automatic:
       if (std::getenv("UCX_TLS") == nullptr) set(raw, "TLS", "^sysv");
       break;
-    case UcxMeans::shm: set(raw, "TLS", "posix,cma,self"); break;
+    case UcxMeans::shm:
+      set(raw, "TLS", "posix,cma,self");
+      if (const std::string folder = chosen ? other_shared_folder(options.hosts.size()) : ""; !folder.empty())
+        set(raw, "DIR", folder);  // UCX_POSIX_DIR, whose prefix does not count here
+      break;
     case UcxMeans::tcp: set(raw, "TLS", "tcp,self"); break;
   }
+  if (options.means != UcxMeans::tcp) set(raw, "MM_RX_BUFS_GROW", kSharedBuffers);
   // Without it UCX refuses shared memory to endpoints that want to hear of their peer's death.
   if (options.means != UcxMeans::tcp) set(raw, "MM_ERROR_HANDLING", "y");
   if (!options.network_device.empty()) {
@@ -79,8 +91,28 @@ std::string_view name_of(std::uint8_t means) {
 
 }  // namespace
 
-UcxContext::UcxContext(const UcxOptions& options) {
-  const Config config = read_config(options);
+UcxOptions with_means(UcxOptions options) {
+  if (options.means != UcxMeans::automatic || options.hosts.empty() || std::getenv("UCX_TLS") != nullptr)
+    return options;
+  bool all_share = true;
+  bool two_on_a_machine = false;
+  for (std::size_t i = 0; i < options.hosts.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const ProcessHost& a = options.hosts[i];
+      const ProcessHost& b = options.hosts[j];
+      // UCX opens another process's memory through /proc, and wakes it by a socket of the network namespace.
+      const bool share = a.node == b.node && a.pid_namespace == b.pid_namespace;
+      all_share = all_share && share;
+      two_on_a_machine = two_on_a_machine || (!share && a.node.boot_id == b.node.boot_id);
+    }
+  }
+  if (all_share) options.means = UcxMeans::shm;
+  if (two_on_a_machine) options.means = UcxMeans::tcp;
+  return options;
+}
+
+UcxContext::UcxContext(const UcxOptions& options, bool chosen) {
+  const Config config = read_config(options, chosen);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

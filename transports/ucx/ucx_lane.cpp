@@ -24,11 +24,12 @@ UcxLane::UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, cons
       directory_(directory),
       receivers_(receivers),
       sends_(space, options, news_),
-      arrivals_(lane, space, receivers, news_, [this](Peer peer) { return meet(peer); }) {
-  create_worker(context, options.means);
+      arrivals_(lane, space, receivers, news_, [this](Peer peer) { return meet(peer); }),
+      guard_(options.means == UcxMeans::shm ? std::vector<ProcessHost>{} : options.hosts, options.self) {
+  create_worker(context, options.means, options.means == UcxMeans::tcp && !options.hosts.empty());
 }
 
-void UcxLane::create_worker(const UcxContext& context, UcxMeans means) {
+void UcxLane::create_worker(const UcxContext& context, UcxMeans means, bool must_listen) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -46,6 +47,9 @@ void UcxLane::create_worker(const UcxContext& context, UcxMeans means) {
   const auto* raw = reinterpret_cast<const std::byte*>(attributes.address);
   address_.assign(raw, raw + attributes.address_length);
   ucp_worker_release_address(worker, attributes.address);
+  const std::size_t closed = guard_.close_to_strangers(address_);
+  TROUPE_CHECK(closed > 0 || !must_listen, Code::environment, "UCX made no TCP port for the ", name_of(lane_),
+               " lane that can be closed to strangers");
   TROUPE_CHECK(attributes.thread_mode != UCS_THREAD_MODE_SINGLE, Code::environment,
                "this UCX was built without threads; install one built with --enable-mt");
   TROUPE_CHECK(attributes.max_am_header >= Transport::kMaxHeadBytes + kMaxFrameBytes, Code::environment,

@@ -1,10 +1,12 @@
 #include <dirent.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 
 #include "runtime/error.hpp"
 #include "transports/ucx/detail/shortage.hpp"
@@ -13,8 +15,8 @@ namespace troupe {
 namespace {
 
 constexpr const char* kShared = "/dev/shm";
-/// UCX 1.13 puts the landing buffers of each of the two workers into shared memory, 4,292,720 bytes each.
-constexpr std::uint64_t kSharedBytes = std::uint64_t{16} << 20;
+/// UCX 1.13 puts the landing buffers of each of the two workers into shared memory: with kSharedBuffers about 1.1 MB.
+constexpr std::uint64_t kSharedBytes = std::uint64_t{4} << 20;
 /// Fewer free descriptors than this, and one of UCX's transports did not get its own.
 constexpr std::uint64_t kFewFiles = 12;
 
@@ -28,7 +30,21 @@ std::uint64_t count_open_files() {
   return count < 3 ? 0 : count - 3;  // ".", ".." and the folder itself
 }
 
+bool has_room(const char* folder, std::uint64_t bytes) {
+  struct statvfs found {};
+  return ::statvfs(folder, &found) == 0 && (found.f_flag & ST_RDONLY) == 0 &&
+         std::uint64_t{found.f_bavail} * found.f_frsize >= bytes;
+}
+
 }  // namespace
+
+std::string other_shared_folder(std::size_t processes) {
+  if (std::getenv("UCX_POSIX_DIR") != nullptr || has_room(kShared, processes * kSharedBytes)) return {};
+  for (const char* const folder : std::initializer_list<const char*>{std::getenv("TMPDIR"), "/tmp", "/var/tmp"}) {
+    if (folder != nullptr && has_room(folder, kSharedBytes) && ::access(folder, W_OK) == 0) return folder;
+  }
+  return {};  // UCX says what it lacks
+}
 
 std::string ucx_shortage(UcxMeans means) {
   rlimit files{};

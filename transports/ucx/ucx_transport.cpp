@@ -3,6 +3,7 @@
 #include <ucp/api/ucp.h>
 
 #include <array>
+#include <atomic>
 #include <utility>
 
 #include "runtime/clock.hpp"
@@ -25,8 +26,8 @@ const UcxOptions& checked(const UcxOptions& options) {
 class UcxTransport final : public Transport {
  public:
   UcxTransport(AddressSpace& space, const UcxOptions& options)
-      : options_(checked(options)),
-        context_(options_),
+      : options_(with_means(checked(options))),
+        context_(options_, options.means != options_.means),
         directory_(options_),
         control_(context_, Lane::control, space, options_, directory_, receivers_),
         bulk_(context_, Lane::bulk, space, options_, directory_, receivers_) {
@@ -58,7 +59,13 @@ class UcxTransport final : public Transport {
 
   std::vector<std::byte> address() const override { return directory_.describe({control_.address(), bulk_.address()}); }
 
-  void connect(Peer peer, std::span<const std::byte> address) override { directory_.add(peer, address); }
+  void connect(Peer peer, std::span<const std::byte> address) override {
+    if (!met_.exchange(true)) {
+      control_.end_early_connections();
+      bulk_.end_early_connections();
+    }
+    directory_.add(peer, address);
+  }
 
   void receive(Channel channel, Receiver& receiver) override { receivers_[place(channel)] = &receiver; }
 
@@ -84,6 +91,7 @@ class UcxTransport final : public Transport {
   Directory directory_;
   UcxLane control_;
   UcxLane bulk_;
+  std::atomic<bool> met_{false};  // somebody
 };
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/arena.hpp"
+#include "runtime/process_host.hpp"
 #include "runtime/transport.hpp"
 
 namespace troupe {
@@ -16,8 +18,10 @@ namespace troupe {
 /// copy in that instant) stops the lane: nothing more arrives on it over shared memory, from whomever. Survivors must
 /// then make a new transport. Where they have to go on at once, use tcp.
 enum class UcxMeans : std::uint8_t {
-  automatic,  // what UCX finds best; UCX_TLS, when set, says what it may choose from
-  shm,        // shared memory of one host, same pid namespace
+  /// With `hosts`, and without UCX_TLS in the environment: shm where all processes are on one node, tcp where two of
+  /// them are on one machine and cannot share memory. Else what UCX finds best; UCX_TLS says what it may choose from.
+  automatic,
+  shm,  // shared memory of one host, same pid namespace
   tcp,
 };
 
@@ -30,6 +34,10 @@ enum class UcxPeerErrors : std::uint8_t {
 struct UcxOptions {
   Peer self;  // this process's number, which the others connect() it by
   UcxMeans means = UcxMeans::automatic;
+  /// Where all processes are, by peer: hosts_of() of what they said when they joined. With it UCX's TCP ports take
+  /// packets from those hosts alone (the kernel drops others' unanswered), which every job needs on a network or a
+  /// machine that others use too: one packet of rubbish to such a port ends the process. Empty: from everybody.
+  std::vector<ProcessHost> hosts = {};
   std::string network_device;  // eth0, lo, mlx5_0:1, ...; empty: all. Each process names its own.
   /// For the bulk lane; the control lane is always told. Silent, payloads go between processes of one host by a system
   /// call of the receiver (cross-memory attach); told, through shared pages, which both ends' cores copy at once. Must

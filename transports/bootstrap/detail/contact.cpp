@@ -59,6 +59,12 @@ bool on_link(const std::vector<std::byte>& theirs, const NetworkAddress& mine) {
   return true;
 }
 
+std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> interface_addresses() {
+  ifaddrs* list = nullptr;
+  TROUPE_CHECK_ERRNO(getifaddrs(&list) == 0, Code::environment, "cannot read this host's network addresses");
+  return {list, freeifaddrs};
+}
+
 /// The part of `from` until `end`, which is cut off with it.
 std::string_view take_until(std::string_view& from, char end) {
   const std::size_t at = std::min(from.find(end), from.size());
@@ -93,6 +99,11 @@ Contact contact_from(std::string_view from) {
   return contact;
 }
 
+void add_once(std::vector<std::string>& addresses, std::string address) {
+  if (std::find(addresses.begin(), addresses.end(), address) == addresses.end())
+    addresses.push_back(std::move(address));
+}
+
 std::string fresh_secret() {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string secret;
@@ -109,12 +120,21 @@ std::string NetworkAddress::to_string() const {
   return name;
 }
 
+std::vector<std::string> source_addresses() {
+  const auto list = interface_addresses();
+  std::vector<std::string> result;
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
+    add_once(result, NetworkAddress{address_bytes(entry->ifa_addr)}.to_string());
+  }
+  return result;
+}
+
 std::vector<NetworkAddress> own_addresses() {
-  ifaddrs* list = nullptr;
-  TROUPE_CHECK_ERRNO(getifaddrs(&list) == 0, Code::environment, "cannot read this host's network addresses");
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner{list, freeifaddrs};
+  const auto list = interface_addresses();
   std::vector<NetworkAddress> result;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
     if (!useful(*entry)) continue;
     NetworkAddress& address = result.emplace_back();
     address.bytes = address_bytes(entry->ifa_addr);

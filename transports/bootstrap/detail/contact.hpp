@@ -34,6 +34,13 @@ struct NetworkAddress {
 /// (link-local).
 std::vector<NetworkAddress> own_addresses();
 
+/// Adds what is not there yet.
+void add_once(std::vector<std::string>& addresses, std::string address);
+
+/// Numeric addresses from which connections of this host may come: those of all its interfaces that are up, loopback
+/// included, each once.
+std::vector<std::string> source_addresses();
+
 /// The address among `theirs` (not empty) by which a host with the addresses `mine` reaches their host: of those that
 /// are not its own too (as container bridges' are on every host) the first on a link of its own, else the first.
 std::string reachable(std::span<const std::string> theirs, std::span<const NetworkAddress> mine);

@@ -91,6 +91,7 @@ WireHello read(wire::Hello::Reader from) {
   to.hello.pid = from.getPid();
   to.hello.pid_namespace = from.getPidNamespace();
   to.hello.topology = read(from.getTopology());
+  for (const auto address : from.getAddresses()) to.hello.addresses.emplace_back(address);
   return to;
 }
 
@@ -133,6 +134,8 @@ std::vector<std::byte> encode(const WireHello& hello) {
   root.setPid(from.pid);
   root.setPidNamespace(from.pid_namespace);
   write(root.initTopology(), from.topology);
+  auto addresses = root.initAddresses(list_size(from.addresses.size()));
+  for (unsigned i = 0; i < addresses.size(); ++i) addresses.set(i, from.addresses[i]);
   const auto words = capnp::messageToFlatArray(message);
   const auto bytes = words.asBytes();
   TROUPE_CHECK(bytes.size() <= kMaxHelloBytes, Code::invalid, "this host's topology takes ", bytes.size(),

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/error.hpp"
+#include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/proof.hpp"
 
@@ -24,9 +25,10 @@ enum class Stage {
 };
 
 struct Guest {
-  Guest(Connection connection, const Nonce& challenge)
-      : link(std::move(connection)), nonce(challenge), until(Deadline::after(kHandshake)) {}
+  Guest(Connection connection, Address came_from, const Nonce& challenge)
+      : link(std::move(connection)), from(came_from), nonce(challenge), until(Deadline::after(kHandshake)) {}
   Connection link;
+  Address from;
   Nonce nonce;
   Stage stage = Stage::proof;
   Deadline until;  // of the handshake, or of leaving
@@ -124,7 +126,8 @@ void Reception::accept_guests() {
       note(text("refused ", accepted.from.to_string(), ": without a job secret only this host may join"));
       continue;
     }
-    Guest& guest = guests_.emplace_back(Connection{std::move(accepted.fd), accepted.from.to_string()}, fresh_nonce());
+    Guest& guest = guests_.emplace_back(Connection{std::move(accepted.fd), accepted.from.to_string()}, accepted.from,
+                                        fresh_nonce());
     guest.link.send(Kind::challenge, Bytes{guest.nonce.begin(), guest.nonce.end()});
   }
 }
@@ -195,6 +198,7 @@ void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
     return refuse(guest, {Code::invalid, text(describe(place.hello), " has joined already; start each rank once")});
   }
   place = {&guest, theirs.hello};
+  add_once(place.hello.addresses, guest.from.host());  // differs from its own where addresses are translated
   guest.stage = Stage::joined;
   guest.link.rename(describe(theirs.hello));
   --missing_;

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "runtime/error.hpp"
+#include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/proof.hpp"
 
@@ -36,6 +37,7 @@ class Visit {
   const JoinRequest& request_;
   const Clock::time_point began_ = Clock::now();
   Deadline next_tell_ = Deadline::after(kTellEvery);
+  std::string reached_;   // address of rank 0 that was tried last
   bool talking_ = false;  // there is a connection
   bool welcome_ = false;  // it is rank 0's
   std::string cause_ = "nothing happened yet";
@@ -74,6 +76,7 @@ std::unique_ptr<Connection> Visit::connect() {
                  ") without a job secret: anybody on the network could answer; set TROUPE_SECRET_FILE on every rank");
     const Deadline patience = Deadline::after(kConnect);
     Fd fd = connect_to(address, patience.at() < request_.deadline.at() ? patience : request_.deadline);
+    reached_ = address.host();
     if (fd.get() >= 0) return std::make_unique<Connection>(std::move(fd), text("rank 0 at ", address.to_string()));
     cause_ = text(address.to_string(), ": ", std::generic_category().message(errno));
   }
@@ -95,6 +98,7 @@ std::optional<Joined> Visit::attend(Connection& link) {
     TROUPE_CHECK(joined.hellos.back().rank == rank, Code::corrupt, "rank 0 told of rank ", joined.hellos.back().rank,
                  " in the place of rank ", rank);
   }
+  add_once(joined.hellos.front().addresses, reached_);
   link.accept_frames_of(kMaxFrameBytes);
   link.rename(describe(joined.hellos.front()));
   return joined;

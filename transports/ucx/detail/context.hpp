@@ -18,7 +18,8 @@ namespace troupe {
 /// Owns a UCX context, configured by the options and not by the environment (UCX's own variables are read below them).
 class UcxContext {
  public:
-  explicit UcxContext(const UcxOptions& options);
+  /// `chosen`: options.means is what with_means() chose.
+  UcxContext(const UcxOptions& options, bool chosen);
   ~UcxContext();
   UcxContext(const UcxContext&) = delete;
   UcxContext& operator=(const UcxContext&) = delete;
@@ -27,6 +28,9 @@ class UcxContext {
  private:
   ucp_context_h context_ = nullptr;
 };
+
+/// Chooses the transports where `options` leaves the choice open and says where the processes are.
+UcxOptions with_means(UcxOptions options);
 
 /// How a peer is reached.
 struct PeerAddress {

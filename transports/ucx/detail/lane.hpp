@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transports/ucx/detail/admission.hpp"
 #include "transports/ucx/detail/arrivals.hpp"
 #include "transports/ucx/detail/context.hpp"
 #include "transports/ucx/detail/sends.hpp"
@@ -25,6 +26,8 @@ class UcxLane {
   UcxLane& operator=(const UcxLane&) = delete;
 
   std::vector<std::byte> address() const { return address_; }
+  /// See ListenerGuard.
+  void end_early_connections() const { guard_.end_early_connections(); }
   bool send(Peer to, Class priority, Channel channel, std::span<const std::byte> head, std::span<const Memory> payload,
             SendDone& done);
   bool progress();
@@ -38,7 +41,7 @@ class UcxLane {
   bool flushed();
 
  private:
-  void create_worker(const UcxContext& context, UcxMeans means);
+  void create_worker(const UcxContext& context, UcxMeans means, bool must_listen);
   PeerLink* find_or_make(Peer peer);
   PeerLink* meet(Peer peer);
   bool make_endpoint(PeerLink& link);
@@ -68,6 +71,7 @@ class UcxLane {
   std::unique_ptr<ucp_worker, WorkerDestroy> worker_;
   int fd_ = -1;
   std::vector<std::byte> address_;
+  ListenerGuard guard_;
 };
 
 }  // namespace troupe
