@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <stdexcept>
 
 #include "tests/support/process.hpp"
@@ -78,6 +79,12 @@ void NamespaceCluster::join_again(std::size_t a, std::size_t b) const {
     must({"ip", "-n", name(node), "addr", "add", address + "/24", "dev", "eth1"});
     must({"ip", "-n", name(node), "link", "set", "eth1", "up"});
   }
+  // The kernel says some time later that it can be used, and until then UCX passes over it.
+  const auto both_up = [&] {
+    return run({"ip", "netns", "exec", name(a), "grep", "-q", "up", "/sys/class/net/eth1/operstate"}) == 0 &&
+           run({"ip", "netns", "exec", name(b), "grep", "-q", "up", "/sys/class/net/eth1/operstate"}) == 0;
+  };
+  if (!becomes_true(both_up, std::chrono::seconds(20))) throw std::runtime_error("eth1 does not come up");
 }
 
 void NamespaceCluster::cut(std::size_t node) const { must({"ip", "link", "set", port(node), "down"}); }

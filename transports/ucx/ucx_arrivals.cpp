@@ -47,6 +47,7 @@ ucs_status_t UcxArrivals::take(Channel channel, std::span<const std::byte> heade
   if (in.head.size() > Transport::kMaxHeadBytes) return UCS_OK;
   PeerLink* const link = meet_(Peer{frame.source});
   if (link == nullptr || link->cut) return UCS_OK;
+  link->wired = true;
   if (in.place.message == 0) return deliver_whole(*link, *receiver, in);
   return land(arrival_of(*link, *receiver, in), in);
 }

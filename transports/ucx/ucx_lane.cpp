@@ -87,6 +87,10 @@ void UcxLane::give_up_transfers() {
   const auto sends = [](const auto& each) { return !each.second->silent && each.second->ops != nullptr; };
   const Deadline deadline = Deadline::after(kGrace);
   while (std::ranges::any_of(links_, sends) && !deadline.passed()) ucp_worker_progress(worker_.get());
+  // Those that settle_cut() left open come last: nothing is answered any more.
+  for (auto& [number, link] : links_) {
+    if (!link->silent && link->grace) close_by_force(*link);
+  }
 }
 
 PeerLink* UcxLane::find_or_make(Peer peer) {
@@ -190,8 +194,11 @@ bool UcxLane::settle() {
 void UcxLane::settle_cut(PeerLink& link) {
   sends_.cut(link);
   arrivals_.drop(link);
-  if (link.silent) {
-    // UCX allows no closing by force here: the endpoint stays until the worker ends.
+  if (link.silent || !link.wired) {
+    // The endpoint stays until the worker ends. A silent one UCX does not allow to be closed by force. While the two
+    // sides still ask each other for their endpoints, the peer may know of ours and its own question be on its way: UCX
+    // would answer that with another endpoint, made for it, and the peer, who may be well, ends in an assertion
+    // (ucp_ep.inl, "remote_id == remote_ep_id").
     sends_.abandon(link);
   } else {
     close_by_force(link);

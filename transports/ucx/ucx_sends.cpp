@@ -117,6 +117,7 @@ void UcxSends::ended(SendOp& op, ucs_status_t status) {
   PeerLink& link = *op.link;
   if (!op.abandoned) {
     link_out(op);
+    link.wired = link.wired || status == UCS_OK;
     if (status == UCS_OK && op.large == nullptr) {  // nearly always
       PeerLink::Load& load = link.load[place(op.priority)];
       --load.messages;

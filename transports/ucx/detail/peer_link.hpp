@@ -85,6 +85,9 @@ struct PeerLink {
   class LaneNews* news = nullptr;
   ucp_ep_h endpoint = nullptr;
   bool silent = false;  // UCX does not watch the endpoint
+  /// Something has gone over the endpoint, in either direction: both its ends know each other. Says nothing of a silent
+  /// one.
+  bool wired = false;
   // Cut off: fenced by the owner or found dead. Nothing is sent or delivered any more.
   bool cut = false;
   bool tell_lost = false;
