@@ -132,17 +132,18 @@ constexpr std::array kCluster{
         .range = {0, 65535},
         .store = [](S& s, const V& v) { s.cluster.port = static_cast<std::uint16_t>(v.integer); },
         .show = [](const S& s) { return std::to_string(s.cluster.port); }},
-    SettingKey{
-        .name = "cluster.transport",
-        .kind = K::choice,
-        .help = "what messages between processes travel on",
-        .example = "\"auto\"",
-        .more = "shm: shared memory, ranks of one node only. tcp: sockets only. auto: tcp between ranks of one host, "
-                "otherwise what UCX finds best. Gradients of ranks on one node are shared in memory in any case.",
-        .choices = kTransports,
-        .today = "cluster.transport = \"auto\"",
-        .store = [](S& s, const V& v) { s.cluster.transport = v.text; },
-        .show = [](const S& s) { return quoted(s.cluster.transport); }},
+    SettingKey{.name = "cluster.transport",
+               .kind = K::choice,
+               .help = "what messages between processes travel on",
+               .example = "\"auto\"",
+               .more =
+                   "shm: shared memory, ranks of one node only. tcp: sockets only. auto: shared memory between ranks "
+                   "of one host, "
+                   "otherwise what UCX finds best. Gradients of ranks on one node are shared in memory in any case.",
+               .choices = kTransports,
+               .today = "cluster.transport = \"auto\"",
+               .store = [](S& s, const V& v) { s.cluster.transport = v.text; },
+               .show = [](const S& s) { return quoted(s.cluster.transport); }},
 };
 
 }  // namespace

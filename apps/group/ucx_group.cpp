@@ -8,7 +8,7 @@ GroupOptions ucx_group_options() {
   GroupOptions options{.place = launch_place_from_environment()};
   options.hello.ucx_version = ucx_version();
   options.make_transport = [](const TransportSite& site) {
-    return make_ucx_transport(site.space, {.self = site.self});
+    return make_ucx_transport(site.space, {.self = site.self, .hosts = hosts_of(site.hellos)});
   };
   return options;
 }

@@ -50,6 +50,22 @@ TEST(Bootstrap, TellsEveryRankOfEveryOther) {
   }
 }
 
+TEST(Bootstrap, TellsFromWhichAddressesRanksMayConnect) {
+  const Listener listener;
+  auto ranks = whole_world(listener, 3);
+  ranks[2].hello.addresses = {"192.0.2.7"};  // an address that is translated on the way
+  for (const Attendance& one : join_all(ranks)) {
+    ASSERT_TRUE(one.status.ok()) << one.error();
+    const auto hosts = hosts_of(one.bootstrap->hellos());
+    ASSERT_EQ(hosts.size(), 3u);
+    EXPECT_THAT(hosts[0].addresses, ::testing::Contains("127.0.0.1"));
+    EXPECT_THAT(hosts[1].addresses, ::testing::Contains("127.0.0.1"));
+    EXPECT_THAT(hosts[2].addresses, ::testing::ElementsAre("192.0.2.7", "127.0.0.1"));
+    EXPECT_EQ(hosts[2].pid_namespace, ranks[2].hello.pid_namespace);
+    EXPECT_EQ(hosts[2].node, ranks[2].hello.topology.identity);
+  }
+}
+
 TEST(Bootstrap, OfOneRankIsCompleteAtOnce) {
   const Listener listener;
   const Attendance alone = join(rank_options(listener, 0, 1));

@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -160,6 +164,55 @@ TEST_F(Ucx, LeavesSystemVSegmentsToTheProgram) {
   ASSERT_GE(segment, 0);
   EXPECT_THAT(own_segments(), ::testing::SizeIs(1));
   EXPECT_EQ(::shmctl(segment, IPC_RMID, nullptr), 0);
+}
+
+/// Ports at which this process listens for TCP.
+std::size_t count_tcp_listeners() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+    const int fd = std::stoi(entry.path().filename());
+    int listens = 0;
+    int protocol = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP) ++count;
+  }
+  return count;
+}
+
+TEST_F(Ucx, OpensNoTcpPortWhereAllProcessesAreOnOneNode) {
+  if (std::getenv("UCX_TLS") != nullptr) GTEST_SKIP() << "UCX_TLS chooses";
+  AddressSpace space;
+  const auto closed =
+      make_ucx_transport(space, {.self = Peer{0}, .hosts = {{{"boot", 1}, 1, {}}, {{"boot", 1}, 1, {}}}});
+  EXPECT_EQ(count_tcp_listeners(), 0u) << closed->description();
+  const auto open = make_ucx_transport(space, {.self = Peer{0}});
+  EXPECT_GT(count_tcp_listeners(), 0u) << "the test cannot see them";
+}
+
+TEST_F(Ucx, TakesTcpBetweenNodesOfOneMachine) {
+  if (std::getenv("UCX_TLS") != nullptr) GTEST_SKIP() << "UCX_TLS chooses";
+  AddressSpace space;
+  const auto other_network = make_ucx_transport(
+      space, {.self = Peer{0}, .hosts = {{{"boot", 1}, 1, {"10.0.0.1"}}, {{"boot", 2}, 1, {"10.0.0.2"}}}});
+  EXPECT_NE(other_network->description().find("(tcp"), std::string::npos) << other_network->description();
+  const auto other_pids = make_ucx_transport(
+      space, {.self = Peer{0}, .hosts = {{{"boot", 1}, 1, {"10.0.0.1"}}, {{"boot", 1}, 2, {"10.0.0.2"}}}});
+  EXPECT_NE(other_pids->description().find("(tcp"), std::string::npos) << other_pids->description();
+}
+
+TEST_F(Ucx, RemovesFilesOfSharedMemoryThatNobodyHasOpen) {
+  const std::string left = text("/dev/shm/ucx_shm_posix_test", ::getpid(), "a");
+  const std::string in_use = text("/dev/shm/ucx_shm_posix_test", ::getpid(), "b");
+  const std::string others = text("/dev/shm/troupe_test_", ::getpid());
+  for (const std::string& file : {left, others}) ASSERT_TRUE(std::ofstream{file} << "x") << file;
+  std::ofstream open{in_use};
+  ASSERT_TRUE(open << "x");
+  EXPECT_GE(remove_ucx_orphans(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(in_use));
+  EXPECT_TRUE(std::filesystem::exists(others));
+  for (const std::string& file : {in_use, others}) std::filesystem::remove(file);
 }
 
 TEST_F(Ucx, LeavesSignalHandlersToTheProgram) {

@@ -23,6 +23,7 @@
 #include "tools/rtrun/program.hpp"
 #include "tools/rtrun/remote.hpp"
 #include "tools/rtrun/spawn.hpp"
+#include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -296,6 +297,7 @@ int launch(Blocking&, const Signals& signals, const LaunchOptions& options) {
   job.start();
   job.wait();
   job.drain();
+  remove_ucx_orphans();
   const Verdict verdict = job.verdict();
   if (!verdict.text.empty()) {
     say_error(verdict.text);

@@ -7,6 +7,8 @@ bool ucx_available() noexcept { return false; }
 
 std::string ucx_version() { return {}; }
 
+std::size_t remove_ucx_orphans() noexcept { return 0; }
+
 std::unique_ptr<Transport> make_ucx_transport(AddressSpace&, const UcxOptions&) {
   fail(Code::unsupported,
        "this build has no UCX, so processes of different nodes cannot talk; install libucx-dev and configure again "

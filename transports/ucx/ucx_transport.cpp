@@ -45,6 +45,7 @@ class UcxTransport final : public Transport {
       control_done = control_.flushed();
       bulk_done = bulk_.flushed();
     }
+    if (options_.means == UcxMeans::shm) remove_ucx_orphans();  // of peers that were killed
   }
 
   std::string description() const override {

@@ -60,6 +60,11 @@ bool ucx_available() noexcept;
 /// The version of the library in use, "1.13.1"; empty without UCX.
 std::string ucx_version();
 
+/// Removes from /dev/shm what processes of this user left there that were killed while UCX made its shared memory,
+/// within a millisecond of their start: files of UCX's that no process has open. Returns how many. Processes of other
+/// pid namespaces are not seen; only those that share this one's /dev/shm and start in that very moment could be hurt.
+std::size_t remove_ucx_orphans() noexcept;
+
 /// A transport on UCX active messages: one context, a worker for each lane, endpoints made at the first send. `space`
 /// outlives it. Only the destructor blocks, and only as long as `flush`.
 ///

@@ -89,7 +89,9 @@ GroupOptions options_of(const MemberCase& what, const ControlLine& line) {
   options.deadline = Deadline::after(seconds(what.patience_s));
   options.hello.ucx_version = ucx_version();
   options.make_transport = [&what](const TransportSite& site) {
-    UcxOptions ucx{.self = site.self, .means = what.transport == "tcp" ? UcxMeans::tcp : UcxMeans::shm};
+    UcxOptions ucx{.self = site.self,
+                   .means = what.transport == "tcp" ? UcxMeans::tcp : UcxMeans::shm,
+                   .hosts = hosts_of(site.hellos)};
     ucx.network_device = what.device;
     return make_ucx_transport(site.space, ucx);
   };
