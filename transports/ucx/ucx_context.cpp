@@ -94,18 +94,15 @@ std::string_view name_of(std::uint8_t means) {
 UcxOptions with_means(UcxOptions options) {
   if (options.means != UcxMeans::automatic || options.hosts.empty() || std::getenv("UCX_TLS") != nullptr)
     return options;
-  bool all_share = true;
+  // UCX opens another process's memory through /proc, and wakes it by a socket of the network namespace.
+  using Place = std::pair<NodeIdentity, std::uint64_t>;
+  std::map<std::string_view, Place> places;  // of the first process of each machine
   bool two_on_a_machine = false;
-  for (std::size_t i = 0; i < options.hosts.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      const ProcessHost& a = options.hosts[i];
-      const ProcessHost& b = options.hosts[j];
-      // UCX opens another process's memory through /proc, and wakes it by a socket of the network namespace.
-      const bool share = a.node == b.node && a.pid_namespace == b.pid_namespace;
-      all_share = all_share && share;
-      two_on_a_machine = two_on_a_machine || (!share && a.node.boot_id == b.node.boot_id);
-    }
+  for (const ProcessHost& host : options.hosts) {
+    const Place place{host.node, host.pid_namespace};
+    two_on_a_machine = two_on_a_machine || places.try_emplace(host.node.boot_id, place).first->second != place;
   }
+  const bool all_share = places.size() == 1 && !two_on_a_machine;
   if (all_share) options.means = UcxMeans::shm;
   if (two_on_a_machine) options.means = UcxMeans::tcp;
   return options;
