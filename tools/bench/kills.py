@@ -217,6 +217,10 @@ class Namespaces:
                 self.ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
                 self.ip("-n", name, "link", "set", "eth0", "up")
                 self.ip("-n", name, "link", "set", "lo", "up")
+            for name in self.names:  # the second end's coming up reaches the first one a little later
+                show = ["ip", "-n", name, "-o", "link", "show", "dev", "eth0"]
+                if not becomes_true(lambda: b"state UP" in subprocess.run(show, capture_output=True).stdout, 10):
+                    raise OSError(f"the link of {name} does not come up")
         except BaseException:
             self.__exit__()
             raise
@@ -527,7 +531,7 @@ class Run:
             return
         if self.layout == "namespaces":
             said = self.job.outputs[1 - self.victims[0]].read_text(errors="replace")
-            named = [int(rank) for line in said.splitlines() if "error" in line for rank in re.findall(r"rank (\d+)", line)]
+            named = [int(rank) for line in said.splitlines() if "error" in line for rank in re.findall(r"(?:rank|peer) (\d+)", line)]
         else:
             last = [line for line in self.job.said().splitlines() if line.startswith("rtrun: error: ")]
             named = [int(rank) for line in last[-1:] for rank in re.findall(r"rank (\d+)", line)]
