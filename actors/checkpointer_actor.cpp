@@ -24,7 +24,7 @@ struct Gathering {
   std::map<std::uint32_t, CheckpointFile> files;  // by rank
   std::uint32_t answered = 0;                     // ranks, those that failed included
   bool begun = false;                             // by this rank: the manifest is made
-  std::string wrong;
+  Status wrong;
 };
 
 struct CheckpointerState {
@@ -38,6 +38,7 @@ struct CheckpointerState {
   std::map<CheckpointId, CheckpointManifest> publishing;
   std::set<CheckpointId> open;  // of which this rank's part, on rank 0 the whole, is not done with
   std::optional<std::pair<CheckpointId, CheckpointManifest>> last;  // that was published
+  std::pair<CheckpointId, Status> newest;                           // save that was tried, and what became of it
   std::size_t under_way = 0;                                        // on the thread for files
   bool finished = false;
   bool done = false;
@@ -72,7 +73,7 @@ void tell_when_done(Self self) {
   CheckpointerState& s = self->state;
   if (!s.finished || s.done || s.under_way > 0 || !s.gatherings.empty()) return;
   s.done = true;
-  self->send(s.wiring.membership, CheckpointsDone{s.last ? s.last->first.steps : 0});
+  self->send(s.wiring.membership, CheckpointsDone{s.last ? s.last->first.steps : 0, s.newest.second});
 }
 
 void write(Self self, const Shared& parts, CheckpointId id) {
@@ -103,7 +104,7 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
                   to = CheckpointerActor{self}](Blocking& blocking) {
     CheckpointPublished published{id, {}};
     published.status = status_of([&] {
-      if (!wrong.empty()) fail(Code::environment, wrong);
+      if (!wrong.ok()) fail(wrong.code(), std::string{wrong.text()});
       parts->store.publish(blocking, id, manifest);
     });
     const Status cleared = status_of([&] {
@@ -129,8 +130,8 @@ void take_part(Self self, const Shared& parts, const PartSaved& part) {
   ++gathering.answered;
   if (part.wrong.empty()) {
     gathering.files[part.rank] = parse_checkpoint_file(part.file);
-  } else if (gathering.wrong.empty()) {
-    gathering.wrong = text("rank ", part.rank, ": ", part.wrong);
+  } else if (gathering.wrong.ok()) {
+    gathering.wrong = {part.code, text("rank ", part.rank, ": ", part.wrong)};
   }
   conclude_when_complete(self, parts, id);
 }
@@ -166,11 +167,12 @@ void on_written(Self self, const Shared& parts, const FileWritten& written) {
   CheckpointerState& s = self->state;
   --s.under_way;
   self->send(s.wiring.device, SnapshotFree{});
-  PartSaved part{parts->self.value, written.id.number, written.id.steps, {}, {}};
+  PartSaved part{parts->self.value, written.id.number, written.id.steps, {}, {}, {}};
   if (written.status.ok()) {
     part.file = format_checkpoint_file(written.file);
   } else {
     part.wrong = written.status.text();
+    part.code = written.status.code();
   }
   if (parts->self.value == 0) {
     take_part(self, parts, part);
@@ -199,6 +201,7 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
   CheckpointerState& s = self->state;
   --s.under_way;
   s.open.erase(published.id);
+  if (!published.again && s.newest.first <= published.id) s.newest = {published.id, published.status};
   if (auto entry = s.publishing.extract(published.id); !entry.empty() && published.status.ok())
     s.last = {published.id, std::move(entry.mapped())};
   s.evaluated.erase(s.evaluated.begin(), s.evaluated.lower_bound(s.last ? s.last->first : published.id));
@@ -207,6 +210,8 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
                      published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
                      published.status.code() == Code::environment
                          ? "; training goes on, and later saves are tried too: make room or repair that before it ends"
+                     : published.status.code() == Code::corrupt
+                         ? "; the checkpoints before it stay: lower optimizer.rate or set optimizer.clip_norm"
                          : "; later saves are tried too"));
   }
   note_accuracy(self, parts);

@@ -29,6 +29,7 @@ struct MembershipState {
   bool reported = false;
   bool saved = false;
   std::uint64_t saved_steps = 0;
+  Status unsaved;
   std::uint64_t steps = 0;
   Status verdict;  // of all ranks, on the run; ok: it ends as planned, or on request
   bool over = false;
@@ -47,7 +48,7 @@ void end_run(Self self, const Status& given) {
   const Status& status = judged ? s.verdict : given;
   for (const auto& shard : s.parts.shards)
     self->send(shard, RetireStripe{status.ok() ? Status{Code::aborted, "the run is over"} : status});
-  s.parts.ended({status, s.stopped, s.steps, s.saved_steps, judged});
+  s.parts.ended({status, s.stopped, s.steps, s.saved_steps, s.unsaved, judged});
 }
 
 void begin_view(Self self) {
@@ -63,7 +64,9 @@ void act(Self self, const MembershipActions& actions) {
     begin_view(self);
   }
   if (actions.leave) {
-    for (const auto& [rank, member] : s.members) self->send(member, LeaveView{s.machine->view().value, s.saved_steps});
+    for (const auto& [rank, member] : s.members)
+      self->send(member,
+                 LeaveView{s.machine->view().value, s.saved_steps, s.unsaved.code(), std::string{s.unsaved.text()}});
     s.machine->left();
     end_run(self, {});
   }
@@ -199,6 +202,7 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
           [=](const CheckpointsDone& done) {
             self->state.saved = true;
             self->state.saved_steps = done.saved_steps;
+            self->state.unsaved = done.last;
             finish_when_done(self);
           },
           [=](const JoinView& join) { on_join(self, join); },
@@ -206,6 +210,7 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
           [=](const MemberFinished& end) { act(self, self->state.machine->finished({end.rank})); },
           [=](const LeaveView& leave) {
             self->state.saved_steps = leave.saved_steps;
+            if (leave.unsaved_code != Code::ok) self->state.unsaved = {leave.unsaved_code, leave.unsaved};
             self->state.machine->left();
             end_run(self, {});
           },

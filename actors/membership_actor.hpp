@@ -32,6 +32,7 @@ struct RunEnd {
   bool stopped = false;
   std::uint64_t steps = 0;        // committed
   std::uint64_t saved_steps = 0;  // of the newest checkpoint that the run saved; 0: none
+  Status unsaved{};               // why the last save failed
   bool judged = false;            // the status is the verdict of all ranks on a step, the same at each
 };
 

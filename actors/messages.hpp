@@ -113,6 +113,7 @@ struct SaveOverdue {
 /// Checkpointer to Membership: what was to be saved is saved, as far as that was possible.
 struct CheckpointsDone {
   std::uint64_t saved_steps = 0;  // rank 0: of the newest checkpoint that this run saved; 0: none
+  Status last{};                  // rank 0: why the last save failed
 };
 
 /// Membership to Loader and Device: the view stands, go.
@@ -193,6 +194,8 @@ struct MemberFinished {
 struct LeaveView {
   std::uint32_t view = 0;
   std::uint64_t saved_steps = 0;  // of the newest checkpoint that this run saved; 0: none
+  Code unsaved_code = Code::ok;   // why the last save failed
+  std::string unsaved;
 };
 /// Coordinator to member: another member is lost. Members that never spoke to each other do not watch each other.
 struct MemberLost {
@@ -246,6 +249,7 @@ struct PartSaved {
   std::uint64_t steps = 0;
   std::string file;   // format_checkpoint_file()
   std::string wrong;  // empty: nothing
+  Code code = Code::ok;
 };
 
 /// What steps are held for.
@@ -327,7 +331,11 @@ auto inspect(Inspector& f, MemberFinished& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, LeaveView& x) {
-  return f(caf::meta::type_name("troupe.LeaveView"), x.view, x.saved_steps);
+  auto loaded = [&]() -> caf::error {
+    return x.unsaved_code > Code::corrupt ? caf::error{caf::sec::invalid_argument} : caf::error{};
+  };
+  return f(caf::meta::type_name("troupe.LeaveView"), x.view, x.saved_steps, x.unsaved_code, x.unsaved,
+           caf::meta::load_callback(loaded));
 }
 template <class Inspector>
 auto inspect(Inspector& f, MemberLost& x) {
@@ -368,7 +376,11 @@ auto inspect(Inspector& f, RankTimes& x) {
 
 template <class Inspector>
 auto inspect(Inspector& f, PartSaved& x) {
-  return f(caf::meta::type_name("troupe.PartSaved"), x.rank, x.number, x.steps, x.file, x.wrong);
+  auto loaded = [&]() -> caf::error {
+    return x.code > Code::corrupt ? caf::error{caf::sec::invalid_argument} : caf::error{};
+  };
+  return f(caf::meta::type_name("troupe.PartSaved"), x.rank, x.number, x.steps, x.file, x.wrong, x.code,
+           caf::meta::load_callback(loaded));
 }
 
 template <class Inspector>

@@ -179,8 +179,10 @@ void RankSession::meet(Blocking& blocking) {
   places_.resize(job_.plan.world_size());
   PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket()};
   if (leads_job()) {
+    lock_checkpoints(blocking);
     mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
     if (!lineage_.run.empty()) mine.start.run = lineage_.run;
+    if (lineage_.lock) lineage_.lock->name("run " + mine.start.run);
   }
   if (!job_.bootstrap) {
     places_[0] = std::move(mine);
@@ -198,6 +200,16 @@ void RankSession::meet(Blocking& blocking) {
     transport_->connect({rank}, places_[rank].transport);
     remote_->add_peer({rank}, places_[rank].actor_node);
   }
+}
+
+/// Two jobs in one folder would take each other's numbers and clear away each other's files.
+void RankSession::lock_checkpoints(Blocking& blocking) {
+  if (settings().checkpoint.every_steps == 0 || lineage_.lock) return;
+  const CheckpointStore store(checkpoint_folder(settings()));
+  lineage_.lock =
+      std::make_shared<const FolderLock>(store.lock(blocking, "a run that begins", Deadline::after(kLockPatience)));
+  if (!lineage_.lock->held())
+    note(text(store.folder(), ": this file system keeps no locks; see to it that no other job saves there"));
 }
 
 void RankSession::watch_peers() {

@@ -33,8 +33,9 @@ namespace troupe {
 
 /// What sessions of one run that goes back to its checkpoints have in common.
 struct Lineage {
-  std::uint32_t roll_backs = 0;  // so far
-  std::string run;               // CheckpointStart::run of the first; empty: this is the first
+  std::uint32_t roll_backs = 0;              // so far
+  std::string run;                           // CheckpointStart::run of the first; empty: this is the first
+  std::shared_ptr<const FolderLock> lock{};  // rank 0's on the checkpoints' folder, while it may write there
 };
 
 /// What Session::start makes. How it is built stands in rank_session.cpp, and of its groups in rank_groups.cpp; how it
@@ -94,6 +95,7 @@ class RankSession final : public Session {
   void make_memory();
   void make_transport();
   void meet(Blocking& blocking);
+  void lock_checkpoints(Blocking& blocking);
   void resume();
   void note_resumed(const CheckpointStart& start);
   void make_device();

@@ -84,6 +84,7 @@ RollBackSession::RollBackSession(Blocking& blocking, SessionOptions options)
                        "cannot keep the socket at which the ranks meet, which train.non_finite = \"roll_back\" needs");
   }
   session_ = std::make_unique<RankSession>(blocking, options_);
+  lock_ = session_->lineage().lock;
 }
 
 RollBackSession::~RollBackSession() = default;
@@ -116,6 +117,7 @@ RunResult RollBackSession::run(Blocking& blocking) {
 void RollBackSession::go_back(Blocking& blocking, RunResult& ended, const std::string& reason) {
   Lineage lineage = session_->lineage();
   ++lineage.roll_backs;
+  lineage.lock = lock_;
   Settings& settings = options_.configuration.settings;
   if (session_->leads_job()) {
     const std::string to =

@@ -8,6 +8,7 @@
 
 #include "apps/session/session.hpp"
 #include "runtime/fd.hpp"
+#include "runtime/folder_lock.hpp"
 
 namespace troupe {
 
@@ -49,10 +50,11 @@ class RollBackSession final : public Session {
 
   SessionOptions options_;  // of the next session; its listener is the relay
   std::unique_ptr<Relay> relay_;
-  Fd meeting_;                            // rank 0: the socket at which the ranks meet, where a launcher gave one
-  std::mutex mutex_;                      // guards session_, where it changes, and stop_
-  std::shared_ptr<RankSession> session_;  // null while it goes back; read freely by the thread that runs it
-  bool stop_ = false;                     // was requested
+  Fd meeting_;                              // rank 0: the socket at which the ranks meet, where a launcher gave one
+  std::mutex mutex_;                        // guards session_, where it changes, and stop_
+  std::shared_ptr<RankSession> session_;    // null while it goes back; read freely by the thread that runs it
+  bool stop_ = false;                       // was requested
+  std::shared_ptr<const FolderLock> lock_;  // held from session to session
 };
 
 }  // namespace troupe

@@ -8,6 +8,18 @@
 #include "apps/session/roll_back.hpp"
 
 namespace troupe {
+namespace {
+
+/// Who goes on from the newest checkpoint, thinking it is the end's, would train its last steps again, or for ever.
+std::string not_saved(const RunEnd& end) {
+  const std::string there = end.saved_steps != 0
+                                ? text("the newest checkpoint of this run is of step ", end.saved_steps)
+                                : std::string{"this run has saved none"};
+  return text("the run ended after step ", end.steps, ", but its state is not saved: ", end.unsaved.text(), "; ",
+              there);
+}
+
+}  // namespace
 
 /// Joins the view, the first time. `owned`: steps are taken when the app says so.
 void RankSession::begin(Blocking& blocking, bool owned) {
@@ -101,6 +113,7 @@ RunResult RankSession::wait_for_end(Blocking& blocking) {
   result_.judged = end.judged;
   result_.total.steps = end.steps;
   result_.saved_steps = end.saved_steps;
+  if (result_.status.ok() && !end.unsaved.ok()) result_.status = {end.unsaved.code(), not_saved(end)};
   const auto* parameters = space_.address(memory_.parameters);
   result_.parameters_hash = XXH3_64bits(parameters, memory_.parameters.size_bytes);
   return std::move(result_);
@@ -149,6 +162,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   if (job_.bootstrap) job_.bootstrap->leave();
   if (control_) control_->stop(deadline);
   if (bulk_) bulk_->stop(deadline);
+  lineage_.lock.reset();  // nobody of this session writes any more
 }
 
 namespace {

@@ -64,7 +64,7 @@ struct SessionOptions {
 
 /// How a run ended.
 struct RunResult {
-  Status status;         // ok: all steps done, or stopped on request
+  Status status;         // ok: all steps done, or stopped on request, and saved if checkpoints are
   bool stopped = false;  // by request_stop() somewhere in the job
   bool judged = false;   // the status is a verdict of all ranks on a step's numbers, the same at each rank
   RunTotal total;        // rank 0's; the other ranks count steps only

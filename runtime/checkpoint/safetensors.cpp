@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/checkpoint/finite.hpp"
 #include "runtime/checkpoint/hash.hpp"
 #include "runtime/error.hpp"
 
@@ -271,17 +272,23 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, 
   read_at(fd_.get(), header_.header_bytes + entry.begin + offset, to, path_);
 }
 
-std::uint64_t SafetensorsFile::hash(const SafetensorsEntry& entry) const {
+SafetensorsContents SafetensorsFile::look_through(const SafetensorsEntry& entry) const {
   constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  const bool numbers = entry.dtype == "F32";
+  SafetensorsContents contents;
   Xxh3 hash;
   std::vector<std::byte> buffer(std::min(kPiece, entry.size_bytes));
   for (std::uint64_t done = 0; done < entry.size_bytes;) {
     const auto piece = std::span(buffer).first(std::min(kPiece, entry.size_bytes - done));
     read(entry, done, piece);
     hash.add(piece);
+    if (numbers && !contents.not_finite) {
+      if (const auto at = first_not_finite(piece)) contents.not_finite = done / sizeof(float) + *at;
+    }
     done += piece.size();
   }
-  return hash.value();
+  contents.hash = hash.value();
+  return contents;
 }
 
 }  // namespace troupe

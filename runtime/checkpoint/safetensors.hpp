@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,12 @@ std::vector<std::byte> format_safetensors(std::span<SafetensorsEntry> entries,
 /// Bytes of an element; 0 for a type that the format does not know.
 std::uint64_t safetensors_element_bytes(std::string_view dtype) noexcept;
 
+/// What there is to know of a tensor's bytes.
+struct SafetensorsContents {
+  std::uint64_t hash = 0;                   // xxh3
+  std::optional<std::uint64_t> not_finite;  // of type F32: the first element that is infinite or no number
+};
+
 /// A file of that format, open for reading. Threads: any number at a time.
 class SafetensorsFile {
  public:
@@ -66,8 +73,8 @@ class SafetensorsFile {
   /// Reads `to.size()` bytes of `entry`, `offset` in. Throws Error{environment}; Error{corrupt} when the file became
   /// shorter; Error{invalid} for bytes that are none of the entry's.
   void read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const;
-  /// xxh3 of all bytes of `entry`.
-  std::uint64_t hash(const SafetensorsEntry& entry) const;
+  /// Reads all of `entry`. Throws as read().
+  SafetensorsContents look_through(const SafetensorsEntry& entry) const;
 
  private:
   const std::string path_;

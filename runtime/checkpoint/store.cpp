@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/checkpoint/finite.hpp"
 #include "runtime/checkpoint/hash.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/fd.hpp"
@@ -108,6 +109,11 @@ std::uint64_t count_of(const std::vector<std::uint64_t>& extents) {
   return count;
 }
 
+std::string not_finite(const std::string& key, std::uint64_t element) {
+  return text("element ", element, " of tensor \"", key,
+              "\" is infinite or no number, and so would be what is trained from it");
+}
+
 Status verify_file(const std::string& folder, const CheckpointFile& file,
                    const std::function<void(std::uint64_t)>& done) {
   const std::string path = folder + '/' + file.name;
@@ -127,9 +133,11 @@ Status verify_file(const std::string& folder, const CheckpointFile& file,
       if (entry == nullptr || entry->size_bytes != piece.count * sizeof(float)) {
         return {Code::corrupt, text(path, ": tensor \"", piece.key, "\" is missing or has another size")};
       }
-      if (tensors.hash(*entry) != piece.hash) {
+      const SafetensorsContents contents = tensors.look_through(*entry);
+      if (contents.hash != piece.hash) {
         return {Code::corrupt, text(path, ": the checksum of tensor \"", piece.key, "\" is wrong")};
       }
+      if (contents.not_finite) return {Code::corrupt, text(path, ": ", not_finite(piece.key, *contents.not_finite))};
       done(entry->size_bytes);
     }
     return {};
@@ -150,6 +158,12 @@ std::vector<CheckpointId> CheckpointStore::list() const {
   return ids;
 }
 
+FolderLock CheckpointStore::lock(Blocking& blocking, const std::string& holder, Deadline deadline) const {
+  make_folders(folder_);
+  return FolderLock::take(blocking, folder_, "checkpoints.lock", holder, "set checkpoint.dir to a folder of its own",
+                          deadline);
+}
+
 std::uint32_t CheckpointStore::next_number() const {
   const std::vector<CheckpointId> ids = all_in(folder_);
   if (ids.empty()) return 1;
@@ -161,22 +175,24 @@ std::uint32_t CheckpointStore::next_number() const {
 CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t rank,
                                       std::span<PieceToWrite> pieces) const {
   const std::string folder = folder_of(id);
-  make_folders(folder_);
-  std::error_code wrong;
-  fs::create_directory(folder, wrong);  // its name is brought to the disk when the checkpoint is published
-  TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be made: ", wrong.message());
   CheckpointFile file{.name = fmt::format("rank-{:05}.safetensors", rank)};
   std::vector<SafetensorsEntry> entries;
   for (PieceToWrite& each : pieces) {
     const bool whole = each.piece.first == 0 && each.piece.count == count_of(each.extents);
     each.piece.key = key_of(each, whole);
     each.piece.hash = xxh3(each.bytes);
+    const auto bad = first_not_finite(each.bytes);
+    TROUPE_CHECK(!bad, Code::corrupt, not_finite(each.piece.key, bad.value_or(0)));
     entries.push_back({.name = each.piece.key,
                        .dtype = "F32",
                        .extents = whole ? each.extents : std::vector<std::uint64_t>{each.piece.count},
                        .size_bytes = each.bytes.size()});
     file.pieces.push_back(each.piece);
   }
+  make_folders(folder_);
+  std::error_code wrong;
+  fs::create_directory(folder, wrong);  // its name is brought to the disk when the checkpoint is published
+  TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be made: ", wrong.message());
   const std::vector<std::byte> header =
       format_safetensors(entries, {{"format", "troupe"}, {"steps", std::to_string(id.steps)}});
   file.header_hash = xxh3(header);
@@ -314,7 +330,7 @@ std::optional<CheckpointId> CheckpointStore::newest_whole(
   for (const CheckpointId id : list()) {
     const Status found = verify(blocking, id);
     if (found.ok()) return id;
-    if (skipped) skipped(text("checkpoint ", folder_of(id), " is not whole: ", found.text()));
+    if (skipped) skipped(text("checkpoint ", folder_of(id), " is passed over: ", found.text()));
   }
   return {};
 }
@@ -367,8 +383,8 @@ const SafetensorsEntry& CheckpointReader::State::checked_entry(Opened& opened, s
   TROUPE_CHECK(entry != nullptr && entry->size_bytes == piece.count * sizeof(float), Code::corrupt, path, ": tensor \"",
                piece.key, "\" is missing or has another size");
   if (!opened.checked[number]) {
-    TROUPE_CHECK(opened.tensors->hash(*entry) == piece.hash, Code::corrupt, path, ": the checksum of tensor \"",
-                 piece.key, "\" is wrong");
+    TROUPE_CHECK(opened.tensors->look_through(*entry).hash == piece.hash, Code::corrupt, path,
+                 ": the checksum of tensor \"", piece.key, "\" is wrong");
     opened.checked[number] = true;
   }
   return *entry;

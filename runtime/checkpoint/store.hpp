@@ -11,6 +11,7 @@
 #include "runtime/blocking.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/error.hpp"
+#include "runtime/folder_lock.hpp"
 
 namespace troupe {
 
@@ -30,9 +31,10 @@ struct PieceToWrite {
 
 /// A folder of checkpoints: in each of its folders NUMBER-step-STEPS one file a rank and, written last, a manifest; one
 /// without is none. Files appear whole or not at all, and are on the disk before the manifest appears, so that a kill
-/// or a power cut at any moment leaves what was saved before. Several ranks write to the same folder, also over NFS;
-/// only rank 0 publishes, clears away and decides. Errors: Error{environment} when the disk does not do as asked (full,
-/// read only), with path and reason. Threads: any number.
+/// or a power cut at any moment leaves what was saved before. What is not finite is neither written nor whole, so that
+/// no run goes on from it. Several ranks write to the same folder, also over NFS;
+/// only rank 0 publishes, clears away and decides, and locks the folder for that. Errors: Error{environment} when the
+/// disk does not do as asked (full, read only), with path and reason. Threads: any number.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::string folder);
@@ -42,10 +44,13 @@ class CheckpointStore {
 
   /// Those with a manifest, newest first; empty when there is no such folder.
   std::vector<CheckpointId> list() const;
+  /// Makes the folder if it is not there, and keeps other jobs from writing into it. Waits until `deadline` for one
+  /// that was killed just now. `holder`: whose it is, for people. Throws Error{environment} that names who has it.
+  FolderLock lock(Blocking& blocking, const std::string& holder, Deadline deadline) const;
   /// For the next one.
   std::uint32_t next_number() const;
 
-  /// Writes this rank's file and waits until the disk has it.
+  /// Writes this rank's file and waits until the disk has it. Throws Error{corrupt} when a number in it is not finite.
   CheckpointFile write(Blocking& blocking, CheckpointId id, std::uint32_t rank, std::span<PieceToWrite> pieces) const;
   /// Makes the checkpoint one, when all its files are there.
   void publish(Blocking& blocking, CheckpointId id, const CheckpointManifest& manifest) const;
@@ -59,8 +64,8 @@ class CheckpointStore {
 
   /// The manifest. Throws Error{corrupt}, Error{unsupported}.
   CheckpointManifest read(CheckpointId id) const;
-  /// Reads everything and compares checksums and sizes. `progress` is told of bytes done and in all. Ok, or what is
-  /// wrong.
+  /// Reads everything, compares checksums and sizes, and looks for numbers that are not finite. `progress` is told of
+  /// bytes done and in all. Ok, or what is wrong.
   Status verify(Blocking& blocking, CheckpointId id,
                 const std::function<void(std::uint64_t, std::uint64_t)>& progress = {}) const;
   /// The newest that is whole; `skipped` is told of newer ones that are not, and why.

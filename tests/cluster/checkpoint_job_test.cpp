@@ -31,9 +31,9 @@ class CheckpointedJob : public ClusterTest {
   /// rtrun on so many ranks, deterministic, with the same samples a step whatever the ranks.
   ProgramStart job(std::uint32_t ranks, std::vector<std::string> settings) const {
     std::vector<std::string> arguments;
-    settings.insert(settings.end(),
-                    {"cluster.nodes=\"local:" + std::to_string(ranks) + '"', "train.deterministic=true",
-                     "evaluate.every_epochs=0", "data.batch=" + std::to_string(120 / ranks), "faults.dead_ms=20000", "placement.cores=0"});
+    settings.insert(settings.end(), {"cluster.nodes=\"local:" + std::to_string(ranks) + '"', "train.deterministic=true",
+                                     "evaluate.every_epochs=0", "data.batch=" + std::to_string(120 / ranks),
+                                     "faults.dead_ms=20000", "placement.cores=0"});
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
     return folder_.rtrun(arguments);
   }
@@ -219,22 +219,94 @@ TEST_F(CheckpointedJob, GoesOnFromTheOneBeforeWhenTheNewestIsDamaged) {
   fs::resize_file(store().folder_of(store().list().front()) + "/rank-00001.safetensors", 1000);
   Program again(job(2, resume({steps(20), every(10)})));
   ASSERT_EQ(again.wait(60s), 0) << again.err();
-  EXPECT_THAT(again.err(), HasSubstr("is not whole"));
+  EXPECT_THAT(again.err(), HasSubstr("is passed over: "));
   EXPECT_THAT(again.err(), HasSubstr("going on from"));
   EXPECT_THAT(again.err(), HasSubstr("step 10 of 20"));
 }
 
-TEST_F(CheckpointedJob, TrainsOnWhenTheDiskIsFullAndSaysSo) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
-  const fs::path disk = folder_.path() / "tmp";
-  fs::create_directories(disk);
-  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "cannot mount a small disk here";
+/// A disk of so many KiB at a folder of the job.
+class SmallDisk {
+ public:
+  SmallDisk(fs::path folder, int kib) : folder_(std::move(folder)) {
+    fs::create_directories(folder_);
+    const std::string size = "size=" + std::to_string(kib) + "k";
+    mounted_ = geteuid() == 0 && ::mount("none", folder_.c_str(), "tmpfs", 0, size.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(folder_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool mounted() const noexcept { return mounted_; }
+  /// Takes all the room that is left.
+  void fill() const {
+    std::ofstream filler{folder_ / "filler", std::ios::app | std::ios::binary};
+    const std::string page(4096, 'x');
+    while (filler.write(page.data(), 4096).flush()) {
+    }
+  }
+
+ private:
+  const fs::path folder_;
+  bool mounted_ = false;
+};
+constexpr const char* kNoSmallDisk = "cannot mount a small disk here: that needs root, and mounts that are allowed";
+
+TEST_F(CheckpointedJob, TrainsToTheEndWhenTheDiskIsFullAndEndsWithAnErrorSinceItsEndIsNotSaved) {
+  const SmallDisk disk{folder_.path() / "tmp", 64};
+  if (!disk.mounted()) GTEST_SKIP() << kNoSmallDisk;
   Program program(job(2, {steps(20), every(10), "checkpoint.dir=\"tmp/checkpoints\""}));
-  const int code = program.wait(60s);
-  ::umount(disk.c_str());
-  EXPECT_EQ(code, 0) << program.err();
+  EXPECT_EQ(program.wait(60s), 3) << program.err();
   EXPECT_THAT(program.err(), HasSubstr("the checkpoint of step 10 was not saved: rank"));
   EXPECT_THAT(program.err(), HasSubstr("is the disk full?"));
+  EXPECT_THAT(program.err(), HasSubstr("the run ended after step 20, but its state is not saved: rank"));
+  EXPECT_THAT(program.err(), HasSubstr("; this run has saved none"));
+  EXPECT_THAT(program.out(), HasSubstr("\n2          ")) << "both epochs are told";
+}
+
+TEST_F(CheckpointedJob, ThatSigtermEndsAsksForNoOtherTurnWhenItsEndIsNotSaved) {
+  const SmallDisk disk{folder_.path() / "tmp", 1000};
+  if (!disk.mounted()) GTEST_SKIP() << kNoSmallDisk;
+  Program program(job(2, {steps(1'000'000), every(20), "checkpoint.dir=\"tmp/checkpoints\""}));
+  const CheckpointStore there((folder_.path() / "tmp/checkpoints").string());
+  ASSERT_TRUE(becomes_true([&] { return !there.list().empty(); }, 30s)) << program.err();
+  disk.fill();
+  const auto full = [](const Program& p) { return p.err().find("was not saved: ") != std::string::npos; };
+  ASSERT_TRUE(program.wait_until(full, 30s)) << program.err();
+  disk.fill();  // what that save had taken
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(30s), 128 + SIGTERM) << program.err();
+  EXPECT_THAT(program.err(), HasSubstr("but its state is not saved: rank"));
+  EXPECT_THAT(program.err(), HasSubstr("; the newest checkpoint of this run is of step "));
+}
+
+TEST_F(CheckpointedJob, RefusesASecondJobInTheSameFoldersAndNamesTheFirst) {
+  const fs::path other = folder_.path() / "tmp" / "run";
+  Program first(job(2, {steps(1'000'000), every(20)}));
+  ASSERT_TRUE(becomes_true([this] { return !store().list().empty(); }, 30s)) << first.err();
+  // One process less or more, and in the same report's folder or only in the same checkpoints.
+  for (const std::uint32_t ranks : {1U, 2U}) {
+    Program same(job(ranks, {steps(20), every(10)}));
+    EXPECT_EQ(same.wait(30s), 3) << same.err();
+    EXPECT_THAT(same.err(), HasSubstr("run: another job writes into this folder: process "));
+    EXPECT_THAT(same.err(), HasSubstr("app.toml, since 20"));
+    EXPECT_THAT(same.err(), HasSubstr("set report.dir to a folder of its own"));
+    Program saves(job(ranks, {steps(20), every(10), "report.dir=\"tmp/run\"", "checkpoint.dir=\"run/checkpoints\""}));
+    EXPECT_EQ(saves.wait(30s), 3) << saves.err();
+    EXPECT_THAT(saves.err(), HasSubstr("run/checkpoints: another job writes into this folder: process "));
+    EXPECT_THAT(saves.err(), HasSubstr(", run "));
+    EXPECT_THAT(saves.err(), HasSubstr("set checkpoint.dir to a folder of its own"));
+  }
+  fs::remove_all(other);
+  first.signal(SIGKILL);
+  first.wait(10s);
+  // Whoever was killed keeps nobody away.
+  const std::uint64_t end = store().list().front().steps + 1000;
+  Program next(job(2, resume({steps(end), every(10'000)})));
+  EXPECT_EQ(next.wait(60s), 0) << next.err();
+  EXPECT_EQ(store().list().front().steps, end);
+  Blocking blocking = Blocking::on_thread("test");
+  for (const CheckpointId id : store().list()) EXPECT_TRUE(store().verify(blocking, id).ok()) << id.steps;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include <numeric>
 #include <random>
 
+#include "runtime/checkpoint/finite.hpp"
 #include "runtime/checkpoint/hash.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
@@ -332,6 +334,90 @@ TEST_F(Checkpoints, ThatTheDiskHasNoRoomForAreErrorsWithTheirPath) {
   });
   EXPECT_EQ(writer.wait(), 0);
   EXPECT_EQ(store.newest_whole(blocking), (CheckpointId{1, 10}));
+}
+
+TEST_F(Checkpoints, ThatAreNotFiniteAreNotWrittenAndNameTheElement) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    b[7] = bad;
+    EXPECT_THAT(message_of([&] { write_files({1, 10}); }), HasSubstr("element 3 of tensor \"b[4:10]\" is infinite or"));
+    EXPECT_TRUE(store.list().empty());
+    b[7] = 107;
+    state[2] = bad;
+    EXPECT_THAT(message_of([&] { write_files({1, 10}); }), HasSubstr("element 2 of tensor \"state0/a\""));
+    state[2] = 1002;
+  }
+  save({2, 20});
+}
+
+TEST_F(Checkpoints, ThatAreNotFiniteAreNotWholeAndAreLeftForAnOlderOne) {
+  save({1, 10});
+  // As a build without that check saved it: with the right checksums.
+  CheckpointManifest manifest = manifest_of({2, 20});
+  CheckpointPiece& piece = manifest.files[1].pieces[0];
+  b[9] = std::numeric_limits<float>::infinity();
+  piece.hash = xxh3(std::as_bytes(std::span(b).subspan(4)));
+  const std::string file = store.folder_of({2, 20}) + "/rank-00001.safetensors";
+  std::fstream to{file, std::ios::in | std::ios::out | std::ios::binary};
+  to.seekp(-4, std::ios::end);
+  to.write(reinterpret_cast<const char*>(&b[9]), 4);
+  to.close();
+  store.publish(blocking, {2, 20}, manifest);
+  const Status found = store.verify(blocking, {2, 20});
+  EXPECT_EQ(found.code(), Code::corrupt);
+  EXPECT_THAT(std::string{found.text()}, HasSubstr("element 5 of tensor \"b[4:10]\" is infinite or no number"));
+  std::string skipped;
+  EXPECT_EQ(store.newest_whole(blocking, [&](const std::string& what) { skipped += what; }), (CheckpointId{1, 10}));
+  EXPECT_THAT(skipped, HasSubstr("000002-step-20 is passed over: "));
+}
+
+TEST(FiniteNumbers, AreAllButInfinitiesAndNaNsWhereverTheyStand) {
+  std::mt19937 dice(5);
+  for (const std::size_t count : {1U, 7U, 4095U, 4096U, 4097U, 20000U}) {
+    std::vector<std::byte> room(count * sizeof(float) + 1);
+    for (const std::size_t shift : {0U, 1U}) {  // at any address
+      const std::span<std::byte> bytes = std::span(room).subspan(shift, count * sizeof(float));
+      const auto put = [&](std::size_t at, float value) { std::memcpy(bytes.data() + 4 * at, &value, 4); };
+      for (std::size_t i = 0; i < count; ++i) put(i, i % 2 == 0 ? std::numeric_limits<float>::max() : -1e-45F);
+      EXPECT_EQ(first_not_finite(bytes), std::nullopt) << count;
+      const std::size_t at = dice() % count;
+      put(count - 1, -std::numeric_limits<float>::infinity());
+      put(at, std::numeric_limits<float>::quiet_NaN());
+      EXPECT_EQ(first_not_finite(bytes), at) << count;
+    }
+  }
+}
+
+TEST_F(Checkpoints, AreLockedAgainstAnotherJobThatIsToldWhoHasThem) {
+  const FolderLock mine = store.lock(blocking, "run abc", Deadline::after(std::chrono::seconds(0)));
+  EXPECT_TRUE(mine.held());
+  ChildProcess other([&] {
+    const std::string said =
+        message_of([&] { (void)store.lock(blocking, "run def", Deadline::after(std::chrono::milliseconds(30))); });
+    const std::string who = "another job writes into this folder: process " + std::to_string(::getppid()) + " on ";
+    return said.find(who) != said.npos && said.find(", run abc, since 20") != said.npos ? 0 : 1;
+  });
+  EXPECT_EQ(other.wait(), 0);
+}
+
+TEST_F(Checkpoints, AreFreeAgainWhenTheProcessThatLockedThemIsKilled) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  ChildProcess holder([&] {
+    const FolderLock lock = store.lock(blocking, "run abc", Deadline::after(std::chrono::seconds(0)));
+    [[maybe_unused]] const auto told = ::write(pipe[1], "x", 1);
+    ::pause();
+    return 0;
+  });
+  char byte = 0;
+  ASSERT_EQ(::read(pipe[0], &byte, 1), 1);
+  EXPECT_THAT(message_of([&] { (void)store.lock(blocking, "run def", Deadline::after(std::chrono::seconds(0))); }),
+              HasSubstr(", run abc, since 20"));
+  holder.kill_hard();
+  const FolderLock mine = store.lock(blocking, "run def", Deadline::after(std::chrono::seconds(20)));
+  EXPECT_TRUE(mine.held());
+  holder.wait();
+  ::close(pipe[0]);
+  ::close(pipe[1]);
 }
 
 TEST(Checksums, AreXxh3WholeOrPieceByPiece) {

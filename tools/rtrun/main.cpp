@@ -118,6 +118,9 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   if (!place && works_here) preview(configuration, look_for_data(configuration), here);
   prepare_file_limit(place ? place->world_size : static_cast<std::uint32_t>(sites.size()));
   if (!place || place->rank == 0) prepare_folders(settings, place || sites.front().here);
+  // Ranks that rtrun starts write under its lock.
+  std::optional<FolderLock> lock;
+  if (tells_the_end()) lock.emplace(lock_report(blocking, settings.report.dir, line.file));
   std::optional<SignalThread> answers{signals};
   const DataPlace data = works_here ? locate_data(configuration, line.quiet) : DataPlace{};
   if (place || !wants_launcher(sites)) return run_rank(blocking, *answers, line, configuration, data, std::move(place));

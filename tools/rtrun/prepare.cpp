@@ -51,6 +51,15 @@ void prepare_folder(const std::string& dir, const std::string& setting) {
                      "cannot write into the folder ", dir, cure);
 }
 
+FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& file) {
+  FolderLock lock = FolderLock::take(blocking, dir, "report.lock",
+                                     "job " + std::filesystem::absolute(file).lexically_normal().string(),
+                                     "set report.dir to a folder of its own", Deadline::after(kLockPatience));
+  if (!lock.held())
+    say(fmt::format("{}: this file system keeps no locks; see to it that no other job writes there", dir));
+  return lock;
+}
+
 void prepare_file_limit(std::uint32_t ranks) {
   // Measured with two network interfaces: 11 alone; with others 32, and 4 more for each rank of the job. The rest is
   // for what the machine has more of, and for the files of a checkpoint.

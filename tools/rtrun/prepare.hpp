@@ -5,6 +5,7 @@
 
 #include "runtime/config.hpp"
 #include "runtime/data/find.hpp"
+#include "runtime/folder_lock.hpp"
 
 namespace troupe::rtrun {
 
@@ -17,6 +18,10 @@ DataPlace look_for_data(const Configuration& configuration);
 /// Makes the folder `dir` (with its parents) unless it is there, and makes sure that files can be made in it; leaves no
 /// file. Throws Error{environment} with the folder, the reason, and `setting`, which can name another folder.
 void prepare_folder(const std::string& dir, const std::string& setting = "report.dir");
+
+/// Keeps other jobs from writing into the report's folder; waits a moment for one that was killed just now. Says so
+/// where the file system keeps no locks. Throws Error{environment} that names who has it.
+FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& file);
 
 /// Sees to it that this process, and those that it starts, may have as many files open as a rank of a job of `ranks`
 /// needs: raises the soft limit where it is lower. Throws Error{environment} when the hard limit forbids that.

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace troupe {
+
+/// The index of the first f32 among `bytes` (whole f32, at any address) that is infinite or no number; nothing: all are
+/// finite. About the speed of memory.
+std::optional<std::uint64_t> first_not_finite(std::span<const std::byte> bytes) noexcept;
+
+}  // namespace troupe
