@@ -33,6 +33,6 @@ class FolderLock {
 };
 
 /// How long a job waits for one that was killed.
-inline constexpr std::chrono::seconds kLockPatience{3};
+inline constexpr std::chrono::seconds kLockPatience{5};
 
 }  // namespace troupe
