@@ -94,6 +94,7 @@ int train_program(const CommandLine& line, const Configuration& configuration, s
     find_program(line.program.front());
   prepare_file_limit(static_cast<std::uint32_t>(options.sites.size()));
   prepare_folder(settings.report.dir);
+  const FolderLock lock = lock_report(blocking, settings.report.dir, line.file);
   options.arguments = std::move(arguments);
   options.program = line.program;
   return launch_job(blocking, signals, line, settings, std::move(options));
