@@ -290,7 +290,9 @@ TEST_F(CheckpointedJob, DoesNotSaveWeightsThatAreNotFiniteAndEndsWithAnErrorWher
     seen = program.err().find("but its state is not saved: rank ") != std::string::npos;
     EXPECT_EQ(code != 0, seen || program.err().find("is not finite") != std::string::npos) << program.err();
     EXPECT_THAT(code, ::testing::AnyOf(0, 1)) << program.err();
-    if (seen) EXPECT_THAT(program.err(), HasSubstr("\" is infinite or no number"));
+    if (seen) {
+      EXPECT_THAT(program.err(), HasSubstr("\" is infinite or no number"));
+    }
   }
   EXPECT_TRUE(seen);
   Blocking blocking = Blocking::on_thread("test");
