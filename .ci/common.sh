@@ -11,6 +11,33 @@ as_root() {
 # packages_for build|test: the names listed for it in .ci/packages.
 packages_for() { awk -v who="$1" '$1 !~ /^#/ && $2 == who { print $1 }' .ci/packages; }
 
+# apt_get LOG ARGUMENTS...: while another program (an automatic upgrade, say) holds a lock of apt's, it waits, up to ten
+# minutes, and says so every minute. DPkg::Lock::Timeout alone would not wait for the lock of the package lists.
+apt_get() {
+  local log=$1 waited=0
+  shift
+  until as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >"$log" 2>&1; do
+    grep -qE 'Could not get lock|Unable to (acquire|lock)' "$log" && [ "$waited" -lt 600 ] || return 1
+    [ $((waited % 60)) != 0 ] || say "Another program is installing packages; waiting for it since $waited s: $(grep -m 1 -oE 'lock.*' "$log")"
+    sleep 5
+    waited=$((waited + 5))
+  done
+}
+
+# now: the time in seconds.
+now() { date +%s; }
+
+# fits NAME SECONDS: whether so many seconds from now end before `give_up_at` (seconds since 1970; empty: no limit). If not, it
+# says that NAME is left out.
+fits() {
+  local over
+  [ -n "${give_up_at:-}" ] || return 0
+  over=$(($(now) + $2 - give_up_at))
+  [ "$over" -gt 0 ] || return 0
+  say "Left out: $1. It would take about $((($2 + 59) / 60)) min, $(((over + 59) / 60)) min more than there are"
+  return 1
+}
+
 # install_packages build|test...: what of them is missing, by apt. Asks dpkg first, which takes no time.
 install_packages() {
   local wanted missing=() name log
@@ -23,8 +50,7 @@ install_packages() {
   [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
     die "neither root nor sudo; ask somebody to run: apt-get install ${missing[*]}"
   log=$(mktemp)
-  { as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive \
-      apt-get -qq install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 ||
+  { apt_get "$log" update && apt_get "$log" install -y --no-install-recommends "${missing[@]}"; } ||
     { tail -n 20 "$log" >&2; rm -f "$log"; die "apt-get failed; the lines above say why"; }
   rm -f "$log"
 }

@@ -30,6 +30,11 @@ void RankSession::begin(Blocking& blocking, bool owned) {
   begun_ = true;
   owned_ = owned;
   if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data.value_or(DataPlace{}));
+  if (job_.graph.dtype() == DType::bf16 && !options_.model && leads_node() && !device_->traits().bf16)
+    note(text(
+        job_.plan.nodes[job_.mine().node].host,
+        " has no instructions for bf16: batches, activations and weights are kept in bf16, products are computed in "
+        "f32; model.dtype = \"f32\" may be faster"));
   const Deadline deadline = Deadline::after(settings().faults.start);
   CoordinatorHandles coordinator;
   try {

@@ -4,17 +4,10 @@
 
 #include "devices/cpu/cpu_replica.hpp"
 #include "devices/cpu/cpu_stream.hpp"
+#include "devices/cpu/onednn.hpp"
 
 namespace troupe {
 namespace {
-
-bool has_bf16_instructions() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
 
 class CpuDevice final : public Device {
  public:
@@ -22,12 +15,13 @@ class CpuDevice final : public Device {
     TROUPE_CHECK(options_.threads > 0, Code::invalid, "a cpu device needs at least 1 thread");
     TROUPE_CHECK(options_.wait_deadline.count() > 0, Code::invalid,
                  "a cpu device's waits need a deadline above 0, not ", options_.wait_deadline.count(), " ms");
+    cpu::limit_onednn();
     std::string where;
     for (const std::uint32_t cpu : options_.cpus) where += text(where.empty() ? ", on cpus " : " ", cpu);
     traits_ = {"cpu",
                text(cpu::onednn_description(), ", own kernels ", cpu::best_kernels().name, ", ", options_.threads,
                     options_.threads == 1 ? " thread" : " threads", where),
-               options_.threads, has_bf16_instructions()};
+               options_.threads, cpu::has_bf16_instructions()};
   }
 
   const DeviceTraits& traits() const override { return traits_; }

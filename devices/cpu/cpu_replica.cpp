@@ -59,8 +59,7 @@ StepProgram CpuReplica::make_program(std::uint32_t rows, const StepProgram* room
     return {graph_, layout_, batch_, rows, buckets_, memory_, threads_, room};
   } catch (const dnnl::error& error) {
     fail(Code::unsupported, text("graph ", graph_.name(), " in ", name_of(graph_.dtype()), " with ", rows,
-                                 " rows: oneDNN cannot do it on this machine (", error.what(), ")",
-                                 graph_.dtype() == DType::bf16 ? "; bf16 needs AVX-512, try dtype = \"f32\"" : ""));
+                                 " rows: oneDNN cannot do it on this machine (", error.what(), ")"));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cpuid.h>
 #endif
 
+#include "devices/cpu/kernels/kernels.hpp"
+
 namespace troupe::cpu {
 namespace {
 
@@ -39,6 +41,44 @@ std::string_view name_of(dnnl::cpu_isa isa) {
 
 void check_onednn(dnnl_status_t status, std::string_view what) {
   TROUPE_CHECK(status == dnnl_success, Code::device_fault, "oneDNN, ", what, ": ", dnnl_status2str(status));
+}
+
+void limit_onednn() {
+  static const bool limited = [] {
+    switch (max_cpu_isa()) {
+      case MaxCpuIsa::baseline: return dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41) == dnnl::status::success;
+      case MaxCpuIsa::avx2: return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) == dnnl::status::success;
+      case MaxCpuIsa::avx512: return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16) == dnnl::status::success;
+      case MaxCpuIsa::all: break;
+    }
+    return true;
+  }();
+  TROUPE_CHECK(
+      limited, Code::unsupported,
+      "TROUPE_MAX_CPU_ISA comes too late: oneDNN has been used in this process before; set ONEDNN_MAX_CPU_ISA");
+}
+
+bool onednn_has_bf16() {
+  static const bool has = [] {
+    using dnnl::memory;
+    const auto matrix = [](memory::data_type type) { return memory::desc{{16, 16}, type, memory::format_tag::ab}; };
+    const memory::desc bias{{16}, memory::data_type::f32, memory::format_tag::a};
+    const auto bf16 = matrix(memory::data_type::bf16);
+    try {
+      const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+      const dnnl::inner_product_forward::primitive_desc forward{
+          {dnnl::prop_kind::forward_training, bf16, bf16, bias, bf16}, engine};
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return has;
+}
+
+bool has_bf16_instructions() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
 }
 
 bool implementation_usable(std::string_view name) {

@@ -14,6 +14,16 @@ namespace troupe::cpu {
 /// Throws Error{device_fault} with oneDNN's status when it is not success.
 void check_onednn(dnnl_status_t status, std::string_view what);
 
+/// Keeps oneDNN to the instruction sets that max_cpu_isa() allows. Before oneDNN is used in any other way; the first
+/// call decides. Throws Error{invalid} for a TROUPE_MAX_CPU_ISA that is none.
+void limit_onednn();
+
+/// Whether oneDNN multiplies bf16 matrices here, with instructions for it or by conversions of its own (AVX-512).
+bool onednn_has_bf16();
+
+/// Whether the processor, as far as oneDNN may use it, has instructions for bf16.
+bool has_bf16_instructions();
+
 /// Whether an implementation may run here. Not brgemm with AMX where CPUID leaf 0x1D tells of no tile palette: it would
 /// load an empty one, and die of SIGILL in its first tile instruction. The gemm kernels bring their own palette.
 bool implementation_usable(std::string_view name);

@@ -19,12 +19,14 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
       rows_(rows),
       memory_(memory),
       type_(graph.dtype() == DType::bf16 ? Type::bf16 : Type::f32),
+      computed_(type_ == Type::bf16 && onednn_has_bf16() ? Type::bf16 : Type::f32),
       kernels_(best_kernels()),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_) {
   const ThreadsInScope plan_for{threads};
   read_stages(graph);
   make_activations(room);
+  make_wide(room);
   make_forward();
   make_backward(graph, buckets);
   take_scratch(room);
@@ -73,6 +75,39 @@ void StepProgram::make_activations(const StepProgram* room) {
     gradients_[i] = take(matrix(rows_, widest, type_), room != nullptr ? &room->gradients_[i] : nullptr);
 }
 
+void StepProgram::make_wide(const StepProgram* room) {
+  if (type_ == computed_) return;
+  if (room != nullptr) {
+    wide_inputs_ = room->wide_inputs_;
+    wide_weights_ = room->wide_weights_;
+    wide_outputs_ = room->wide_outputs_;
+    return;
+  }
+  std::uint64_t inputs = 0, weights = 0, outputs = 0;
+  for (const Stage& stage : stages_) {
+    inputs = std::max(inputs, stage.inputs);
+    weights = std::max(weights, stage.inputs * stage.units);
+    outputs = std::max<std::uint64_t>(outputs, stage.units);
+  }
+  wide_inputs_ = {matrix(rows_, inputs, Type::f32), engine_};
+  wide_weights_ = {matrix(1, weights, Type::f32), engine_};
+  wide_outputs_ = {matrix(rows_, outputs, Type::f32), engine_};
+}
+
+memory StepProgram::operand(const memory& stored, const memory& place) const {
+  const memory::desc desc = stored.get_desc();
+  if (desc.data_type() == computed_ || desc.data_type() == Type::f32) return stored;
+  const auto dims = desc.dims();
+  return {matrix(static_cast<std::uint64_t>(dims[0]), static_cast<std::uint64_t>(dims[1]), Type::f32), engine_,
+          place.get_data_handle()};
+}
+
+void StepProgram::convert(std::vector<Call>& calls, const memory& from, const memory& to) const {
+  if (from.get_desc().data_type() == to.get_desc().data_type()) return;
+  const auto dims = from.get_desc().dims();
+  calls.emplace_back(Convert{from, to, static_cast<std::uint64_t>(dims[0] * dims[1])});
+}
+
 dnnl::primitive_attr StepProgram::attributes(bool relu) const {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -86,8 +121,8 @@ dnnl::primitive_attr StepProgram::attributes(bool relu) const {
 
 inner_product_forward::primitive_desc StepProgram::forward_descriptor(const Stage& stage, Type output, bool relu) {
   const memory::desc bias{{static_cast<memory::dim>(stage.units)}, Type::f32, memory::format_tag::a};
-  return {{prop_kind::forward_training, matrix(rows_, stage.inputs, type_), matrix(stage.units, stage.inputs, type_),
-           bias, matrix(rows_, stage.units, output)},
+  return {{prop_kind::forward_training, matrix(rows_, stage.inputs, computed_),
+           matrix(stage.units, stage.inputs, computed_), bias, matrix(rows_, stage.units, output)},
           attributes(relu),
           engine_};
 }
@@ -116,15 +151,21 @@ memory StepProgram::weights_of(const Stage& stage) const {
 
 void StepProgram::make_forward() {
   for (const Stage& stage : stages_) {
-    auto descriptor = forward_descriptor(stage, stage.output.get_desc().data_type(), stage.relu);
+    const memory input = operand(stage.input, wide_inputs_);
+    const memory weights = operand(weights_of(stage), wide_weights_);
+    const memory output = operand(stage.output, wide_outputs_);
+    auto descriptor = forward_descriptor(stage, output.get_desc().data_type(), stage.relu);
     choose(descriptor, stage, "forward");
+    convert(forward_, stage.input, input);
+    convert(forward_, weights_of(stage), weights);
     forward_.emplace_back(
         BoundPrimitive{inner_product_forward{descriptor},
-                       {{DNNL_ARG_SRC, stage.input},
-                        {DNNL_ARG_WEIGHTS, weights_of(stage)},
+                       {{DNNL_ARG_SRC, input},
+                        {DNNL_ARG_WEIGHTS, weights},
                         {DNNL_ARG_BIAS, at(memory_.parameters, stage.parameter + 1, descriptor.bias_desc())},
-                        {DNNL_ARG_DST, stage.output},
+                        {DNNL_ARG_DST, output},
                         {DNNL_ARG_SCRATCHPAD, scratch_for(descriptor)}}});
+    convert(forward_, output, stage.output);
   }
 }
 
@@ -169,29 +210,37 @@ void StepProgram::make_backward(const Graph& graph, const std::vector<Bucket>& b
 void StepProgram::add_backward(std::vector<Call>& calls, std::size_t index, const memory& gradient,
                                const memory& input_gradient) {
   const Stage& stage = stages_[index];
-  const auto hint = forward_descriptor(stage, type_, false);
-  const memory::desc input = matrix(rows_, stage.inputs, type_);
+  const auto hint = forward_descriptor(stage, computed_, false);
+  const memory::desc input = matrix(rows_, stage.inputs, computed_);
   const memory::desc bias{{static_cast<memory::dim>(stage.units)}, Type::f32, memory::format_tag::a};
-  const memory::desc output = matrix(rows_, stage.units, type_);
+  const memory::desc output = matrix(rows_, stage.units, computed_);
   inner_product_backward_weights::primitive_desc weights{
       {input, matrix(stage.units, stage.inputs, Type::f32), bias, output}, attributes(false), engine_, hint};
   choose(weights, stage, "gradient of the weights");
+  const memory layer_input = operand(stage.input, wide_inputs_);
+  const memory output_gradient = operand(gradient, wide_outputs_);
+  convert(calls, stage.input, layer_input);
+  convert(calls, gradient, output_gradient);
   calls.emplace_back(
       BoundPrimitive{inner_product_backward_weights{weights},
-                     {{DNNL_ARG_SRC, stage.input},
-                      {DNNL_ARG_DIFF_DST, gradient},
+                     {{DNNL_ARG_SRC, layer_input},
+                      {DNNL_ARG_DIFF_DST, output_gradient},
                       {DNNL_ARG_DIFF_WEIGHTS, at(memory_.gradients, stage.parameter, weights.diff_weights_desc())},
                       {DNNL_ARG_DIFF_BIAS, at(memory_.gradients, stage.parameter + 1, weights.diff_bias_desc())},
                       {DNNL_ARG_SCRATCHPAD, scratch_for(weights)}}});
   if (!input_gradient) return;
   inner_product_backward_data::primitive_desc data{
-      {input, matrix(stage.units, stage.inputs, type_), output}, attributes(false), engine_, hint};
+      {input, matrix(stage.units, stage.inputs, computed_), output}, attributes(false), engine_, hint};
   choose(data, stage, "gradient of the input");
+  const memory layer_weights = operand(weights_of(stage), wide_weights_);
+  const memory wide_gradient = operand(input_gradient, wide_inputs_);  // the layer's input is no longer needed there
+  convert(calls, weights_of(stage), layer_weights);
   calls.emplace_back(BoundPrimitive{inner_product_backward_data{data},
-                                    {{DNNL_ARG_DIFF_DST, gradient},
-                                     {DNNL_ARG_WEIGHTS, weights_of(stage)},
-                                     {DNNL_ARG_DIFF_SRC, input_gradient},
+                                    {{DNNL_ARG_DIFF_DST, output_gradient},
+                                     {DNNL_ARG_WEIGHTS, layer_weights},
+                                     {DNNL_ARG_DIFF_SRC, wide_gradient},
                                      {DNNL_ARG_SCRATCHPAD, scratch_for(data)}}});
+  convert(calls, wide_gradient, input_gradient);
   if (stages_[index - 1].relu) {
     calls.emplace_back(
         Mask{input_gradient.get_data_handle(), stage.input.get_data_handle(), std::uint64_t{rows_} * stage.inputs});
@@ -246,6 +295,16 @@ void StepProgram::call(const std::vector<Call>& calls) const {
   for (const Call& one : calls) {
     if (const auto* primitive = std::get_if<BoundPrimitive>(&one)) {
       primitive->execute(stream_);
+      continue;
+    }
+    if (const auto* convert = std::get_if<Convert>(&one)) {
+      const void* from = convert->from.get_data_handle();
+      void* to = convert->to.get_data_handle();
+      if (convert->to.get_desc().data_type() == Type::f32) {
+        kernels_.widen(static_cast<float*>(to), static_cast<const std::uint16_t*>(from), convert->count);
+      } else {
+        kernels_.round(static_cast<std::uint16_t*>(to), static_cast<const float*>(from), convert->count);
+      }
       continue;
     }
     const Mask& mask = std::get<Mask>(one);

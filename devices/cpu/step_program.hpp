@@ -23,8 +23,10 @@ struct ProgramMemory {
 };
 
 /// A graph as flat lists of calls: primitives, activations, scratch and arguments are made once, here. Weights are read
-/// and gradients written where they lie in the flat buffers, plain row-major, so nothing is ever packed. Threads: the
-/// constructor's, then one stream's.
+/// and gradients written where they lie in the flat buffers, plain row-major, so nothing is ever packed. Where oneDNN
+/// does not multiply bf16 (processors without AVX-512), a bf16 graph is kept in bf16 all the same; each product's
+/// operands are widened to f32 right before it, and its result is rounded to bf16. Threads: the constructor's, then one
+/// stream's.
 class StepProgram {
  public:
   /// For the first `rows` rows of a batch, 1 to batch.rows. `room`: a program of the same graph with at least as many
@@ -56,12 +58,19 @@ class StepProgram {
     const void* activation;
     std::uint64_t count;
   };
-  using Call = std::variant<BoundPrimitive, Mask>;
+  /// Copies all elements of `from` to `to`, one of them bf16 and the other f32. Addresses are read when it is called:
+  /// the batch's is not known before.
+  struct Convert {
+    dnnl::memory from, to;
+    std::uint64_t count;
+  };
+  using Call = std::variant<BoundPrimitive, Mask, Convert>;
 
   using Type = dnnl::memory::data_type;
 
   void read_stages(const Graph& graph);
   void make_activations(const StepProgram* room);
+  void make_wide(const StepProgram* room);
   void make_forward();
   void make_backward(const Graph& graph, const std::vector<Bucket>& buckets);
   void check_cover(std::vector<Bucket> buckets) const;
@@ -69,6 +78,10 @@ class StepProgram {
   /// input.
   void add_backward(std::vector<Call>& calls, std::size_t index, const dnnl::memory& gradient,
                     const dnnl::memory& input_gradient);
+  /// `stored` as an operand: itself, or where it must be widened, the f32 copy at `place`.
+  dnnl::memory operand(const dnnl::memory& stored, const dnnl::memory& place) const;
+  /// Adds the call that converts `from` to `to`, unless both are the same.
+  void convert(std::vector<Call>& calls, const dnnl::memory& from, const dnnl::memory& to) const;
   void take_scratch(const StepProgram* room);
   void call(const std::vector<Call>& calls) const;
   /// Of a step without samples: zeros.
@@ -91,13 +104,16 @@ class StepProgram {
   const BatchLayout batch_;
   const std::uint32_t rows_;
   const ProgramMemory memory_;
-  const Type type_;
+  const Type type_;      // of what is stored
+  const Type computed_;  // of the products' operands
   const Kernels& kernels_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<Stage> stages_;
   dnnl::memory logits_gradient_;
   std::array<dnnl::memory, 2> gradients_;  // to activations, by turns
+  // f32 copies of the operands of one product; none where operands are used as they are stored.
+  dnnl::memory wide_inputs_, wide_weights_, wide_outputs_;
   LossShape loss_;
   std::vector<dnnl::memory> scratchpads_;  // all the same place: primitives run one after another
   dnnl::memory scratch_;                   // none where nothing is needed, or another program's serves

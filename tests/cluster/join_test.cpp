@@ -60,8 +60,9 @@ double planned_megabytes(const JobFolder& folder, const std::vector<std::string>
 }
 
 TEST_F(Join, TakesTheMemoryThatThePlanSaysOnTopOfTheLibraries) {
-  // The same with narrow layers tells what the libraries take.
-  const std::vector<std::string> small{"--set", "model.units=[16,16]", "--set", "data.batch=100"};
+  // The same with narrower layers tells what the libraries take. Not with very narrow ones: from some width on,
+  // oneDNN's products for AVX2 take 5 MB more, which then stay as they are.
+  const std::vector<std::string> small{"--set", "model.units=[500,500]", "--set", "data.batch=100"};
   std::vector<double> taken;
   for (const auto& arguments : {small, kExample}) {
     const std::uint16_t port = free_port();

@@ -19,20 +19,6 @@ struct NoSink final : BucketSink {
 class CpuReplica : public ::testing::Test {
  protected:
   CpuReplica() { space_.map(arena_); }
-  /// Why the machine has no bf16, or nothing.
-  std::string why_not(DType dtype) {
-    const Graph graph{"g", Shape{{3}}, dtype, {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
-    const Layout layout{graph};
-    try {
-      cpu_->compile(graph, layout, {5, 3, dtype}, make_buckets(GroupId{}, graph, layout, 0),
-                    make_memory(graph, layout, 1));
-    } catch (const Error& error) {
-      if (error.code() == Code::unsupported) return error.what();
-      throw;
-    }
-    return {};
-  }
-
   template <class T>
   T* at(const Memory& memory) {
     return space_.address_of<T>(memory);
@@ -149,7 +135,6 @@ TEST_F(CpuReplica, HasTheGradientsOfTheReferenceOnTwoThreads) {
 }
 
 TEST_F(CpuReplica, HasNearlyTheGradientsOfTheReferenceInBf16OnRandomGraphs) {
-  if (const std::string why = why_not(DType::bf16); !why.empty()) GTEST_SKIP() << why;
   for (std::uint64_t key = 100; key < 140; ++key) compare(key, DType::bf16, 0.15, 0.02);
 }
 
@@ -165,12 +150,7 @@ Graph mnist_mlp(DType dtype) {
            {"loss", SoftmaxCrossEntropy{}}}};
 }
 
-class CpuReplicaOf : public CpuReplica, public ::testing::WithParamInterface<DType> {
- protected:
-  void SetUp() override {
-    if (const std::string why = why_not(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  }
-};
+class CpuReplicaOf : public CpuReplica, public ::testing::WithParamInterface<DType> {};
 INSTANTIATE_TEST_SUITE_P(EveryType, CpuReplicaOf, ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& info) { return std::string{name_of(info.param)}; });
 

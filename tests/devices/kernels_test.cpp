@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cstdlib>
 #include <limits>
 
 #include "devices/cpu/update.hpp"
 #include "runtime/data/random.hpp"
+#include "runtime/error.hpp"
 #include "runtime/layout.hpp"
 
 namespace troupe::cpu {
@@ -60,6 +62,39 @@ TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
         }
       }
     }
+  }
+}
+
+TEST(Kernels, WidenEveryBf16AndRoundItBackOnEveryInstructionSet) {
+  std::vector<std::uint16_t> all(1U << 16);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> wide(all.size());
+    kernels->widen(wide.data(), all.data(), all.size());
+    std::vector<std::uint16_t> back(all.size());
+    kernels->round(back.data(), wide.data(), wide.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto expected = static_cast<std::uint32_t>(i << 16);
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), expected) << kernels->name;
+      ASSERT_EQ(back[i], to_bf16(wide[i])) << kernels->name << ", of bits " << i;
+    }
+    const std::vector<float> values = random_floats(8, 1001);
+    kernels->round(back.data(), values.data(), values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(back[i], to_bf16(values[i])) << kernels->name;
+  }
+}
+
+TEST(Kernels, AreLimitedToTheInstructionSetsThatTheEnvironmentAllows) {
+  EXPECT_EQ(parse_max_cpu_isa(nullptr), MaxCpuIsa::all);
+  EXPECT_EQ(parse_max_cpu_isa(""), MaxCpuIsa::all);
+  EXPECT_EQ(parse_max_cpu_isa("avx2"), MaxCpuIsa::avx2);
+  EXPECT_EQ(parse_max_cpu_isa("baseline"), MaxCpuIsa::baseline);
+  EXPECT_EQ(parse_max_cpu_isa("avx512"), MaxCpuIsa::avx512);
+  EXPECT_THROW(parse_max_cpu_isa("AVX9"), Error);
+  // What this process was started with holds.
+  const char* const most = std::getenv("TROUPE_MAX_CPU_ISA");
+  if (parse_max_cpu_isa(most) <= MaxCpuIsa::avx2) {
+    EXPECT_STRNE(best_kernels().name, "AVX-512");
   }
 }
 

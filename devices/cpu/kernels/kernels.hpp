@@ -39,6 +39,10 @@ struct Kernels {
   void (*mask_f32)(float* gradient, const float* activation, std::size_t count);
   /// The same on bf16.
   void (*mask_bf16)(std::uint16_t* gradient, const std::uint16_t* activation, std::size_t count);
+  /// to[i] = from[i], bf16 to f32: exact.
+  void (*widen)(float* to, const std::uint16_t* from, std::size_t count);
+  /// to[i] = from[i], f32 to bf16, rounded as troupe::to_bf16.
+  void (*round)(std::uint16_t* to, const float* from, std::size_t count);
 };
 
 extern const Kernels kBaselineKernels;
@@ -47,7 +51,13 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 #endif
 
-/// All sets this machine can execute, the narrowest first.
+/// Which instruction sets may be used, by us and by oneDNN: TROUPE_MAX_CPU_ISA, read once.
+enum class MaxCpuIsa : std::uint8_t { baseline, avx2, avx512, all };
+/// "baseline", "avx2", "avx512" (without AMX); null or empty: all. Throws Error{invalid} for other text.
+MaxCpuIsa parse_max_cpu_isa(const char* text);
+MaxCpuIsa max_cpu_isa();
+
+/// All sets this machine can execute and max_cpu_isa() allows, the narrowest first.
 std::vector<const Kernels*> usable_kernels();
 /// The widest of them.
 const Kernels& best_kernels();

@@ -58,14 +58,16 @@ TASK measure(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, u
   RETURN_IF_ENDED;
   global const float *sum = AT(float, sum);
   global StepSums *sums = AT(StepSums, sums);
-  double16 squares = 0;
+  double4 squares[4] = {0, 0, 0, 0};  // no wider: a processor without AVX-512 has no registers of 16 floats
   ulong i = 0;
   for (; i + 16 <= count; i += 16) {
-    const double16 values = convert_double16(vload16(0, sum + i));
-    squares += values * values;
+    for (uint four = 0; four < 4; ++four) {
+      const double4 values = convert_double4(vload4(four, sum + i));
+      squares[four] += values * values;
+    }
   }
   double lanes[16], total = 0;
-  vstore16(squares, 0, lanes);
+  for (uint four = 0; four < 4; ++four) vstore4(squares[four], four, lanes);
   for (ulong lane = 0; i + lane < count; ++lane) {
     const double value = (double)sum[i + lane];
     lanes[lane] += value * value;
