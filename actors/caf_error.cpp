@@ -67,7 +67,11 @@ Status from_caf(const caf::error& error) {
   if (error.category() == kCategory) return {code_of(error.code()), text_of(error.context())};
   Code code = Code::device_fault;
   if (error.category() == caf::atom("system")) code = code_of(static_cast<caf::sec>(error.code()));
-  if (error.category() == caf::atom("exit")) code = code_of(static_cast<caf::exit_reason>(error.code()));
+  if (error.category() == caf::atom("exit")) {
+    code = code_of(static_cast<caf::exit_reason>(error.code()));
+    // Of a lost process, with the reason why it is lost.
+    if (std::string why = text_of(error.context()); !why.empty()) return {code, std::move(why)};
+  }
   return {code, caf::to_string(error)};
 }
 

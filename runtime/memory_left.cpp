@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/memory_limit.hpp"
+
 namespace troupe {
 namespace {
 
@@ -58,6 +60,15 @@ MemoryLeft memory_left() {
   for (auto cgroup = own_cgroup();; cgroup = cgroup.parent_path()) {
     const auto left = left_in_cgroup(kCgroups + cgroup.string());
     if (left && *left < least.size_bytes) least = {*left, "memory.max of cgroup " + cgroup.string()};
+    if (cgroup == "/" || cgroup.empty()) return least;
+  }
+}
+
+std::uint64_t memory_limit_bytes() {
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  if (const auto kilobytes = number_after("/proc/meminfo", "MemTotal:")) least = *kilobytes * 1024;
+  for (auto cgroup = own_cgroup();; cgroup = cgroup.parent_path()) {
+    least = std::min(least, number_in(kCgroups + cgroup.string() + "/memory.max").value_or(least));
     if (cgroup == "/" || cgroup.empty()) return least;
   }
 }

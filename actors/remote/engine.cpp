@@ -1,8 +1,13 @@
 #include "actors/remote/detail/engine.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <caf/actor_registry.hpp>
 #include <caf/actor_system.hpp>
+#include <caf/blocking_actor.hpp>
+#include <caf/exit_reason.hpp>
+#include <caf/scheduled_actor.hpp>
 #include <caf/sec.hpp>
 #include <caf/send.hpp>
 #include <future>
@@ -10,6 +15,8 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/remote/detail/directory.hpp"
+#include "actors/remote/detail/room_keeper.hpp"
+#include "runtime/memory_limit.hpp"
 
 namespace troupe::remote {
 namespace {
@@ -17,20 +24,57 @@ namespace {
 /// Cuts a peer off on the bulk lane; deletes itself.
 class BulkCut final : public LaneTask {
  public:
-  BulkCut(Outbox& outbox, Transport& transport, Peer peer, Status why)
-      : outbox_(outbox), transport_(transport), peer_(peer), why_(std::move(why)) {}
+  BulkCut(Outbox& outbox, Bodies& bodies, Transport& transport, Peer peer, Status why)
+      : outbox_(outbox), bodies_(bodies), transport_(transport), peer_(peer), why_(std::move(why)) {}
   void run() noexcept override {
     const std::unique_ptr<BulkCut> self(this);
     outbox_.cut(peer_);
     transport_.fence(peer_, Lane::bulk, why_);
+    bodies_.forget(peer_);
   }
 
  private:
   Outbox& outbox_;
+  Bodies& bodies_;
   Transport& transport_;
   const Peer peer_;
   const Status why_;
 };
+
+/// Of the memory for messages, what waits here and what has come each have half.
+std::uint64_t half_of_memory(const RemoteOptions& options) {
+  return std::max<std::uint64_t>(options.memory_bytes != 0 ? options.memory_bytes : memory_limit_bytes() / 8, 2) / 2;
+}
+
+std::uint64_t landing_bytes(const RemoteOptions& options) {
+  return options.landing_bytes != 0 ? options.landing_bytes : 2 * half_of_memory(options);
+}
+
+/// At least a few pieces.
+std::uint64_t sending_bytes(const RemoteOptions& options) {
+  return std::max(options.sending_bytes, 4 * wire::kPieceBytes);
+}
+
+/// A backlog that took more is worth giving its memory back to the system.
+constexpr std::uint64_t kLargeBacklog = std::uint64_t{64} << 20;
+/// How often an actor with a full window is looked at, and everything else.
+constexpr auto kLookSoon = std::chrono::milliseconds(20);
+constexpr auto kLookLater = std::chrono::milliseconds(200);
+
+/// How to tell whether an actor has looked at all that lies in its mailbox; null: it has none.
+auto waiting_test(caf::abstract_actor& actor) -> bool (*)(caf::abstract_actor&) {
+  if (dynamic_cast<caf::scheduled_actor*>(&actor) != nullptr)
+    return [](caf::abstract_actor& of) { return dynamic_cast<caf::scheduled_actor&>(of).mailbox().blocked(); };
+  if (dynamic_cast<caf::blocking_actor*>(&actor) != nullptr)
+    return [](caf::abstract_actor& of) { return dynamic_cast<caf::blocking_actor&>(of).mailbox().blocked(); };
+  return nullptr;
+}
+
+/// The reason why an actor of a lost process ended, as CAF's own networking gives it, with ours as text.
+caf::error unreachable(const Status& why) {
+  return {static_cast<std::uint8_t>(caf::exit_reason::remote_link_unreachable), caf::atom("exit"),
+          caf::make_message(std::string{why.text()})};
+}
 
 }  // namespace
 
@@ -51,16 +95,21 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
       self_(self),
       options_(std::move(options)),
       gate_(std::make_shared<Gate>(control)),
-      landing_pool_(std::make_shared<SlabPool>(space, self, options_.first_arena, options_.landing_bytes)),
+      outgoing_(std::make_shared<Budget>(half_of_memory(options_))),
+      incoming_(std::make_shared<Budget>(half_of_memory(options_))),
+      landing_pool_(std::make_shared<SlabPool>(space, self, options_.first_arena, landing_bytes(options_))),
       sending_pool_(
-          std::make_shared<SlabPool>(space, self, options_.first_arena + SlabPool::kArenas, options_.sending_bytes)),
-      control_out_(control.transport(), Lane::control, space, sending_pool_, unfinished_),
-      bulk_out_(bulk.transport(), Lane::bulk, space, sending_pool_, unfinished_),
+          std::make_shared<SlabPool>(space, self, options_.first_arena + SlabPool::kArenas, sending_bytes(options_))),
+      control_out_(control.transport(), Lane::control, space, sending_pool_, outgoing_, sending_bytes(options_),
+                   unfinished_),
+      bulk_out_(bulk.transport(), Lane::bulk, space, sending_pool_, outgoing_, sending_bytes(options_), unfinished_),
       unit_(&system),
       inline_(std::make_shared<InlineUnit>(system, gate_, options_.inline_limit, options_.slow)),
       proxies_(system, *this),
       codec_(unit_),
-      directory_(spawn_directory(system)) {
+      directory_(spawn_directory(system)),
+      rooms_(spawn_room_keeper(system)),
+      bodies_(incoming_) {
   TROUPE_CHECK(
       control.lane() == Lane::control && bulk.lane() == Lane::bulk && &control.transport() == &bulk.transport(),
       Code::invalid, "remote actors need the control and the bulk lane of one transport, in this order");
@@ -70,11 +119,12 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
   control.after_round([this] {
     bool did = inline_->run();
     did |= flush_given_back();
+    did |= flush_refused();
     did |= flush_batches();
     return control_out_.pump() || did;
   });
   control.also_drives(bulk);
-  if (options_.heartbeats) control.on_time([this] { return look_for_silence(); });
+  control.on_time([this] { return look_around(); });
   bulk.after_round([this] { return bulk_out_.pump(); });
 }
 
@@ -89,9 +139,10 @@ Engine::~Engine() {
   proxies_.clear();
   forget_locals();
   caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(rooms_, caf::exit_reason::user_shutdown);
 }
 
-void Engine::add_peer(Peer number, const caf::node_id& node, const Window& window) {
+void Engine::add_peer(Peer number, const caf::node_id& node, std::uint64_t offered) {
   TROUPE_CHECK(number != self_ && node != system_.node(), Code::invalid, "peer ", number.value,
                " has the identity of this process, peer ", self_.value,
                "; every process needs an actor system of its own");
@@ -100,10 +151,10 @@ void Engine::add_peer(Peer number, const caf::node_id& node, const Window& windo
   auto state = std::make_unique<PeerState>();
   state->number = number;
   state->node = node;
-  state->window = window;
-  state->allowance.limit(limit_of_peer(window));
-  state->room = std::make_shared<Room>(options_.max_waiting, options_.wait_within);
-  state->intake = std::make_shared<PeerIntake>(gate_, options_.window, [this, to = state.get()] { send_credit(*to); });
+  state->offered = std::max<std::uint64_t>(offered / wire::kChargeBytes, 1);
+  state->intake =
+      std::make_shared<PeerIntake>(gate_, incoming_, std::max<std::uint64_t>(offers() / wire::kChargeBytes, 1),
+                                   [this, to = state.get()] { send_credit(*to); });
   peers_by_node_[node] = state.get();
   peers_[number] = std::move(state);
 }
@@ -171,7 +222,7 @@ void Engine::attend(Proxy& proxy) {
   PeerState& to = proxy.peer();
   if (to.dead || ended_) {
     proxies_.erase(to.node, proxy.id(),
-                   to.dead ? to_caf(to.why) : to_caf(Status{Code::aborted, "this process is ending"}));
+                   to.dead ? unreachable(to.why) : to_caf(Status{Code::aborted, "this process is ending"}));
     return;
   }
   send_control(to, {.kind = wire::Kind::monitor, .target = proxy.id()});
@@ -183,6 +234,7 @@ Engine::Local& Engine::expose(const caf::strong_actor_ptr& actor) {
   if (fresh) {
     entry->second.actor = actor;
     entry->second.inline_guest = dynamic_cast<troupe::detail::InlineGuest*>(actor->get());
+    entry->second.waits = waiting_test(*actor->get());
     system_.registry().put(actor->id(), actor);
     actor->get()->attach_functor([this, gate = gate_, id = actor->id()](const caf::error& reason) {
       gate->run([this, id, reason] { ended_here(id, reason); });
@@ -210,7 +262,7 @@ void Engine::ended_here(caf::actor_id actor, const caf::error& reason) {
     for (auto& [sequence, held] : stream.held) {  // never to be delivered, but dealt with
       const wire::Header header = *wire::load(held.head);
       abandon(*of, header, held.head);
-      if ((header.flags & wire::kFree) == 0) of->intake->dealt_with(header.charge);
+      if ((header.flags & wire::kFree) == 0) of->intake->dealt_with(wire::charge_in(header.charge));
       settle(*of, header.order);
     }
   }
@@ -231,6 +283,25 @@ void Engine::lost_any_thread(Peer number, const Status& why, bool found_here) {
   gate_->run([this, number, why, found_here] {
     if (PeerState* const of = peer(number); of != nullptr && !of->dead && !ended_) lose(*of, why, found_here);
   });
+}
+
+/// What is to be done from time to time; when to look again.
+Clock::time_point Engine::look_around() {
+  const auto now = Clock::now();
+  auto next = now + kLookLater;
+  if (ended_) return next;
+  if (options_.heartbeats) next = std::min(next, look_for_silence());
+  const bool some = incoming_->used() > incoming_->limit() / 16;
+  notice_skipped();
+  if (some) next = std::min(next, now + kLookSoon);
+  // What the allocator keeps of a backlog that is gone.
+  const std::uint64_t used = incoming_->used() + outgoing_->used();
+  if (used > kLargeBacklog) drained_ = false;
+  if (!drained_ && used < kLargeBacklog / 8) {
+    drained_ = true;
+    ::malloc_trim(0);
+  }
+  return next;
 }
 
 /// Sends heartbeats, and gives up who sends none; when to look again. A peer is expected to speak from its first word
@@ -281,21 +352,27 @@ void Engine::lose(PeerState& of, const Status& why, bool found_here) {
   of.given_back.clear();
   control_out_.cut(of.number);
   control_.transport().fence(of.number, Lane::control, why);
-  auto cut = std::make_unique<BulkCut>(bulk_out_, bulk_.transport(), of.number, why);
+  auto cut = std::make_unique<BulkCut>(bulk_out_, bodies_, bulk_.transport(), of.number, why);
   if (bulk_.post(*cut)) cut.release();
   answer_outstanding(of, 0, to_caf(why));
   for (CallDone* const done : calls_.close_all(of.number)) done->answered(why, {});
   drop_blocked(of, to_caf(why));
   of.last_sender = nullptr;
   for (const auto& proxy : proxies_.get_all(of.node)) {
-    if (proxy) proxies_.erase(of.node, proxy->id(), to_caf(why));
+    if (proxy) proxies_.erase(of.node, proxy->id(), unreachable(why));
   }
   for (auto& [id, actor] : locals_) {
     std::erase(actor.watchers, of.number);
-    actor.streams.erase(of.number);
+    const auto stream = actor.streams.find(of.number);
+    if (stream == actor.streams.end()) continue;
+    for (const auto& [sequence, held] : stream->second.held) {
+      const wire::Header header = *wire::load(held.head);
+      if ((header.flags & wire::kFree) == 0) of.intake->dealt_with(wire::charge_in(header.charge));
+    }
+    actor.streams.erase(stream);
   }
   std::erase_if(lent_, [&](const auto& entry) { return entry.second.peer == of.number; });
-  std::erase_if(parked_, [&](const auto& entry) { return entry.second->to == of.number; });
+  std::erase_if(parked_, [&](const auto& entry) { return entry.second.front()->to == of.number; });
   of.held = 0;
   of.ended.clear();
   of.edges.clear();

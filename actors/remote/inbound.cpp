@@ -81,11 +81,18 @@ class Engine::Borrowed {
   const std::uint64_t token_;
 };
 
-Memory Engine::landing(Peer from, Lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
+Memory Engine::landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
   if (const auto sink = sink_for(head, size_bytes)) return *sink;
   if (const auto memory = landing_pool_->take(size_bytes)) return *memory;
   // Refused: no memory tells the transport to drop the payload. The head still takes its place in the order.
-  gate_->run([this, from, kept = copy(head)] { take_in(from, {.head = kept, .refused = true}); });
+  const auto header = wire::load(head);
+  if (header && lane == Lane::bulk && header->kind == wire::Kind::piece) {
+    refuse_piece(from, *header, size_bytes);
+  } else if (header && lane == Lane::bulk && (header->flags & wire::kBodyInPieces) != 0) {
+    wait_for_body(from, *header, {copy(head), {}, nullptr, true});
+  } else {
+    gate_->run([this, from, kept = copy(head)] { take_in(from, {.head = kept, .refused = true}); });
+  }
   return {};
 }
 
@@ -97,6 +104,11 @@ void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memo
     inline_->run();
     return;
   }
+  const auto header = wire::load(head);
+  if (header && header->kind == wire::Kind::piece) return take_in_piece(from, *header, payload);
+  if (header && (header->flags & wire::kBodyInPieces) != 0) {
+    return wait_for_body(from, *header, {copy(head), payload, std::move(owner), false});
+  }
   gate_->run([this, from, kept = copy(head), payload, owner = std::move(owner)]() mutable {
     take_in(from, {.head = kept, .payload = payload, .payload_owner = std::move(owner)});
   });
@@ -104,6 +116,53 @@ void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memo
 
 void Engine::dropped(Peer, Lane, Memory payload, const Status&) noexcept {
   if (!sinks_.give_back(payload)) landing_pool_->give_back(payload);
+}
+
+void Engine::take_in_piece(Peer from, const wire::Header& header, Memory payload) {
+  bool wrong = payload.size_bytes == 0;
+  auto whole =
+      wrong ? std::nullopt : bodies_.add_piece(from, header, {space_.address(payload), payload.size_bytes}, wrong);
+  if (wrong) return blame(from, "a piece of a message does not fit to the others");
+  if (whole) hand_on(from, std::move(*whole));
+}
+
+/// There was no memory for a piece to land in: its message is refused when the rest has come.
+void Engine::refuse_piece(Peer from, const wire::Header& header, std::uint64_t size_bytes) {
+  bool wrong = false;
+  auto whole = bodies_.skip_piece(from, header, size_bytes, wrong);
+  if (wrong) return blame(from, "a piece of a message does not fit to the others");
+  if (whole) hand_on(from, std::move(*whole));
+}
+
+void Engine::wait_for_body(Peer from, const wire::Header& header, Bodies::Message message) {
+  wire::Pieces pieces;
+  const std::size_t records = std::size_t{header.tensors} * sizeof(wire::TensorRecord);
+  bool wrong = message.head.size() != wire::kHeaderBytes + sizeof pieces + records;
+  std::optional<Bodies::Whole> whole;
+  if (!wrong) {
+    std::memcpy(&pieces, message.head.data() + wire::kHeaderBytes, sizeof pieces);
+    whole = bodies_.add_message(from, pieces, std::move(message), wrong);
+  }
+  if (wrong) return blame(from, "a message does not tell which body is its own");
+  if (whole) hand_on(from, std::move(*whole));
+}
+
+void Engine::hand_on(Peer from, Bodies::Whole whole) {
+  gate_->run([this, from, kept = std::make_shared<Bodies::Whole>(std::move(whole))] {
+    const Bodies::Message& message = kept->message;
+    take_in(from, {.head = message.head,
+                   .payload = message.payload,
+                   .payload_owner = message.payload_owner,
+                   .refused = message.refused,
+                   .body = std::move(kept->body)});
+  });
+}
+
+/// What the bulk lane found wrong.
+void Engine::blame(Peer from, const char* why) {
+  gate_->run([this, from, why] {
+    if (PeerState* const of = peer(from); of != nullptr && !of->dead) condemn(*of, why);
+  });
 }
 
 /// The buffer that was laid out for the tensor that is the whole payload of a message.
@@ -120,7 +179,7 @@ std::optional<Memory> Engine::sink_for(std::span<const std::byte> head, std::uin
 
 void Engine::lost(Peer number, const Status& why) noexcept { lost_any_thread(number, why, true); }
 
-void Engine::take_in(Peer number, const Arrival& arrival) {
+void Engine::take_in(Peer number, Arrival arrival) {
   PeerState* const from = peer(number);
   if (ended_ || (from != nullptr && (from->dead || from->condemned))) return;
   const auto header = wire::load(arrival.head);
@@ -134,9 +193,11 @@ void Engine::take_in(Peer number, const Arrival& arrival) {
   take_in_frame(*from, *header, arrival);
 }
 
-void Engine::take_in_frame(PeerState& from, const wire::Header& header, const Arrival& arrival) {
+void Engine::take_in_frame(PeerState& from, const wire::Header& header, Arrival& arrival) {
   switch (header.kind) {
-    case wire::Kind::message: return take_in_message(from, header, arrival);
+    case wire::Kind::message:
+    case wire::Kind::link:
+    case wire::Kind::unlink: return take_in_message(from, header, arrival);
     case wire::Kind::monitor: return take_in_monitor(from, header.target);
     case wire::Kind::down: return take_in_down(from, header, arrival);
     case wire::Kind::release: return take_in_release(from, header, arrival.head.subspan(wire::kHeaderBytes));
@@ -144,7 +205,17 @@ void Engine::take_in_frame(PeerState& from, const wire::Header& header, const Ar
     case wire::Kind::heartbeat: return;  // it was heard
     case wire::Kind::call: return take_in_call(from, header, arrival.head.subspan(wire::kHeaderBytes));
     case wire::Kind::answer: return take_in_answer(from, header, arrival.head.subspan(wire::kHeaderBytes));
-    case wire::Kind::batch: return drop(text("a batch inside of a batch from peer ", from.number.value));
+    case wire::Kind::window: return take_in_window(from, header);
+    case wire::Kind::refused:
+      counts_.dropped.add(header.message_id);
+      if (options_.dropped) {
+        options_.dropped(text("peer ", from.number.value, " refused ", header.message_id,
+                              " messages: it has no memory left for them (RemoteOptions::memory_bytes there)"));
+      }
+      return;
+    case wire::Kind::piece:
+    case wire::Kind::batch:
+      return drop(text("a frame from peer ", from.number.value, " in a place where none of its kind belongs"));
   }
 }
 
@@ -152,7 +223,8 @@ void Engine::take_in_batch(PeerState& from, std::span<const std::byte> heads) {
   for (auto head = wire::next_in_batch(heads); !head.empty(); head = wire::next_in_batch(heads)) {
     const auto header = wire::load(head);
     if (!header) break;
-    take_in_frame(from, *header, {.head = head});
+    Arrival arrival{.head = head};
+    take_in_frame(from, *header, arrival);
     if (from.dead || from.condemned || ended_) return;
   }
   if (!heads.empty()) drop(text("a batch of messages from peer ", from.number.value, " that is damaged"));
@@ -172,32 +244,48 @@ void Engine::take_in_release(PeerState& from, const wire::Header& header, std::s
 
 void Engine::take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
   from.allowance.hear({header.message_id, header.source});
-  from.counts.in_window.set(from.allowance.in_use());
+  from.counts.unhandled.set(from.allowance.in_use().messages);
   for (; body.size() >= sizeof(wire::EdgeCredit); body = body.subspan(sizeof(wire::EdgeCredit))) {
     wire::EdgeCredit edge;
     std::memcpy(&edge, body.data(), sizeof edge);
-    if (const auto proxy = proxies_.get(from.node, edge.actor))
-      static_cast<Proxy&>(*proxy->get()).allowance.hear({edge.messages, edge.charge});
+    const auto known = proxies_.get(from.node, edge.actor);
+    if (!known) continue;
+    auto& proxy = static_cast<Proxy&>(*known->get());
+    const Amount dealt = proxy.allowance.hear({edge.messages, edge.charge});
+    if (Room* const room = proxy.room()) room->leave(dealt.messages, dealt.charge * wire::kChargeBytes);
   }
   if (!from.blocked.empty()) send_blocked(from);
 }
 
-void Engine::take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival) {
+void Engine::take_in_window(PeerState& from, const wire::Header& header) {
+  if (Local* const to = local(header.target))
+    edge_of(from, header.target, to->streams[from.number])->limit({header.message_id, header.source});
+}
+
+std::shared_ptr<EdgeIntake>& Engine::edge_of(PeerState& from, caf::actor_id actor, Stream& stream) {
+  if (!stream.edge) {
+    stream.edge = std::make_shared<EdgeIntake>(actor, from.intake);
+    from.edges.push_back(stream.edge);
+  }
+  return stream.edge;
+}
+
+void Engine::take_in_message(PeerState& from, const wire::Header& header, Arrival& arrival) {
   const bool counted = (header.flags & wire::kFree) == 0;
-  if (counted && !from.intake->take()) return condemn(from, "it sent more messages than its window allows");
+  const std::uint64_t charge = wire::charge_in(header.charge);
+  if (counted && charge * wire::kChargeBytes < wire::kMessageBytes + arrival.body.size_bytes)
+    return condemn(from, "it says that a message is smaller than it is");
+  if (counted && !from.intake->take(charge)) return condemn(from, "it sent more than this process takes");
   Local* const to = local(header.target);
   if (to == nullptr) {  // it has ended; ids are not given twice, so there is no order to keep
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
     abandon(from, header, arrival.head);
-    if (counted) from.intake->dealt_with(header.charge);
+    if (counted) from.intake->dealt_with(wire::charge_in(header.charge));
     return settle(from, header.order);
   }
   Stream& stream = to->streams[from.number];
-  if (!stream.edge && counted) {
-    stream.edge = std::make_shared<EdgeIntake>(header.target, from.intake, options_.window);
-    from.edges.push_back(stream.edge);
-  }
+  if (counted) edge_of(from, header.target, stream);
   if (header.sequence != stream.next) return hold(from, header, arrival, stream);
   deliver(from, header, arrival, stream, *to);
   ++stream.next;
@@ -205,40 +293,63 @@ void Engine::take_in_message(PeerState& from, const wire::Header& header, const 
     auto next = stream.held.extract(stream.next);
     if (next.empty()) break;
     --from.held;
-    const Held& held = next.mapped();
-    deliver(from, *wire::load(held.head), {held.head, held.payload, held.payload_owner, held.refused}, stream, *to);
+    Held& held = next.mapped();
+    Arrival late{held.head, held.payload, held.payload_owner, held.refused, std::move(held.body)};
+    deliver(from, *wire::load(held.head), late, stream, *to);
     ++stream.next;
   }
 }
 
 /// A message before its turn.
-void Engine::hold(PeerState& from, const wire::Header& header, const Arrival& arrival, Stream& stream) {
+void Engine::hold(PeerState& from, const wire::Header& header, Arrival& arrival, Stream& stream) {
   const bool ahead = static_cast<std::int32_t>(header.sequence - stream.next) > 0;
   const auto [place, fresh] = stream.held.try_emplace(header.sequence);
   if (!ahead || !fresh) return condemn(from, "it sent two messages with one number");
-  place->second = {copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused};
+  place->second = {copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused,
+                   std::move(arrival.body)};
   counts_.reordered.add();
-  if (++from.held > from.intake->limit() + outstanding_.size() + kMostStrays) {
+  if (++from.held > from.intake->most_messages() + outstanding_.size() + kMostStrays) {
     condemn(from, "it sent too many messages before their turn");
   }
 }
 
+/// The peer says that `header.source` of it is linked to an actor of this process, or not any more.
+void Engine::change_link(PeerState& from, const wire::Header& header, Local& to) {
+  if (header.source_peer != from.number.value) return condemn(from, "it changed a link of another process's actor");
+  const auto other = sender_of(from, header);
+  if (!other || (header.flags & wire::kFree) == 0) return condemn(from, "it changed a link of no actor");
+  auto& proxy = static_cast<Proxy&>(*other->get());
+  if (header.kind == wire::Kind::link) {
+    proxy.link_quietly(*to.actor->get());
+  } else {
+    proxy.unlink_quietly(*to.actor->get());
+  }
+}
+
 /// A message whose turn it is.
-void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, const Stream& stream,
-                     Local& to) {
+void Engine::deliver(PeerState& from, const wire::Header& header, Arrival& arrival, const Stream& stream, Local& to) {
+  if (header.kind != wire::Kind::message) {
+    change_link(from, header, to);
+    return settle(from, header.order);
+  }
   const caf::message_id id{header.message_id};
   // Ends with the message, or here.
   const bool counted = (header.flags & wire::kFree) == 0;
-  if (counted) stream.edge->delivered();
+  const std::uint64_t charge = wire::charge_in(header.charge);
+  if (counted) stream.edge->delivered(charge);
   troupe::detail::Receipt receipt =
-      counted ? troupe::detail::Receipt{stream.edge, header.charge} : troupe::detail::Receipt{};
+      counted ? troupe::detail::Receipt{stream.edge, static_cast<std::uint32_t>(charge)} : troupe::detail::Receipt{};
   if ((header.flags & wire::kVoid) == 0) {
     auto sender = sender_of(from, header);
     caf::mailbox_element_ptr message;
     Status status;
-    if (arrival.refused) {
+    // The last one may exceed the memory, so that any message goes where nothing else is.
+    const bool full = counted && incoming_->used() >= incoming_->limit() + charge * wire::kChargeBytes;
+    if (arrival.refused || full) {
       abandon(from, header, arrival.head);
-      status = {Code::out_of_memory, text("peer ", self_.value, " has no memory left for the payload of a message")};
+      status = {Code::out_of_memory,
+                text("peer ", self_.value, " has no memory left for messages (RemoteOptions::memory_bytes)")};
+      if (!id.is_request() && !id.is_response() && from.refused++ == 0) refused_.push_back(&from);
     } else {
       status = decode(from, header, arrival, sender, std::move(receipt), message);
     }
@@ -251,12 +362,14 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
       stray = request.empty();
       if (!stray) answered(from, request.mapped());
     }
+    const bool ends = status.ok() && is_exit(*message);
     if (stray) {
       counts_.dropped.add();
-    } else if (status.ok() && !counted && !id.is_response() && !is_exit(*message)) {
+    } else if (status.ok() && !counted && !id.is_response() && !ends) {
       condemn(from, "it sent a message as free that is none");
     } else if (status.ok()) {
       counts_.delivered.add();
+      if (ends) end_link(from, *message, to);
       if (to.inline_guest != nullptr) {
         inline_->hand(*to.inline_guest, to.actor, std::move(message));
       } else {
@@ -272,11 +385,38 @@ void Engine::deliver(PeerState& from, const wire::Header& header, const Arrival&
   settle(from, header.order);
 }
 
+/// An order to end is the last word of a link; the news that the other one ended must not be a second.
+void Engine::end_link(PeerState& from, const caf::mailbox_element& message, Local& to) {
+  const auto source = caf::actor_cast<caf::strong_actor_ptr>(message.content().get_as<caf::exit_msg>(0).source);
+  if (!source || source->node() != from.node) return;
+  if (auto* const proxy = dynamic_cast<Proxy*>(source->get())) proxy->unlink_quietly(*to.actor->get());
+}
+
+/// Finds actors that wait for another message than those that lie in their mailboxes: what they have skipped takes no
+/// room in what their senders may send.
+void Engine::notice_skipped() {
+  for (auto& [number, of] : peers_) {
+    if (of->dead) continue;
+    const bool much = 8 * of->intake->untold() >= offers() / wire::kChargeBytes / peers_.size();
+    bool any = false;
+    for (const auto& edge : of->edges) {
+      if (!(much || edge->bounded()) || !edge->may_have_skipped()) continue;
+      const auto found = locals_.find(edge->actor);
+      if (found == locals_.end() || found->second.waits == nullptr) continue;
+      if (!found->second.waits(*found->second.actor->get())) continue;
+      edge->all_seen();
+      any = true;
+    }
+    if (any) send_credit(*of);
+  }
+}
+
 Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
                       const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                       caf::mailbox_element_ptr& message) {
   const caf::message_id id{header.message_id};
-  if ((header.flags & wire::kPlain) != 0 && (header.tensors | (header.flags & wire::kBodyInPayload)) == 0) {
+  if ((header.flags & wire::kPlain) != 0 &&
+      (header.tensors | (header.flags & (wire::kBodyInPayload | wire::kBodyInPieces))) == 0) {
     return codec_.decode_plain(arrival.head.subspan(wire::kHeaderBytes), sender, id, std::move(receipt), message);
   }
   if ((header.flags & wire::kLone) != 0) return decode_lone(from, header, arrival, sender, std::move(receipt), message);
@@ -293,7 +433,10 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
   if (!status.ok()) return status;
   std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
   body = body.first(body.size() - records.size() * sizeof(wire::TensorRecord));
-  if ((header.flags & wire::kBodyInPayload) != 0) {
+  if ((header.flags & wire::kBodyInPieces) != 0) {
+    if (!arrival.body.bytes) return {Code::corrupt, "a message without its body"};
+    body = {arrival.body.bytes.get(), arrival.body.size_bytes};
+  } else if ((header.flags & wire::kBodyInPayload) != 0) {
     if (end >= arrival.payload.size_bytes) return {Code::corrupt, "a message's body lies outside its payload"};
     body = {space_.address(arrival.payload) + end, arrival.payload.size_bytes - end};
   }
@@ -310,7 +453,8 @@ Status Engine::decode_lone(PeerState& from, const wire::Header& header, const Ar
                            const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                            caf::mailbox_element_ptr& message) {
   const auto record = wire::load_record(arrival.head);
-  const bool whole = record && header.tensors == 1 && (header.flags & (wire::kBodyInPayload | wire::kHasStages)) == 0;
+  const bool whole = record && header.tensors == 1 &&
+                     (header.flags & (wire::kBodyInPayload | wire::kBodyInPieces | wire::kHasStages)) == 0;
   if (!whole) return {Code::corrupt, "a message of one tensor that does not tell where it is"};
   troupe::detail::TensorSlots::Landed landed;
   Status status = land(from, *record, arrival, landed);
@@ -405,7 +549,7 @@ void Engine::answered(PeerState& by, const Outstanding& request) {
 void Engine::settle(PeerState& from, std::uint32_t order) {
   const auto place = from.settled.whole(order);
   if (!place || !from.settled.add(*place)) return condemn(from, "it sent two messages with one place in the order");
-  if (from.settled.runs() > kMostGaps + from.intake->limit()) {
+  if (from.settled.runs() > kMostGaps + from.intake->most_messages()) {
     return condemn(from, "too much of what it sent is missing between what came");
   }
   while (!from.ended.empty() && from.ended.begin()->first < from.settled.next()) {

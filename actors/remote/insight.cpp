@@ -34,8 +34,8 @@ PeerCounters Engine::counters(Peer number) const {
                         .bytes_received = from.bytes_received.get(),
                         .batches_sent = from.batches_sent.get(),
                         .batched_sent = from.batched_sent.get(),
-                        .in_window = from.in_window.get(),
-                        .waiting = found->second->room->count(),
+                        .unhandled = from.unhandled.get(),
+                        .waiting = found->second->waiting->messages.load(std::memory_order_relaxed),
                         .turned_away = from.turned_away.get()};
   std::ranges::transform(from.answer_ns_log2, counters.answer_ns_log2.begin(), &Tally::get);
   return counters;
@@ -58,9 +58,11 @@ std::string Engine::report() {
     const PeerCounters c = counters(number);
     out << "peer " << number.value << (of->dead ? " (lost)" : "") << ": sent " << c.messages_sent << " messages, "
         << c.bytes_sent << " bytes, " << c.batches_sent << " batches; received " << c.messages_received << ", "
-        << c.bytes_received << " bytes; in its window " << c.in_window << " of " << of->window.messages << ", waiting "
-        << c.waiting << ", turned away " << c.turned_away << '\n';
+        << c.bytes_received << " bytes; unhandled there " << c.unhandled << " messages, waiting here " << c.waiting
+        << ", turned away " << c.turned_away << '\n';
   }
+  out << "messages here take " << outgoing_->used() << " bytes on their way out and " << incoming_->used()
+      << " in mailboxes, of " << outgoing_->limit() << " each\n";
   std::size_t listed = 0;
   for (const auto& [id, local] : locals_) {
     if (id == kDirectory) continue;

@@ -72,44 +72,48 @@ bool is_exit(const caf::mailbox_element& message) {
 
 bool is_free(const caf::mailbox_element& message) { return message.mid.is_response() || is_exit(message); }
 
-bool Engine::transmit(Proxy& proxy, caf::mailbox_element_ptr message) {
+void Engine::transmit(Proxy& proxy, caf::mailbox_element_ptr message) {
   PeerState& to = proxy.peer();
   if (to.dead || ended_ || !proxy.alive()) {
     const caf::error why = to.dead  ? to_caf(to.why)
                            : ended_ ? to_caf(Status{Code::aborted, "this process is ending"})
                                     : caf::make_error(caf::sec::request_receiver_down);
-    answer(message->sender, message->mid, why);
-    return true;
+    return answer(message->sender, message->mid, why);
   }
-  if (is_free(*message)) {
-    send_now(proxy, *message, wire::kFree);
-  } else if (proxy.blocked.empty() && proxy.allowance.open() && to.allowance.open()) {
-    send_now(proxy, *message, 0);
-  } else {
-    block(proxy, std::move(message));
-    return false;
-  }
-  return true;
+  if (proxy.blocked.empty() && (open(proxy) || is_free(*message))) return send_now(proxy, *message);
+  block(proxy, std::move(message));
+}
+
+/// An actor may have as much unhandled as is left for all others together: of several slow ones each gets an equal
+/// part, and as much stays for those that are not.
+bool Engine::open(const Proxy& proxy) const noexcept {
+  const PeerState& to = proxy.peer();
+  const std::uint64_t limit = to.offered / peers_.size();
+  const std::uint64_t used = to.allowance.in_use().charge;
+  return used < limit && proxy.allowance.in_use().charge < limit - used;
 }
 
 void Engine::block(Proxy& proxy, caf::mailbox_element_ptr message) {
   PeerState& to = proxy.peer();
   unfinished_.begin();
+  to.waiting->messages.fetch_add(1, std::memory_order_relaxed);
   if (proxy.blocked.empty()) to.blocked.emplace_back(proxy.ctrl());
-  proxy.blocked.push_back({to.next_ticket++, std::move(message)});
+  const bool is_link = message->sender.get() == proxy.ctrl();
+  Charge charge(outgoing_, is_link ? wire::kMessageBytes : cost_of(system_, *message));
+  proxy.blocked.push_back({to.next_ticket++, std::move(message), std::move(charge)});
 }
 
-/// As far as the windows allow. Actors take turns, as they may have different edges but share the peer's window.
+/// As far as the peer takes more. Actors take turns, since all share what it takes.
 void Engine::send_blocked(PeerState& to) {
-  for (std::size_t turns = to.blocked.size(); turns > 0 && to.allowance.open(); --turns) {
+  for (std::size_t turns = to.blocked.size(); turns > 0; --turns) {
     const caf::strong_actor_ptr next = std::move(to.blocked.front());
     to.blocked.pop_front();
     auto& proxy = static_cast<Proxy&>(*next->get());
-    while (!proxy.blocked.empty() && proxy.allowance.open() && to.allowance.open()) {
+    while (!proxy.blocked.empty() && (open(proxy) || is_free(*proxy.blocked.front().message))) {
       const caf::mailbox_element_ptr message = std::move(proxy.blocked.front().message);
       proxy.blocked.pop_front();
-      send_now(proxy, *message, 0);
-      to.room->leave();
+      send_now(proxy, *message);
+      to.waiting->messages.fetch_sub(1, std::memory_order_relaxed);
       unfinished_.end();
     }
     if (!proxy.blocked.empty()) to.blocked.push_back(next);
@@ -143,7 +147,7 @@ void Engine::drop_blocked(Proxy& proxy, const caf::error& why) {
   std::erase_if(to.blocked, [&](const auto& other) { return other.get() == proxy.ctrl(); });
   for (const Proxy::Blocked& entry : std::exchange(proxy.blocked, {})) {
     answer(entry.message->sender, entry.message->mid, why);
-    to.room->leave();
+    to.waiting->messages.fetch_sub(1, std::memory_order_relaxed);
     unfinished_.end();
   }
   send_blocked_ends(to);
@@ -156,20 +160,48 @@ void Engine::drop_blocked(PeerState& to, const caf::error& why) {
     const caf::strong_actor_ptr next = to.blocked.front();
     drop_blocked(static_cast<Proxy&>(*next->get()), why);
   }
-  to.room->open();
 }
 
 void Engine::note_turned_away(PeerState& to) {
-  const std::uint64_t count = to.room->take_turned_away();
+  const std::uint64_t count = to.waiting->turned_away.exchange(0);
   to.counts.turned_away.add(count);
   counts_.dropped.add(count);
-  if (options_.dropped)
-    options_.dropped(text(count, " messages to peer ", to.number.value, " not sent: it takes no more for now"));
+  if (options_.dropped) {
+    options_.dropped(text(count, " messages to peer ", to.number.value, " not sent: ",
+                          outgoing_->full() ? "those that wait already take all of RemoteOptions::memory_bytes"
+                                            : "an actor's window is full (RemoteActors::bound)"));
+  }
 }
 
-void Engine::send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t flags) {
+void Engine::bound(Proxy& proxy, const Window& window, WhenFull when_full, std::chrono::milliseconds wait_within) {
+  proxy.make_room().set(window, when_full, wait_within);
+  // Its process then tells sooner what is dealt with.
+  gate_->run([this, window, kept = caf::strong_actor_ptr(proxy.ctrl())] {
+    auto& of = static_cast<Proxy&>(*kept->get());
+    if (of.peer().dead || ended_) return;
+    send_control(of.peer(), {.kind = wire::Kind::window,
+                             .message_id = window.messages,
+                             .source = window.bytes / wire::kChargeBytes + 1,
+                             .target = of.id()});
+  });
+}
+
+void Engine::send_link(Proxy& proxy, const LinkChange& change) {
   PeerState& to = proxy.peer();
-  wire::Header header{.flags = flags, .message_id = message.mid.integer_value(), .target = proxy.id()};
+  wire::Header header{.kind = change.links ? wire::Kind::link : wire::Kind::unlink,
+                      .flags = wire::kFree,
+                      .sequence = proxy.next_sequence++,
+                      .order = to.next_order++,
+                      .target = proxy.id()};
+  header.source = source_of(change.actor, header);
+  send_control(to, header);
+}
+
+void Engine::send_now(Proxy& proxy, caf::mailbox_element& message) {
+  if (message.sender.get() == proxy.ctrl()) return send_link(proxy, static_cast<const LinkChange&>(message));
+  PeerState& to = proxy.peer();
+  wire::Header header{.message_id = message.mid.integer_value(), .target = proxy.id()};
+  if (is_free(message)) header.flags = wire::kFree;
   if (!message.stages.empty()) header.flags |= wire::kHasStages;
   scratch_.assign(wire::kHeaderBytes, 0);
   tensors_.clear();
@@ -185,8 +217,14 @@ void Engine::send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t 
       status = codec_.encode(message, scratch_);
       if (status.ok()) status = plan(to, slots.sent, tensors_);
     }
+    if (const std::size_t body_bytes = scratch_.size() - wire::kHeaderBytes; body_bytes > wire::kLargestBody) {
+      status = {Code::unsupported,
+                text("a message of ", body_bytes, " bytes; at most ", wire::kLargestBody, " fit into one")};
+      for (const wire::TensorRecord& record : tensors_.records) lent_.erase(record.token);
+    }
     if (!status.ok()) {
       tensors_.clear();
+      scratch_ = {};
       return refuse(proxy, message, status);
     }
   }
@@ -207,9 +245,12 @@ void Engine::send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t 
 /// there.
 void Engine::refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why) {
   drop(text("message not sent: ", why.text()));
-  if (!message.mid.is_response()) return answer(message.sender, message.mid, why);
+  if (!message.mid.is_response()) {
+    if (Room* const room = proxy.room(); room != nullptr && !is_free(message)) room->leave(1, 0);
+    return answer(message.sender, message.mid, why);
+  }
   const auto instead = caf::make_mailbox_element(message.sender, message.mid, {}, to_caf(why));
-  send_now(proxy, *instead, wire::kFree);
+  send_now(proxy, *instead);
 }
 
 bool Engine::reached(Point point) const {
@@ -299,23 +340,31 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   const std::size_t body_bytes = scratch_.size() - wire::kHeaderBytes;
   const std::size_t record_bytes = plan.records.size() * sizeof(wire::TensorRecord);
   const bool body_in_head = scratch_.size() + record_bytes <= Transport::kMaxHeadBytes;
-  if (!body_in_head) header.flags |= wire::kBodyInPayload;
+  const bool in_pieces = body_bytes > wire::kPieceBytes;
+  if (!body_in_head) header.flags |= in_pieces ? wire::kBodyInPieces : wire::kBodyInPayload;
   header.sequence = proxy.next_sequence++;
   header.order = to.next_order++;
   if ((header.flags & wire::kFree) == 0) {
-    std::uint64_t bytes = body_bytes;
-    for (const wire::TensorRecord& record : plan.records) bytes += record.by_reference != 0 ? 0 : record.size_bytes;
-    header.charge = wire::charge_of(bytes);
-    proxy.allowance.spend(header.charge);
-    to.allowance.spend(header.charge);
-    to.counts.in_window.set(to.allowance.in_use());
+    std::uint64_t copied = 0;
+    for (const wire::TensorRecord& record : plan.records) copied += record.by_reference != 0 ? 0 : record.size_bytes;
+    header.charge = wire::charge_of(body_bytes, copied);
+    const std::uint64_t charge = wire::charge_in(header.charge);
+    proxy.allowance.spend(charge);
+    to.allowance.spend(charge);
+    to.counts.unhandled.set(to.allowance.in_use().messages);
+    if (Room* const room = proxy.room()) room->enter_bytes(charge * wire::kChargeBytes);
   }
 
   const auto* const records = reinterpret_cast<const char*>(plan.records.data());
-  std::vector<char> body;
+  std::shared_ptr<Body> body;
   if (!body_in_head) {
-    body = std::move(scratch_);
+    body = std::make_shared<Body>(std::move(scratch_), Charge(outgoing_, body_bytes));
     scratch_.assign(wire::kHeaderBytes, 0);
+  }
+  if (in_pieces) {
+    const wire::Pieces pieces{to.next_body++, body_bytes};
+    const auto* const bytes = reinterpret_cast<const char*>(&pieces);
+    scratch_.insert(scratch_.end(), bytes, bytes + sizeof pieces);
   }
   scratch_.insert(scratch_.end(), records, records + record_bytes);
   wire::store(header, std::as_writable_bytes(std::span(scratch_)).first<wire::kHeaderBytes>());
@@ -329,27 +378,54 @@ void Engine::send_message(Proxy& proxy, wire::Header header, TensorPlan& plan) {
   auto frame = std::make_unique<Frame>(large ? bulk_out_ : control_out_, to.number,
                                        std::vector<std::byte>(head.begin(), head.end()));
   frame->tensors = std::move(plan.copied);
-  frame->body = std::move(body);
-  frame->body_begin = frame->body.empty() ? 0 : wire::kHeaderBytes;
   to.spoken_to = true;
   to.counts.messages_sent.add();
   to.counts.bytes_sent.add(head.size() + body_bytes + plan.copied_bytes);
+  Frames frames;
+  if (in_pieces) {
+    cut_into_pieces(to, std::move(body), frames);
+  } else if (body) {
+    frame->body_begin = wire::kHeaderBytes;
+    frame->body_end = body->bytes.size();
+    frame->body = std::move(body);
+  }
+  frames.push_back(std::move(frame));
   if (plan.awaited.empty()) {
-    dispatch(std::move(frame));
+    dispatch(std::move(frames));
   } else {
-    park(std::move(frame), plan.awaited);
+    park(std::move(frames), plan.awaited);
   }
 }
 
-void Engine::dispatch(std::unique_ptr<Frame> frame) {
-  if (frame->outbox->lane() == Lane::control) return control_out_.send(std::move(frame));
-  if (bulk_.post(*frame)) frame.release();
+/// The body's frames, for the bulk lane: several are under way at once, and other messages pass between them.
+void Engine::cut_into_pieces(PeerState& to, std::shared_ptr<const Body> body, Frames& frames) {
+  const std::uint64_t size_bytes = body->bytes.size() - wire::kHeaderBytes;
+  wire::Header header{.kind = wire::Kind::piece, .message_id = to.next_body - 1, .source = size_bytes};
+  for (std::uint64_t offset = 0; offset < size_bytes; offset += wire::kPieceBytes) {
+    header.target = offset;
+    std::vector<std::byte> head(wire::kHeaderBytes);
+    wire::store(header, std::span(head).first<wire::kHeaderBytes>());
+    auto& frame = frames.emplace_back(std::make_unique<Frame>(bulk_out_, to.number, std::move(head)));
+    frame->body = body;
+    frame->body_begin = wire::kHeaderBytes + offset;
+    frame->body_end = frame->body_begin + std::min(wire::kPieceBytes, size_bytes - offset);
+  }
+}
+
+void Engine::dispatch(Frames frames) {
+  for (std::unique_ptr<Frame>& frame : frames) {
+    if (frame->outbox->lane() == Lane::control) {
+      control_out_.send(std::move(frame));
+    } else if (bulk_.post(*frame)) {
+      frame.release();
+    }
+  }
 }
 
 /// Its place in the order is taken: what follows to the same actor waits at the receiver.
-void Engine::park(std::unique_ptr<Frame> frame, const std::vector<Point>& awaited) {
+void Engine::park(Frames frames, const std::vector<Point>& awaited) {
   const std::uint64_t ticket = next_token_++;
-  parked_.emplace(ticket, std::move(frame));
+  parked_.emplace(ticket, std::move(frames));
   auto* const waker = std::make_unique<PointsReached>(*this, ticket, awaited.size()).release();  // ends itself
   for (const Point& point : awaited) space_.timeline(point.line).wake(point.value, *waker);
 }
@@ -357,8 +433,9 @@ void Engine::park(std::unique_ptr<Frame> frame, const std::vector<Point>& awaite
 void Engine::unpark(std::uint64_t ticket, const Status& status) {
   auto entry = parked_.extract(ticket);
   if (entry.empty()) return;
-  std::unique_ptr<Frame> frame = std::move(entry.mapped());
-  if (status.ok()) return dispatch(std::move(frame));
+  Frames frames = std::move(entry.mapped());
+  if (status.ok()) return dispatch(std::move(frames));
+  const std::unique_ptr<Frame> frame = std::move(frames.back());
   // The tensor's content will never be: its request ends with the reason, and another frame fills the gap in the order.
   wire::Header header = *wire::load(frame->head);
   drop(text("message not sent: the work that was to fill its tensor failed: ", status.text()));
@@ -381,9 +458,7 @@ void Engine::unpark(std::uint64_t ticket, const Status& status) {
     }
   }
   wire::store(header, std::as_writable_bytes(std::span(head)).first<wire::kHeaderBytes>());
-  PeerState* const to = peer(frame->to);
-  frame.reset();
-  if (to != nullptr) send_head(*to, bytes_of(head));
+  if (PeerState* const to = peer(frame->to)) send_head(*to, bytes_of(head));
 }
 
 void Engine::send_control(PeerState& to, wire::Header header) {
@@ -455,7 +530,13 @@ bool Engine::flush_given_back() {
 void Engine::send_credit(PeerState& to) {
   if (to.dead || ended_) return;
   constexpr std::size_t kMost = (Transport::kMaxHeadBytes - wire::kHeaderBytes) / sizeof(wire::EdgeCredit);
-  const Amount all = to.intake->begin_report();
+  Amount skipped;
+  for (const auto& edge : to.edges) {
+    const Amount more = edge->skipped();
+    skipped.messages += more.messages;
+    skipped.charge += more.charge;
+  }
+  const Amount all = to.intake->begin_report(skipped);
   std::vector<wire::EdgeCredit> edges;
   const auto send = [&] {
     std::vector<std::byte> head(wire::kHeaderBytes + edges.size() * sizeof(wire::EdgeCredit));
@@ -475,6 +556,16 @@ void Engine::send_credit(PeerState& to) {
   send();
   // Of actors that have ended, once nothing of theirs lies in a mailbox.
   std::erase_if(to.edges, [](const auto& edge) { return edge.use_count() == 1 && !edge->has_news(); });
+}
+
+/// Tells peers how many of their messages were refused for want of memory, if any were in this round.
+bool Engine::flush_refused() {
+  if (refused_.empty()) return false;
+  for (PeerState* const to : std::exchange(refused_, {})) {
+    const std::uint64_t count = std::exchange(to->refused, 0);
+    if (!to->dead) send_control(*to, {.kind = wire::Kind::refused, .message_id = count});
+  }
+  return true;
 }
 
 void Engine::send_down(PeerState& to, caf::actor_id actor, const caf::error& reason) {

@@ -21,13 +21,16 @@ bool Unfinished::wait_for_none(Deadline deadline) {
 }
 
 Frame::Frame(Outbox& where, Peer peer, std::vector<std::byte> bytes)
-    : outbox(&where), to(peer), head(std::move(bytes)) {
+    : outbox(&where), to(peer), head(std::move(bytes)), charge_(where.budget_, sizeof(Frame) + head.size()) {
   outbox->unfinished_.begin();
 }
 
 Frame::~Frame() {
-  outbox->payloads_ -= payload_bytes_;
-  if (slab_.size_bytes > 0) outbox->pool_->give_back(slab_);
+  if (payload_bytes_ > 0) outbox->payloads_ -= payload_bytes_;
+  if (slab_.size_bytes > 0) {
+    outbox->slab_bytes_[to] -= slab_.size_bytes;
+    outbox->pool_->give_back(slab_);
+  }
   outbox->unfinished_.end();
 }
 
@@ -40,11 +43,13 @@ void Frame::sent(Status) noexcept {
 }
 
 Outbox::Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
-               Unfinished& unfinished)
+               std::shared_ptr<Budget> budget, std::uint64_t pool_bytes, Unfinished& unfinished)
     : transport_(transport),
       lane_(lane),
       space_(space),
       pool_(std::move(pool)),
+      budget_(std::move(budget)),
+      most_slab_bytes_(pool_bytes / 4),
       unfinished_(unfinished),
       head_sent_(*this) {}
 
@@ -63,7 +68,7 @@ void Outbox::send(Peer to, std::span<const std::byte> head) noexcept {
 void Outbox::send(std::unique_ptr<Frame> frame) noexcept {
   const Peer to = frame->to;
   if (is_cut(to)) return;
-  frame->payload_bytes_ = frame->body.size() - frame->body_begin;
+  frame->payload_bytes_ = frame->body_end - frame->body_begin;
   for (const Tensor& tensor : frame->tensors) frame->payload_bytes_ += tensor.memory().size_bytes;
   payloads_ += frame->payload_bytes_;
   if (!waiting_.contains(to) && try_send(frame)) return;
@@ -93,14 +98,16 @@ bool Outbox::is_cut(Peer peer) const noexcept { return std::ranges::find(cut_, p
 
 /// Lists the payload's parts; false while there is no memory for the body.
 bool Outbox::prepare(Frame& frame) noexcept {
-  const std::size_t body_bytes = frame.body.size() - frame.body_begin;
-  if (body_bytes > 0) {
+  if (frame.body) {
+    const std::size_t body_bytes = frame.body_end - frame.body_begin;
+    std::uint64_t& taken = slab_bytes_[frame.to];
+    if (taken > 0 && taken + body_bytes > most_slab_bytes_) return false;
     const auto slab = pool_->take(body_bytes);
     if (!slab) return false;
+    taken += slab->size_bytes;
     frame.slab_ = *slab;
-    std::memcpy(space_.address(*slab), frame.body.data() + frame.body_begin, body_bytes);
-    frame.body = {};
-    frame.body_begin = 0;
+    std::memcpy(space_.address(*slab), frame.body->bytes.data() + frame.body_begin, body_bytes);
+    frame.body.reset();
   }
   if (frame.tensors.size() > 1 && padding_.size_bytes == 0) {
     const auto padding = pool_->take(wire::kTensorAlignment);
@@ -121,7 +128,7 @@ bool Outbox::prepare(Frame& frame) noexcept {
 
 /// Takes the frame when it could be sent.
 bool Outbox::try_send(std::unique_ptr<Frame>& frame) noexcept {
-  const bool has_payload = !frame->tensors.empty() || frame->body.size() > frame->body_begin;
+  const bool has_payload = !frame->tensors.empty() || frame->body;
   if (has_payload && frame->parts_.empty() && !prepare(*frame)) return false;
   Frame* const held = frame.release();  // sent() may come before the call returns
   ++in_flight_;

@@ -1,5 +1,6 @@
 #include "actors/remote/detail/proxy.hpp"
 
+#include <caf/detail/serialized_size.hpp>
 #include <caf/system_messages.hpp>
 #include <utility>
 
@@ -7,34 +8,76 @@
 #include "actors/remote/detail/inline_unit.hpp"
 
 namespace troupe::remote {
+namespace {
+
+/// So many messages to a peer wait before it matters how large each one is.
+constexpr std::uint64_t kManyWait = 256;
+
+/// While this thread carries out what another process said of a link.
+thread_local bool quiet = false;
+
+class Quietly {
+ public:
+  Quietly() noexcept { quiet = true; }
+  ~Quietly() { quiet = false; }
+};
+
+}  // namespace
+
+std::uint64_t cost_of(caf::actor_system& system, const caf::mailbox_element& message) noexcept {
+  try {
+    caf::detail::serialized_size_inspector size(system);
+    const caf::type_erased_tuple& content = message.content();
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      if (content.save(i, size)) break;  // it will be refused, with the reason
+    }
+    return wire::cost_of(size.result(), 0);
+  } catch (...) {  // a user's inspect; the same
+    return wire::cost_of(0, 0);
+  }
+}
 
 Proxy::Proxy(caf::actor_config& config, Engine& engine, PeerState& peer)
     : actor_proxy(config),
       engine_(engine),
       peer_(peer),
       gate_(engine.gate()),
-      room_(peer.room),
-      when_full_(engine.options().when_full) {
-  allowance.limit(limit_of_edge(peer.window));
-}
+      waiting_(peer.waiting),
+      budget_(engine.outgoing()) {}
 
-Proxy::~Proxy() = default;
+Proxy::~Proxy() { delete room_.load(); }
+
+Room& Proxy::make_room() {
+  if (Room* const room = room_.load(std::memory_order_acquire)) return *room;
+  auto made = std::make_unique<Room>();
+  Room* before = nullptr;
+  if (room_.compare_exchange_strong(before, made.get())) return *made.release();
+  return *before;
+}
 
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   if (is_exit(*what)) {
     unlink_from(what->content().get_as<caf::exit_msg>(0).source);  // else the link would fire back when this proxy ends
   }
+  if (!admit(*what)) return;
   // An inline actor is on the lane's thread already. What others have sent before goes first: it may be its own.
   if (running_inline() == gate_.get() && !posted_.load(std::memory_order_acquire)) {
-    if (room_->full() && !admit(*what)) return;
     engine_.attend_fresh();
     engine_.attend(*this);
-    if (!engine_.transmit(*this, std::move(what))) room_->enter();
+    engine_.transmit(*this, std::move(what));
     return;
   }
-  if (room_->full() && !admit(*what)) return;
-  room_->enter();
-  caf::mailbox_element* const element = what.release();
+  push(std::move(what));
+}
+
+void Proxy::push(caf::mailbox_element_ptr message) {
+  const std::uint64_t bytes =
+      waiting_->messages.fetch_add(1, std::memory_order_relaxed) < kManyWait || message->sender.get() == ctrl()
+          ? wire::kMessageBytes
+          : cost_of(home_system(), *message);
+  budget_->enter(bytes);
+  queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // before the message can be taken
+  caf::mailbox_element* const element = message.release();
   caf::mailbox_element* before = newest_.load(std::memory_order_relaxed);
   do {
     element->next = before;
@@ -42,19 +85,53 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   if (!wake()) answer_all_with_the_end();
 }
 
-/// Whether a message may join those that wait already.
+/// Whether there is room for a message, in the actor's window and in this process's memory. Answers and orders to end
+/// always have it: who waits for them may be the one who would make room.
 bool Proxy::admit(const caf::mailbox_element& message) {
-  if (is_free(message)) return true;
-  const WhenFull choice = when_full_.load(std::memory_order_relaxed);
-  if (choice == WhenFull::wait && running_inline() == nullptr && room_->wait()) return true;
+  Room* const room = this->room();
+  if (!budget_->full() && (room == nullptr || !room->full())) {
+    if (room != nullptr && !is_free(message)) room->enter();
+    return true;
+  }
+  if (is_free(message) || message.sender.get() == ctrl()) return true;
+  const WhenFull choice = budget_->full() ? WhenFull::error : room->when_full();
+  if (choice == WhenFull::wait && running_inline() == nullptr && room->wait()) {
+    room->enter();
+    return true;
+  }
   answer(message.sender, message.mid,
          Status{Code::out_of_memory,
-                text(room_->count(),
-                     " messages to another process wait already, and it takes none; send less, or raise "
-                     "RemoteOptions::max_waiting")});
-  const bool tell = room_->turn_away() && choice != WhenFull::drop && !message.mid.is_request();
-  if (tell) gate_->run([engine = &engine_, peer = &peer_] { engine->note_turned_away(*peer); });
+                budget_->full() ? text("messages to other processes take ", budget_->used(),
+                                       " bytes here already, since a receiver is "
+                                       "slow; send less, or raise RemoteOptions::memory_bytes")
+                                : text(room->count(),
+                                       " messages to that actor are not handled yet, all that its window has room for "
+                                       "(RemoteActors::bound)")});
+  const bool tell = choice != WhenFull::drop && !message.mid.is_request();
+  if (waiting_->turned_away.fetch_add(1) == 0 && tell)
+    gate_->run([engine = &engine_, peer = &peer_] { engine->note_turned_away(*peer); });
   return false;
+}
+
+bool Proxy::add_backlink(caf::abstract_actor* local) {
+  if (!actor_proxy::add_backlink(local)) return false;
+  if (!quiet) push(caf::mailbox_element_ptr{new LinkChange(ctrl(), local->ctrl(), true)});
+  return true;
+}
+
+bool Proxy::remove_backlink(caf::abstract_actor* local) {
+  if (!actor_proxy::remove_backlink(local)) return false;
+  if (!quiet) push(caf::mailbox_element_ptr{new LinkChange(ctrl(), local->ctrl(), false)});
+  return true;
+}
+
+void Proxy::link_quietly(caf::abstract_actor& local) {
+  exclusive_critical_section([&] { actor_proxy::add_backlink(&local); });
+}
+
+void Proxy::unlink_quietly(caf::abstract_actor& local) {
+  const Quietly hold;
+  local.remove_link(this);
 }
 
 /// The lane holds a reference from the post to the end of run(), so a proxy with messages cannot die.
@@ -70,15 +147,18 @@ bool Proxy::wake() noexcept {
 void Proxy::run() noexcept {
   const caf::strong_actor_ptr self(ctrl(), false);
   posted_.exchange(false, std::memory_order_acq_rel);  // first, so that a message that comes now posts again
-  std::uint32_t done = 0;
+  std::uint64_t done = 0;
+  const std::uint64_t bytes = queued_bytes_.exchange(0, std::memory_order_acq_rel);  // of these, or a little more
   caf::mailbox_element* next = take_all();
   engine_.attend_fresh();
   while (next != nullptr) {
     caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
     message->next = nullptr;
-    if (engine_.transmit(*this, std::move(message))) ++done;
+    engine_.transmit(*this, std::move(message));
+    ++done;
   }
-  if (done > 0) room_->leave(done);
+  budget_->leave(bytes);
+  waiting_->messages.fetch_sub(done, std::memory_order_relaxed);
 }
 
 /// In the order of sending.
@@ -95,11 +175,12 @@ caf::mailbox_element* Proxy::take_all() noexcept {
 }
 
 void Proxy::answer_all_with_the_end() noexcept {
+  budget_->leave(queued_bytes_.exchange(0, std::memory_order_acq_rel));
   caf::mailbox_element* next = take_all();
   while (next != nullptr) {
     const caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
     message->next = nullptr;
-    room_->leave();
+    waiting_->messages.fetch_sub(1, std::memory_order_relaxed);
     answer(message->sender, message->mid,
            Status{Code::aborted, "this process has ended its connection to other processes"});
   }
@@ -107,6 +188,7 @@ void Proxy::answer_all_with_the_end() noexcept {
 
 void Proxy::kill_proxy(caf::execution_unit* context, caf::error reason) {
   alive_.store(false, std::memory_order_release);
+  if (Room* const room = this->room()) room->open();
   cleanup(std::move(reason), context);
 }
 

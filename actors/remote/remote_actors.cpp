@@ -21,16 +21,6 @@ void configure_remote(caf::actor_system_config& config) {
   add_error_names(config);
 }
 
-namespace {
-
-/// The end of an identity.
-struct PlainWindow {
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;
-};
-
-}  // namespace
-
 struct RemoteActors::State {
   remote::Engine engine;
 };
@@ -44,26 +34,26 @@ RemoteActors::RemoteActors(caf::actor_system& system, AddressSpace& space, LaneL
 
 RemoteActors::~RemoteActors() = default;
 
+/// The node, and behind it the bytes of messages that this process takes unhandled.
 std::vector<std::byte> RemoteActors::identity() const {
-  const Window& window = state_->engine.options().window;
-  const PlainWindow plain{window.messages, window.bytes};
+  const std::uint64_t offers = state_->engine.offers();
   std::vector<std::byte> bytes = node_id_bytes(state_->engine.system().node());
-  const auto* const tail = reinterpret_cast<const std::byte*>(&plain);
-  bytes.insert(bytes.end(), tail, tail + sizeof plain);
+  const auto* const tail = reinterpret_cast<const std::byte*>(&offers);
+  bytes.insert(bytes.end(), tail, tail + sizeof offers);
   return bytes;
 }
 
 caf::node_id RemoteActors::node_in(std::span<const std::byte> identity) {
-  TROUPE_CHECK(identity.size() > sizeof(PlainWindow), Code::corrupt, "an identity of ", identity.size(),
+  TROUPE_CHECK(identity.size() > sizeof(std::uint64_t), Code::corrupt, "an identity of ", identity.size(),
                " bytes is too short");
-  return node_id_from(identity.first(identity.size() - sizeof(PlainWindow)));
+  return node_id_from(identity.first(identity.size() - sizeof(std::uint64_t)));
 }
 
 void RemoteActors::add_peer(Peer peer, std::span<const std::byte> identity) {
   const caf::node_id node = node_in(identity);
-  PlainWindow plain;
-  std::memcpy(&plain, identity.last(sizeof plain).data(), sizeof plain);
-  state_->engine.add_peer(peer, node, {static_cast<std::uint32_t>(plain.messages), plain.bytes});
+  std::uint64_t offers = 0;
+  std::memcpy(&offers, identity.last(sizeof offers).data(), sizeof offers);
+  state_->engine.add_peer(peer, node, offers);
 }
 
 caf::actor_system& RemoteActors::system() const noexcept { return state_->engine.system(); }
@@ -124,10 +114,13 @@ void RemoteActors::post_sink(SinkKey key, Memory memory, std::shared_ptr<const v
 
 std::size_t RemoteActors::withdraw_sinks(SinkKey key) { return state_->engine.withdraw_sinks(key); }
 
-void RemoteActors::when_full(const caf::actor& remote, WhenFull choice) {
+void RemoteActors::bound(const caf::actor& remote, Window window, WhenFull when_full,
+                         std::chrono::milliseconds wait_within) {
   auto* const proxy = dynamic_cast<remote::Proxy*>(caf::actor_cast<caf::abstract_actor*>(remote));
   TROUPE_CHECK(proxy != nullptr, Code::invalid, "an actor of this process has no window; give one of another process");
-  proxy->when_full(choice);
+  state_->engine.bound(*proxy, window, when_full, wait_within);
 }
+
+caf::actor RemoteActors::rooms() const { return state_->engine.rooms(); }
 
 }  // namespace troupe

@@ -31,30 +31,31 @@ namespace troupe {
 /// Before the system is made, in every process.
 void configure_remote(caf::actor_system_config& config);
 
-/// How much of one process's messages another one holds at most: in mailboxes, on their way, waiting for their turn.
-/// One actor takes half of it at most. Answers to requests are not counted, since those who ask bound them.
+/// How many messages of this process one actor of another process may have unhandled at most: on their way, and in its
+/// mailbox without having been looked at (RemoteActors::bound). Answers and orders to end are not counted.
 struct Window {
   std::uint32_t messages = 1024;
-  std::uint64_t bytes = std::uint64_t{64} << 20;  // of larger messages than 1 KiB; one may exceed what is left
+  std::uint64_t bytes = std::uint64_t{64} << 20;  // as they take up memory there; one message may exceed what is left
 };
 
-/// What becomes of a message to a process that takes no more for now, when already RemoteOptions::max_waiting wait
-/// here.
+/// What becomes of a message for which a window has no room.
 enum class WhenFull : std::uint8_t {
-  wait,   // the sending thread waits, as long as RemoteOptions::wait_within; then, and for an inline actor, as `error`
+  wait,   // the sending thread waits for a time, then as `error`; inline actors never wait, for them it is `error`
   error,  // a request is answered out_of_memory; another message is dropped, and RemoteOptions::dropped told
   drop,   // a request is answered so too; other messages are dropped without a word, only counted
 };
 
 struct RemoteOptions {
-  /// What this process holds of each peer's messages.
-  Window window;
+  /// Memory for messages to and from other processes, about: half of it for those that wait here until a peer takes
+  /// them, half for those of peers that no actor has handled yet. Beyond it a request is answered out_of_memory;
+  /// another message is dropped, and `dropped` told at its sender. One message may exceed it. 0: an eighth of what this
+  /// machine, or the control group of this process, has.
+  std::uint64_t memory_bytes = 0;
+  /// What this process takes of all others' messages that no actor has looked at yet; the rest waits with the senders.
+  /// 0: a quarter of memory_bytes.
+  std::uint64_t unhandled_bytes = 0;
   /// Actors of one peer that are known here at once, a few hundred bytes each; a peer that makes more known is lost.
   std::uint32_t max_actors = 1 << 20;
-  /// Messages that wait here for the window of one peer.
-  std::uint32_t max_waiting = 16384;
-  WhenFull when_full = WhenFull::wait;  // see RemoteActors::when_full()
-  std::chrono::milliseconds wait_within{10000};
   /// Heartbeats: peers that fall silent are lost. Absent: only others' words count (RemoteActors::lost).
   std::optional<FailureDetectorOptions> heartbeats;
   /// Ends the reason of a peer that was lost to silence: where people set that time. Empty: nothing.
@@ -68,8 +69,8 @@ struct RemoteOptions {
   /// Whether `peer` has mapped `arena`, so that a tensor in it can go there by reference. Asked on the control lane's
   /// thread, for arenas of this process's address space; must not block. Empty: never.
   std::function<bool(Peer peer, ArenaId arena)> shares;
-  /// Told of every message that could not be delivered and had nobody to answer to: an error in the program. Called on
-  /// the control lane's thread; must not block.
+  /// Told of every message that could not be delivered and had nobody to answer to, with the reason. Called on the
+  /// control lane's thread; must not block.
   std::function<void(std::string_view what)> dropped;
   /// An inline actor that keeps the control lane's thread for longer, without having lost its core meanwhile, holds up
   /// what arrives for others. After a few times the scheduler takes it over, and it is inline no more.
@@ -79,10 +80,10 @@ struct RemoteOptions {
   std::function<void(caf::actor_id actor, Clock::duration took, bool moved)> slow;
   /// The arenas for payloads get the ids arena_id(self, first_arena ... first_arena + 63).
   std::uint32_t first_arena = 128;
-  /// Memory for payloads that arrive. A message for which none is left is refused: its request is answered
-  /// out_of_memory.
-  std::uint64_t landing_bytes = std::uint64_t{512} << 20;
-  /// Memory for bodies on their way out; those that find none left wait.
+  /// Memory for tensors that arrive by value. A message for which none is left is refused: its request is answered
+  /// out_of_memory. 0: as much as memory_bytes.
+  std::uint64_t landing_bytes = 0;
+  /// Memory through which bodies of messages leave, at least 4 MiB; those that find none left wait.
   std::uint64_t sending_bytes = std::uint64_t{128} << 20;
 };
 
@@ -99,9 +100,9 @@ struct PeerCounters {
   std::uint64_t messages_sent = 0, bytes_sent = 0;          // bytes: heads and what lies behind them
   std::uint64_t messages_received = 0, bytes_received = 0;  // the same
   std::uint64_t batches_sent = 0, batched_sent = 0;         // frames of several small messages, and these
-  std::uint64_t in_window = 0;                              // now: sent, and not yet dealt with there
+  std::uint64_t unhandled = 0;                              // now: sent, and not handled there, as far as it told
   std::uint64_t waiting = 0;                                // now: not sent yet
-  std::uint64_t turned_away = 0;                            // by WhenFull
+  std::uint64_t turned_away = 0;                            // for want of memory, or by WhenFull
   /// Every 16th request's time until its answer: how many took 2^i to 2^(i+1) ns.
   std::array<std::uint64_t, 40> answer_ns_log2{};
 };
@@ -178,9 +179,16 @@ class RemoteActors {
   /// Takes back the buffers of a key that nothing is landing in; how many. Any thread.
   std::size_t withdraw_sinks(SinkKey key);
 
-  /// What becomes of messages to one actor of another process when there is no room, instead of the options' choice.
-  /// Throws Error{invalid} for an actor that is none. Any thread.
-  void when_full(const caf::actor& remote, WhenFull choice);
+  /// Sets a window for one actor of another process: what this process sends it beyond that, `when_full` decides;
+  /// `wait_within`: how long WhenFull::wait waits. Without one a send never waits, and only RemoteOptions::memory_bytes
+  /// bounds what is under way. Throws Error{invalid} for an actor that is none of another process. Any thread.
+  void bound(const caf::actor& remote, Window window, WhenFull when_full = WhenFull::error,
+             std::chrono::milliseconds wait_within = std::chrono::seconds(10));
+  /// The actor to ask for room, instead of waiting in a thread: it answers (WantRoom{}, handle), with nothing, as soon
+  /// as half of that actor's window is free; at once for an actor without a window; with an error when that actor has
+  /// ended.
+  caf::actor rooms() const;
+  using WantRoom = caf::atom_constant<caf::atom("want_room")>;
 
   /// Tells that `peer` is gone, by whoever found out; any thread, any number of times. Its lanes are fenced,
   /// outstanding requests to it are answered with `why`, and so are later ones; monitors of its actors fire with `why`.

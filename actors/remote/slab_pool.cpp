@@ -7,8 +7,11 @@ namespace troupe::remote {
 namespace {
 
 /// The first arena is small, so that a process that sends no tensor pays next to nothing; each next one doubles the
-/// pool.
+/// pool, until arenas are large enough to be few.
 constexpr std::uint64_t kFirstArena = std::uint64_t{1} << 20;
+constexpr std::uint64_t kLargestStep = std::uint64_t{256} << 20;
+/// Where an arena's slabs begin: slabs are cut in halves from there on.
+constexpr std::uint64_t kBegin = Arena::kPageBytes;
 
 }  // namespace
 
@@ -19,51 +22,68 @@ std::optional<Memory> SlabPool::take(std::uint64_t size_bytes) noexcept {
   if (size_bytes > cap_bytes_) return {};
   const std::uint64_t slab_bytes = std::bit_ceil(std::max(size_bytes, kSmallest));
   const std::scoped_lock hold(mutex_);
-  std::optional<Memory> found = reuse(slab_bytes, /*any_larger=*/false);
-  if (!found) found = carve(slab_bytes);
-  if (!found && grow(slab_bytes)) found = carve(slab_bytes);
-  if (!found) found = reuse(slab_bytes, /*any_larger=*/true);
+  std::optional<Memory> found = find(slab_bytes);
+  if (!found && !joined_) {
+    join_neighbours();
+    found = find(slab_bytes);
+  }
+  if (!found && grow(slab_bytes)) found = find(slab_bytes);
   if (found) found->size_bytes = size_bytes;
   return found;
 }
 
-std::optional<Memory> SlabPool::reuse(std::uint64_t slab_bytes, bool any_larger) {
+/// The smallest free slab that is large enough; what is too much of it becomes free slabs again.
+std::optional<Memory> SlabPool::find(std::uint64_t slab_bytes) {
   const auto slab = free_.lower_bound(slab_bytes);
-  if (slab == free_.end() || (!any_larger && slab->first != slab_bytes)) return {};
-  const Place place = slab->second;
-  in_use_.emplace(place, slab->first);
+  if (slab == free_.end()) return {};
+  const auto [whole, place] = *slab;
   free_.erase(slab);
+  for (std::uint64_t half = whole / 2; half >= slab_bytes; half /= 2)
+    free_.emplace(half, Place{place.first, place.second + half});
+  in_use_.emplace(place, slab_bytes);
   return Memory{{place.first}, place.second, slab_bytes};
 }
 
-std::optional<Memory> SlabPool::carve(std::uint64_t slab_bytes) {
-  if (left_in_last_ < slab_bytes) return {};
-  const Memory memory = arenas_.back()->allocate(slab_bytes, kSmallest);
-  left_in_last_ -= slab_bytes;
-  in_use_.emplace(Place{memory.arena.value, memory.offset}, slab_bytes);
-  return memory;
+/// From the smallest on, since two joined ones may join with a third.
+void SlabPool::join_neighbours() {
+  joined_ = true;
+  for (std::uint64_t bytes = kSmallest; bytes <= size_bytes_ / 2; bytes *= 2) {
+    const auto [first, last] = free_.equal_range(bytes);
+    std::vector<Place> places;
+    for (auto slab = first; slab != last; ++slab) places.push_back(slab->second);
+    if (places.size() < 2) continue;
+    free_.erase(first, last);
+    std::ranges::sort(places);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const bool is_lower = (places[i].second - kBegin) % (2 * bytes) == 0;
+      const bool joins =
+          is_lower && i + 1 < places.size() && places[i + 1] == Place{places[i].first, places[i].second + bytes};
+      free_.emplace(joins ? 2 * bytes : bytes, places[i]);
+      if (joins) ++i;
+    }
+  }
 }
 
-/// What is left of the last arena becomes free slabs, so that nothing is lost.
+/// An arena is cut into the largest powers of two first, so each slab begins at a multiple of its size.
 bool SlabPool::grow(std::uint64_t slab_bytes) {
-  const std::uint64_t wanted = std::max({slab_bytes, size_bytes_, kFirstArena});
-  const std::uint64_t bytes = std::min(wanted, cap_bytes_ - size_bytes_) / kSmallest * kSmallest;
+  const std::uint64_t step = std::min(std::max(size_bytes_, kFirstArena), kLargestStep);
+  const std::uint64_t bytes = std::min(std::max(slab_bytes, step), cap_bytes_ - size_bytes_) / kSmallest * kSmallest;
   if (bytes < slab_bytes || arenas_.size() == kArenas) return false;
   try {
     auto arena = Arena::create(arena_id(self_, first_arena_ + static_cast<std::uint32_t>(arenas_.size())), bytes);
     space_.map(arena);
-    while (left_in_last_ >= kSmallest) {
-      const std::uint64_t rest = std::bit_floor(left_in_last_);
-      const Memory memory = arenas_.back()->allocate(rest, kSmallest);
-      free_.emplace(rest, Place{memory.arena.value, memory.offset});
-      left_in_last_ -= rest;
+    std::uint64_t offset = arena->allocate(bytes, kSmallest).offset;
+    for (std::uint64_t left = bytes; left > 0;) {
+      const std::uint64_t slab = std::bit_floor(left);
+      free_.emplace(slab, Place{arena->id().value, offset});
+      offset += slab;
+      left -= slab;
     }
     arenas_.push_back(std::move(arena));
   } catch (const Error&) {
     return false;  // no memory: the same as the cap to whoever asked
   }
   size_bytes_ += bytes;
-  left_in_last_ = bytes;
   return true;
 }
 
@@ -74,6 +94,7 @@ void SlabPool::give_back(Memory memory) noexcept {
   // Before others of its size: what was used last is in a cache, so it is used next.
   free_.emplace_hint(free_.lower_bound(slab->second), slab->second, slab->first);
   in_use_.erase(slab);
+  joined_ = false;
 }
 
 std::shared_ptr<const void> SlabPool::owner(Memory memory) {

@@ -1,64 +1,69 @@
-#include <algorithm>
-
 #include "actors/remote/detail/window.hpp"
+
 #include "actors/remote/wire.hpp"
 
 namespace troupe::remote {
-namespace {
 
-std::uint64_t at_least_one(std::uint64_t value) noexcept { return std::max<std::uint64_t>(value, 1); }
-
-}  // namespace
-
-Amount limit_of_peer(const Window& window) noexcept {
-  return {at_least_one(window.messages), at_least_one(window.bytes / wire::kChargeBytes)};
-}
-
-Amount limit_of_edge(const Window& window) noexcept {
-  const Amount all = limit_of_peer(window);
-  return {at_least_one(all.messages / 2), at_least_one(all.charge / 2)};
-}
-
-/// Never more than was sent, whatever a peer claims.
-void Allowance::hear(const Amount& dealt) noexcept {
+Amount Allowance::hear(const Amount& dealt) noexcept {
+  const Amount before = dealt_;
   dealt_.messages = std::clamp(dealt.messages, dealt_.messages, sent_.messages);
   dealt_.charge = std::clamp(dealt.charge, dealt_.charge, sent_.charge);
+  return {dealt_.messages - before.messages, dealt_.charge - before.charge};
 }
 
-bool Counter::count(std::uint32_t charge) noexcept {
+bool Counter::count(std::uint64_t charge) noexcept {
   const std::uint64_t messages = messages_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const bool many = 4 * (messages - told_messages_.load(std::memory_order_relaxed)) >= limit_.messages;
-  if (charge == 0) return many;
   const std::uint64_t total = charge_.fetch_add(charge, std::memory_order_relaxed) + charge;
-  return many || 4 * (total - told_charge_.load(std::memory_order_relaxed)) >= limit_.charge;
+  // What was told may be ahead by what was skipped.
+  const auto untold_messages = static_cast<std::int64_t>(messages - told_messages_.load(std::memory_order_relaxed));
+  const auto untold_charge = static_cast<std::int64_t>(total - told_charge_.load(std::memory_order_relaxed));
+  return 4 * untold_messages >= static_cast<std::int64_t>(limit_messages_.load(std::memory_order_relaxed)) ||
+         4 * untold_charge >= static_cast<std::int64_t>(limit_charge_.load(std::memory_order_relaxed));
 }
 
-Amount Counter::tell() noexcept {
-  const Amount now{messages_.load(std::memory_order_relaxed), charge_.load(std::memory_order_relaxed)};
-  told_messages_.store(now.messages, std::memory_order_relaxed);
-  told_charge_.store(now.charge, std::memory_order_relaxed);
-  return now;
-}
-
-bool Counter::has_news() const noexcept {
-  return messages_.load(std::memory_order_relaxed) != told_messages_.load(std::memory_order_relaxed);
-}
-
-void PeerIntake::dealt_with(std::uint32_t charge, bool edge_is_due) noexcept {
+void PeerIntake::dealt_with(std::uint64_t charge, bool edge_is_due) noexcept {
+  budget_->leave(charge * wire::kChargeBytes);
   const bool due = counter_.count(charge) || edge_is_due;
   // What was counted before the exchange is seen by the report that is under way, or by the one posted here.
   if (due && !telling_.exchange(true, std::memory_order_acq_rel)) gate_->run([tell = &tell_] { (*tell)(); });
 }
 
-bool PeerIntake::take() noexcept {
-  if (++taken_ - dealt_with_ <= limit()) return true;
-  dealt_with_ = counter_.messages();
-  return taken_ - dealt_with_ <= limit();
+bool PeerIntake::take(std::uint64_t charge) noexcept {
+  budget_->enter(charge * wire::kChargeBytes);
+  // The last one may exceed what is left, and those before it arrive later. A report may be behind what was dealt with.
+  const std::uint64_t unhandled = taken_ - std::min(taken_, std::max(told_, counter_.dealt().charge));
+  const bool allowed = unhandled < limit_ + largest_;
+  largest_ = std::max(largest_, charge);
+  taken_ += charge;
+  return allowed;
 }
 
-Amount PeerIntake::begin_report() noexcept {
+std::uint64_t PeerIntake::most_messages() const noexcept { return limit_ / wire::charge_in(wire::charge_of(0, 0)) + 1; }
+
+Amount PeerIntake::begin_report(const Amount& skipped) noexcept {
   telling_.exchange(false, std::memory_order_acq_rel);
-  return counter_.tell();
+  Amount all = counter_.dealt();
+  all.messages += skipped.messages;
+  all.charge += skipped.charge;
+  told_ = std::clamp(all.charge, told_, taken_);
+  all.charge = told_;
+  counter_.told(all);
+  return all;
+}
+
+void EdgeIntake::dealt_with(std::uint32_t charge) noexcept { peer_->dealt_with(charge, counter_.count(charge)); }
+
+Amount EdgeIntake::tell() noexcept {
+  const Amount dealt = counter_.dealt();
+  const Amount all{std::max(dealt.messages, seen_.messages), std::max(dealt.charge, seen_.charge)};
+  counter_.told(all);
+  return all;
+}
+
+Amount EdgeIntake::skipped() const noexcept {
+  const Amount dealt = counter_.dealt();
+  return {seen_.messages - std::min(seen_.messages, dealt.messages),
+          seen_.charge - std::min(seen_.charge, dealt.charge)};
 }
 
 }  // namespace troupe::remote

@@ -14,9 +14,24 @@ namespace troupe::wire {
 // The frames of runtime/wire/header.capnp as plain structs. A hot path stores and loads them with one copy each; the
 // bytes are those of Cap'n Proto's builder, and its reader reads them.
 
-enum class Kind : std::uint8_t { message = 1, monitor, down, release, credit, heartbeat, batch, call, answer };
+enum class Kind : std::uint8_t {
+  message = 1,
+  monitor,
+  down,
+  release,
+  credit,
+  heartbeat,
+  batch,
+  call,
+  answer,
+  link,
+  unlink,
+  window,
+  piece,
+  refused
+};
 
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::uint8_t kHasStages = 1;
 inline constexpr std::uint8_t kBodyInPayload = 2;
 inline constexpr std::uint8_t kVoid = 4;
@@ -24,6 +39,7 @@ inline constexpr std::uint8_t kPlain = 8;
 inline constexpr std::uint8_t kFree = 16;
 inline constexpr std::uint8_t kLone = 32;
 inline constexpr std::uint8_t kFailed = 64;
+inline constexpr std::uint8_t kBodyInPieces = 128;
 
 struct Header {
   std::uint8_t version = kVersion;
@@ -41,18 +57,40 @@ struct Header {
 static_assert(sizeof(Header) == 40 && std::is_trivially_copyable_v<Header>);
 
 inline constexpr std::size_t kHeaderBytes = 48;
-/// A unit of charge; small messages have none, and what does not fit 16 bits counts as the largest that does.
-inline constexpr std::uint64_t kChargeBytes = 4096;
-inline constexpr std::uint64_t kUnchargedBytes = 1024;
-constexpr std::uint16_t charge_of(std::uint64_t bytes) noexcept {
-  const std::uint64_t units = bytes <= kUnchargedBytes ? 0 : (bytes + kChargeBytes - 1) / kChargeBytes;
-  return units < 0xffff ? static_cast<std::uint16_t>(units) : std::uint16_t{0xffff};
+/// What a message takes up at the receiver: a unit of charge, and the memory of any message beside its bytes. In a
+/// mailbox a body is about twice as large as on the wire.
+inline constexpr std::uint64_t kChargeBytes = 64;
+inline constexpr std::uint64_t kMessageBytes = 320;
+constexpr std::uint64_t cost_of(std::uint64_t body_bytes, std::uint64_t copied_bytes) noexcept {
+  return kMessageBytes + 2 * body_bytes + copied_bytes;
+}
+/// As it stands in a header: 11 bits of a number of units, and by how many bits to shift it; rounded up.
+constexpr std::uint16_t charge_of(std::uint64_t body_bytes, std::uint64_t copied_bytes) noexcept {
+  std::uint64_t units = (cost_of(body_bytes, copied_bytes) + kChargeBytes - 1) / kChargeBytes;
+  std::uint16_t shift = 0;
+  for (; units >= (1u << 11); ++shift) units = (units + 1) / 2;
+  return static_cast<std::uint16_t>(shift << 11 | units);
+}
+/// Units.
+constexpr std::uint64_t charge_in(std::uint16_t charge) noexcept {
+  return std::uint64_t{charge & 0x7ffu} << (charge >> 11);
 }
 
 /// Writes the root pointer and the header.
 void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept;
 /// Reads them; nothing when `head` is too short, of another version or layout, or not of a known kind.
 std::optional<Header> load(std::span<const std::byte> head) noexcept;
+
+/// The body of a message whose bytes went ahead in pieces, on the same lane.
+struct Pieces {
+  std::uint64_t number = 0;  // of the body, counted by its sender
+  std::uint64_t size_bytes = 0;
+};
+static_assert(sizeof(Pieces) == 16 && std::is_trivially_copyable_v<Pieces>);
+/// Larger bodies go in pieces of this size.
+inline constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
+/// Larger ones are refused at the sender.
+inline constexpr std::uint64_t kLargestBody = std::uint64_t{2} << 30;
 
 /// A credit frame's body is a list of these: what of the messages to one actor has been dealt with since the start.
 struct EdgeCredit {

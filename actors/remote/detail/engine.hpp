@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "actors/remote/detail/bodies.hpp"
+#include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/codec.hpp"
 #include "actors/remote/detail/gate.hpp"
 #include "actors/remote/detail/inline_unit.hpp"
@@ -38,8 +40,8 @@ void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Statu
 /// With as much of its text as fits into a head.
 Status shortened(const Status& why);
 
-/// Answers to requests, and orders to end, are never held up: whoever waits for them may be the one who would make
-/// room.
+/// Answers to requests, and orders to end, need no room of their own: whoever waits for them may be the one who would
+/// make room. They keep their place behind what was sent before.
 bool is_free(const caf::mailbox_element& message);
 bool is_exit(const caf::mailbox_element& message);
 
@@ -63,18 +65,18 @@ struct Ended {
 struct PeerState {
   Peer number;
   caf::node_id node;
-  Window window;                       // what it takes of this process's messages
-  std::shared_ptr<Room> room;          // any thread's
-  std::shared_ptr<PeerIntake> intake;  // of its messages here
+  std::uint64_t offered = 0;  // charge that it takes of all processes' messages unhandled
+  std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();  // any thread's
+  std::shared_ptr<PeerIntake> intake;                              // of its messages here
   struct {
-    Tally messages_sent, bytes_sent, messages_received, bytes_received, batches_sent, batched_sent, in_window,
+    Tally messages_sent, bytes_sent, messages_received, bytes_received, batches_sent, batched_sent, unhandled,
         turned_away;
     std::array<Tally, std::tuple_size_v<decltype(PeerCounters::answer_ns_log2)>> answer_ns_log2;
   } counts;  // the control lane's to write
   // The control lane's:
   bool dead = false;
   Status why;
-  std::uint32_t next_order = 0;                // of the next message or down to it
+  std::uint32_t next_order = 0;                // of the next message, link or down to it
   Settled settled;                             // the messages and downs from it that are dealt with
   caf::strong_actor_ptr last_sender;           // a proxy
   std::map<std::uint64_t, Ended> ended;        // by their place; wait for all that was sent before them
@@ -82,6 +84,7 @@ struct PeerState {
   bool condemned = false;                      // about to be lost: nothing more is taken in
   std::atomic<std::uint32_t> proxies_made{0};  // any thread's
   Allowance allowance;
+  std::uint64_t next_body = 0;                // in pieces, to it
   std::deque<caf::strong_actor_ptr> blocked;  // proxies of it that have messages blocked
   std::deque<std::pair<std::uint64_t, Ended>>
       blocked_ends;  // news of ends, which wait for what was blocked before them
@@ -92,6 +95,7 @@ struct PeerState {
   std::vector<std::uint64_t> given_back;           // tokens, to be sent together
   bool heard = false;                              // since the last look at heartbeats
   bool spoken_to = false;
+  std::uint64_t refused = 0;      // of its messages, for want of memory, since it was told
   std::uint32_t calls_there = 0;  // of this process, without an answer
   std::uint32_t calls_here = 0;   // of the peer
 };
@@ -101,7 +105,8 @@ struct Arrival {
   std::span<const std::byte> head;
   Memory payload;
   std::shared_ptr<const void> payload_owner;
-  bool refused = false;  // there was no memory for its payload
+  bool refused = false;   // there was no memory for its payload
+  ArrivedBody body = {};  // one that came in pieces
 };
 
 /// One process's remote actors. All state belongs to the control lane's thread, except where it says otherwise; the
@@ -112,7 +117,15 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
          RemoteOptions options);
   ~Engine() override;
 
-  void add_peer(Peer peer, const caf::node_id& node, const Window& window);
+  /// `offered`: bytes of all processes' messages that the peer takes unhandled.
+  void add_peer(Peer peer, const caf::node_id& node, std::uint64_t offered);
+  /// What this process offers.
+  std::uint64_t offers() const noexcept {
+    return options_.unhandled_bytes != 0 ? options_.unhandled_bytes : incoming_->limit() / 2;
+  }
+  const std::shared_ptr<Budget>& outgoing() const noexcept { return outgoing_; }
+  void bound(Proxy& proxy, const Window& window, WhenFull when_full, std::chrono::milliseconds wait_within);
+  const caf::actor& rooms() const noexcept { return rooms_; }
   caf::actor handle(Peer peer, caf::actor_id actor);
   void lost_any_thread(Peer peer, const Status& why, bool found_here = false);
   bool stop(Deadline deadline);
@@ -141,8 +154,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void attend_fresh() {
     if (fresh_.load(std::memory_order_acquire) != nullptr) attend_all_fresh();
   }
-  /// False: it waits for a window; else it is sent, or answered with an error.
-  bool transmit(Proxy& proxy, caf::mailbox_element_ptr message);
+  /// Sends it, answers it with an error, or keeps it until the peer takes more.
+  void transmit(Proxy& proxy, caf::mailbox_element_ptr message);
   void note_turned_away(PeerState& peer);
 
   // proxy_registry::backend, any thread
@@ -161,6 +174,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
     Memory payload;
     std::shared_ptr<const void> payload_owner;
     bool refused = false;
+    ArrivedBody body;
   };
   struct Stream {  // the messages of one process to one actor
     std::uint32_t next = 0;
@@ -170,6 +184,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   struct Local {  // an actor of this process that others know
     caf::strong_actor_ptr actor;
     troupe::detail::InlineGuest* inline_guest = nullptr;  // the actor, when it is one
+    bool (*waits)(caf::abstract_actor&) = nullptr;        // whether it has looked at all of its mailbox
     std::vector<Peer> watchers;
     std::map<Peer, Stream> streams;
   };
@@ -215,7 +230,9 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   PeerState* peer(const caf::node_id& node) noexcept;
 
   // outbound.cpp
-  void send_now(Proxy& proxy, caf::mailbox_element& message, std::uint8_t flags);
+  bool open(const Proxy& proxy) const noexcept;
+  void send_now(Proxy& proxy, caf::mailbox_element& message);
+  void send_link(Proxy& proxy, const LinkChange& change);
   void block(Proxy& proxy, caf::mailbox_element_ptr message);
   void send_blocked(PeerState& to);
   void send_blocked_ends(PeerState& to);
@@ -234,20 +251,33 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   bool reached(Point point) const;
   std::uint64_t source_of(const caf::strong_actor_ptr& sender, wire::Header& header);
   void send_message(Proxy& proxy, wire::Header header, TensorPlan& plan);
-  void dispatch(std::unique_ptr<Frame> frame);
-  void park(std::unique_ptr<Frame> frame, const std::vector<Point>& awaited);
+  using Frames = std::vector<std::unique_ptr<Frame>>;
+  void cut_into_pieces(PeerState& to, std::shared_ptr<const Body> body, Frames& frames);
+  void dispatch(Frames frames);
+  void park(Frames frames, const std::vector<Point>& awaited);
+  bool flush_refused();
   void unpark(std::uint64_t ticket, const Status& status);
   void send_control(PeerState& to, wire::Header header);
   void send_down(PeerState& to, caf::actor_id actor, const caf::error& reason);
 
   // inbound.cpp
-  void take_in(Peer from, const Arrival& arrival);
+  void take_in(Peer from, Arrival arrival);
   void take_in_batch(PeerState& from, std::span<const std::byte> heads);
   void take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body);
   void take_in_release(PeerState& from, const wire::Header& header, std::span<const std::byte> more);
-  void take_in_frame(PeerState& from, const wire::Header& header, const Arrival& arrival);
-  void take_in_message(PeerState& from, const wire::Header& header, const Arrival& arrival);
-  void deliver(PeerState& from, const wire::Header& header, const Arrival& arrival, const Stream& stream, Local& to);
+  void take_in_frame(PeerState& from, const wire::Header& header, Arrival& arrival);
+  void take_in_message(PeerState& from, const wire::Header& header, Arrival& arrival);
+  void take_in_window(PeerState& from, const wire::Header& header);
+  // The bulk lane's:
+  void take_in_piece(Peer from, const wire::Header& header, Memory payload);
+  void refuse_piece(Peer from, const wire::Header& header, std::uint64_t size_bytes);
+  void wait_for_body(Peer from, const wire::Header& header, Bodies::Message message);
+  void hand_on(Peer from, Bodies::Whole whole);
+  void blame(Peer from, const char* why);
+  void notice_skipped();
+  void deliver(PeerState& from, const wire::Header& header, Arrival& arrival, const Stream& stream, Local& to);
+  void end_link(PeerState& from, const caf::mailbox_element& message, Local& to);
+  void change_link(PeerState& from, const wire::Header& header, Local& to);
   Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
                 const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                 caf::mailbox_element_ptr& message);
@@ -262,7 +292,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void take_in_monitor(PeerState& from, caf::actor_id actor);
   void take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival);
   void settle(PeerState& from, std::uint32_t order);
-  void hold(PeerState& from, const wire::Header& header, const Arrival& arrival, Stream& stream);
+  void hold(PeerState& from, const wire::Header& header, Arrival& arrival, Stream& stream);
+  std::shared_ptr<EdgeIntake>& edge_of(PeerState& from, caf::actor_id actor, Stream& stream);
   void end_remote(PeerState& from, const Ended& ended);
   caf::strong_actor_ptr sender_of(PeerState& from, const wire::Header& header);
   void drop(const std::string& what);
@@ -276,6 +307,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   // engine.cpp
   void attend_all_fresh();
   void answered(PeerState& by, const Outstanding& request);
+  Clock::time_point look_around();
   Clock::time_point look_for_silence();
   std::string report();
   Local& expose(const caf::strong_actor_ptr& actor);
@@ -294,6 +326,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   const Peer self_;
   const RemoteOptions options_;
   const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<Budget> outgoing_;        // any thread
+  const std::shared_ptr<Budget> incoming_;        // any thread
   const std::shared_ptr<SlabPool> landing_pool_;  // any thread
   Sinks sinks_;                                   // any thread
   const std::shared_ptr<SlabPool> sending_pool_;  // any thread
@@ -305,6 +339,8 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   caf::proxy_registry proxies_;               // any thread
   Codec codec_;
   caf::actor directory_;
+  caf::actor rooms_;
+  Bodies bodies_;  // the bulk lane's
 
   // Fixed once the lanes run, so any thread may look.
   std::map<Peer, std::unique_ptr<PeerState>> peers_;
@@ -314,7 +350,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   std::unordered_map<RequestKey, Outstanding, RequestKeyHash> outstanding_;
   OpenCalls calls_;
   std::unordered_map<std::uint64_t, Lent> lent_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Frame>> parked_;  // until their tensors are valid
+  std::unordered_map<std::uint64_t, Frames> parked_;  // until their tensors are valid
   std::uint64_t next_token_ = 1;
   std::atomic<Proxy*> fresh_{nullptr};  // newest first, with a reference each; any thread adds
   unsigned requests_ = 0;
@@ -322,9 +358,11 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   unsigned heads_ = 0;                       // sent in this round
   std::vector<PeerState*> open_batches_;     // to them
   std::vector<PeerState*> creditors_;        // have tensors to be given back
+  std::vector<PeerState*> refused_;          // are to be told of messages that were refused
   std::optional<FailureDetector> detector_;  // made with the first look
   std::vector<char> scratch_;                // the message that is being sent
   TensorPlan tensors_;                       // of it
+  bool drained_ = true;                      // what a backlog took was given back to the system
   bool ended_ = false;
   bool stopped_ = false;  // the caller's of stop()
 

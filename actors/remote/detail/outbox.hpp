@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/clock.hpp"
@@ -34,6 +35,12 @@ class Unfinished {
 
 class Outbox;
 
+/// A written body, shared by the frames that carry its pieces.
+struct Body {
+  std::vector<char> bytes;
+  Charge charge;
+};
+
 /// A frame that cannot be sent from where it was written: it has a payload, or there was no room. Owned by an outbox,
 /// or by the transport until that says sent().
 class Frame final : public LaneTask, public SendDone {
@@ -44,9 +51,10 @@ class Frame final : public LaneTask, public SendDone {
   Outbox* outbox;
   const Peer to;
   std::vector<std::byte> head;
-  std::vector<Tensor> tensors;  // whose bytes begin the payload
-  std::vector<char> body;       // whose bytes, from `body_begin` on, end it
+  std::vector<Tensor> tensors;       // whose bytes begin the payload
+  std::shared_ptr<const Body> body;  // whose bytes from `body_begin` to `body_end` end it; null: no body
   std::size_t body_begin = 0;
+  std::size_t body_end = 0;
 
   /// On the lane's thread: gives itself to the outbox.
   void run() noexcept override;
@@ -57,12 +65,16 @@ class Frame final : public LaneTask, public SendDone {
   std::vector<Memory> parts_;        // empty until the body has its slab
   std::uint64_t payload_bytes_ = 0;  // since the outbox has it
   Memory slab_;
+  const Charge charge_;
 };
 
 /// Sends on one lane, and keeps what the transport has no room for. Threads: the lane's, but where it says otherwise.
 class Outbox {
  public:
-  Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool, Unfinished& unfinished);
+  /// `budget` bears what waits here. Of `pool` one peer takes a quarter at most, so that one that is slow stops no
+  /// other.
+  Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
+         std::shared_ptr<Budget> budget, std::uint64_t pool_bytes, Unfinished& unfinished);
 
   Lane lane() const noexcept { return lane_; }
   /// Bytes of payloads that wait here or are with the transport.
@@ -98,12 +110,15 @@ class Outbox {
   const Lane lane_;
   AddressSpace& space_;
   const std::shared_ptr<SlabPool> pool_;
+  const std::shared_ptr<Budget> budget_;
+  const std::uint64_t most_slab_bytes_;  // of one peer
   Unfinished& unfinished_;
   HeadSent head_sent_;
   Memory padding_;  // empty until first needed
   std::map<Peer, std::deque<std::unique_ptr<Frame>>> waiting_;
   std::vector<Peer> cut_;
-  std::size_t in_flight_ = 0;  // with the transport
+  std::map<Peer, std::uint64_t> slab_bytes_;  // of the pool, with the transport
+  std::size_t in_flight_ = 0;                 // with the transport
   std::uint64_t payloads_ = 0;
 };
 

@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <caf/actor_proxy.hpp>
+#include <caf/actor_system.hpp>
 #include <caf/mailbox_element.hpp>
 #include <cstdint>
 #include <deque>
 #include <memory>
 
+#include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/gate.hpp"
 #include "actors/remote/detail/room.hpp"
 #include "actors/remote/detail/window.hpp"
@@ -15,6 +17,32 @@ namespace troupe::remote {
 
 class Engine;
 struct PeerState;
+
+/// What every thread counts of the messages to one peer. Outlives the peer's state, as proxies do.
+struct Waiting {
+  std::atomic<std::uint64_t> messages{0};     // not sent yet
+  std::atomic<std::uint64_t> turned_away{0};  // and not told of yet
+};
+
+/// The memory that a message takes while it waits here, about.
+std::uint64_t cost_of(caf::actor_system& system, const caf::mailbox_element& message) noexcept;
+
+/// Stands among the messages to a remote actor: `actor` of this process was linked to it, or unlinked from it.
+class LinkChange final : public caf::mailbox_element {
+ public:
+  LinkChange(caf::strong_actor_ptr of, caf::strong_actor_ptr linked, bool is_link)
+      : caf::mailbox_element(std::move(of), caf::make_message_id(), {}), actor(std::move(linked)), links(is_link) {}
+  caf::type_erased_tuple& content() override { return nothing_; }
+  const caf::type_erased_tuple& content() const override { return nothing_; }
+  caf::message move_content_to_message() override { return {}; }
+  caf::message copy_content_to_message() const override { return {}; }
+
+  const caf::strong_actor_ptr actor;
+  const bool links;
+
+ private:
+  caf::empty_type_erased_tuple nothing_;
+};
 
 /// An actor of another process, as CAF sees it. It collects what is sent to it, without a lock or an allocation, and
 /// hands itself to the control lane, where the engine takes the messages out and writes them to the wire.
@@ -27,9 +55,18 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* context) override;
   /// Ends it: monitors and links fire with `reason`, later requests are answered with an error.
   void kill_proxy(caf::execution_unit* context, caf::error reason) override;
+  /// An actor of this process links to this one, or unlinks: its process is told. Called with both actors locked, so
+  /// they only post.
+  bool add_backlink(caf::abstract_actor* local) override;
+  bool remove_backlink(caf::abstract_actor* local) override;
+  /// The same when the other process said so: it is not told.
+  void link_quietly(caf::abstract_actor& local);
+  void unlink_quietly(caf::abstract_actor& local);
   /// Asks the control lane to look at it; false when the lane is closed.
   bool wake() noexcept;
-  void when_full(WhenFull choice) noexcept { when_full_.store(choice, std::memory_order_relaxed); }
+  /// Its window; null: none. It lives as long as the proxy.
+  Room* room() const noexcept { return room_.load(std::memory_order_acquire); }
+  Room& make_room();
 
   /// On the control lane.
   void run() noexcept override;
@@ -40,24 +77,28 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   // The control lane's:
   std::uint32_t next_sequence = 0;  // of the next message to this actor
   bool watched = false;             // its process was asked to tell of its end
-  Allowance allowance;              // of this edge
+  Allowance allowance;              // of this actor
   struct Blocked {
     std::uint64_t ticket;  // orders what is blocked for one peer
     caf::mailbox_element_ptr message;
+    Charge charge;
   };
-  std::deque<Blocked> blocked;  // until a window opens
+  std::deque<Blocked> blocked;  // until the peer takes more
 
  private:
   bool admit(const caf::mailbox_element& message);
+  void push(caf::mailbox_element_ptr message);
   caf::mailbox_element* take_all() noexcept;
   void answer_all_with_the_end() noexcept;
 
   Engine& engine_;  // only touched on the control lane, which ends first
   PeerState& peer_;
   const std::shared_ptr<Gate> gate_;
-  const std::shared_ptr<Room> room_;
-  std::atomic<WhenFull> when_full_;
+  const std::shared_ptr<Waiting> waiting_;
+  const std::shared_ptr<Budget> budget_;  // of what leaves this process
+  std::atomic<Room*> room_{nullptr};      // owned
   std::atomic<caf::mailbox_element*> newest_{nullptr};
+  std::atomic<std::uint64_t> queued_bytes_{0};  // of what is pushed, in the budget
   std::atomic<bool> posted_{false};
   std::atomic<bool> alive_{true};
 };

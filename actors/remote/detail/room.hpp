@@ -1,59 +1,106 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <utility>
 
+#include "actors/remote/remote_actors.hpp"
 #include "runtime/clock.hpp"
 
 namespace troupe::remote {
 
-/// How many messages to one peer wait in this process, and a place to wait until they are fewer. Threads: any.
+/// The window that this process set for one actor of another one (RemoteActors::bound): how many of its messages are
+/// sent and not handled there yet, and places to wait until they are fewer. Threads: any.
 class Room {
  public:
-  /// Full with `limit` messages; waits for room end after `patience`.
-  Room(std::uint32_t limit, std::chrono::milliseconds patience) noexcept : limit_(limit), patience_(patience) {}
-
-  void enter() noexcept { count_.fetch_add(1); }
-  void leave(std::uint32_t messages = 1) noexcept {
-    const std::uint32_t left = count_.fetch_sub(messages) - messages;
-    if (waiters_.load() == 0 || left > limit_ / 2) return;
-    const std::scoped_lock hold(mutex_);
-    fewer_.notify_all();
+  /// `patience`: how long a thread waits (WhenFull::wait).
+  void set(const Window& window, WhenFull when_full, std::chrono::milliseconds patience) noexcept {
+    most_messages_.store(std::max(window.messages, 1u));
+    most_bytes_.store(std::max<std::uint64_t>(window.bytes, 1));
+    when_full_.store(when_full);
+    patience_.store(patience);
   }
-  bool full() const noexcept { return count_.load(std::memory_order_relaxed) >= limit_; }
-  std::uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
-  std::chrono::milliseconds patience() const noexcept { return patience_; }
-  /// Nobody waits any more: the peer is gone, or this process's part has ended.
-  void open() noexcept {
-    const std::scoped_lock hold(mutex_);
-    open_ = true;
-    fewer_.notify_all();
+  WhenFull when_full() const noexcept { return when_full_.load(std::memory_order_relaxed); }
+  bool full() const noexcept {
+    return messages_.load(std::memory_order_relaxed) >= most_messages_.load(std::memory_order_relaxed) ||
+           bytes_.load(std::memory_order_relaxed) >= most_bytes_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t count() const noexcept { return messages_.load(std::memory_order_relaxed); }
+  void enter() noexcept { messages_.fetch_add(1); }
+  /// The lane has written the message and knows how large it is.
+  void enter_bytes(std::uint64_t bytes) noexcept { bytes_.fetch_add(bytes); }
+  /// What was sent before there was a window may be among it.
+  void leave(std::uint64_t messages, std::uint64_t bytes) {
+    take_from(messages_, messages);
+    take_from(bytes_, bytes);
+    if (half_empty()) tell();
+  }
+  /// Nobody waits any more: the actor has ended, its process is gone, or this process's part has ended.
+  void open() {
+    open_.store(true);
+    tell();
   }
   /// Waits until it is half empty; false when patience ended first.
   bool wait() {
-    waiters_.fetch_add(1);
     std::unique_lock hold(mutex_);
-    const Deadline deadline = Deadline::after(patience_);
-    const bool fewer = fewer_.wait_until(hold, deadline.at(), [&] { return open_ || count_.load() <= limit_ / 2; });
-    waiters_.fetch_sub(1);
+    const Deadline deadline = Deadline::after(patience_.load());
+    ++waiters_;
+    const bool fewer = fewer_.wait_until(hold, deadline.at(), [&] { return open_.load() || half_empty(); });
+    --waiters_;
     return fewer;
   }
-  /// Counts a message that was turned away; true when the engine is to be told, which then takes the number.
-  bool turn_away() noexcept { return turned_away_.fetch_add(1) == 0; }
-  std::uint64_t take_turned_away() noexcept { return turned_away_.exchange(0); }
+  /// Calls `then` once there is room: now, or by a thread that makes room. It must not block.
+  void when_there_is_room(std::function<void()> then) {
+    {
+      const std::scoped_lock hold(mutex_);
+      if (full() && !open_.load()) {
+        ++waiters_;
+        asked_ = std::move(then);
+        if (!half_empty() && !open_.load()) return;
+        then = std::exchange(asked_, nullptr);
+        --waiters_;
+      }
+    }
+    then();
+  }
 
  private:
-  const std::uint32_t limit_;
-  const std::chrono::milliseconds patience_;
-  std::atomic<std::uint32_t> count_{0};
+  static void take_from(std::atomic<std::uint64_t>& counter, std::uint64_t amount) noexcept {
+    std::uint64_t before = counter.load();
+    while (!counter.compare_exchange_weak(before, before - std::min(before, amount))) {
+    }
+  }
+  bool half_empty() const noexcept {
+    return messages_.load() <= most_messages_.load() / 2 && bytes_.load() <= most_bytes_.load() / 2;
+  }
+  void tell() {
+    if (waiters_.load() == 0) return;
+    std::function<void()> asked;
+    {
+      const std::scoped_lock hold(mutex_);
+      asked = std::exchange(asked_, nullptr);
+      if (asked) --waiters_;
+      fewer_.notify_all();
+    }
+    if (asked) asked();
+  }
+
+  std::atomic<std::uint32_t> most_messages_{1};
+  std::atomic<std::uint64_t> most_bytes_{1};
+  std::atomic<WhenFull> when_full_{WhenFull::error};
+  std::atomic<std::chrono::milliseconds> patience_{};
+  std::atomic<std::uint64_t> messages_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<bool> open_{false};
   std::atomic<std::uint32_t> waiters_{0};
-  std::atomic<std::uint64_t> turned_away_{0};
-  std::mutex mutex_;  // guards open_ and the sleep
+  std::mutex mutex_;  // guards asked_ and the sleep
   std::condition_variable fewer_;
-  bool open_ = false;
+  std::function<void()> asked_;  // has one caller: the actor that keeps rooms
 };
 
 }  // namespace troupe::remote

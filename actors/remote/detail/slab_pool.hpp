@@ -13,8 +13,9 @@
 namespace troupe::remote {
 
 /// Memory for payloads: slabs whose sizes are powers of two, cut from arenas that are made when they are needed, up to
-/// a cap; a slab that comes back is reused, memory is never returned to the kernel. Made with make_shared: the owners
-/// that it hands out keep it alive. Threads: any.
+/// a cap. A slab that comes back is reused as it is; neighbours are joined again (buddies) when a larger one is wanted
+/// and none is there. Memory is never returned to the kernel. Made with make_shared: the owners that it hands out keep
+/// it alive. Threads: any.
 class SlabPool : public std::enable_shared_from_this<SlabPool> {
  public:
   static constexpr std::uint64_t kSmallest = 4096;
@@ -39,8 +40,8 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
     std::size_t operator()(const Place& place) const noexcept { return (place.second >> 12) * 31 + place.first; }
   };
 
-  std::optional<Memory> reuse(std::uint64_t slab_bytes, bool any_larger);
-  std::optional<Memory> carve(std::uint64_t slab_bytes);
+  std::optional<Memory> find(std::uint64_t slab_bytes);
+  void join_neighbours();
   bool grow(std::uint64_t slab_bytes);
 
   AddressSpace& space_;
@@ -50,8 +51,8 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
 
   mutable std::mutex mutex_;  // guards all below
   std::vector<std::shared_ptr<Arena>> arenas_;
-  std::uint64_t left_in_last_ = 0;
   std::uint64_t size_bytes_ = 0;
+  bool joined_ = true;                                          // nothing came back since neighbours were joined
   std::multimap<std::uint64_t, Place> free_;                    // by the slab's size
   std::unordered_map<Place, std::uint64_t, PlaceHash> in_use_;  // the slab's size
 };

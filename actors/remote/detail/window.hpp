@@ -5,62 +5,64 @@
 #include <caf/fwd.hpp>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "actors/detail/receipt.hpp"
+#include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/gate.hpp"
 #include "actors/remote/remote_actors.hpp"
 
-// Credits: how much of one process's messages another one holds at most, in all (a peer's window) and for one actor (an
-// edge's). The receiver tells what it has dealt with since the start, so a report that is late or doubled does no harm.
+// Credits: how much of one process's messages another one holds at most, unhandled. The receiver tells what it has
+// dealt with since the start, in all and for each actor, so a report that is late or doubled does no harm. A message
+// that its actor has looked at and skipped counts as dealt with: the one that it waits for may be the next to come.
 namespace troupe::remote {
 
-/// Messages, and their charge in units of wire::kChargeBytes.
+/// Messages, and what they take up in units of wire::kChargeBytes.
 struct Amount {
   std::uint64_t messages = 0;
   std::uint64_t charge = 0;
 };
 
-Amount limit_of_peer(const Window& window) noexcept;
-/// Half of it, so that one slow actor does not take everything.
-Amount limit_of_edge(const Window& window) noexcept;
-
-/// The sender's side: what may still be sent.
+/// The sender's side: what is sent and not dealt with.
 class Allowance {
  public:
-  void limit(const Amount& limit) noexcept { limit_ = limit; }
-  bool open() const noexcept {
-    return sent_.messages - dealt_.messages < limit_.messages && sent_.charge - dealt_.charge < limit_.charge;
-  }
-  /// The last message may exceed what is left.
-  void spend(std::uint16_t charge) noexcept {
+  void spend(std::uint64_t charge) noexcept {
     ++sent_.messages;
     sent_.charge += charge;
   }
-  void hear(const Amount& dealt) noexcept;
-  std::uint64_t in_use() const noexcept { return sent_.messages - dealt_.messages; }
+  /// Never more than was sent, whatever a peer claims; what is new in it.
+  Amount hear(const Amount& dealt) noexcept;
+  Amount in_use() const noexcept { return {sent_.messages - dealt_.messages, sent_.charge - dealt_.charge}; }
 
  private:
-  Amount limit_;
   Amount sent_;   // since the start
   Amount dealt_;  // of that, as far as the peer told
 };
 
-/// The receiver's side: counts what is dealt with, and when it is time to tell. Threads: any.
+/// The receiver's side: counts what is dealt with, and when it is time to tell: after a quarter of `limit`. Threads:
+/// any.
 class Counter {
  public:
-  explicit Counter(const Amount& limit) noexcept : limit_(limit) {}
-  /// Whether a quarter of the limit is dealt with and not told.
-  bool count(std::uint32_t charge) noexcept;
-  /// What to tell now.
-  Amount tell() noexcept;
-  bool has_news() const noexcept;
-  const Amount& limit() const noexcept { return limit_; }
-  std::uint64_t messages() const noexcept { return messages_.load(std::memory_order_relaxed); }
+  explicit Counter(const Amount& limit) noexcept { this->limit(limit); }
+  void limit(const Amount& limit) noexcept {
+    limit_messages_.store(limit.messages, std::memory_order_relaxed);
+    limit_charge_.store(limit.charge, std::memory_order_relaxed);
+  }
+  /// Whether it is time to tell.
+  bool count(std::uint64_t charge) noexcept;
+  Amount dealt() const noexcept {
+    return {messages_.load(std::memory_order_relaxed), charge_.load(std::memory_order_relaxed)};
+  }
+  void told(const Amount& amount) noexcept {
+    told_messages_.store(amount.messages, std::memory_order_relaxed);
+    told_charge_.store(amount.charge, std::memory_order_relaxed);
+  }
+  std::uint64_t told_messages() const noexcept { return told_messages_.load(std::memory_order_relaxed); }
 
  private:
-  const Amount limit_;
+  std::atomic<std::uint64_t> limit_messages_, limit_charge_;
   std::atomic<std::uint64_t> messages_{0}, charge_{0};
   std::atomic<std::uint64_t> told_messages_{0}, told_charge_{0};
 };
@@ -68,44 +70,80 @@ class Counter {
 /// All messages of one peer. Kept alive by those that are in mailboxes.
 class PeerIntake {
  public:
-  /// `tell` runs on the control lane.
-  PeerIntake(std::shared_ptr<Gate> gate, const Window& window, std::function<void()> tell)
-      : gate_(std::move(gate)), tell_(std::move(tell)), counter_(limit_of_peer(window)) {}
-  void dealt_with(std::uint32_t charge, bool edge_is_due = false) noexcept;
-  /// On the control lane: one more came; false when that is more than the window and what was dealt with allow.
-  bool take() noexcept;
-  /// How many may be here at once.
-  std::uint64_t limit() const noexcept { return counter_.limit().messages; }
-  /// On the control lane: from now on news call for another report.
-  Amount begin_report() noexcept;
+  /// `tell` runs on the control lane. `limit` is the charge that one peer may have here unhandled.
+  PeerIntake(std::shared_ptr<Gate> gate, std::shared_ptr<Budget> budget, std::uint64_t limit,
+             std::function<void()> tell)
+      : gate_(std::move(gate)),
+        budget_(std::move(budget)),
+        tell_(std::move(tell)),
+        limit_(limit),
+        counter_({kUnlimited, limit}) {}
+  void dealt_with(std::uint64_t charge, bool edge_is_due = false) noexcept;
+  /// On the control lane: one more came; false when that is more than the limit and what was told allow.
+  bool take(std::uint64_t charge) noexcept;
+  /// On the control lane: charge that came and is not told as dealt with.
+  std::uint64_t untold() const noexcept { return taken_ - told_; }
+  std::uint64_t limit() const noexcept { return limit_; }
+  /// The messages that take least.
+  std::uint64_t most_messages() const noexcept;
+  /// On the control lane: from now on news call for another report. `skipped`: looked at, beside those dealt with.
+  Amount begin_report(const Amount& skipped) noexcept;
+  const std::shared_ptr<Budget>& budget() const noexcept { return budget_; }
+
+  static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max() / 8;
 
  private:
   const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<Budget> budget_;
   const std::function<void()> tell_;
+  const std::uint64_t limit_;
   Counter counter_;
   std::atomic<bool> telling_{false};
   std::uint64_t taken_ = 0;
-  std::uint64_t dealt_with_ = 0;  // at least
+  std::uint64_t told_ = 0;
+  std::uint64_t largest_ = 0;  // message that came
 };
 
 /// The messages of one peer to one actor of this process.
 class EdgeIntake final : public troupe::detail::Intake {
  public:
-  EdgeIntake(caf::actor_id to, std::shared_ptr<PeerIntake> peer, const Window& window)
-      : actor(to), peer_(std::move(peer)), counter_(limit_of_edge(window)) {}
-  void dealt_with(std::uint32_t charge) noexcept override { peer_->dealt_with(charge, counter_.count(charge)); }
-  Amount tell() noexcept { return counter_.tell(); }
-  bool has_news() const noexcept { return counter_.has_news(); }
-  /// On the control lane: one more lies in the mailbox, or is about to.
-  void delivered() noexcept { ++delivered_; }
-  std::uint64_t in_mailbox() const noexcept { return delivered_ - std::min(delivered_, counter_.messages()); }
+  EdgeIntake(caf::actor_id to, std::shared_ptr<PeerIntake> peer)
+      : actor(to),
+        peer_(std::move(peer)),
+        counter_({PeerIntake::kUnlimited, std::max<std::uint64_t>(peer_->limit() / 2, 1)}) {}
+  void dealt_with(std::uint32_t charge) noexcept override;
+  /// The sender has set a window for this actor.
+  void limit(const Amount& window) noexcept {
+    counter_.limit(window);
+    bounded_ = true;
+  }
+  /// The rest on the control lane.
+  void delivered(std::uint64_t charge) noexcept {
+    ++delivered_.messages;
+    delivered_.charge += charge;
+  }
+  /// The actor has looked at all that was delivered, and waits for more.
+  void all_seen() noexcept { seen_ = delivered_; }
+  bool may_have_skipped() const noexcept { return seen_.messages < delivered_.messages && in_mailbox() > 0; }
+  bool bounded() const noexcept { return bounded_; }
+  std::uint64_t in_mailbox() const noexcept {
+    return delivered_.messages - std::min(delivered_.messages, counter_.dealt().messages);
+  }
+  Amount tell() noexcept;
+  bool has_news() const noexcept {
+    return std::max(counter_.dealt().messages, seen_.messages) != counter_.told_messages();
+  }
+  /// What the actor has looked at and not handled.
+  Amount skipped() const noexcept;
 
   const caf::actor_id actor;
 
  private:
   const std::shared_ptr<PeerIntake> peer_;
   Counter counter_;
-  std::uint64_t delivered_ = 0;
+  Amount delivered_;
+  Amount seen_;
+  bool bounded_ = false;
 };
 
 }  // namespace troupe::remote

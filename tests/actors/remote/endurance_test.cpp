@@ -26,7 +26,7 @@ EnduranceSchedule chosen_schedule() {
 
 RemoteOptions patient() {
   RemoteOptions options;
-  options.window.bytes = 8u << 20;
+  options.unhandled_bytes = 8u << 20;
   options.inline_limit = std::chrono::seconds(10);
   return options;
 }

@@ -17,13 +17,15 @@ namespace {
 using ::testing::HasSubstr;
 using troupe::testing::eventually;
 
-constexpr std::uint32_t kWindow = 16;
+constexpr std::uint32_t kMessages = 16;
+constexpr std::uint64_t kTaken = kMessages * wire::kMessageBytes;
 constexpr std::uint64_t kNobody = 999999;
 
 class HostilePeer : public ::testing::Test {
  protected:
   wire::Header message(std::uint32_t order, std::uint32_t sequence, std::uint64_t target) const {
     return {.source_peer = static_cast<std::uint16_t>(stranger.value),
+            .charge = wire::charge_of(0, 0),
             .sequence = sequence,
             .order = order,
             .message_id = caf::message_id::default_async_value,
@@ -42,19 +44,53 @@ class HostilePeer : public ::testing::Test {
   /// The server's id, as strangers may have guessed.
   std::uint64_t server() const { return world.victim->server.id(); }
 
-  HostileWorld world{1, {.window = {kWindow, 1 << 20}, .max_actors = 100}};
+  HostileWorld world{1, {.unhandled_bytes = kTaken, .max_actors = 100}};
   Blocking blocking = Blocking::on_thread("test");
   caf::actor to_server = world.honest->remote->resolve(blocking, Peer{0}, "server", Deadline::after(kLong));
   const Peer stranger = HostileWorld::stranger(0);
 };
 
-TEST_F(HostilePeer, IsLostWhenItSendsMoreBeforeTheirTurnThanItsWindowAllows) {
+TEST_F(HostilePeer, IsLostWhenItSendsMoreThanIsTaken) {
   std::vector<SentFrame> frames;
-  for (std::uint32_t i = 0; i <= kWindow; ++i) frames.push_back(frame_of(message(i + 1, i + 1, server())));
+  for (std::uint32_t i = 0; i <= kMessages + 1; ++i) frames.push_back(frame_of(message(i + 1, i + 1, server())));
   ASSERT_TRUE(world.arrive(stranger, {frames.begin(), frames.end() - 1}));
   EXPECT_FALSE(world.why_lost(stranger));
   ASSERT_TRUE(world.arrive(stranger, {frames.back()}));
-  expect_lost("more messages than its window");
+  expect_lost("more than this process takes");
+}
+
+TEST_F(HostilePeer, IsLostWhenItCallsAMessageSmallerThanItIs) {
+  auto header = message(0, 0, server());
+  header.charge = 1;
+  ASSERT_TRUE(world.arrive(stranger, {frame_of(header)}));
+  expect_lost("smaller than it is");
+}
+
+TEST_F(HostilePeer, IsLostWhenPiecesOfABodyDoNotFit) {
+  SentFrame piece = frame_of({.kind = wire::Kind::piece, .message_id = 1, .source = 100, .target = 90});
+  piece.lane = Lane::bulk;
+  piece.payload.resize(11);
+  ASSERT_TRUE(world.arrive(stranger, {piece}));
+  expect_lost("piece");
+}
+
+TEST_F(HostilePeer, IsLostWhenItDoesNotTellWhichBodyIsAMessages) {
+  auto header = message(0, 0, server());
+  header.flags = wire::kBodyInPieces;
+  SentFrame frame = frame_of(header);
+  frame.lane = Lane::bulk;
+  ASSERT_TRUE(world.arrive(stranger, {frame}));
+  expect_lost("which body");
+}
+
+TEST_F(HostilePeer, IsLostWhenItLinksActorsOfOthers) {
+  auto header = message(0, 0, server());
+  header.kind = wire::Kind::link;
+  header.flags = wire::kFree;
+  header.source = 5;
+  header.source_peer = 1;
+  ASSERT_TRUE(world.arrive(stranger, {frame_of(header)}));
+  expect_lost("link");
 }
 
 TEST_F(HostilePeer, IsLostWhenItSendsTooManyAnswersBeforeTheirTurn) {

@@ -152,7 +152,7 @@ class Crossfire {
 
 /// With little room everywhere, so that it is short all the time.
 RemoteOptions little_room() {
-  return {.window = {32, 512 << 10}, .max_waiting = 64, .wait_within = std::chrono::seconds(60)};
+  return {.unhandled_bytes = 32 << 10};
 }
 
 TEST(RemoteOrder, OfEachSenderIsKeptAndNothingIsLostOrDoubled) {

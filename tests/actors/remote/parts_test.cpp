@@ -12,6 +12,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/dialect.hpp"
+#include "actors/remote/detail/bodies.hpp"
 #include "actors/remote/detail/sinks.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/network_module.hpp"
@@ -89,6 +90,79 @@ TEST(WireHeader, IsNoneWhenShortOrOfAnotherVersionLayoutOrKind) {
     other[at] = std::byte{200};
     EXPECT_FALSE(wire::load(other)) << at;
   }
+}
+
+TEST(WireCharge, IsNeverLessThanTheCostAndHardlyMore) {
+  for (const std::uint64_t bytes : {0ull, 1ull, 63ull, 64ull, 4096ull, 70'000'001ull, 2ull << 30}) {
+    for (const std::uint64_t copied : {0ull, 100ull, 1ull << 20, 5ull << 30}) {
+      const std::uint64_t cost = wire::cost_of(bytes, copied);
+      const std::uint64_t charged = wire::charge_in(wire::charge_of(bytes, copied)) * wire::kChargeBytes;
+      EXPECT_GE(charged, cost);
+      EXPECT_LE(charged, cost + cost / 1000 + wire::kChargeBytes);
+    }
+  }
+}
+
+class BodiesInPieces : public ::testing::Test {
+ protected:
+  static wire::Header piece(std::uint64_t number, std::uint64_t size, std::uint64_t offset) {
+    return {.kind = wire::Kind::piece, .message_id = number, .source = size, .target = offset};
+  }
+  std::optional<remote::Bodies::Whole> add(std::uint64_t number, std::uint64_t size, std::uint64_t offset,
+                                           std::string_view text) {
+    return bodies.add_piece(Peer{1}, piece(number, size, offset), std::as_bytes(std::span(text)), wrong);
+  }
+  static std::string text_of(const remote::Bodies::Whole& whole) {
+    return {reinterpret_cast<const char*>(whole.body.bytes.get()), whole.body.size_bytes};
+  }
+
+  std::shared_ptr<remote::Budget> budget = std::make_shared<remote::Budget>(1000);
+  remote::Bodies bodies{budget};
+  bool wrong = false;
+};
+
+TEST_F(BodiesInPieces, AreWholeWhateverTheOrder) {
+  EXPECT_FALSE(add(1, 6, 3, "def"));
+  EXPECT_FALSE(add(2, 3, 0, "xyz"));
+  EXPECT_FALSE(bodies.add_message(Peer{1}, {1, 6}, {}, wrong));
+  const auto first = add(1, 6, 0, "abc");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(text_of(*first), "abcdef");
+  const auto second = bodies.add_message(Peer{1}, {2, 3}, {}, wrong);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(text_of(*second), "xyz");
+  EXPECT_FALSE(wrong);
+}
+
+TEST_F(BodiesInPieces, AreRefusedWhole) {
+  budget->enter(1000);
+  EXPECT_FALSE(add(1, 6, 3, "def"));
+  EXPECT_FALSE(add(1, 6, 0, "abc"));
+  const auto whole = bodies.add_message(Peer{1}, {1, 6}, {}, wrong);
+  ASSERT_TRUE(whole);
+  EXPECT_TRUE(whole->message.refused);
+  EXPECT_FALSE(wrong);
+}
+
+TEST_F(BodiesInPieces, GiveTheirMemoryBack) {
+  add(1, 6, 3, "def");
+  EXPECT_EQ(budget->used(), 6u);
+  bodies.forget(Peer{0});
+  EXPECT_EQ(budget->used(), 6u);
+  bodies.forget(Peer{1});
+  EXPECT_EQ(budget->used(), 0u);
+}
+
+TEST_F(BodiesInPieces, AreWrongWhenTheyDisagree) {
+  add(1, 6, 3, "def");
+  add(1, 7, 0, "abc");
+  EXPECT_TRUE(wrong);
+  wrong = false;
+  add(3, 6, 4, "def");
+  EXPECT_TRUE(wrong);
+  wrong = false;
+  add(4, wire::kLargestBody + 1, 0, "a");
+  EXPECT_TRUE(wrong);
 }
 
 TEST(CafError, KeepsCodeAndText) {
@@ -192,6 +266,19 @@ TEST_F(SlabPools, NeverGiveTheSameBytesTwice) {
                          taken[j].offset >= taken[i].offset + taken[i].size_bytes;
       EXPECT_TRUE(apart) << i << " and " << j;
     }
+  }
+}
+
+TEST_F(SlabPools, JoinSmallSlabsToALargeOneAgain) {
+  std::vector<Memory> taken;
+  while (const auto slab = pool->take(4096)) taken.push_back(*slab);
+  EXPECT_GE(taken.size() * 4096, 4 * kMiB - 4096);
+  for (std::size_t i = 0; i < taken.size(); i += 2) pool->give_back(taken[i]);
+  EXPECT_FALSE(pool->take(8192)) << "every second one is in use";
+  for (std::size_t i = 1; i < taken.size(); i += 2) pool->give_back(taken[i]);
+  for (const std::uint64_t bytes : {2 * kMiB, kMiB, 5000 * std::uint64_t{1}}) {
+    const auto slab = pool->take(bytes);
+    EXPECT_TRUE(slab) << bytes;
   }
 }
 

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
@@ -11,7 +12,8 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
-// Windows: a slow receiver slows its senders, and nobody's memory grows.
+// What becomes of messages that their receiver does not take yet: a send never waits, memory is bounded, windows are a
+// choice.
 namespace troupe::test {
 namespace {
 
@@ -71,41 +73,54 @@ std::vector<std::uint64_t> numbers_up_to(std::uint64_t end) {
   return numbers;
 }
 
-RemoteOptions with_window(std::uint32_t messages, std::uint64_t bytes = std::uint64_t{1} << 20) {
-  return {.window = {messages, bytes}};
+/// Of one process it takes 42 small messages at once, of one slow actor half of them.
+RemoteOptions with_little_room() { return {.unhandled_bytes = 16 << 10}; }
+
+/// Takes numbers but skips them until it is told to go on, then takes all in their order.
+caf::behavior stasher(caf::event_based_actor* self, std::vector<std::uint64_t>* taken, std::promise<void>* done) {
+  self->set_default_handler(caf::skip);
+  return {[self, taken, done](const std::string& go, std::uint64_t count) {
+    if (go != "go") return;
+    self->become([self, taken, done, count](std::uint64_t x) {
+      taken->push_back(x);
+      if (taken->size() == count) {
+        done->set_value();
+        self->quit();
+      }
+    });
+  }};
 }
 
-TEST(RemoteWindow, LetsNoMoreMessagesOutThanTheReceiverHolds) {
+TEST(RemoteBacklog, StaysWithTheSenderBeyondWhatTheReceiverTakes) {
   Holder holder;
-  LoopbackWorld world({}, {}, with_window(16));
+  LoopbackWorld world({}, {}, with_little_room());
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
   for (std::uint64_t i = 0; i < 500; ++i) caf::anon_send(remote, i);
-  // Half of the window is one actor's; beside it the requests for two names may still count.
-  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting == 492; }));
-  EXPECT_LE(world.here->remote->counters(world.there->self).in_window, 10u);
-  EXPECT_TRUE(eventually([&] { return world.there->remote->counters().delivered >= 8; }));
-  EXPECT_LT(world.there->remote->counters().delivered, 16u);
+  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 470; }));
+  EXPECT_LE(world.here->remote->counters(world.there->self).unhandled, 30u);
+  EXPECT_TRUE(eventually([&] { return world.there->remote->counters().delivered >= 20; }));
+  EXPECT_LT(world.there->remote->counters().delivered, 35u);
   holder.let_go();
   EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(500); }));
+  EXPECT_EQ(world.here->told_dropped, 0u);
 }
 
-TEST(RemoteWindow, CountsBytes) {
+TEST(RemoteBacklog, CountsBytes) {
   Holder holder;
-  LoopbackWorld world({}, {}, with_window(1000, 256 << 10));
+  LoopbackWorld world({}, {}, {.unhandled_bytes = 512 << 10});
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
   const std::string large(32 << 10, 'x');
   for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(remote, i, large);
   ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 90; }));
-  EXPECT_LE(world.here->remote->counters(world.there->self).in_window, 10u);
   holder.let_go();
   EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(100); }));
 }
 
-TEST(RemoteWindow, OfOneSlowActorHoldsNobodyElseUp) {
+TEST(RemoteBacklog, OfOneSlowActorHoldsNobodyElseUp) {
   Holder holder;
-  LoopbackWorld world({}, {}, with_window(16));
+  LoopbackWorld world({}, {}, with_little_room());
   const EndBefore world_ends{holder};
   const caf::actor slow = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
   for (std::uint64_t i = 0; i < 200; ++i) caf::anon_send(slow, i);
@@ -116,31 +131,88 @@ TEST(RemoteWindow, OfOneSlowActorHoldsNobodyElseUp) {
   EXPECT_EQ(holder.taken().size(), 1u);
 }
 
-TEST(RemoteWindow, DoesNotHoldAnswersUp) {
+TEST(RemoteBacklog, DoesNotHoldAnswersToOthersUp) {
   Holder holder;
-  LoopbackWorld world({}, with_window(4));
+  LoopbackWorld world({}, with_little_room());
   const EndBefore world_ends{holder};
-  // `here` takes four messages and deals with none; answers to its requests come nevertheless.
+  // `here` takes a few messages and deals with none; answers to its requests come nevertheless.
   const caf::actor slow = at_other_end(*world.here, *world.there, holder.spawn(world.here->system));
-  for (std::uint64_t i = 0; i < 50; ++i) caf::anon_send(slow, i);
+  for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(slow, i);
   for (std::uint64_t i = 0; i < 50; ++i) {
     const auto answer = ask<std::uint64_t>(world.here->system, world.server, Echo::value, i);
     ASSERT_TRUE(answer.ok()) << answer.why.text();
   }
 }
 
-TEST(RemoteWindow, MakesTheSendersThreadWaitWhenTooMuchWaitsAlready) {
+TEST(RemoteBacklog, OfSkippedMessagesLetsTheOneComeThatReleasesThem) {
+  LoopbackWorld world({}, {}, with_little_room());
+  std::vector<std::uint64_t> taken;
+  std::promise<void> done;
+  const caf::actor remote = at_other_end(*world.there, *world.here, world.there->system.spawn(stasher, &taken, &done));
+  for (std::uint64_t i = 0; i < 2000; ++i) caf::anon_send(remote, i);
+  caf::anon_send(remote, std::string("go"), std::uint64_t{2000});
+  ASSERT_EQ(done.get_future().wait_for(kLong), std::future_status::ready);
+  EXPECT_EQ(taken, numbers_up_to(2000));
+}
+
+TEST(RemoteBacklog, KeepsAnswersAndExitsBehindWhatWasSentBefore) {
   Holder holder;
-  LoopbackWorld world({}, {.max_waiting = 32}, with_window(16));
+  LoopbackWorld world({}, {}, with_little_room());
+  const EndBefore world_ends{holder};
+  const caf::actor sink = holder.spawn(world.there->system);
+  const caf::actor remote = at_other_end(*world.there, *world.here, sink);
+  caf::scoped_actor watch(world.there->system);
+  watch->monitor(sink);
+  for (std::uint64_t i = 0; i < 3000; ++i) caf::anon_send(remote, i);
+  caf::anon_send_exit(remote, caf::exit_reason::user_shutdown);
+  holder.let_go();
+  watch->receive([&](const caf::down_msg& down) { EXPECT_EQ(down.reason, caf::exit_reason::user_shutdown); },
+                 caf::after(kLong) >> [&] { ADD_FAILURE() << "it did not end"; });
+  EXPECT_EQ(holder.taken(), numbers_up_to(3000));
+}
+
+TEST(RemoteBacklog, BeyondTheMemoryIsAnsweredOrReportedAndGoesOnAfterwards) {
+  Holder holder;
+  LoopbackWorld world({}, {.memory_bytes = 1 << 20}, with_little_room());
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
+  constexpr std::uint64_t kMany = 10'000;
+  for (std::uint64_t i = 0; i < kMany; ++i) caf::anon_send(remote, i);
+  EXPECT_TRUE(eventually([&] { return world.here->told_dropped > 0; }));
+  const auto refused = ask<std::uint64_t>(world.here->system, remote, std::uint64_t{0});
+  EXPECT_EQ(refused.why.code(), Code::out_of_memory);
+  EXPECT_THAT(refused.why.text(), HasSubstr("memory_bytes"));
+  EXPECT_LT(world.here->remote->counters(world.there->self).waiting, 2000u);
+  holder.let_go();
+  EXPECT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting == 0; }));
+  const auto numbers = holder.taken();
+  EXPECT_TRUE(std::ranges::is_sorted(numbers));
+  const auto answer = ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{7});
+  EXPECT_TRUE(answer.ok()) << answer.why.text();
+}
+
+TEST(RemoteBacklog, OfSkippedMessagesThatTakeAllMemoryIsReportedToTheirSender) {
+  LoopbackWorld world({}, {}, {.memory_bytes = 256 << 10, .unhandled_bytes = 32 << 10});
+  std::vector<std::uint64_t> taken;
+  std::promise<void> done;
+  const caf::actor remote = at_other_end(*world.there, *world.here, world.there->system.spawn(stasher, &taken, &done));
+  for (std::uint64_t i = 0; i < 2000; ++i) caf::anon_send(remote, i);
+  EXPECT_TRUE(eventually([&] { return world.here->told_dropped > 0; }));
+  caf::anon_send_exit(remote, caf::exit_reason::user_shutdown);
+}
+
+TEST(RemoteWindow, MakesTheSendersThreadWait) {
+  Holder holder;
+  LoopbackWorld world;
+  const EndBefore world_ends{holder};
+  const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
+  world.here->remote->bound(remote, {.messages = 32}, WhenFull::wait);
   std::atomic<std::uint64_t> sent{0};
   std::thread sender([&] {
     for (std::uint64_t i = 0; i < 300; ++i, ++sent) caf::anon_send(remote, i);
   });
   EXPECT_TRUE(eventually([&] { return sent >= 32; }));
-  EXPECT_LE(world.here->remote->counters(world.there->self).waiting, 40u);
-  EXPECT_LT(sent, 100u);
+  EXPECT_LT(sent, 34u);
   holder.let_go();
   sender.join();
   EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(300); }));
@@ -148,48 +220,86 @@ TEST(RemoteWindow, MakesTheSendersThreadWaitWhenTooMuchWaitsAlready) {
 
 TEST(RemoteWindow, TurnsAwayWhatTheSenderDoesNotWantToWaitFor) {
   Holder holder;
-  LoopbackWorld world({}, {.max_waiting = 32}, with_window(16));
+  LoopbackWorld world;
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
-  world.here->remote->when_full(remote, WhenFull::error);
-  // Once the window is taken nothing leaves what waits.
-  ASSERT_TRUE(eventually([&] {
-    for (std::uint64_t i = 0; i < 50; ++i) caf::anon_send(remote, i);
-    return world.there->remote->counters().delivered >= 8 &&
-           world.here->remote->counters(world.there->self).waiting >= 32;
-  }));
-  for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(remote, i);
+  world.here->remote->bound(remote, {.messages = 32});
+  for (std::uint64_t i = 0; i < 132; ++i) caf::anon_send(remote, i);
   EXPECT_TRUE(eventually([&] { return world.here->told_dropped > 0; }));
   const auto refused = ask<std::uint64_t>(world.here->system, remote, std::uint64_t{0});
   EXPECT_EQ(refused.why.code(), Code::out_of_memory);
-  EXPECT_THAT(refused.why.text(), HasSubstr("takes none"));
+  EXPECT_THAT(refused.why.text(), HasSubstr("window"));
   const auto told = world.here->told_dropped.load();
-  world.here->remote->when_full(remote, WhenFull::drop);
+  world.here->remote->bound(remote, {.messages = 32}, WhenFull::drop);
   for (std::uint64_t i = 0; i < 50; ++i) caf::anon_send(remote, i);
   EXPECT_LE(world.here->told_dropped, told + 1);  // one may have been under way
+  holder.let_go();
+  EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(32); }));
 }
 
-TEST(RemoteWindow, AnswersWhatWaitsWhenThePeerIsLost) {
+TEST(RemoteWindow, TellsWhoAsksWhenThereIsRoomAgain) {
   Holder holder;
-  LoopbackWorld world({}, {}, with_window(4));
+  LoopbackWorld world;
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
-  for (std::uint64_t i = 0; i < 20; ++i) caf::anon_send(remote, i);
+  const caf::actor rooms = world.here->remote->rooms();
+  caf::scoped_actor self(world.here->system);
+  const auto ask_for_room = [&](std::chrono::milliseconds within) {
+    bool told = false;
+    self->request(rooms, within, RemoteActors::WantRoom::value, remote)
+        .receive([&] { told = true; }, [](const caf::error&) {});
+    return told;
+  };
+  EXPECT_TRUE(ask_for_room(kLong)) << "it has no window";
+  world.here->remote->bound(remote, {.messages = 16});
+  EXPECT_TRUE(ask_for_room(kLong)) << "its window is empty";
+  for (std::uint64_t i = 0; i < 16; ++i) caf::anon_send(remote, i);
+  EXPECT_FALSE(ask_for_room(std::chrono::milliseconds(50)));
+  auto request = std::async(std::launch::async, [&] {
+    caf::scoped_actor other(world.here->system);
+    bool told = false;
+    other->request(rooms, kLong, RemoteActors::WantRoom::value, remote)
+        .receive([&] { told = true; }, [](const caf::error&) {});
+    return told;
+  });
+  holder.let_go();
+  EXPECT_TRUE(request.get());
+  EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(16); }));
+}
+
+TEST(RemoteWindow, CountsSkippedMessagesAsHandled) {
+  LoopbackWorld world;
+  std::vector<std::uint64_t> taken;
+  std::promise<void> done;
+  const caf::actor remote = at_other_end(*world.there, *world.here, world.there->system.spawn(stasher, &taken, &done));
+  world.here->remote->bound(remote, {.messages = 16}, WhenFull::wait, kLong);
+  for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(remote, i);
+  caf::anon_send(remote, std::string("go"), std::uint64_t{100});
+  ASSERT_EQ(done.get_future().wait_for(kLong), std::future_status::ready);
+  EXPECT_EQ(taken, numbers_up_to(100));
+}
+
+TEST(RemoteBacklog, IsAnsweredWhenThePeerIsLost) {
+  Holder holder;
+  LoopbackWorld world({}, {}, with_little_room());
+  const EndBefore world_ends{holder};
+  const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
+  for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(remote, i);
   auto request = std::async(std::launch::async,
                             [&] { return ask<std::uint64_t>(world.here->system, remote, std::uint64_t{1}).why; });
-  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 19; }));
+  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 70; }));
   world.here->remote->lost(world.there->self, {Code::peer_lost, "for this test"});
   EXPECT_EQ(request.get().code(), Code::peer_lost);
   EXPECT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting == 0; }));
 }
 
-TEST(RemoteWindow, LetsTheNewsOfAnEndWaitForWhatWasSentBefore) {
+TEST(RemoteBacklog, IsNotOvertakenByTheNewsOfItsSendersEnd) {
   Holder holder;
-  LoopbackWorld world({}, {}, with_window(4));
+  LoopbackWorld world({}, {}, with_little_room());
   const EndBefore world_ends{holder};
   const caf::actor sink = holder.spawn(world.there->system);
   const caf::actor remote = at_other_end(*world.there, *world.here, sink);
-  // An actor here that `there` monitors sends more than the window takes, and ends.
+  // An actor here that `there` monitors sends more than is taken, and ends.
   const caf::actor source = world.here->system.spawn(
       [](caf::event_based_actor* self, const caf::actor& to) -> caf::behavior {
         return {[self, to](std::uint64_t count) {
@@ -202,8 +312,8 @@ TEST(RemoteWindow, LetsTheNewsOfAnEndWaitForWhatWasSentBefore) {
   std::promise<std::size_t> ended;
   caf::scoped_actor watch(world.there->system);
   watch->monitor(known);
-  caf::anon_send(source, std::uint64_t{60});
-  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 50; }));
+  caf::anon_send(source, std::uint64_t{100});
+  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 70; }));
   holder.let_go();
   std::string why;
   watch->receive(
@@ -212,8 +322,8 @@ TEST(RemoteWindow, LetsTheNewsOfAnEndWaitForWhatWasSentBefore) {
         ended.set_value(world.there->remote->counters().delivered);
       },
       caf::after(kLong) >> [&] { ended.set_value(0); });
-  EXPECT_GE(ended.get_future().get(), 60u) << why;
-  EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(60); }));
+  EXPECT_GE(ended.get_future().get(), 100u) << why;
+  EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(100); }));
 }
 
 TEST(RemoteBatch, CarriesManySmallMessagesInOrder) {
@@ -256,18 +366,19 @@ TEST(RemoteHeartbeats, FindAPeerThatFallsSilentAndNoOther) {
 
 TEST(RemoteInsight, TellsWhoIsKnownToPeersAndWhatWaits) {
   Holder holder;
-  LoopbackWorld world({}, {}, with_window(16));
+  LoopbackWorld world({}, {}, with_little_room());
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
   for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(remote, i);
   for (std::uint64_t i = 0; i < 64; ++i)
     ASSERT_TRUE((ask<std::uint64_t>(world.here->system, world.server, Echo::value, i)).ok());
-  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting == 92; }));
+  ASSERT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting >= 70; }));
+  const std::uint64_t waiting = world.here->remote->counters(world.there->self).waiting;
   auto blocking = Blocking::on_thread("test");
   const std::string here = world.here->remote->describe(blocking, Deadline::after(kLong));
-  EXPECT_THAT(here, HasSubstr("of 16, waiting 92"));
+  EXPECT_THAT(here, HasSubstr("waiting here " + std::to_string(waiting)));
   const std::string there = world.there->remote->describe(blocking, Deadline::after(kLong));
-  EXPECT_THAT(there, HasSubstr(": 8 messages of peers in its mailbox"));
+  EXPECT_THAT(there, HasSubstr(": " + std::to_string(100 - waiting) + " messages of peers in its mailbox"));
   const auto answers = world.here->remote->counters(world.there->self).answer_ns_log2;
   EXPECT_GT(std::accumulate(answers.begin(), answers.end(), std::uint64_t{0}), 0u);
 }

@@ -27,7 +27,7 @@ RemoteOptions options_of(const EndCase& what) {
   // Who does nothing but send keeps the lane for as long as it sends.
   if (what.what == "rate" || what.endures()) options.inline_limit = std::chrono::seconds(1);
   // So small that tensors fill it too.
-  if (what.endures()) options.window.bytes = 8u << 20;
+  if (what.endures()) options.unhandled_bytes = 8u << 20;
   if (what.impl == "arena" || what.endures()) {
     options.shares = [](Peer, ArenaId arena) {
       return arena == arena_id(kClient, kLentArena) || arena == arena_id(kServer, kLentArena);

@@ -1,0 +1,73 @@
+#include "actors/remote/detail/bodies.hpp"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace troupe::remote {
+namespace {
+
+/// Of one process: its large messages leave one after the other, so few are under way at once.
+constexpr std::size_t kMostOpen = 4096;
+
+}  // namespace
+
+/// Memory is asked for without being touched, so that a size alone costs nothing.
+Bodies::Open::iterator Bodies::find_or_open(Peer from, std::uint64_t number, std::uint64_t size_bytes, bool& wrong) {
+  const auto [place, fresh] = open_.try_emplace({from, number});
+  Body& body = place->second;
+  if (fresh) {
+    wrong = size_bytes == 0 || size_bytes > wire::kLargestBody || open_.size() > kMostOpen;
+    body.missing_bytes = body.arrived.size_bytes = size_bytes;
+    if (!wrong && !budget_->full()) body.arrived.bytes.reset(new (std::nothrow) std::byte[size_bytes]);
+    if (body.arrived.bytes) body.arrived.charge = Charge(budget_, size_bytes);
+  } else {
+    wrong = body.arrived.size_bytes != size_bytes;
+  }
+  return place;
+}
+
+std::optional<Bodies::Whole> Bodies::add_piece(Peer from, const wire::Header& piece, std::span<const std::byte> bytes,
+                                               bool& wrong) {
+  const auto place = find_or_open(from, piece.message_id, piece.source, wrong);
+  Body& body = place->second;
+  const std::uint64_t offset = piece.target;
+  wrong = wrong || bytes.empty() || bytes.size() > body.missing_bytes || offset > body.arrived.size_bytes ||
+          bytes.size() > body.arrived.size_bytes - offset;
+  if (wrong) return {};
+  if (body.arrived.bytes) std::memcpy(body.arrived.bytes.get() + offset, bytes.data(), bytes.size());
+  body.missing_bytes -= bytes.size();
+  return finish_if_whole(place);
+}
+
+std::optional<Bodies::Whole> Bodies::skip_piece(Peer from, const wire::Header& piece, std::uint64_t size_bytes,
+                                                bool& wrong) {
+  const auto place = find_or_open(from, piece.message_id, piece.source, wrong);
+  Body& body = place->second;
+  wrong = wrong || size_bytes > body.missing_bytes;
+  if (wrong) return {};
+  body.arrived.bytes.reset();
+  body.missing_bytes -= size_bytes;
+  return finish_if_whole(place);
+}
+
+std::optional<Bodies::Whole> Bodies::add_message(Peer from, const wire::Pieces& pieces, Message message, bool& wrong) {
+  const auto place = find_or_open(from, pieces.number, pieces.size_bytes, wrong);
+  wrong = wrong || place->second.message.has_value();
+  if (wrong) return {};
+  place->second.message = std::move(message);
+  return finish_if_whole(place);
+}
+
+std::optional<Bodies::Whole> Bodies::finish_if_whole(Open::iterator place) {
+  Body& body = place->second;
+  if (body.missing_bytes > 0 || !body.message) return {};
+  Whole whole{std::move(*body.message), std::move(body.arrived)};
+  if (!whole.body.bytes) whole.message.refused = true;
+  open_.erase(place);
+  return whole;
+}
+
+void Bodies::forget(Peer peer) { open_.erase(open_.lower_bound({peer, 0}), open_.upper_bound({peer, UINT64_MAX})); }
+
+}  // namespace troupe::remote
