@@ -244,8 +244,8 @@ TEST_P(RemoteActorsOver, CarrySeveralTensorsInOneMessage) {
 TEST_P(RemoteActorsOver, AnswerOutOfMemoryWhenTheAnswerHasNoPlaceToLand) {
   world.reset();
   world = World::make(GetParam(), {.landing_bytes = 1 << 20});
-  const std::vector<char> large(5 << 20);
-  EXPECT_EQ(ask_server<std::vector<char>>(Echo::value, large).why.code(), Code::out_of_memory);
+  const std::vector<char> large(5 << 20);  // comes in pieces, which do not stay where they land
+  EXPECT_EQ(ask_server<std::vector<char>>(Echo::value, large).get(), large);
   EXPECT_EQ(ask_server<Tensor>(Echo::value, world->here->tensor(3 << 20, 1)).why.code(), Code::out_of_memory);
   const std::vector<char> small(500'000, 'x');
   EXPECT_EQ(ask_server<std::vector<char>>(Echo::value, small).get(), small);
