@@ -56,6 +56,15 @@ TEST(Verdict, NamesRanksThatWereKilledThoughASignalHadBeenPassedOn) {
   EXPECT_TRUE(verdict.text.ends_with("; so was rank 0 (process 100) by SIGKILL")) << verdict.text;
 }
 
+TEST(Verdict, NamesARankThatWasKilledForBeingStopped) {
+  RankEnd stopped = killed_by_launcher(1);
+  stopped.stopped = std::chrono::milliseconds{2500};
+  const Verdict verdict = judge({exited(0, 4), stopped, killed_by_launcher(2)}, 0);
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_EQ(verdict.culprit, 1u);
+  EXPECT_TRUE(verdict.text.starts_with("rank 1 (process 100) was stopped for 2.5 s")) << verdict.text;
+}
+
 TEST(Verdict, HintsAtMemoryWhenTheKernelsKillerWasAtWork) {
   RankEnd end = killed(2, SIGKILL);
   end.out_of_memory = true;

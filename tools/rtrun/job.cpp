@@ -110,6 +110,13 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
     return verdict;
   }
   if (lost != ends.end()) return {kPeersLost, cause_of(*lost) + also_killed(*lost, ends, passed_on_signal), lost->rank};
+  const auto stopped = first([](const RankEnd& e) { return e.stopped.count() != 0; });
+  if (stopped != ends.end())
+    return {kPeersLost,
+            fmt::format("rank {} (process {}) was stopped for {:.1f} s, by SIGSTOP or a debugger, and was killed; "
+                        "faults.dead_ms says how long it may be",
+                        stopped->rank, stopped->pid, std::chrono::duration<double>(stopped->stopped).count()),
+            stopped->rank};
   auto failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0 && e.exit_code != kPeersLost; });
   if (failed == ends.end()) failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0; });
   const auto stuck = first([](const RankEnd& e) { return e.by_launcher; });

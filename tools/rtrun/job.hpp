@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,10 +13,11 @@ struct RankEnd {
   std::uint32_t rank = 0;
   std::string host;  // that the remote shell led to; empty: the rank was here
   int pid = 0;
-  int exit_code = 0;           // when signal is 0
-  int signal = 0;              // it was killed by
-  bool by_launcher = false;    // the launcher sent SIGKILL
-  bool out_of_memory = false;  // the kernel's memory killer was busy meanwhile
+  int exit_code = 0;                     // when signal is 0
+  int signal = 0;                        // it was killed by
+  bool by_launcher = false;              // the launcher sent SIGKILL
+  std::chrono::milliseconds stopped{0};  // for which it had been when the launcher sent SIGKILL for that
+  bool out_of_memory = false;            // the kernel's memory killer was busy meanwhile
 };
 
 /// What the launcher says and returns at the end.

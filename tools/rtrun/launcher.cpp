@@ -11,6 +11,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -35,6 +36,9 @@ constexpr milliseconds kAfterFailure{2000};
 /// How long a killed process, or a pipe whose writer is gone, may take to be done with.
 constexpr milliseconds kAfterKill{5000};
 constexpr milliseconds kDrain{500};
+/// How often stopped ranks are looked for, and how long one is before that is said.
+constexpr milliseconds kLook{500};
+constexpr milliseconds kStoppedNote{2000};
 /// UCX reads these when it is loaded: its messages belong on stderr, not into rank 0's table, and a crash is the
 /// launcher's to report.
 constexpr std::array<std::pair<const char*, const char*>, 2> kUcxHabits{
@@ -71,7 +75,18 @@ struct RankEntry {
   LineForwarder err;
   bool alive = true;
   bool killed_by_us = false;
+  bool lost_stopped = false;  // for being stopped
+  milliseconds stopped{0};    // how long it has been, as far as this process was awake to see
 };
+
+/// Whether a process is stopped (SIGSTOP and its like, or a debugger's).
+bool is_stopped(pid_t pid) {
+  std::ifstream file{fmt::format("/proc/{}/stat", pid)};
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name = text.rfind(") ");
+  return name != text.npos && name + 2 < text.size() && (text[name + 2] == 'T' || text[name + 2] == 't');
+}
 
 /// The ranks of one job, from start to end. Its destructor leaves none behind.
 class Job {
@@ -111,7 +126,9 @@ class Job {
         kill_at_ = Deadline::after(kAfterKill);
       }
       if (given_up_) return;
-      poll_once(kill_at_ ? std::optional{kill_at_->left()} : std::nullopt);
+      const Clock::duration patience = kill_at_ ? kill_at_->left() : Clock::duration::max();
+      poll_once(std::min<Clock::duration>(patience, kLook));
+      look_for_stopped();
     }
   }
 
@@ -212,6 +229,37 @@ class Job {
     }
   }
 
+  /// A rank that is stopped keeps the others waiting, before they have met for as long as faults.start_s. Where all are
+  /// stopped somebody means to go on later.
+  void look_for_stopped() {
+    const auto now = Clock::now();
+    if (now < looked_ + kLook) return;
+    // Time in which this process was stopped too counts for nobody.
+    const auto passed = std::chrono::duration_cast<milliseconds>(std::min<Clock::duration>(now - looked_, 2 * kLook));
+    looked_ = now;
+    bool any_goes_on = false;
+    for (RankEntry& entry : ranks_) {
+      if (!entry.alive || !entry.site->here) continue;
+      const auto before = entry.stopped;
+      entry.stopped = is_stopped(entry.pid) ? before + passed : milliseconds{0};
+      any_goes_on |= entry.stopped.count() == 0;
+      if (before < kStoppedNote && entry.stopped >= kStoppedNote)
+        say(
+            fmt::format("rank {} (process {}) is stopped, by SIGSTOP or a debugger: it is taken for lost after {:g} s "
+                        "(faults.dead_ms)",
+                        entry.rank, entry.pid, std::chrono::duration<double>(options_.dead).count()));
+    }
+    if (!any_goes_on || signal_ != 0) return;
+    for (RankEntry& entry : ranks_) {
+      if (!entry.alive || entry.killed_by_us || entry.stopped < options_.dead) continue;
+      entry.killed_by_us = true;
+      entry.lost_stopped = true;
+      ::kill(-entry.pid, SIGKILL);
+      ::kill(entry.pid, SIGKILL);
+      kill_within(kAfterLoss);
+    }
+  }
+
   void take_signal() {
     const int signal = signals_.take();
     if (signal == 0) return;
@@ -251,6 +299,7 @@ class Job {
     end.pid = entry.pid;
     if (!entry.site->here) end.host = entry.site->host;
     end.by_launcher = entry.killed_by_us;
+    if (entry.lost_stopped) end.stopped = entry.stopped;
     (info.si_code == CLD_EXITED ? end.exit_code : end.signal) = info.si_status;
     end.out_of_memory = entry.site->here && end.signal == SIGKILL && count_memory_kills() > memory_kills_;
     ends_.push_back(end);
@@ -285,6 +334,7 @@ class Job {
   std::vector<RankEntry> ranks_;
   std::vector<RankEnd> ends_;
   std::optional<Deadline> kill_at_;
+  Clock::time_point looked_ = Clock::now();
   int signal_ = 0;
   bool given_up_ = false;
   std::uint64_t memory_kills_ = count_memory_kills();

@@ -19,6 +19,7 @@ struct LaunchOptions {
   std::string remote_shell = "ssh";       // cluster.remote_shell
   std::uint16_t port = 0;                 // cluster.port
   std::chrono::milliseconds stop{10000};  // how long ranks may take to end after the first signal (faults.stop_s)
+  std::chrono::milliseconds dead{10000};  // how long a rank here may be stopped while others go on (faults.dead_ms)
   std::chrono::milliseconds idle{30000};  // how long ranks may go on after one has ended well (faults.exchange_s)
   std::string log_folder;  // where rank-N.log of each rank N > 0 goes, if it writes anything; empty: nowhere
   /// Told what went wrong with the job, and its exit code, once it is over; may be null.
@@ -32,8 +33,10 @@ struct LaunchOptions {
 /// files. The first failure is repeated last. The first signal is passed on and ranks have `stop` to end; a second one
 /// kills them. SIGUSR1 is only passed on, every time, and not to a `program`, which it might end. When a rank is lost
 /// the others have a moment to say what they saw and are then killed. Nothing is left when it returns, on other hosts
-/// soon after. Returns the exit code of the job: 128 + signal when one came; 4 when a rank was killed by a signal that
-/// is not ours; otherwise that of the first rank that failed. Throws Error{environment} when a rank cannot be started.
+/// soon after. A rank here that is stopped,
+/// by SIGSTOP say, is told of and after `dead` lost, unless all are. Returns the exit code of the job: 128 + signal
+/// when one came; 4 when a rank was killed by a signal that is not ours; otherwise that of the first rank that failed.
+/// Throws Error{environment} when a rank cannot be started.
 int launch(Blocking& blocking, const Signals& signals, const LaunchOptions& options);
 
 }  // namespace troupe::rtrun

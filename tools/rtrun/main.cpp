@@ -64,6 +64,7 @@ int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& li
   options.remote_shell = settings.cluster.remote_shell;
   options.port = settings.cluster.port;
   options.stop = settings.faults.stop;
+  options.dead = settings.faults.dead;
   options.idle = options.program.empty() ? settings.faults.exchange : kAsLongAsItTakes;
   options.log_folder = settings.report.dir;
   if (!options.program.empty()) return launch(blocking, signals, options);
