@@ -66,6 +66,7 @@ void end_line(Self self, const Schedule& schedule, const ReportTargets& targets,
   ReporterState& s = self->state;
   const auto now = Clock::now();
   EpochReport line{.epoch = schedule.epoch_number(step), .steps = s.total.steps, .elapsed_s = seconds(now - s.begun)};
+  line.part = schedule.epoch_part(step);
   const double samples = static_cast<double>(s.line_sums.samples);
   line.loss = s.line_sums.loss / samples;
   line.accuracy = static_cast<double>(s.line_sums.correct) / samples;

@@ -457,6 +457,19 @@ std::uint64_t Configuration::hash() const {
   return XXH3_64bits(all.data(), all.size());
 }
 
+std::vector<std::string> Configuration::lines() const {
+  constexpr std::size_t kLongest = 80;
+  std::vector<std::string> lines;
+  for (const EffectiveValue& value : values) {
+    if (is_for_the_launcher(value.key)) continue;
+    const bool cut = value.value.size() > kLongest;
+    lines.push_back(text(value.key, " = ", value.value.substr(0, kLongest)));
+    if (cut)
+      lines.back() += text("... (checksum 0x", std::hex, XXH3_64bits(value.value.data(), value.value.size()), ")");
+  }
+  return lines;
+}
+
 HostList host_list(const Configuration& configuration) {
   const Settings::Cluster& cluster = configuration.settings.cluster;
   if (cluster.host_file.empty()) return cluster.hosts;

@@ -27,6 +27,9 @@ struct Configuration {
   /// xxh3 over the effective values, but for those that only a launcher reads (cluster.nodes, .remote_shell, .port):
   /// ranks of one job compare it when they meet.
   std::uint64_t hash() const;
+  /// What hash() is over, for messages about a difference: "data.batch = 100" for each key; a value of more than 80
+  /// bytes is cut, and its checksum follows.
+  std::vector<std::string> lines() const;
 };
 
 /// Reads a TOML file and applies `overrides` ("a.b=c", in order; from --set). Strict: every wrong key, type, range or

@@ -38,31 +38,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
-/// The nearest of `words`, or empty: near is a third of the letters wrong, or one word inside the other (batch_size).
-std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
-  constexpr std::size_t kLongest = 40;  // what is longer is no slip of the pen
-  constexpr std::size_t kShortestInside = 4;
-  if (word.empty() || word.size() > kLongest) return {};
-  const std::string wanted = lower(word);
-  std::string_view best;
-  std::size_t best_distance = std::max<std::size_t>(wanted.size() / 3, 1) + 1;
-  for (const std::string_view candidate : words) {
-    const std::size_t distance = edit_distance(wanted, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  if (!best.empty()) return best;
-  for (const std::string_view candidate : words) {
-    const auto inside = [](std::string_view part, std::string_view whole) {
-      return part.size() >= kShortestInside && whole.find(part) != std::string_view::npos;
-    };
-    if (inside(candidate, wanted) || inside(wanted, candidate)) return candidate;
-  }
-  return {};
-}
-
 std::string_view section_of(std::string_view name) { return name.substr(0, name.find('.')); }
 std::string_view leaf_of(std::string_view name) { return name.substr(name.find('.') + 1); }
 
@@ -106,11 +81,20 @@ std::string_view known_elsewhere_as(std::string_view section, std::string_view l
       Word{"report.path", "report.dir"},
       Word{"lr", "optimizer.rate"},
       Word{"type", "optimizer.rule"},
+      Word{"learning_rate", "optimizer.rate"},
+      Word{"optim", "optimizer.rule"},
       Word{"nproc", "cluster.nodes"},
+      Word{"np", "cluster.nodes"},
+      Word{"num_processes", "cluster.nodes"},
+      Word{"world_size", "cluster.nodes"},
+      Word{"ranks", "cluster.nodes"},
       Word{"hosts", "cluster.nodes"},
       Word{"workers", "cluster.nodes"},
       Word{"gpus", "placement.device"},
+      Word{"batch_size", "data.batch"},
       Word{"max_steps", "train.steps"},
+      Word{"max_epochs", "train.epochs"},
+      Word{"num_epochs", "train.epochs"},
       Word{"precision", "model.dtype"},
       Word{"iterations", "train.steps"},
       Word{"interval", "checkpoint.every_steps"},
@@ -268,6 +252,30 @@ bool fits_unquoted(const SettingKey& key, const TomlValue& value) {
 
 }  // namespace
 
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
+  constexpr std::size_t kLongest = 40;  // what is longer is no slip of the pen
+  constexpr std::size_t kShortestInside = 4;
+  if (word.empty() || word.size() > kLongest) return {};
+  const std::string wanted = lower(word);
+  std::string_view best;
+  std::size_t best_distance = std::max<std::size_t>(wanted.size() / 3, 1) + 1;
+  for (const std::string_view candidate : words) {
+    const std::size_t distance = edit_distance(wanted, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  if (!best.empty()) return best;
+  for (const std::string_view candidate : words) {
+    const auto inside = [](std::string_view part, std::string_view whole) {
+      return part.size() >= kShortestInside && whole.find(part) != std::string_view::npos;
+    };
+    if (inside(candidate, wanted) || inside(wanted, candidate)) return candidate;
+  }
+  return {};
+}
+
 const std::vector<std::string_view>& sections() {
   static const std::vector<std::string_view> kSections = [] {
     std::vector<std::string_view> found;
@@ -363,6 +371,19 @@ std::string advise(std::string_view unknown_key) {
   }
   if (!section.empty()) return text("[", section, "] takes ", join(leaves));
   return text("the sections are ", join(sections()));
+}
+
+std::string_view meant_key(std::string_view word) {
+  const std::string plain = lower(word);
+  if (const auto name = known_elsewhere_as({}, plain); !name.empty()) return name;
+  for (const SettingKey& key : setting_keys()) {
+    if (key.name == plain) return key.name;
+  }
+  std::vector<std::string_view> leaves;
+  for (const SettingKey& key : setting_keys()) leaves.push_back(leaf_of(key.name));
+  const std::string_view near = nearest(plain, leaves);
+  const auto meant = std::ranges::find(setting_keys(), near, [](const SettingKey& key) { return leaf_of(key.name); });
+  return near.empty() ? near : meant->name;
 }
 
 }  // namespace troupe::detail

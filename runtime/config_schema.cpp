@@ -62,50 +62,52 @@ constexpr std::array kData{
                .kind = K::choice,
                .help = "what kind of data set",
                .example = "\"idx\"",
-               .more = "idx: MNIST's four files, plain or .gz; found nowhere, digits are drawn instead, and it is "
-                       "said. generated: 60,000 and 10,000 drawn digits, kept in ~/.cache/troupe (55 MB).",
+               .more = "idx: MNIST's four files, plain or .gz. If nothing is found, rtrun generates digits and says "
+                       "so. generated: 60,000 training and 10,000 test images of digits that rtrun generates once and "
+                       "keeps in ~/.cache/troupe (55 MB).",
                .choices = kSources,
                .today = "data.source = \"idx\" or \"generated\"",
                .store = store_data<&S::Data::source>,
                .show = [](const S& s) { return quoted(s.data.source); }},
-    SettingKey{.name = "data.path",
-               .kind = K::text,
-               .help = "folder of the data set, relative to the file",
-               .example = "\"data/mnist\"",
-               .more = "Where source = idx looks: --set data.path first and alone; else TROUPE_DATA, a folder that "
-                       "holds mnist/; then this key; then the cache of drawn digits.",
-               .store = store_data<&S::Data::path>,
-               .show = [](const S& s) { return quoted(s.data.path); }},
+    SettingKey{
+        .name = "data.path",
+        .kind = K::text,
+        .help = "folder of the data set, relative to the file",
+        .example = "\"data/mnist\"",
+        .more = "Where source = \"idx\" looks, in this order: --set data.path, and then nowhere else; this key, where "
+                "the folder holds the files; TROUPE_DATA, a folder that holds mnist/; generated digits. The line "
+                "that begins with `Data:` says which was taken.",
+        .store = store_data<&S::Data::path>,
+        .show = [](const S& s) { return quoted(s.data.path); }},
     SettingKey{.name = "data.batch",
                .kind = K::batches,
                .help = "samples per rank and step, or a schedule of them",
                .example = "100",
-               .more =
-                   "A step takes this times the number of ranks from the order of samples; with placement.split = "
-                   "\"measured\" it is the mean of the ranks. [[64, 10], [128, 10], [256, 0]]: 64 for 10 epochs, 128 "
-                   "for the 10 after them, 256 for the rest; epochs may be fractions, and a size holds from the "
-                   "first step that begins at its epoch or after it.",
+               .more = "A step takes this number times the number of ranks. With placement.split = \"measured\" it is "
+                       "the mean over the ranks. [[64, 10], [128, 10], [256, 0]]: 64 for the first 10 epochs, 128 for "
+                       "the next 10, 256 for the rest. Epochs may be fractions; a new size takes effect with the first "
+                       "step that begins at its epoch or later.",
                .range = {1, 1e6},
                .most_items = 64,
                .store = store_batches,
                .show = show_batches},
     SettingKey{.name = "data.prefetch",
                .kind = K::integer,
-               .help = "batches a loader keeps ready",
+               .help = "number of batches that a loader keeps ready",
                .example = "3",
-               .more = "Each is a slot of memory of one batch. More help where loading is uneven.",
+               .more = "Each takes the memory of one batch. A larger number helps where loading times vary.",
                .range = {2, 64},
                .store = [](S& s, const V& v) { s.data.prefetch = small(v); },
                .show = [](const S& s) { return std::to_string(s.data.prefetch); }},
     SettingKey{.name = "data.scatter",
                .kind = K::choice,
-               .help = "what steps do at an epoch's end",
+               .help = "what the last step of an epoch takes",
                .example = "\"exact\"",
-               .more = "endless: every step takes data.batch times the ranks; the one in which an epoch ends takes the "
-                       "first samples of the next epoch too. exact: an epoch's last step takes what is left of it, "
-                       "shared out among the ranks, of which some may have none. equal: that step is filled up with "
-                       "the epoch's own first samples until all ranks have as many; not with placement.split = "
-                       "\"measured\".",
+               .more = "endless: every step takes data.batch samples per rank; the step in which an epoch ends also "
+                       "takes the first samples of the next epoch. exact: the last step of an epoch takes the samples "
+                       "that are left, divided among the ranks, of which some may get none. equal: the last step of an "
+                       "epoch is filled up with samples from the beginning of the same epoch until all ranks have the "
+                       "same number; not possible with placement.split = \"measured\".",
                .choices = kScatters,
                .store =
                    [](S& s, const V& v) {
@@ -114,33 +116,33 @@ constexpr std::array kData{
                      s.data.scatter = static_cast<Scatter>(at - kScatters.begin());
                    },
                .show = [](const S& s) { return quoted(name_of(s.data.scatter)); }},
-    SettingKey{.name = "data.loader",
-               .kind = K::choice,
-               .help = "who reads the data set",
-               .example = "\"node\"",
-               .more =
-                   "rank: every rank, for itself. node: one rank of each node, which makes the batches of all ranks "
-                   "there, straight into their memory: the node holds the data set once.",
-               .choices = kLoaders,
-               .store = store_data<&S::Data::loader>,
-               .show = [](const S& s) { return quoted(s.data.loader); }},
+    SettingKey{
+        .name = "data.loader",
+        .kind = K::choice,
+        .help = "who reads the data set",
+        .example = "\"node\"",
+        .more = "rank: every rank reads it for itself. node: one rank of each node reads it and makes the batches of "
+                "all ranks of the node, directly in their memory, so that the node holds the data set once.",
+        .choices = kLoaders,
+        .store = store_data<&S::Data::loader>,
+        .show = [](const S& s) { return quoted(s.data.loader); }},
 };
 
 constexpr std::array kModel{
-    SettingKey{
-        .name = "model.name",
-        .kind = K::choice,
-        .help = "a registered model",
-        .example = "\"mlp\"",
-        .more = "mlp: dense layers, each followed by a ReLU but the last; input and output follow from the data.",
-        .choices = kModels,
-        .store = [](S& s, const V& v) { s.model.name = v.text; },
-        .show = [](const S& s) { return quoted(s.model.name); }},
+    SettingKey{.name = "model.name",
+               .kind = K::choice,
+               .help = "a registered model",
+               .example = "\"mlp\"",
+               .more = "mlp: dense layers, each but the last followed by a ReLU. The sizes of input and output follow "
+                       "from the data.",
+               .choices = kModels,
+               .store = [](S& s, const V& v) { s.model.name = v.text; },
+               .show = [](const S& s) { return quoted(s.model.name); }},
     SettingKey{.name = "model.units",
                .kind = K::integers,
                .help = "widths of the hidden layers",
                .example = "[1000, 1000]",
-               .more = "One number a layer, in their order. Weights start as N(0, 1/inputs), biases as 0.",
+               .more = "One number for each layer, in order. Weights start as N(0, 1/inputs), biases as 0.",
                .range = {1, 65536},
                .most_items = 8,
                .store =
@@ -151,7 +153,7 @@ constexpr std::array kModel{
                .show = [](const S& s) { return show(s.model.units); }},
     SettingKey{.name = "model.dtype",
                .kind = K::choice,
-               .help = "how batches, activations and weights are kept",
+               .help = "number type of batches, activations and weights",
                .example = "\"bf16\"",
                .more = "bf16: weights are also kept as f32, where they are updated; gradients are exchanged as f32. "
                        "Faster on processors with instructions for it.",
@@ -172,10 +174,10 @@ std::string show_rule(const Settings& s) {
 constexpr std::array kOptimizer{
     SettingKey{.name = "optimizer.rule",
                .kind = K::choice,
-               .help = "how gradients become steps",
+               .help = "how gradients change the parameters",
                .example = "\"adam\"",
-               .more = "Formulas: docs/optimizers.md. State: none of sgd, one f32 per parameter of momentum, nesterov, "
-                       "adagrad and rmsprop, two of adam, adamw and rmsprop with momentum.",
+               .more = "Formulas: docs/optimizers.md. State in memory: none for sgd, one f32 per parameter for "
+                       "momentum, nesterov, adagrad and rmsprop, two for adam, adamw and rmsprop with momentum.",
                .choices = kRules,
                .store =
                    [](S& s, const V& v) {
@@ -192,16 +194,16 @@ constexpr std::array kOptimizer{
                .kind = K::number,
                .help = "the learning rate",
                .example = "0.001",
-               .more = "Constant, or the base of a schedule: rate = { base = 0.1, schedule = \"cosine\", warmup_epochs "
-                       "= 5 }, whose keys follow.",
+               .more = "A constant, or a table with a schedule and its base: rate = { base = 0.1, schedule = "
+                       "\"cosine\", warmup_epochs = 5 }. The keys of the table follow.",
                .range = {0, 1000, true},
                .store = store_rule<&Rule::rate>,
                .show = show_rule<&Rule::rate>},
     SettingKey{.name = "optimizer.momentum",
                .kind = K::number,
-               .help = "of momentum, nesterov and rmsprop; below 1",
+               .help = "momentum of momentum, nesterov and rmsprop; below 1",
                .example = "0.9",
-               .more = "Of rmsprop 0 where it is left out. Refused with another rule.",
+               .more = "Default for rmsprop: 0. An error with any other rule.",
                .range = {0, 0.999999},
                .store = store_rule<&Rule::momentum>,
                .show = show_rule<&Rule::momentum>},
@@ -209,7 +211,7 @@ constexpr std::array kOptimizer{
                .kind = K::number,
                .help = "decay of Adam's first moment; below 1",
                .example = "0.9",
-               .more = "Refused with another rule than adam and adamw.",
+               .more = "Only for adam and adamw; an error with any other rule.",
                .range = {0, 0.999999},
                .store = store_rule<&Rule::beta1>,
                .show = show_rule<&Rule::beta1>},
@@ -217,7 +219,7 @@ constexpr std::array kOptimizer{
                .kind = K::number,
                .help = "decay of Adam's second moment; below 1",
                .example = "0.999",
-               .more = "Refused with another rule than adam and adamw.",
+               .more = "Only for adam and adamw; an error with any other rule.",
                .range = {0, 0.999999},
                .store = store_rule<&Rule::beta2>,
                .show = show_rule<&Rule::beta2>},
@@ -225,32 +227,33 @@ constexpr std::array kOptimizer{
                .kind = K::number,
                .help = "decay of rmsprop's mean of squares; below 1",
                .example = "0.9",
-               .more = "Refused with another rule than rmsprop.",
+               .more = "Only for rmsprop; an error with any other rule.",
                .range = {0, 0.999999},
                .store = store_rule<&Rule::alpha>,
                .show = show_rule<&Rule::alpha>},
     SettingKey{.name = "optimizer.epsilon",
                .kind = K::number,
-               .help = "keeps the division by a root finite",
+               .help = "small number that keeps the division by a root finite",
                .example = "1e-8",
-               .more = "Of adam, adamw, adagrad and rmsprop; refused with another rule.",
+               .more = "Only for adam, adamw, adagrad and rmsprop; an error with any other rule.",
                .range = {1e-30, 1},
                .store = store_rule<&Rule::epsilon>,
                .show = show_rule<&Rule::epsilon>},
-    SettingKey{.name = "optimizer.weight_decay",
-               .kind = K::number,
-               .help = "pull of the weights to zero",
-               .example = "0.0001",
-               .more = "Times the weight, added to the gradient; adamw takes rate times this times the weight off the "
-                       "weight itself. Biases decay too, unless optimizer.no_decay says otherwise.",
-               .range = {0, 1},
-               .store = store_rule<&Rule::weight_decay>,
-               .show = show_rule<&Rule::weight_decay>},
+    SettingKey{
+        .name = "optimizer.weight_decay",
+        .kind = K::number,
+        .help = "strength of weight decay",
+        .example = "0.0001",
+        .more = "This number times the weight is added to the gradient. adamw subtracts rate times this number times "
+                "the weight from the weight instead. Biases decay too, unless optimizer.no_decay excludes them.",
+        .range = {0, 1},
+        .store = store_rule<&Rule::weight_decay>,
+        .show = show_rule<&Rule::weight_decay>},
     SettingKey{.name = "optimizer.no_decay",
                .kind = K::texts,
-               .help = "which parameters do not decay, by name or pattern",
+               .help = "parameters without weight decay, by name or pattern",
                .example = "[\"*.bias\"]",
-               .more = "`*` stands for any letters. A pattern that no parameter's name matches is refused.",
+               .more = "`*` stands for any characters. A pattern that matches no parameter's name is an error.",
                .least_items = 0,
                .most_items = 100,
                .store =
@@ -266,11 +269,11 @@ constexpr std::array kOptimizer{
                    }},
     SettingKey{.name = "optimizer.clip_norm",
                .kind = K::number,
-               .help = "the longest a step's mean gradient may be, by its L2 norm over all parameters; 0: as it is",
+               .help = "largest L2 norm of a step's mean gradient, over all parameters; 0: no limit",
                .example = "1",
-               .more =
-                   "A longer one is shortened to it. All ranks agree on the norm before the first parameter changes, "
-                   "which takes one more pass over the gradients. Of policies sync and double_buffered.",
+               .more = "A gradient with a larger norm is scaled down to it. All ranks agree on the norm before the "
+                       "first parameter changes, which takes one more pass over the gradients. Only for the policies "
+                       "sync and double_buffered.",
                .range = {0, 1e9},
                .store = store_rule<&Rule::clip_norm>,
                .show = show_rule<&Rule::clip_norm>},
@@ -281,96 +284,96 @@ constexpr std::array kTrain{
                .kind = K::integer,
                .help = "passes over the training set",
                .example = "20",
-               .more = "An epoch is as many steps as it takes to take every sample once; a step may reach over its end "
-                       "into the next.",
+               .more = "An epoch is the number of steps that it takes to use every sample once. data.scatter says what "
+                       "its last step takes.",
                .range = {1, 1e6},
                .store = [](S& s, const V& v) { s.train.epochs = small(v); },
                .show = [](const S& s) { return std::to_string(s.train.epochs); }},
-    SettingKey{
-        .name = "train.steps",
-        .kind = K::integer,
-        .help = "the last step; 0: as the epochs say",
-        .example = "1000",
-        .more =
-            "Counted from the very beginning, also after a resume. Where it is set train.epochs counts for nothing.",
-        .range = {0, 1e12},
-        .store = [](S& s, const V& v) { s.train.steps = static_cast<std::uint64_t>(v.integer); },
-        .show = [](const S& s) { return std::to_string(s.train.steps); }},
+    SettingKey{.name = "train.steps",
+               .kind = K::integer,
+               .help = "number of steps after which the run ends; 0: train.epochs decides",
+               .example = "1000",
+               .more = "Counted from the very beginning, also after a resume. If set, train.epochs is ignored.",
+               .range = {0, 1e12},
+               .store = [](S& s, const V& v) { s.train.steps = static_cast<std::uint64_t>(v.integer); },
+               .show = [](const S& s) { return std::to_string(s.train.steps); }},
     SettingKey{.name = "train.seed",
                .kind = K::integer,
-               .help = "of weights and of the order of samples",
+               .help = "seed of the starting weights and of the order of samples",
                .example = "7",
-               .more = "The drawn digits do not depend on it.",
+               .more = "Generated digits do not depend on it.",
                .range = {0, kNoLimit},
                .store = [](S& s, const V& v) { s.train.seed = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.train.seed); }},
-    SettingKey{.name = "train.non_finite",
-               .kind = K::choice,
-               .help = "what happens when a number is not finite",
-               .example = "\"skip\"",
-               .more =
-                   "stop: the run ends with the step and the rank whose loss is not finite first, which costs "
-                   "nothing to know. skip: a step whose gradient is not finite changes nothing, and it is said "
-                   "which parameter and rank; all ranks agree on that before the first parameter changes, which "
-                   "takes one more pass over the gradients. roll_back: such a step takes the run back to its newest "
-                   "checkpoint, with a lower rate. skip and roll_back are of policies sync and double_buffered.",
-               .choices = kNonFinite,
-               .store =
-                   [](S& s, const V& v) {
-                     s.rule.skips_non_finite = v.text == "skip";
-                     s.rule.stops_non_finite = v.text == "roll_back";
-                   },
-               .show =
-                   [](const S& s) {
-                     return quoted(s.rule.skips_non_finite ? "skip" : s.rule.stops_non_finite ? "roll_back" : "stop");
-                   }},
+    SettingKey{
+        .name = "train.non_finite",
+        .kind = K::choice,
+        .help = "what happens when a loss or a gradient is not finite",
+        .example = "\"skip\"",
+        .more = "stop: the run ends and names the step and the first rank whose loss is not finite; this costs no "
+                "time. skip: a step whose gradient is not finite changes no parameter, and a note names the parameter "
+                "and the rank; all ranks agree on that before the first parameter changes, which takes one more pass "
+                "over the gradients. roll_back: after such a step the run goes back to its newest checkpoint, with a "
+                "lower rate. skip and roll_back: only for the policies sync and double_buffered.",
+        .choices = kNonFinite,
+        .store =
+            [](S& s, const V& v) {
+              s.rule.skips_non_finite = v.text == "skip";
+              s.rule.stops_non_finite = v.text == "roll_back";
+            },
+        .show =
+            [](const S& s) {
+              return quoted(s.rule.skips_non_finite ? "skip" : s.rule.stops_non_finite ? "roll_back" : "stop");
+            }},
     SettingKey{.name = "train.roll_backs",
                .kind = K::integer,
                .help = "how often a run goes back to a checkpoint before it ends",
                .example = "1",
-               .more = "Of train.non_finite = \"roll_back\". Counted over the whole run, resumed or not.",
+               .more = "Only for train.non_finite = \"roll_back\". Counted over the whole run, resumed or not.",
                .range = {1, 1000},
                .store = [](S& s, const V& v) { s.train.roll_backs = static_cast<std::uint32_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.train.roll_backs); }},
     SettingKey{.name = "train.roll_back_rate",
                .kind = K::number,
-               .help = "what the rate is multiplied by, each time that a run goes back",
+               .help = "factor on the rate each time that a run goes back",
                .example = "0.1",
-               .more = "Of train.non_finite = \"roll_back\". 1: the rate stays.",
+               .more = "Only for train.non_finite = \"roll_back\". 1: the rate stays the same.",
                .range = {1e-6, 1},
                .store = [](S& s, const V& v) { s.train.roll_back_rate = v.number; },
                .show = [](const S& s) { return number_text(s.train.roll_back_rate); }},
     SettingKey{.name = "train.deterministic",
                .kind = K::boolean,
-               .help = "the same bits on every run of one world",
+               .help = "whether runs with the same settings on the same number of ranks end with the same bits",
                .example = "true",
-               .more = "Stands in the plan and in checkpoints. With it a job that was ended and resumed ends with the "
-                       "bits of one that was not, on as many ranks.",
+               .more = "Recorded in the plan and in checkpoints. A job that was interrupted and resumed on the same "
+                       "number of ranks then ends with the same bits as one that was not interrupted.",
                .store = [](S& s, const V& v) { s.train.deterministic = v.boolean; },
                .show = [](const S& s) { return bool_text(s.train.deterministic); }},
 };
 
 constexpr std::array kRest{
-    SettingKey{.name = "evaluate.every_epochs",
-               .kind = K::integer,
-               .help = "how often the test set is gone through; 0: never",
-               .example = "1",
-               .more = "Also at the end of the run. Every rank evaluates its part.",
-               .range = {0, 1e6},
-               .store = [](S& s, const V& v) { s.evaluate.every_epochs = small(v); },
-               .show = [](const S& s) { return std::to_string(s.evaluate.every_epochs); }},
-    SettingKey{.name = "checkpoint.dir",
-               .kind = K::text,
-               .help = "folder of checkpoints, relative to the working directory; \"\": checkpoints in report.dir",
-               .example = "\"run/checkpoints\"",
-               .more = "Ranks on several hosts need a folder that all reach.",
-               .store = [](S& s, const V& v) { s.checkpoint.dir = v.text; },
-               .show = [](const S& s) { return quoted(s.checkpoint.dir); }},
+    SettingKey{
+        .name = "evaluate.every_epochs",
+        .kind = K::integer,
+        .help = "epochs from one evaluation on the test set to the next; 0: never",
+        .example = "1",
+        .more = "There is also an evaluation at the end of the run. Every rank evaluates its part of the test set.",
+        .range = {0, 1e6},
+        .store = [](S& s, const V& v) { s.evaluate.every_epochs = small(v); },
+        .show = [](const S& s) { return std::to_string(s.evaluate.every_epochs); }},
+    SettingKey{
+        .name = "checkpoint.dir",
+        .kind = K::text,
+        .help = "folder of checkpoints, relative to the working directory; \"\": the folder checkpoints in report.dir",
+        .example = "\"run/checkpoints\"",
+        .more = "Ranks on several hosts need a folder that all of them can reach.",
+        .store = [](S& s, const V& v) { s.checkpoint.dir = v.text; },
+        .show = [](const S& s) { return quoted(s.checkpoint.dir); }},
     SettingKey{.name = "checkpoint.every_steps",
                .kind = K::integer,
-               .help = "how often a checkpoint is saved, beside the end; 0: never",
+               .help = "steps from one checkpoint to the next, besides the one at the end; 0: none at all",
                .example = "500",
-               .more = "A save that falls due while the one before is being written is left out.",
+               .more = "A save that is due while the previous one is still being written is skipped.",
                .range = {0, 1e12},
                .store = [](S& s, const V& v) { s.checkpoint.every_steps = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.checkpoint.every_steps); }},
@@ -378,15 +381,15 @@ constexpr std::array kRest{
                .kind = K::integer,
                .help = "how many of the newest checkpoints are kept",
                .example = "3",
-               .more = "Of this run; those of other runs in the folder are left alone.",
+               .more = "Counts checkpoints of this run; those of other runs in the folder are not removed.",
                .range = {1, 1e6},
                .store = [](S& s, const V& v) { s.checkpoint.keep = small(v); },
                .show = [](const S& s) { return std::to_string(s.checkpoint.keep); }},
     SettingKey{.name = "checkpoint.keep_best",
                .kind = K::boolean,
-               .help = "save what is evaluated too, and keep the best beside the newest",
+               .help = "whether to save after every evaluation too, and to keep the best checkpoint beside the newest",
                .example = "true",
-               .more = "Best by accuracy on the test set.",
+               .more = "Best means the highest accuracy on the test set.",
                .store = [](S& s, const V& v) { s.checkpoint.keep_best = v.boolean; },
                .show = [](const S& s) { return bool_text(s.checkpoint.keep_best); }},
     SettingKey{
@@ -395,7 +398,8 @@ constexpr std::array kRest{
         .help = "\"never\"; \"auto\": go on from the newest whole checkpoint, if there is one; or a checkpoint's path",
         .example = "\"auto\"",
         .more = "`rtrun --resume` sets it. A path names one checkpoint, or a folder of them, of which the newest whole "
-                "one is taken.",
+                "one is taken. auto is an error when the newest checkpoint is of a run that began anew in the folder "
+                "and another run there has more steps.",
         .check = [](const V& v) -> std::optional<Finding> {
           if (!v.text.empty()) return std::nullopt;
           return Finding{Code::invalid, "is empty; write \"never\", \"auto\", or the path of a checkpoint"};
@@ -404,7 +408,7 @@ constexpr std::array kRest{
         .show = [](const S& s) { return quoted(s.checkpoint.resume); }},
     SettingKey{.name = "checkpoint.save_s",
                .kind = K::number,
-               .help = "how long a save may take, and reading one on resume, in seconds",
+               .help = "how long a save may take, and reading a checkpoint on resume, in seconds",
                .example = "300",
                .more = "A save that takes longer ends the run.",
                .range = {0.1, 86400},
@@ -414,7 +418,8 @@ constexpr std::array kRest{
                .kind = K::text,
                .help = "folder of results, relative to the working directory",
                .example = "\"run\"",
-               .more = "Made if it is missing. Holds log (JSON), and checkpoints unless checkpoint.dir says otherwise.",
+               .more = "Created if it does not exist. Holds report.html, log (JSON), and checkpoints unless "
+                       "checkpoint.dir names another folder.",
                .check = [](const V& v) -> std::optional<Finding> {
                  if (!v.text.empty()) return std::nullopt;
                  return Finding{
@@ -427,7 +432,7 @@ constexpr std::array kRest{
                .kind = K::choice,
                .help = "how results are printed",
                .example = "\"chainermn\"",
-               .more = "chainermn: a line an epoch as in a table. json: one JSON object a line.",
+               .more = "chainermn: a table with a line for each epoch. json: one JSON object per line.",
                .choices = kFormats,
                .today = "report.format = \"chainermn\" or \"json\"",
                .store = [](S& s, const V& v) { s.report.format = v.text; },
@@ -454,9 +459,9 @@ constexpr std::array kRest{
                .show = [](const S& s) { return std::to_string(s.faults.dead.count()); }},
     SettingKey{.name = "faults.start_s",
                .kind = K::number,
-               .help = "how long ranks may take to meet, in seconds",
+               .help = "how long ranks may take to connect to rank 0 at the start, in seconds",
                .example = "60",
-               .more = "After it rank 0 names the missing ones and all exit with 4.",
+               .more = "After that time rank 0 names the missing ranks, and all exit with 4.",
                .range = {0.1, 86400},
                .store = [](S& s, const V& v) { s.faults.start = seconds(v); },
                .show = [](const S& s) { return show(s.faults.start); }},
@@ -472,7 +477,7 @@ constexpr std::array kRest{
                .kind = K::number,
                .help = "how long an orderly end may take, in seconds",
                .example = "10",
-               .more = "After Ctrl-C or SIGTERM; what has not ended by then is killed.",
+               .more = "Counted from Ctrl-C or SIGTERM; processes that have not ended by then are killed.",
                .range = {0.1, 86400},
                .store = [](S& s, const V& v) { s.faults.stop = seconds(v); },
                .show = [](const S& s) { return show(s.faults.stop); }},

@@ -65,7 +65,7 @@ std::optional<Finding> check_nodes(const TomlValue& value) {
   if (!lists_hosts(text)) return std::nullopt;
   return Finding{Code::invalid, troupe::text("is ", describe(value),
                                              "; hosts are written as a list, as in cluster.nodes = [\"node1:4\", "
-                                             "\"node2:4\"], or a line each in a file, whose path stands here")};
+                                             "\"node2:4\"], or one per line in a file, whose path is given here")};
 }
 
 void store_nodes(Settings& settings, const TomlValue& value) {
@@ -96,15 +96,16 @@ constexpr std::array kCluster{
     SettingKey{
         .name = "cluster.nodes",
         .kind = K::hosts,
-        .help = "where ranks run; empty: what the launcher gave",
+        .help = "where ranks run; empty: as the launcher says",
         .example = "\"local:2\"",
         .more =
             "\"local:N\": N processes on this machine, one rank each. A list of hosts with their slots, "
             "`[\"node1:4\", \"node[02-08]:4\"]`, or the path of a host file, relative to the folder of this file, with "
-            "a line such as `node1 slots=4` for each: a rank a slot, in this order; those on other machines are "
-            "started by cluster.remote_shell. Without the key rtrun takes its place from RANK, WORLD_SIZE, "
+            "a line such as `node1 slots=4` for each host: one rank for each slot, in this order. Ranks on other "
+            "machines are started by cluster.remote_shell. Without the key rtrun takes its place from RANK, "
+            "WORLD_SIZE, "
             "LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or from mpirun or srun --mpi=pmix, and is one rank alone when "
-            "there is no launcher. What a launcher says goes before the key.",
+            "there is no launcher. What a launcher says overrides the key.",
         .check = check_nodes,
         .store = store_nodes,
         .show = show_nodes},
@@ -112,9 +113,8 @@ constexpr std::array kCluster{
                .kind = K::text,
                .help = "what starts a rank on another machine",
                .example = "\"ssh -p 2222\"",
-               .more =
-                   "A shell's words, run with the host's name and a command behind them; stdin must reach the command. "
-                   "It cannot ask for a password: it has no terminal.",
+               .more = "A shell command, to which rtrun appends the host's name and the command to run there. It must "
+                       "pass its stdin on to that command. It has no terminal, so it cannot ask for a password.",
                .check = [](const V& v) -> std::optional<Finding> {
                  if (v.text.find_first_not_of(" \t\r\n") != v.text.npos) return std::nullopt;
                  return Finding{Code::invalid, "is empty; name a program, as in cluster.remote_shell = \"ssh\""};
@@ -124,11 +124,10 @@ constexpr std::array kCluster{
     SettingKey{
         .name = "cluster.port",
         .kind = K::integer,
-        .help = "where ranks of several hosts meet, on the first one; 0: rtrun chooses",
+        .help = "TCP port on the first host, to which ranks on several hosts connect at the start; 0: rtrun chooses",
         .example = "29500",
-        .more =
-            "For jobs that rtrun starts on hosts. Chosen: a free one when rank 0 is on this machine, otherwise one of "
-            "20000 to 32767.",
+        .more = "For jobs that rtrun starts on hosts. With 0 rtrun takes a free port if rank 0 is on this machine, "
+                "otherwise one from 20000 to 32767.",
         .range = {0, 65535},
         .store = [](S& s, const V& v) { s.cluster.port = static_cast<std::uint16_t>(v.integer); },
         .show = [](const S& s) { return std::to_string(s.cluster.port); }},

@@ -163,8 +163,9 @@ constexpr std::array kUpdate{
         .help = "when ranks exchange",
         .example = "\"sync\"",
         .more = "sync: after every step all ranks have the parameters that one rank with all their samples would have, "
-                "but for the order of summing. double_buffered: the same one step later, behind the next step's "
-                "computation. local_sgd, post_local_sgd, model_averaging, block_momentum, diloco: ranks take several "
+                "except for rounding, since sums are added in another order. double_buffered: the same one step later, "
+                "while the next step is computed. local_sgd, post_local_sgd, model_averaging, block_momentum, diloco: "
+                "ranks take several "
                 "steps by themselves between rounds. async, ssp: ranks push gradients to parameter shards and do not "
                 "wait for each other, or for at most so many steps. easgd: ranks train by themselves, and are pulled "
                 "toward an average. docs/policies.md says which to use when.",
@@ -176,37 +177,39 @@ constexpr std::array kUpdate{
               s.update.kind = static_cast<PolicyKind>(at - kPolicies.begin());
             },
         .show = [](const S& s) { return quoted(name_of(s.update.kind)); }},
-    SettingKey{.name = "update.distributed_after",
-               .kind = K::integer,
-               .help = "samples of all ranks until which the group is synchronous",
-               .example = "24000",
-               .more = "A warm start: the policy begins with weights that have left the starting point. 0: at once.",
-               .range = {0, static_cast<double>(kMostSamples)},
-               .store = [](S& s, const V& v) { s.update.distributed_after = static_cast<std::uint64_t>(v.integer); },
-               .show = [](const S& s) { return std::to_string(s.update.distributed_after); }},
+    SettingKey{
+        .name = "update.distributed_after",
+        .kind = K::integer,
+        .help = "number of samples, over all ranks, after which the policy begins; until then the group is synchronous",
+        .example = "24000",
+        .more = "A warm start: the policy then begins with weights that have been trained a little. 0: the policy "
+                "begins at once.",
+        .range = {0, static_cast<double>(kMostSamples)},
+        .store = [](S& s, const V& v) { s.update.distributed_after = static_cast<std::uint64_t>(v.integer); },
+        .show = [](const S& s) { return std::to_string(s.update.distributed_after); }},
     SettingKey{.name = "update.accumulate",
                .kind = K::integer,
-               .help = "of sync: steps whose gradients are added up to one update",
+               .help = "for sync: number of steps whose gradients are added up to one update",
                .example = "4",
-               .more = "As if the batch were so many times as large, without the memory it would take.",
+               .more = "As if the batch were that many times larger, without the memory that it would take.",
                .range = {1, 1 << 20},
                .store = [](S& s, const V& v) { s.update.accumulate = static_cast<std::uint32_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.accumulate); }},
     SettingKey{.name = "update.every_steps",
                .kind = K::integer,
-               .help = "steps of each rank from one round to the next",
+               .help = "number of steps of each rank from one round to the next",
                .example = "8",
-               .more = "Of local_sgd, post_local_sgd, diloco and easgd. 0: 8, of diloco 500.",
+               .more = "Only for local_sgd, post_local_sgd, diloco and easgd. 0: the default, which is 500 for diloco "
+                       "and 8 for the others.",
                .range = {0, 1 << 30},
                .store = [](S& s, const V& v) { s.update.every_steps = static_cast<std::uint32_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.every_steps); }},
     SettingKey{.name = "update.block_samples",
                .kind = K::integer,
-               .help = "samples of all ranks from one round to the next",
+               .help = "number of samples, over all ranks, from one round to the next",
                .example = "2400",
-               .more =
-                   "Of model_averaging and block_momentum; a block ends with the first step that fills it. 0: 40000 "
-                   "and 120000.",
+               .more = "Only for model_averaging and block_momentum. A block ends with the first step that fills it. "
+                       "0: the default, which is 40000 for model_averaging and 120000 for block_momentum.",
                .range = {0, static_cast<double>(kMostSamples)},
                .store = [](S& s, const V& v) { s.update.block_samples = static_cast<std::uint64_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.block_samples); }},
@@ -223,148 +226,158 @@ constexpr std::array kUpdate{
                .kind = K::number,
                .help = "momentum of the outer update; below 1",
                .example = "0.75",
-               .more = "Of block_momentum and diloco. -1: 1 - 1/ranks, of diloco 0.9.",
+               .more = "Only for block_momentum and diloco. -1: the default, which is 1 - 1/ranks for block_momentum "
+                       "and 0.9 for diloco.",
                .range = {-1, 0.999999},
                .store = [](S& s, const V& v) { store_unless<&PolicySettings::outer_momentum>(s.update, v.number, -1); },
                .show = [](const S& s) { return show(s.update.outer_momentum, -1); }},
-    SettingKey{.name = "update.time_constant",
-               .kind = K::number,
-               .help = "samples after which the outer momentum has faded to 1/e",
-               .example = "50000",
-               .more = "Instead of outer_momentum: that becomes exp(-block / time_constant). 0: it is not given.",
-               .range = {0, static_cast<double>(kMostSamples)},
-               .store = [](S& s, const V& v) { store_unless<&PolicySettings::time_constant>(s.update, v.number, 0); },
-               .show = [](const S& s) { return show(s.update.time_constant, 0); }},
-    SettingKey{.name = "update.outer_rate",
-               .kind = K::number,
-               .help = "rate of the outer update",
-               .example = "0.7",
-               .more = "Of block_momentum and diloco. 0: 1, of diloco 0.7.",
-               .range = {0, 1000},
-               .store = [](S& s, const V& v) { store_unless<&PolicySettings::outer_rate>(s.update, v.number, 0); },
-               .show = [](const S& s) { return show(s.update.outer_rate, 0); }},
+    SettingKey{
+        .name = "update.time_constant",
+        .kind = K::number,
+        .help = "samples after which the outer momentum has faded to 1/e",
+        .example = "50000",
+        .more =
+            "Only for block_momentum. Replaces outer_momentum, which becomes exp(-block / time_constant). 0: not used.",
+        .range = {0, static_cast<double>(kMostSamples)},
+        .store = [](S& s, const V& v) { store_unless<&PolicySettings::time_constant>(s.update, v.number, 0); },
+        .show = [](const S& s) { return show(s.update.time_constant, 0); }},
+    SettingKey{
+        .name = "update.outer_rate",
+        .kind = K::number,
+        .help = "rate of the outer update",
+        .example = "0.7",
+        .more = "Only for block_momentum and diloco. 0: the default, which is 1 for block_momentum and 0.7 for diloco.",
+        .range = {0, 1000},
+        .store = [](S& s, const V& v) { store_unless<&PolicySettings::outer_rate>(s.update, v.number, 0); },
+        .show = [](const S& s) { return show(s.update.outer_rate, 0); }},
     SettingKey{.name = "update.nesterov",
                .kind = K::boolean,
                .help = "whether the outer momentum looks ahead",
                .example = "false",
-               .more = "Of block_momentum and diloco.",
+               .more = "Only for block_momentum and diloco.",
                .store = [](S& s, const V& v) { s.update.nesterov = v.boolean; },
                .show = [](const S& s) { return bool_text(s.update.nesterov); }},
     SettingKey{.name = "update.reset_momentum",
                .kind = K::boolean,
                .help = "whether the optimizer's state is cleared after each block",
                .example = "false",
-               .more = "Of block_momentum.",
+               .more = "Only for block_momentum.",
                .store = [](S& s, const V& v) { s.update.reset_momentum = v.boolean; },
                .show = [](const S& s) { return bool_text(s.update.reset_momentum); }},
-    SettingKey{.name = "update.compress",
-               .kind = K::choice,
-               .help = "what gradients and deltas are rounded to on their way between nodes",
-               .example = "\"bf16\"",
-               .more = "bf16: half the bytes of gradients; each rank's is rounded to the nearest, sums and parameters "
-                       "stay f32. Within a node nothing travels, so nothing is rounded.",
-               .choices = kFilters,
-               .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? Filter::bf16 : Filter::none; },
-               .show = [](const S& s) { return quoted(name_of(s.filter)); }},
+    SettingKey{
+        .name = "update.compress",
+        .kind = K::choice,
+        .help = "number type to which gradients and deltas are rounded when they are sent between nodes",
+        .example = "\"bf16\"",
+        .more =
+            "bf16: half the bytes for gradients. The gradients of each rank are rounded to the nearest; sums and "
+            "parameters stay f32. Ranks of one node share memory and send no gradients, so nothing is rounded there.",
+        .choices = kFilters,
+        .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? Filter::bf16 : Filter::none; },
+        .show = [](const S& s) { return quoted(name_of(s.filter)); }},
     SettingKey{.name = "update.staleness",
                .kind = K::integer,
-               .help = "of ssp: steps that a rank may be ahead of the slowest",
+               .help = "for ssp: number of steps that a rank may be ahead of the slowest one",
                .example = "3",
-               .more = "0: as sync, but by way of the shards.",
+               .more = "0: as sync, but through the shards.",
                .range = {0, 1 << 20},
                .store = [](S& s, const V& v) { s.update.staleness = static_cast<std::uint32_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.staleness); }},
     SettingKey{.name = "update.divide_by_staleness",
                .kind = K::boolean,
-               .help = "whether an update counts less the more updates came before it",
+               .help = "whether the rate of an update is lowered when its gradient comes late",
                .example = "true",
-               .more = "Of async and ssp: its rate is divided by 1 + the updates since its parameters were read.",
+               .more = "Only for async and ssp. The rate is divided by 1 + the number of updates since the parameters "
+                       "for this gradient were read.",
                .store = [](S& s, const V& v) { s.update.divide_by_staleness = v.boolean; },
                .show = [](const S& s) { return bool_text(s.update.divide_by_staleness); }},
     SettingKey{.name = "update.ramp_from",
                .kind = K::number,
-               .help = "of async: what the rate of a rank's first updates is multiplied with",
+               .help = "for async: factor on the rate of a rank's first updates",
                .example = "0.2",
-               .more = "It grows by ramp_by every ramp_every updates of that rank, up to 1. 1: no ramp.",
+               .more = "The factor grows by ramp_by after every ramp_every updates of that rank, up to 1. 1: no ramp.",
                .range = {1e-6, 1},
                .store = [](S& s, const V& v) { s.update.ramp_from = v.number; },
                .show = [](const S& s) { return number_text(s.update.ramp_from); }},
     SettingKey{.name = "update.ramp_by",
                .kind = K::number,
-               .help = "of async: what the ramp grows by",
+               .help = "for async: how much the ramp's factor grows each time",
                .example = "0.2",
                .range = {1e-6, 1},
                .store = [](S& s, const V& v) { s.update.ramp_by = v.number; },
                .show = [](const S& s) { return number_text(s.update.ramp_by); }},
     SettingKey{.name = "update.ramp_every",
                .kind = K::integer,
-               .help = "of async: a rank's updates from one growth of the ramp to the next",
+               .help = "for async: number of a rank's updates after which the ramp's factor grows",
                .example = "600",
                .range = {1, 1 << 30},
                .store = [](S& s, const V& v) { s.update.ramp_every = static_cast<std::uint32_t>(v.integer); },
                .show = [](const S& s) { return std::to_string(s.update.ramp_every); }},
-    SettingKey{.name = "update.elasticity",
-               .kind = K::number,
-               .help = "of easgd: how far a rank and the average move toward each other, as a part of their distance",
-               .example = "0.2",
-               .more = "At most 1 / ranks. 0: 0.9 / ranks.",
-               .range = {0, 1},
-               .store = [](S& s, const V& v) { s.update.elasticity = v.number; },
-               .show = [](const S& s) { return number_text(s.update.elasticity); }},
-    SettingKey{.name = "update.digest_steps",
-               .kind = K::integer,
-               .help = "steps from one comparison of all ranks' weights to the next",
-               .example = "1000",
-               .more =
-                   "Each rank's device computes a checksum (xxh3) of each of its weights' tensors, behind the step in "
-                   "its stream; the run ends when one differs from rank 0's, and names tensor and rank. Taken after "
-                   "the first step from then on that leaves all weights alike: the end of a block where ranks work "
-                   "locally; under async, ssp and easgd a step before an evaluation, a checkpoint or a switch, when "
-                   "ranks meet. 0: none.",
-               .range = {0, 1 << 30},
-               .store = [](S& s, const V& v) { s.digest_steps = static_cast<std::uint64_t>(v.integer); },
-               .show = [](const S& s) { return std::to_string(s.digest_steps); }},
-    SettingKey{.name = "update.log",
-               .kind = K::text,
-               .help = "folder for logs of what hosted shards apply, relative to the working directory",
-               .example = "\"run/updates\"",
-               .more =
-                   "Under async, ssp and easgd. Each shard writes 16 bytes for each contribution that it applies: from "
-                   "them update.replay makes the same run once more. Every rank writes on its own host; a log that "
-                   "is there already is not written over. \"\": none.",
-               .store = [](S& s, const V& v) { s.update_log = v.text; },
-               .show = [](const S& s) { return quoted(s.update_log); }},
-    SettingKey{.name = "update.replay",
-               .kind = K::text,
-               .help = "folder of the logs of an earlier run, whose order the shards follow",
-               .example = "\"run/updates\"",
-               .more = "With the settings of that run and as many ranks this one ends with the same bits, however "
-                       "ranks are scheduled. \"\": shards apply what comes when it comes.",
-               .store = [](S& s, const V& v) { s.update_replay = v.text; },
-               .show = [](const S& s) { return quoted(s.update_replay); }},
+    SettingKey{
+        .name = "update.elasticity",
+        .kind = K::number,
+        .help = "for easgd: how far a rank and the average move toward each other, as a fraction of their distance",
+        .example = "0.2",
+        .more = "At most 1 / ranks. 0: the default, 0.9 / ranks.",
+        .range = {0, 1},
+        .store = [](S& s, const V& v) { s.update.elasticity = v.number; },
+        .show = [](const S& s) { return number_text(s.update.elasticity); }},
+    SettingKey{
+        .name = "update.digest_steps",
+        .kind = K::integer,
+        .help = "steps from one comparison of all ranks' weights to the next",
+        .example = "1000",
+        .more =
+            "Each rank's device computes a checksum (xxh3) of each tensor of its weights, after the step in its "
+            "stream. The run ends when one differs from rank 0's, and names the tensor and the rank. The comparison "
+            "happens after the next step that leaves all ranks with equal weights: where ranks work locally, the end "
+            "of a block; under async, ssp and easgd, a step before an evaluation, a checkpoint or a switch. 0: none.",
+        .range = {0, 1 << 30},
+        .store = [](S& s, const V& v) { s.digest_steps = static_cast<std::uint64_t>(v.integer); },
+        .show = [](const S& s) { return std::to_string(s.digest_steps); }},
+    SettingKey{
+        .name = "update.log",
+        .kind = K::text,
+        .help = "folder for logs of the contributions that hosted shards apply, relative to the working directory",
+        .example = "\"run/updates\"",
+        .more = "Only for async, ssp and easgd. Each shard writes 16 bytes for each contribution that it applies. With "
+                "them update.replay repeats the run. Every rank writes on its own host; an existing log is not "
+                "overwritten. \"\": none.",
+        .store = [](S& s, const V& v) { s.update_log = v.text; },
+        .show = [](const S& s) { return quoted(s.update_log); }},
+    SettingKey{
+        .name = "update.replay",
+        .kind = K::text,
+        .help = "folder of the logs of an earlier run, whose order the shards follow",
+        .example = "\"run/updates\"",
+        .more = "With the settings of that run and the same number of ranks, this run ends with the same bits, however "
+                "ranks are scheduled. \"\": shards apply contributions in the order in which they arrive.",
+        .store = [](S& s, const V& v) { s.update_replay = v.text; },
+        .show = [](const S& s) { return quoted(s.update_replay); }},
     SettingKey{
         .name = "update.switch",
         .kind = K::switches,
         .help = "other policies later in the run",
         .example = "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]",
-        .more = "Each entry has one of at_step (steps taken before), at_epoch (counted from 1), at_samples (of all "
-                "ranks, taken before) and at_straggler, a policy and the policy's settings; in the order in which they "
-                "begin. A policy's last step leaves nothing under way, so all ranks begin the next with the same "
-                "weights. at_straggler = 2.5: once, some steps after a window of steps in which the slowest rank took "
-                "2.5 times the median to load, compute and update; later entries then do not come any more.",
+        .more = "Each entry has a policy, the policy's settings, and one of at_step (number of steps taken before), "
+                "at_epoch (counted from 1), at_samples (number of samples that all ranks have taken before) and "
+                "at_straggler. Entries are written in the order in which they begin. The last step of a policy "
+                "completes every exchange, so all ranks begin the next policy with the same weights. at_straggler = "
+                "2.5: the policy begins once, some steps after a window of steps in which the slowest rank took 2.5 "
+                "times the median time to load, compute and update; the entries after it are then ignored.",
         .check = check_switches,
         .store = store_switches,
         .show = show_switches},
     SettingKey{
         .name = "update.group",
         .kind = K::switches,
-        .help = "parameters that are updated in another way than the rest, as tables [[update.group]]",
+        .help = "groups of parameters with a policy or an optimizer of their own, as tables [[update.group]]",
         .example = "[{ name = \"biases\", match = [\"*.bias\"], policy = \"sync\", optimizer = { rate = 0.01 } }]",
-        .more = "Each has a name, match, one or several parameters' names in which `*` stands for any letters, and any "
-                "of the keys of [update]; with a policy of its own it begins from that policy's defaults, else from "
-                "[update]. optimizer: its own rule, rate (the base of the schedule; 0: its parameters stay), momentum, "
-                "beta1, beta2, alpha, epsilon, weight_decay. A parameter is in one group at most; those that no group "
-                "matches follow [update].",
+        .more = "Each has a name, match (one or several names of parameters, in which `*` stands for any characters), "
+                "and any of the keys of [update]. A group that names a policy starts from that policy's defaults, any "
+                "other group from [update]. optimizer: its own rule, rate (the base of the schedule; 0: its parameters "
+                "do not change), momentum, beta1, beta2, alpha, epsilon, weight_decay. A parameter is in at most one "
+                "group; parameters that no group matches follow [update].",
         .check = check_groups,
         .store = store_groups,
         .show = show_groups},

@@ -36,6 +36,9 @@ struct EpochReport {
   std::vector<RankShare> ranks;  // in the last steps before it, by rank; empty: one rank, or nothing measured yet
   /// Policies that began in its steps.
   std::vector<SwitchReport> switches{};
+  double part = 1;  // of the epoch's samples that were taken: below 1 when the run ends inside the epoch
+  /// Epochs in all, a part of one counted as such.
+  double epochs() const noexcept { return epoch - 1 + part; }
 };
 
 /// How far a run is; sent at most a few times a second.

@@ -104,6 +104,11 @@ struct Schedule {
     const bool ends = epochs_done(step) > epochs_before(step);
     return epochs_done(step) + (inside && !ends ? 1 : 0);
   }
+  /// How much of that epoch's samples were taken once `step` is done; 1: its last one too.
+  double epoch_part(Step step) const noexcept {
+    const std::uint64_t inside = (samples_before(step) + global_rows(step)) % train_samples;
+    return inside == 0 || ends_epoch(step) ? 1 : static_cast<double>(inside) / static_cast<double>(train_samples);
+  }
   /// Whether the test set is gone through after `step`.
   bool evaluates(Step step) const noexcept {
     return evaluate_every != 0 && test_samples != 0 && reports(step) &&

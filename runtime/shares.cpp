@@ -64,9 +64,9 @@ std::string to_string(const Straggler& straggler, const ShareWindow& window) {
   for (std::size_t r = 0; r < window.ranks.size(); ++r)
     if (r != straggler.rank) others.push_back(window.ranks[r].step_ms[part]);
   const std::string when =
-      text("the others wait for rank ", straggler.rank, " in ", rank.last, " of ", window.steps, " steps: ");
-  if (straggler.because == StepPart::exchange) return when + "what it sends comes late";
-  return text(when, "its ", name_of(straggler.because), " takes ", rounded(rank.step_ms[part]), " ms a step, theirs ",
+      text("the others waited for rank ", straggler.rank, " in ", rank.last, " of ", window.steps, " steps: ");
+  if (straggler.because == StepPart::exchange) return when + "what it sent came late";
+  return text(when, "its ", name_of(straggler.because), " took ", rounded(rank.step_ms[part]), " ms a step, theirs ",
               rounded(median(others)));
 }
 

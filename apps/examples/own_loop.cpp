@@ -23,6 +23,8 @@ int train(const std::string& file, const std::vector<std::string>& settings) {
 
   const RunResult result = session->finish(blocking);
   if (!result.status.ok()) std::cerr << result.status.text() << std::endl;
+  if (leads && steps == 0 && result.total.steps != 0)
+    std::cout << "nothing to train: all " << result.total.steps << " steps were done before" << std::endl;
   if (leads && !result.epochs.empty() && result.epochs.back().test_accuracy)
     std::cout << "test accuracy " << *result.epochs.back().test_accuracy << std::endl;
   return exit_code(result.status.code());

@@ -2,9 +2,39 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <random>
 
 namespace troupe {
+namespace {
+
+/// The furthest checkpoint in the store that was not trained by the runs of which `newest` is the last; nothing when
+/// none of them is further than `newest`. Manifests that cannot be read do not count.
+std::optional<CheckpointId> further_run(const CheckpointStore& store, CheckpointId newest) {
+  const std::string lineage = store.read(newest).lineage();
+  std::optional<CheckpointId> further;
+  for (const CheckpointId id : store.list()) {
+    if (id.number >= newest.number || id.steps <= (further ? further->steps : newest.steps)) continue;
+    try {
+      if (store.read(id).lineage() != lineage) further = id;
+    } catch (const Error&) {  // nobody could go on from it
+    }
+  }
+  return further;
+}
+
+/// Somebody tried something in the folder of a long run, say: then the newest checkpoint is not the one that is meant.
+void check_no_doubt(const CheckpointStore& store, CheckpointId newest) {
+  const std::optional<CheckpointId> further = further_run(store, newest);
+  if (!further) return;
+  fail(Code::invalid,
+       text("--resume auto (checkpoint.resume): ", store.folder(),
+            " holds checkpoints of several runs; the newest has ", newest.steps, " steps, one of another run has ",
+            further->steps, "; say which to go on from: --resume ", store.folder_of(*further), ", or --resume ",
+            store.folder_of(newest), "; and give runs folders of their own (report.dir)"));
+}
+
+}  // namespace
 
 CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
                              const std::function<void(const std::string&)>& note) {
@@ -13,6 +43,7 @@ CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
   const CheckpointStore store(checkpoint_folder(settings));
   if (resume == "auto") {
     if (const auto newest = store.newest_whole(blocking, note)) {
+      check_no_doubt(store, *newest);
       start.folder = store.folder();
       start.id = *newest;
     } else if (note) {
@@ -28,6 +59,12 @@ CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
   }
   // Not before: what somebody wants to go on from is not cleared away, whatever is wrong with it.
   if (settings.checkpoint.every_steps != 0) {
+    if (const auto others = store.list(); resume == "never" && !others.empty() && note) {
+      note(text("warning: ", store.folder(), " holds checkpoints of an earlier run, the newest of step ",
+                others.front().steps,
+                "; this run starts from the beginning and saves beside them. To go on from them instead: --resume "
+                "auto. To keep the runs apart: --set report.dir=FOLDER"));
+    }
     store.sweep();
     start.first_number = store.next_number();
     std::random_device dice;

@@ -20,7 +20,8 @@ struct CheckpointStart {
 
 /// Rank 0's decision, by the settings: looks for the newest checkpoint that is whole, and clears away what a killed job
 /// left half written. `note` is told what people should know. Throws Error{invalid} when a path that was given is no
-/// checkpoint, Error{environment} when the folder cannot be used.
+/// checkpoint, or when auto leaves a doubt: a run that did not go on from the others in the folder has the newest
+/// checkpoint, and one of the others is further. Error{environment} when the folder cannot be used.
 CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
                              const std::function<void(const std::string&)>& note);
 

@@ -22,6 +22,7 @@ Hello own_hello(const Configuration& configuration, const LaunchPlace& place, To
   hello.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
   hello.ucx_version = ucx_available() ? ucx_version() : std::string{};
   hello.settings_hash = configuration.hash();
+  hello.settings = configuration.lines();
   hello.type_table_hash = training_messages_hash();
   hello.pid = ::getpid();
   hello.pid_namespace = own_pid_namespace();

@@ -183,6 +183,7 @@ void RankSession::meet(Blocking& blocking) {
     mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
     if (!lineage_.run.empty()) mine.start.run = lineage_.run;
     if (lineage_.lock) lineage_.lock->name("run " + mine.start.run);
+    if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // the others need not say the same
   }
   if (!job_.bootstrap) {
     places_[0] = std::move(mine);
@@ -391,6 +392,7 @@ CheckpointerParts RankSession::checkpointer_parts() {
         {.name = group.name, .rule = std::string(name_of(group.kind)), .parameters = group.parameters});
   manifest.plan = job_.plan.to_string();
   manifest.run = start.run;
+  if (resumed_ && resumed_->manifest().lineage() != start.run) manifest.first_run = resumed_->manifest().lineage();
   manifest.roll_backs = lineage_.roll_backs;
   for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
   for (const EffectiveValue& value : options_.configuration.values)

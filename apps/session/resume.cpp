@@ -32,19 +32,82 @@ Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe
   return begin < end ? Overlap{begin - entry.first, end - begin, begin - first} : Overlap{};
 }
 
-}  // namespace
+/// The words of Graph::to_string(); blanks inside quotes and brackets do not end one.
+std::vector<std::string> words_of(std::string_view graph) {
+  std::vector<std::string> words(1);
+  bool quoted = false;
+  int depth = 0;
+  for (const char c : graph) {
+    if (c == '"') quoted = !quoted;
+    if (c == '[' || c == '(') ++depth;
+    if (c == ']' || c == ')') --depth;
+    if (c == ' ' && !quoted && depth <= 0)
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  return words;
+}
 
-Resumed::Resumed(const CheckpointStart& start, const JoinedJob& job)
-    : reader_(CheckpointStore(start.folder), start.id) {
-  const std::string folder = CheckpointStore(start.folder).folder_of(start.id);
-  const CheckpointManifest& saved = manifest();
-  check_same("model", saved.model, job.plan.model, folder, "[model]");
+std::string joined(std::span<const std::string> words) {
+  std::string out;
+  for (const std::string& word : words) out += text(out.empty() ? "" : " ", word);
+  return out.empty() ? "nothing" : out;
+}
+
+/// Says in which words two graphs differ, and whether these are only what follows from the data: the size of a sample
+/// and the number of classes.
+void check_same_model(const std::string& saved, const std::string& now, const std::string& folder) {
+  if (saved == now) return;
+  const std::vector<std::string> before = words_of(saved), after = words_of(now);
+  std::string what;
+  bool data_only = before.size() == after.size();
+  if (before.size() == after.size()) {
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (before[i] == after[i]) continue;
+      const bool input = i > 0 && before[i - 1] == "input";
+      const bool classes = i + 1 < before.size() && before[i + 1].starts_with("\"loss\"=") &&
+                           before[i].substr(0, before[i].find('(')) == after[i].substr(0, after[i].find('('));
+      data_only = data_only && (input || classes);
+      what += text(what.empty() ? "" : ", ", input ? "samples of " : "", before[i], " where this job has ", after[i]);
+    }
+  } else {
+    std::size_t first = 0, last = 0;
+    const std::size_t least = std::min(before.size(), after.size());
+    while (first < least && before[first] == after[first]) ++first;
+    while (last < least - first && before[before.size() - 1 - last] == after[after.size() - 1 - last]) ++last;
+    const auto middle = [&](const std::vector<std::string>& all) {
+      return joined(std::span(all).subspan(first, all.size() - last - first));
+    };
+    what = text(middle(before), " where this job has ", middle(after));
+  }
+  fail(Code::invalid,
+       text(folder, ": this checkpoint was trained with ", data_only ? "other data" : "another model", ": ", what, "; ",
+            data_only ? "let data.path name the data set that it was trained on"
+                      : "set [model] back (and data.path, if the samples differ too)",
+            ", or start anew without --resume (checkpoint.resume = \"never\")"));
+}
+
+void check_fits(const CheckpointManifest& saved, const std::string& folder, const JoinedJob& job) {
+  check_same_model(saved.model, job.plan.model, folder);
   for (const GroupPlan& group : job.plan.groups) {
     const std::string rule(name_of(group.kind));
     for (const std::string& parameter : group.parameters)
       check_same(text("rule of ", parameter), saved.group_of(parameter).rule, rule, folder, "optimizer.rule");
   }
   check_same("seed", std::to_string(saved.seed), std::to_string(job.plan.seed), folder, "train.seed");
+}
+
+}  // namespace
+
+void check_fits(const CheckpointStart& start, const JoinedJob& job) {
+  const CheckpointStore store(start.folder);
+  check_fits(store.read(start.id), store.folder_of(start.id), job);
+}
+
+Resumed::Resumed(const CheckpointStart& start, const JoinedJob& job)
+    : reader_(CheckpointStore(start.folder), start.id) {
+  check_fits(manifest(), CheckpointStore(start.folder).folder_of(start.id), job);
 }
 
 void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters) {

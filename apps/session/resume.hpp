@@ -16,11 +16,14 @@
 
 namespace troupe {
 
+/// Throws Error{invalid} when the checkpoint is of another model, data of another size, another rule or order of
+/// samples: what differs, and the setting to change; Error{corrupt}.
+void check_fits(const CheckpointStart& start, const JoinedJob& job);
+
 /// The state that a job goes on from, at one rank.
 class Resumed {
  public:
-  /// Throws Error{invalid} when the checkpoint is of another model, rule or order of samples, naming the setting;
-  /// Error{corrupt}.
+  /// Throws as check_fits.
   Resumed(const CheckpointStart& start, const JoinedJob& job);
 
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }

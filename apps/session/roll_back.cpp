@@ -126,7 +126,7 @@ void RollBackSession::go_back(Blocking& blocking, RunResult& ended, const std::s
                       settings.train.roll_backs, ", with ", settings.train.roll_back_rate, " times the rate"));
   }
   // A session that saved nothing began with the newest checkpoint there is, or with what the user said.
-  if (ended.saved_steps != 0) settings.checkpoint.resume = "auto";
+  if (ended.saved_steps != 0) settings.checkpoint.resume = checkpoint_folder(settings);  // its newest: this run's own
   relay_->keep(ended);
   std::shared_ptr<RankSession> before;
   {

@@ -122,6 +122,7 @@ CheckpointManifest manifest_from(const Json& json) {
   json.at("plan").get_to(manifest.plan);
   json.at("settings").get_to(manifest.settings);
   json.at("run").get_to(manifest.run);
+  manifest.first_run = json.value("first_run", std::string{});
   json.at("shapes").get_to(manifest.shapes);
   const Json& epoch = json.at("epoch");
   manifest.epoch.loss = std::strtod(epoch.at("loss").get_ref<const std::string&>().c_str(), nullptr);
@@ -179,6 +180,7 @@ std::string format_manifest(const CheckpointManifest& manifest) {
   nlohmann::ordered_json json{{"steps", manifest.steps}, {"samples", manifest.samples}, {"updates", first.updates},
                               {"seed", manifest.seed},   {"model", manifest.model},     {"rule", first.rule},
                               {"run", manifest.run}};
+  if (!manifest.first_run.empty()) json["first_run"] = manifest.first_run;
   if (manifest.roll_backs != 0) json["roll_backs"] = manifest.roll_backs;
   if (!first.policy.empty()) json["policy"] = first.policy;
   for (const CheckpointGroup& group : std::span(manifest.groups).subspan(1))

@@ -67,7 +67,10 @@ struct CheckpointManifest {
   std::vector<std::string> settings;  // "key = value  # origin", for people
   std::uint32_t roll_backs = 0;       // how often the run had gone back to a checkpoint
   std::string run;                    // the job that wrote it: its checkpoints, and no others, are cleared away by it
+  std::string first_run;              // the one that began at step 0, where `run` went on from its checkpoints
   EpochSoFar epoch;
+  /// The same for all runs of which each went on from a checkpoint of the one before.
+  const std::string& lineage() const noexcept { return first_run.empty() ? run : first_run; }
   std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major
   std::optional<double> test_accuracy;                       // of these weights, when they were evaluated
   std::vector<CheckpointFile> files;

@@ -98,14 +98,32 @@ std::string needs() {
          "or .gz)";
 }
 
+/// 60,000
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(std::size_t(at), ",");
+  return digits;
+}
+
+/// "IDX data from /data/mnist (data.path): 60,000 training, 10,000 test samples, 28 x 28, 10 classes". Checks the
+/// files.
+DataPlace idx_place(const fs::path& folder, const Files& files, const std::string& origin) {
+  check_files(files);
+  const IdxHeader train = check_idx(files[0], IdxKind::images), test = check_idx(files[2], IdxKind::images);
+  const std::uint32_t classes = count_classes(read_idx(files[1], IdxKind::labels), read_idx(files[3], IdxKind::labels));
+  return {folder.string(),
+          text("IDX data from ", folder.string(), " (", origin, "): ", grouped(train.count), " training, ",
+               grouped(test.count), " test samples, ", train.height, " x ", train.width, ", ", classes, " classes"),
+          false};
+}
+
 /// A folder that was named on purpose: everything must be there and whole.
 DataPlace named_place(const fs::path& folder, const std::string& origin, const std::string& cure) {
   TROUPE_CHECK(is_there(folder), Code::invalid, folder.string(), " (", origin, "): no such folder; ", cure);
   TROUPE_CHECK(fs::is_directory(folder), Code::invalid, folder.string(), " (", origin, "): is not a folder; ", cure);
   const auto files = files_in(folder);
   TROUPE_CHECK(files, Code::invalid, folder.string(), " (", origin, "): holds none of ", needs(), "; ", cure);
-  check_files(*files);
-  return {folder.string(), text("MNIST from ", folder.string(), " (", origin, ")"), false};
+  return idx_place(folder, *files, origin);
 }
 
 fs::path whole_path(const fs::path& path) {
@@ -205,8 +223,7 @@ std::optional<DataPlace> configured_place(const fs::path& folder) {
                " (data.path): is not a folder; name one that holds ", needs());
   const auto files = files_in(folder);
   if (!files) return std::nullopt;
-  check_files(*files);
-  return DataPlace{folder.string(), text("MNIST from ", folder.string(), " (data.path)"), false};
+  return idx_place(folder, *files, "data.path");
 }
 
 /// The files of a place that was found.
@@ -227,14 +244,18 @@ DataPlace find_data(const DataRequest& request) {
                  "data.path is set to nothing (--set data.path); name a folder that holds ", needs());
     return named_place(resolve_set_path(request), "--set data.path", "name a folder that holds the four MNIST files");
   }
+  const bool configured = !request.path.empty();
+  const fs::path folder = configured ? whole_path(fs::path{request.folder} / request.path) : fs::path{};
+  if (configured) {
+    if (auto place = configured_place(folder)) return *place;
+  }
   if (!request.environment.empty()) {
-    return named_place(whole_path(fs::path{request.environment} / "mnist"), "TROUPE_DATA",
+    const std::string why = configured ? text("; data.path = ", folder.string(), " holds no data set") : "";
+    return named_place(whole_path(fs::path{request.environment} / "mnist"), text("TROUPE_DATA", why),
                        "TROUPE_DATA names a folder whose subfolder mnist holds the four files; correct or unset it");
   }
-  if (request.path.empty()) return generated_place(request, "no data.path");
-  const fs::path folder = whole_path(fs::path{request.folder} / request.path);
-  if (auto place = configured_place(folder)) return *place;
-  return generated_place(request, text("no MNIST found in ", folder.string(), ", TROUPE_DATA unset"));
+  if (!configured) return generated_place(request, "no data.path, TROUPE_DATA unset");
+  return generated_place(request, text("no IDX data found in ", folder.string(), ", TROUPE_DATA unset"));
 }
 
 DataFacts look_at_data(const DataPlace& place) {
@@ -246,7 +267,7 @@ DataFacts look_at_data(const DataPlace& place) {
     check_files(files);
     train = check_idx(files[0], IdxKind::images);
     test = check_idx(files[2], IdxKind::images);
-    facts.count_classes = count_classes(read_idx(files[1], IdxKind::labels));
+    facts.count_classes = count_classes(read_idx(files[1], IdxKind::labels), read_idx(files[3], IdxKind::labels));
   }
   facts.shape = {{train.height, train.width, 1}};
   facts.train_samples = train.count;
@@ -257,12 +278,11 @@ DataFacts look_at_data(const DataPlace& place) {
 
 DataSet read_data(const DataPlace& place) {
   const Files files = files_of(place);
-  IdxFile train_labels = read_idx(files[1], IdxKind::labels);
-  const std::uint32_t classes = count_classes(train_labels);
+  IdxFile train_labels = read_idx(files[1], IdxKind::labels), test_labels = read_idx(files[3], IdxKind::labels);
+  const std::uint32_t classes = count_classes(train_labels, test_labels);
   DataSet set;
   set.train = std::make_unique<IdxSource>(read_idx(files[0], IdxKind::images), std::move(train_labels), classes);
-  set.test =
-      std::make_unique<IdxSource>(read_idx(files[2], IdxKind::images), read_idx(files[3], IdxKind::labels), classes);
+  set.test = std::make_unique<IdxSource>(read_idx(files[2], IdxKind::images), std::move(test_labels), classes);
   TROUPE_CHECK(set.train->shape() == set.test->shape(), Code::invalid, place.folder, ": training images are ",
                set.train->shape().to_string(), ", test images ", set.test->shape().to_string(),
                "; the files do not belong together");

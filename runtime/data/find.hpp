@@ -25,8 +25,7 @@ struct DataRequest {
 /// Where the data are, before they are read.
 struct DataPlace {
   std::string folder;
-  std::string
-      description;  // "MNIST from /data/mnist (TROUPE_DATA)", "generated digits from ... (no MNIST found in ...)"
+  std::string description;  // for people: what it is, where, and which setting led there
   bool generated = false;
   bool there = true;  // false: digits that a run would have to draw first
 };
@@ -40,10 +39,10 @@ struct DataFacts {
   std::uint64_t size_bytes = 0;  // of both, in the memory of a process that has read them
 };
 
-/// Finds the MNIST files: --set, then TROUPE_DATA, then the configured path, then the cache; otherwise generates digits
-/// once into the cache (60,000 and 10,000 as IDX files, each of which appears whole). A place that is set
-/// but holds no data, or a file that is cut, of the wrong magic or count, is Error{invalid} with file, place, cause and
-/// cure.
+/// Finds the four IDX files: at the path of --set and nowhere else; or at the configured path where that holds them,
+/// then in TROUPE_DATA, then in the cache. Otherwise generates digits once into the cache (60,000 and 10,000 as IDX
+/// files, each of which appears whole). Error{invalid}, with file, place, cause and cure: --set or TROUPE_DATA leads to
+/// a place without data, or a file is cut or has the wrong magic number or count.
 DataPlace find_data(const DataRequest& request);
 /// Tells what read_data() would find, from the files' headers and the training labels; knows it of digits that are not
 /// drawn yet. Throws Error as find_data.

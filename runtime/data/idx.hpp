@@ -54,10 +54,10 @@ IdxHeader check_idx(const std::string& file, IdxKind kind);
 /// has header.content_bytes() bytes. Throws Error{environment} when the system refuses.
 void write_idx(const std::string& file, const IdxHeader& header, std::span<const std::uint8_t> content);
 
-/// How many classes training labels speak of: 10 or, for larger sets such as EMNIST's, the largest label + 1. A label
-/// of 10 or more counts only when all labels from 10 up to it occur, so that a stray byte is an Error{invalid} and not
-/// a class.
-std::uint32_t count_classes(const IdxFile& labels);
+/// How many classes a data set has: the largest label + 1, at least 2. A label of 10 or more counts only when it is in
+/// the training set and all labels from 10 up to it occur there, so that a stray byte is an Error{invalid} and not a
+/// class.
+std::uint32_t count_classes(const IdxFile& labels, const IdxFile& test_labels);
 
 /// Grey images kept as bytes; decoded to value / 255 in the batch's dtype.
 class IdxSource final : public Source {

@@ -8,7 +8,8 @@
 namespace troupe {
 namespace {
 
-constexpr std::uint32_t kLeastClasses = 10;
+constexpr std::uint32_t kLeastClasses = 2;
+constexpr std::uint32_t kDigitClasses = 10;  // up to here labels may leave gaps
 
 // Both loops are plain enough for the compiler to vectorize.
 
@@ -26,10 +27,15 @@ void decode(const std::uint8_t* from, std::size_t count, std::uint16_t* to) {
 
 }  // namespace
 
-std::uint32_t count_classes(const IdxFile& labels) {
+std::uint32_t count_classes(const IdxFile& labels, const IdxFile& test_labels) {
   std::array<std::uint64_t, 256> occurs{};  // where first, + 1
   for (std::size_t i = labels.content.size(); i > 0; --i) occurs[labels.content[i - 1]] = i;
   std::uint32_t classes = kLeastClasses;
+  for (const auto* content : {&labels.content, &test_labels.content}) {
+    for (const std::uint8_t label : *content)
+      if (label < kDigitClasses) classes = std::max(classes, label + 1U);
+  }
+  if (occurs[kDigitClasses] > 0) classes = kDigitClasses;
   while (classes < occurs.size() && occurs[classes] > 0) ++classes;
   for (std::uint32_t label = classes; label < occurs.size(); ++label) {
     TROUPE_CHECK(occurs[label] == 0, Code::invalid, labels.name, ": byte ",

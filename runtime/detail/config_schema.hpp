@@ -105,5 +105,9 @@ std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& val
 std::string takes(const SettingKey& key);
 /// What to write instead of a key that does not exist: a sentence that names the nearest valid key or section.
 std::string advise(std::string_view unknown_key);
+/// The key that somebody means by a word without a section, such as epochs, lr or batch_size; empty: none is near.
+std::string_view meant_key(std::string_view word);
+/// The nearest of `words`, or empty: near is a third of the letters wrong, or one word inside the other (batch_size).
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words);
 
 }  // namespace troupe::detail

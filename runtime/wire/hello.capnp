@@ -17,6 +17,7 @@ struct Hello {
   pidNamespace @9 :UInt64;   # inode
   topology @10 :Topology;
   addresses @11 :List(Text);  # numeric, of all its network interfaces; rank 0 adds the one that it sees
+  settings @12 :List(Text);  # what settingsHash is over, long values cut; rank 0 passes none on
 }
 
 struct Topology {

@@ -176,7 +176,7 @@ TEST_F(Agreement, OfLossesWithAMeasuredSplitWhenOneRankIsSlow) {
   slow_rank_ = 1;
   EXPECT_LT(loss_distance(train(2, measured), equal), 1e-5);
   EXPECT_NE(said_.find("on the ranks take "), said_.npos) << said_;
-  EXPECT_NE(said_.find("the others wait for rank 1"), said_.npos) << said_;
+  EXPECT_NE(said_.find("the others waited for rank 1"), said_.npos) << said_;
 }
 
 TEST_F(Agreement, OfLossesAtAnyNumberOfRanksThatGoOnFromACheckpoint) {

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "runtime/checkpoint/store.hpp"
+#include "runtime/data/idx.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "tests/support/page_cache.hpp"
 
@@ -18,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kPreempted = 75;
 constexpr std::uint64_t kSteps = 60;
@@ -172,6 +174,7 @@ TEST_F(CheckpointedJob, HasNothingToDoWhenAllStepsAreDone) {
   Program again(job(2, resume({steps(10), every(5)})));
   ASSERT_EQ(again.wait(60s), 0) << again.err();
   EXPECT_THAT(again.err(), HasSubstr("nothing is left to train"));
+  EXPECT_THAT(again.out(), HasSubstr("Nothing to train: all 10 steps were done before, results in run\n"));
 }
 
 TEST_F(CheckpointedJob, KeepsTheNewestAndWhatTheyAreCalledGoesOn) {
@@ -199,6 +202,67 @@ TEST_F(CheckpointedJob, SaysWhyItCannotGoOn) {
   EXPECT_THAT(error_of(resume({steps(20), "model.units=[16]"})), HasSubstr("set [model] back"));
   EXPECT_THAT(error_of(resume({steps(20), "train.seed=8"})), HasSubstr("set train.seed back"));
   EXPECT_THAT(error_of(resume({steps(20), "optimizer.rule=\"sgd\""})), HasSubstr("set optimizer.rule back"));
+}
+
+TEST_F(CheckpointedJob, NamesTheDataAndOnceWhatDiffersWhenTheModelIsTheSame) {
+  Program first(job(2, {steps(10), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  fs::create_directories(folder_.path() / "data/small");
+  for (const std::string part : {"train", "t10k"}) {
+    std::vector<std::uint8_t> labels(300);
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::uint8_t>(i % 3);
+    const std::string stem = (folder_.path() / "data/small" / part).string();
+    write_idx(stem + "-images-idx3-ubyte", {IdxKind::images, 300, 16, 16}, std::vector<std::uint8_t>(300 * 256));
+    write_idx(stem + "-labels-idx1-ubyte", {IdxKind::labels, 300}, labels);
+  }
+  Program again(job(2, resume({steps(20), "data.path=data/small"})));
+  EXPECT_EQ(again.wait(60s), 2);
+  const std::string said =
+      "this checkpoint was trained with other data: samples of [28, 28, 1] where this job has [16, 16, 1], "
+      "\"l3\"=dense(10) where this job has \"l3\"=dense(3); let data.path name the data set that it was trained on";
+  EXPECT_THAT(again.err(), HasSubstr("[rank 0] rtrun: error: "));
+  EXPECT_THAT(again.err(), HasSubstr(said));
+  EXPECT_THAT(again.err(), Not(HasSubstr("graph \"mlp\"")));
+  const std::string behind = again.err().substr(again.err().find(said) + said.size());
+  EXPECT_EQ(behind.find("rank 1] rtrun: error: run/checkpoints"), std::string::npos) << "rank 1 says it too";
+}
+
+TEST_F(CheckpointedJob, SaysThatAnEarlierRunsCheckpointsAreThereWhenItStartsAnew) {
+  Program first(job(1, {steps(30), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  EXPECT_THAT(first.err(), Not(HasSubstr("warning")));
+  Program trial(job(1, {steps(10), every(10)}));
+  ASSERT_EQ(trial.wait(60s), 0) << trial.err();
+  EXPECT_THAT(trial.err(), HasSubstr("warning: run/checkpoints holds checkpoints of an earlier run, the newest of step "
+                                     "30; this run starts from the beginning and saves beside them."));
+}
+
+TEST_F(CheckpointedJob, AsksWhichRunIsMeantWhenATrialIsNewerThanALongerRun) {
+  Program first(job(1, {steps(30), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  Program trial(job(1, {steps(10), every(10)}));
+  ASSERT_EQ(trial.wait(60s), 0) << trial.err();
+  Program doubt(job(1, resume({steps(40), every(10)})));
+  EXPECT_EQ(doubt.wait(60s), 2) << doubt.err();
+  EXPECT_THAT(doubt.err(), HasSubstr("the newest has 10 steps, one of another run has 30; say which to go on from: "
+                                     "--resume run/checkpoints/000003-step-30, or --resume "
+                                     "run/checkpoints/000004-step-10; and give runs folders of their own"));
+  Program longer(job(1, resume({steps(40), every(10)}, "run/checkpoints/000003-step-30")));
+  ASSERT_EQ(longer.wait(60s), 0) << longer.err();
+  EXPECT_THAT(longer.err(), HasSubstr("step 30 of 40"));
+  Program again(job(1, resume({steps(50), every(10)})));
+  ASSERT_EQ(again.wait(60s), 0) << again.err();
+  EXPECT_THAT(again.err(), HasSubstr("step 40 of 50"));
+}
+
+TEST_F(CheckpointedJob, GoesOnFromTheNewestOfItsOwnRunsThoughAnEarlierOneWasFurther) {
+  Program first(job(1, {steps(30), every(10)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  Program back(job(1, resume({steps(20), every(5)}, "run/checkpoints/000001-step-10")));
+  ASSERT_EQ(back.wait(60s), 0) << back.err();
+  Program again(job(1, resume({steps(40), every(10)})));
+  ASSERT_EQ(again.wait(60s), 0) << again.err();
+  EXPECT_THAT(again.err(), HasSubstr("step 20 of 40"));
 }
 
 TEST_F(CheckpointedJob, LeavesACheckpointWithoutManifestToWhoeverAsksForIt) {

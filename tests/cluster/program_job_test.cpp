@@ -147,13 +147,13 @@ TEST_F(ProgramJob, PassesSignalsOnToHosts) {
 
 TEST_F(ProgramJob, SaysWhatIsWrongBeforeAnythingStarts) {
   const std::vector<std::pair<ProgramStart, std::string>> wrong{
-      {job({}, {"no-such-program"}), "no program no-such-program, which stands behind --, is in PATH"},
-      {job({}, {"./app.toml"}), "./app.toml, which stands behind --, cannot be executed; `chmod +x ./app.toml`"},
+      {job({}, {"no-such-program"}), "no program no-such-program, the word after --, is in PATH"},
+      {job({}, {"./app.toml"}), "./app.toml, the program after --, cannot be executed; `chmod +x ./app.toml`"},
       {job({}, {"./nothing"}), "there is no program ./nothing"},
-      {job({"--set", "train.epochs=3"}, {"true"}), "--set train.epochs does not reach a program behind --"},
-      {job({"--resume", "auto"}, {"true"}), "--resume does not reach a program behind --"},
+      {job({"--set", "train.epochs=3"}, {"true"}), "--set train.epochs does not reach a program after --"},
+      {job({"--resume", "auto"}, {"true"}), "--resume does not reach a program after --"},
       {job({"--json"}, {"true"}), "--json is about what rtrun itself prints"},
-      {job({}, {}), "no program stands behind --: write `rtrun app.toml -- ./program"}};
+      {job({}, {}), "there is no program after --: write `rtrun app.toml -- ./program"}};
   for (const auto& [start, text] : wrong) {
     Program rtrun{start};
     EXPECT_EQ(rtrun.wait(30s), 2) << rtrun.err();

@@ -73,6 +73,7 @@ class Checkpoints : public ::testing::Test {
     CheckpointManifest manifest{.steps = id.steps, .samples = id.steps * 200, .seed = 7, .model = "mlp"};
     manifest.groups.front().rule = "adam";
     manifest.run = run;
+    manifest.first_run = "a first run";
     manifest.shapes = {{"a", {2, 3}}, {"b", {10}}};
     manifest.settings = {"data.batch = 100  # app.toml:3:1"};
     manifest.epoch = {.loss = 1.0 / 3, .correct = 12, .samples = 200};

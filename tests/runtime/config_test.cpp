@@ -431,6 +431,8 @@ TEST(Config, TheHashCoversValuesAndNotOrigins) {
   EXPECT_EQ(a.hash(), b.hash());
   EXPECT_EQ(a.hash(), c.hash());
   EXPECT_NE(a.hash(), d.hash());
+  EXPECT_EQ(a.lines(), b.lines());
+  EXPECT_NE(a.lines(), d.lines());
 }
 
 TEST(Config, ReadsAFileAndKnowsItsFolder) {

@@ -46,7 +46,7 @@ class FindData : public ::testing::Test {
   /// What looks like the whole set of digits without the work of drawing it.
   void write_blank_digits() const {
     write_sparse(digits() / "train-images-idx3-ubyte", testing::idx_bytes({0x803, 60000, 28, 28}, {}), 60000 * 784);
-    write_sparse(digits() / "train-labels-idx1-ubyte", testing::idx_bytes({0x801, 60000}, {}), 60000);
+    write_file(digits() / "train-labels-idx1-ubyte", testing::label_file(60000));
     write_sparse(digits() / "t10k-images-idx3-ubyte", testing::idx_bytes({0x803, 10000, 28, 28}, {}), 10000 * 784);
     write_sparse(digits() / "t10k-labels-idx1-ubyte", testing::idx_bytes({0x801, 10000}, {}), 10000);
   }
@@ -62,7 +62,8 @@ TEST_F(FindData, TakesTheConfiguredFolderRelativeToTheFile) {
   write_set(configured());
   const DataPlace place = find_data(request);
   EXPECT_EQ(place.folder, configured());
-  EXPECT_EQ(place.description, "MNIST from " + configured().string() + " (data.path)");
+  EXPECT_EQ(place.description,
+            "IDX data from " + configured().string() + " (data.path): 20 training, 10 test samples, 4 x 3, 10 classes");
   EXPECT_FALSE(place.generated);
 }
 
@@ -82,7 +83,7 @@ TEST_F(FindData, KnowsTheDigitsThatItIsAskedNotToDraw) {
   request.draw = false;
   const DataPlace place = find_data(request);
   EXPECT_FALSE(place.there);
-  EXPECT_THAT(place.description, AllOf(HasSubstr("to be drawn into " + digits().string()), HasSubstr("no MNIST")));
+  EXPECT_THAT(place.description, AllOf(HasSubstr("to be drawn into " + digits().string()), HasSubstr("no IDX data")));
   EXPECT_FALSE(fs::exists(request.cache));
   const DataFacts facts = look_at_data(place);
   write_blank_digits();
@@ -102,11 +103,31 @@ TEST_F(FindData, LeavesDamagedDigitsAsTheyAreWhenAskedNotToDraw) {
   EXPECT_EQ(fs::file_size(digits() / "train-images-idx3-ubyte"), 1000u);
 }
 
-TEST_F(FindData, PrefersTheEnvironmentToTheConfiguredFolder) {
+TEST_F(FindData, PrefersAConfiguredFolderThatHoldsDataToTheEnvironment) {
   write_set(configured());
   write_set(folder.path() / "sets/mnist");
   request.environment = folder.file("sets");
-  EXPECT_THAT(find_data(request).description, AllOf(HasSubstr("sets/mnist"), HasSubstr("TROUPE_DATA")));
+  EXPECT_THAT(find_data(request).description, AllOf(HasSubstr(configured().string()), Not(HasSubstr("TROUPE_DATA"))));
+}
+
+TEST_F(FindData, SaysThatItTookTheEnvironmentWhenTheConfiguredFolderHoldsNoData) {
+  write_file(configured() / "README", {'x'});
+  write_set(folder.path() / "sets/mnist");
+  request.environment = folder.file("sets");
+  EXPECT_THAT(find_data(request).description,
+              AllOf(HasSubstr("sets/mnist (TROUPE_DATA; "), HasSubstr(configured().string() + " holds no data set")));
+  request.path.clear();
+  EXPECT_THAT(find_data(request).description, HasSubstr("sets/mnist (TROUPE_DATA): 20 training"));
+}
+
+TEST_F(FindData, TellsSamplesSizeAndClassesOfASetOfOnesOwn) {
+  write_sparse(configured() / "train-images-idx3-ubyte", testing::idx_bytes({0x803, 5000, 16, 16}, {}), 5000 * 256);
+  Bytes labels(5000);
+  labels.back() = 2;
+  write_file(configured() / "train-labels-idx1-ubyte", testing::idx_bytes({0x801, 5000}, labels));
+  write_sparse(configured() / "t10k-images-idx3-ubyte", testing::idx_bytes({0x803, 999, 16, 16}, {}), 999 * 256);
+  write_sparse(configured() / "t10k-labels-idx1-ubyte", testing::idx_bytes({0x801, 999}, {}), 999);
+  EXPECT_THAT(find_data(request).description, HasSubstr(": 5,000 training, 999 test samples, 16 x 16, 3 classes"));
 }
 
 TEST_F(FindData, PrefersTheCommandLineToTheEnvironment) {
@@ -194,7 +215,7 @@ TEST_F(FindData, TakesCachedDigitsWhenTheConfiguredFolderIsNotThere) {
   EXPECT_TRUE(place.generated);
   EXPECT_EQ(place.folder, digits());
   EXPECT_THAT(place.description,
-              AllOf(HasSubstr("generated digits"), HasSubstr("no MNIST found in " + configured().string())));
+              AllOf(HasSubstr("generated digits"), HasSubstr("no IDX data found in " + configured().string())));
 }
 
 TEST_F(FindData, PassesOverAConfiguredFolderThatHoldsOtherThings) {

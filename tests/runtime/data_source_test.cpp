@@ -102,18 +102,20 @@ TEST(IdxSource, NamesTheByteOfALabelThatIsNoClass) {
               HasSubstr("labels: byte 9: label 10"));
 }
 
-TEST(CountClasses, IsTenOrOneMoreThanTheLargestLabel) {
-  EXPECT_EQ(count_classes(labels_of({1, 2})), 10U);
-  EXPECT_EQ(count_classes(labels_of(testing::counting(100, 47))), 47U);
+TEST(CountClasses, IsOneMoreThanTheLargestLabelOfBothFiles) {
+  EXPECT_EQ(count_classes(labels_of({1, 2}), labels_of({0})), 3U);
+  EXPECT_EQ(count_classes(labels_of({1, 2}), labels_of({9})), 10U);
+  EXPECT_EQ(count_classes(labels_of({0}), labels_of({0})), 2U);
+  EXPECT_EQ(count_classes(labels_of(testing::counting(100, 47)), labels_of({3})), 47U);
   Bytes from_one = testing::counting(100, 26);
   for (std::uint8_t& label : from_one) ++label;
-  EXPECT_EQ(count_classes(labels_of(from_one)), 27U);
+  EXPECT_EQ(count_classes(labels_of(from_one), labels_of({3})), 27U);
 }
 
 TEST(CountClasses, TakesAStrayByteForDamage) {
   EXPECT_THAT(error_of(Code::invalid,
                        [] {
-                         count_classes(labels_of({1, 2, 200, 3}));
+                         count_classes(labels_of({1, 2, 200, 3}), labels_of({1}));
                        }),
               HasSubstr("labels: byte 10: label 200"));
 }

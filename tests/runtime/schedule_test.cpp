@@ -20,6 +20,7 @@ TEST(Schedule, CountsAnEpochWhoseEdgeLiesInsideAStepAtThatStep) {
   EXPECT_FALSE(s.reports({1}));
   EXPECT_TRUE(s.reports({2}));
   EXPECT_EQ(s.epoch_number({2}), 1u);
+  EXPECT_EQ(s.epoch_part({2}), 1);
   EXPECT_TRUE(s.reports({4}));
   EXPECT_EQ(s.epoch_number({4}), 2u);
 }
@@ -28,6 +29,7 @@ TEST(Schedule, ReportsTheLastStepEvenInsideAnEpoch) {
   const Schedule s{.train_samples = 1000, .test_samples = 10, .rows = 10, .ranks = 1, .steps = 7};
   EXPECT_TRUE(s.reports({6}));
   EXPECT_EQ(s.epoch_number({6}), 1u);
+  EXPECT_DOUBLE_EQ(s.epoch_part({6}), 0.07);
   EXPECT_TRUE(s.evaluates({6}));
 }
 

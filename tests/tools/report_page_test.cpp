@@ -40,7 +40,7 @@ TEST(ReportPage, AsksNothingOfANetworkAndRunsNoScript) {
 TEST(ReportPage, TellsModelDataRanksSettingsWithOriginsAndPlan) {
   const std::string page = page_of(run_of(3));
   for (const char* what :
-       {"apps/mnist/app.toml", "MNIST from data/mnist", "mlp; 1,796,010 parameters", "2 on 1 node",
+       {"apps/mnist/app.toml", "IDX data from data/mnist", "mlp; 1,796,010 parameters", "2 on 1 node",
         "<td>--set train.epochs</td>", "apps/mnist/app.toml:16:9", "<td>default</td>", "route    arena"})
     EXPECT_THAT(page, HasSubstr(what));
 }

@@ -20,7 +20,7 @@ inline RunRecord run_of(std::uint32_t epochs) {
                      {"train.epochs", std::to_string(epochs), "--set train.epochs"},
                      {"train.seed", "7", "default"}};
   record.device = "cpu, 1 thread";
-  record.data = "MNIST from data/mnist";
+  record.data = "IDX data from data/mnist";
   Plan plan;
   plan.model = "mlp";
   plan.groups = {{.rule = "adam(rate=0.001)"}};
@@ -77,7 +77,7 @@ inline RunRecord run_with_long_paths() {
   RunRecord record = run_of(3);
   const std::string path = "/" + std::string(600, 'p') + "/app.toml";
   record.configuration = path;
-  record.data = "MNIST from " + path;
+  record.data = "IDX data from " + path;
   record.settings.push_back({"data.path", "\"" + path + "\"", path + ":7:9"});
   record.settings.push_back({"checkpoint.dir", "\"" + path + "\"", "--set checkpoint.dir"});
   record.notes.push_back("going on from " + path);

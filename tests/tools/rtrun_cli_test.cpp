@@ -102,5 +102,53 @@ TEST(CommandLine, AsksForAFileWithExitCode2) {
   }
 }
 
+/// Exit code 2, and a message that begins with `message`.
+void expect_refusal(const Parsed& parsed, const std::string& message) {
+  ASSERT_TRUE(std::holds_alternative<Answered>(parsed.result)) << "taken, instead of: " << message;
+  EXPECT_EQ(parsed.exit_code(), 2);
+  EXPECT_EQ(parsed.err.substr(0, parsed.err.find('\n')), "rtrun: error: " + message);
+}
+
+TEST(CommandLine, NamesTheOptionOrVerbThatAMisspeltOneIsNearTo) {
+  expect_refusal(parse({"--reusme", "auto", "job.toml"}), "unknown option --reusme; did you mean --resume?");
+  expect_refusal(parse({"job.toml", "--sets", "data.batch=50"}), "unknown option --sets; did you mean --set?");
+  expect_refusal(parse({"chekc", "job.toml"}), "unknown verb chekc; did you mean check?");
+  expect_refusal(parse({"pln"}), "unknown verb pln; did you mean plan?");
+}
+
+TEST(CommandLine, SaysWhichKeyAnOptionOfOtherProgramsIs) {
+  const std::string set = ": settings of the job are given as --set; write --set ";
+  expect_refusal(parse({"--epochs", "3", "job.toml"}), "unknown option --epochs" + set + "train.epochs=3");
+  expect_refusal(parse({"job.toml", "--lr=0.1"}), "unknown option --lr" + set + "optimizer.rate=0.1");
+  expect_refusal(parse({"--batch-size", "job.toml"}), "unknown option --batch-size" + set + "data.batch=VALUE");
+}
+
+TEST(CommandLine, PointsToClusterNodesForANumberOfProcesses) {
+  for (const char* option : {"-np", "-n", "--nproc-per-node", "--nodes"}) {
+    expect_refusal(parse({option, "4", "job.toml"}),
+                   std::string{"unknown option "} + option +
+                       ": cluster.nodes says how many processes there are; write --set cluster.nodes=local:4, or let "
+                       "a launcher start rtrun (mpirun -n 4 rtrun app.toml)");
+  }
+}
+
+TEST(CommandLine, SaysThatResumeTookTheFile) {
+  expect_refusal(parse({"--resume", "job.toml"}),
+                 "--resume takes auto, never or the path of a checkpoint, and so took job.toml; write `rtrun --resume "
+                 "auto job.toml`");
+}
+
+TEST(CommandLine, AsksForSetBeforeASetting) {
+  expect_refusal(parse({"job.toml", "data.batch=50"}),
+                 "unexpected word data.batch=50: settings are given as --set data.batch=50");
+}
+
+TEST(CommandLine, LeavesToTheReaderWhatItKnowsNothingAbout) {
+  EXPECT_EQ(parse({"experiment-7"}).line().file, "experiment-7");
+  EXPECT_EQ(parse({"a=b/job.toml"}).line().file, "a=b/job.toml");
+  const Parsed parsed = parse({"control", "run", "switch", "local_sgd", "every_steps=16"});
+  EXPECT_EQ(parsed.line().request, (std::vector<std::string>{"switch", "local_sgd", "every_steps=16"}));
+}
+
 }  // namespace
 }  // namespace troupe::rtrun

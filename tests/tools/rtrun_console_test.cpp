@@ -86,6 +86,27 @@ TEST(PrintReport, PrintsTheLinesOfChainerMNsExampleBeforeTheTable) {
             "==========================================\n");
 }
 
+TEST(PrintReport, SaysHowLongTheRunIsByTheSettingThatGoverns) {
+  Settings settings;
+  settings.train.steps = 12000;
+  const std::string header = job_header(settings, two_ranks());
+  EXPECT_NE(header.find("\nNum iteration: 12,000 (train.steps)\n"), std::string::npos) << header;
+  EXPECT_EQ(header.find("Num epoch"), std::string::npos) << header;
+}
+
+TEST(PrintReport, ShowsAPartOfAnEpochAsAPart) {
+  EpochReport report = first_epoch();
+  report.epoch = 3;
+  report.part = 0.25;
+  EXPECT_TRUE(table_row(report).starts_with("2.25 ")) << table_row(report);
+  report.part = 0.999999;
+  EXPECT_TRUE(table_row(report).starts_with("2.9999 ")) << table_row(report);
+  const auto line = nlohmann::json::parse(epoch_json(report));
+  EXPECT_EQ(line["epoch"], 3);
+  EXPECT_DOUBLE_EQ(line["epoch_detail"], 2.999999);
+  EXPECT_FALSE(nlohmann::json::parse(epoch_json(first_epoch())).contains("epoch_detail"));
+}
+
 TEST(PrintReport, ListsUnequalLayers) {
   Settings settings;
   settings.model.units = {300, 100};
@@ -201,8 +222,8 @@ TEST(EpochJson, TellsWhichPoliciesBeganInAnEpochAndWhy) {
 
 TEST_F(ConsoleTest, SaysWhichDataItUses) {
   Console console{settings_, out_, {}};
-  console.started(two_ranks(), "cpu", {.folder = "/data", .description = "MNIST from /data (TROUPE_DATA)"});
-  EXPECT_TRUE(out_.str().starts_with("Data: MNIST from /data (TROUPE_DATA)\n")) << out_.str();
+  console.started(two_ranks(), "cpu", {.folder = "/data", .description = "IDX data from /data (TROUPE_DATA)"});
+  EXPECT_TRUE(out_.str().starts_with("Data: IDX data from /data (TROUPE_DATA)\n")) << out_.str();
 }
 
 TEST_F(ConsoleTest, CompletesTheLogAfterEveryEpoch) {
@@ -235,6 +256,14 @@ TEST_F(ConsoleTest, EndsWithSpeedBestAccuracyAndPlace) {
   EXPECT_EQ(out_.str(),
             "Trained 600 steps in 5.0 s: 30,000 samples/s, best validation accuracy 0.9695 (epoch 1), results in " +
                 settings_.report.dir + "\n");
+}
+
+TEST_F(ConsoleTest, SaysThatThereWasNothingToTrain) {
+  Console console{settings_, out_, {}};
+  RunResult result;
+  result.total.steps = 6000;
+  console.finish(result);
+  EXPECT_EQ(out_.str(), "Nothing to train: all 6,000 steps were done before, results in " + folder_ + "\n");
 }
 
 TEST_F(ConsoleTest, PrintsOnlyTheLastLineWhenQuiet) {

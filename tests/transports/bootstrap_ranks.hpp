@@ -101,6 +101,7 @@ inline RankOptions rank_options(const BoundPort& listener, std::uint32_t rank, s
   options.hello.caf_version = "0.17.6";
   options.hello.ucx_version = "1.13.1";
   options.hello.settings_hash = 0x1234;
+  options.hello.settings = {"data.batch = 100", "train.seed = 7"};
   options.hello.type_table_hash = 0x5678;
   options.hello.pid = getpid();
   options.hello.pid_namespace = 4026531836;

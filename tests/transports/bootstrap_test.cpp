@@ -45,6 +45,7 @@ TEST(Bootstrap, TellsEveryRankOfEveryOther) {
       EXPECT_EQ(hellos[rank].rank, rank);
       EXPECT_EQ(hellos[rank].topology, ranks[rank].hello.topology);
       EXPECT_EQ(hellos[rank].settings_hash, 0x1234u);
+      EXPECT_TRUE(hellos[rank].settings.empty());
       EXPECT_EQ(hellos[rank].pid, getpid());
     }
   }
@@ -226,7 +227,22 @@ INSTANTIATE_TEST_SUITE_P(
         Mismatch{"Caf", [](RankOptions& o) { o.hello.caf_version = "0.18.5"; }, {"CAF", "0.18.5", "0.17.6"}},
         Mismatch{"Ucx", [](RankOptions& o) { o.hello.ucx_version = ""; }, {"UCX", "none on rank 1", "1.13.1"}},
         Mismatch{"Settings",
-                 [](RankOptions& o) { o.hello.settings_hash = 0xabcd; },
+                 [](RankOptions& o) {
+                   o.hello.settings_hash = 0xabcd;
+                   o.hello.settings[0] = "data.batch = 50";
+                 },
+                 {"does not fit rank 0: settings: data.batch = 50 on rank 1, data.batch = 100 on rank 0 (start"}},
+        Mismatch{"SeveralSettings",
+                 [](RankOptions& o) {
+                   o.hello.settings_hash = 0xabcd;
+                   o.hello.settings = {"data.batch = 50", "train.seed = 8"};
+                 },
+                 {"data.batch = 50 on rank 1", ", and train.seed = 8 on rank 1, train.seed = 7 on rank 0 (start"}},
+        Mismatch{"SettingsThatAreNotTold",
+                 [](RankOptions& o) {
+                   o.hello.settings_hash = 0xabcd;
+                   o.hello.settings.clear();
+                 },
                  {"settings 0xabcd", "0x1234", "app.toml"}},
         Mismatch{"TypeTable", [](RankOptions& o) { o.hello.type_table_hash = 1; }, {"message types", "0x5678"}},
         Mismatch{"WorldSize", [](RankOptions& o) { o.place.world_size = 3; }, {"world size 3 on rank 1, 2 on rank 0"}}),

@@ -144,6 +144,7 @@ bootstrap::WireHello rich_hello() {
   topology.l2_bytes = 1 << 20;
   topology.l3_bytes = 1 << 25;
   topology.cpu_quota = 1.5;
+  wire.hello.settings = {"data.batch = 100", "model.dtype = \"f32\""};
   return wire;
 }
 
@@ -161,6 +162,7 @@ TEST(HelloCodec, CarriesEveryField) {
   EXPECT_EQ(got.hello.pid, sent.hello.pid);
   EXPECT_EQ(got.hello.pid_namespace, sent.hello.pid_namespace);
   EXPECT_EQ(got.hello.topology, sent.hello.topology);
+  EXPECT_EQ(got.hello.settings, sent.hello.settings);
 }
 
 TEST(HelloCodec, RefusesBytesThatAreNoHello) {

@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/clock.hpp"
+#include "runtime/detail/config_schema.hpp"
 #include "runtime/new_file.hpp"
 #include "tools/terminal/terminal.hpp"
 
@@ -192,7 +193,12 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    const std::string_view near =
+        argc > 1 ? detail::nearest(argv[1], {"list", "verify", "weights", "--help"}) : std::string_view{};
+    if (near.empty() || near == argv[1]) return app.exit(error) == 0 ? 0 : 2;
+    fmt::print(stderr, "ckpt: error: unknown command {}; did you mean {}?\nRun with --help for more information.\n",
+               argv[1], near);
+    return 2;
   }
   Blocking blocking = Blocking::on_thread("main");
   if (list_them.parsed()) return list(path);

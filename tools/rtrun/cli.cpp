@@ -2,11 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <span>
 #include <sstream>
 #include <string_view>
 
 #include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/reference.hpp"
+#include "tools/rtrun/slips.hpp"
 #include "tools/rtrun/version.hpp"
 
 namespace troupe::rtrun {
@@ -41,7 +43,7 @@ Lines of --json: "event" is "started", "progress", "epoch" or "finished"; the la
 "stopped" or "failed", then with "error" and "exit_code". A run that a signal ends before its first step has none.
 
 Environment:
-  TROUPE_DATA          a folder that holds mnist/; goes before data.path, but not before --set data.path
+  TROUPE_DATA          a folder that holds mnist/; used when the folder that data.path names holds no data
   XDG_CACHE_HOME       where digits are kept once they are drawn (else ~/.cache)
   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT   this process's place, from a launcher
   TROUPE_SECRET_FILE   a file (mode 0600) with the secret that ranks on several hosts share, when rtrun does not start them
@@ -119,18 +121,25 @@ void add_common(CLI::App& app, CommandLine& line) {
       ->allow_extra_args(false);
 }
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error, std::ostream& out, std::ostream& err) {
+/// Says what is wrong with the command line, on `err`.
+Answered refuse(const std::string& what, std::ostream& err) {
+  err << "rtrun: error: " << what << (what.ends_with('\n') ? "" : "\nRun with --help for more information.\n");
+  return {2};
+}
+
+Answered usage_error(const CLI::App& app, const CLI::ParseError& error, std::span<const char* const> words,
+                     std::ostream& out, std::ostream& err) {
   std::ostringstream text;
-  const int code = app.exit(error, out, text);
-  if (code == 0) return 0;
-  err << "rtrun: error: " << text.str();
-  return 2;
+  if (app.exit(error, out, text) == 0) return {0};
+  const std::string slip = explain_slip(words);
+  return refuse(slip.empty() ? text.str() : slip, err);
 }
 
 }  // namespace
 
 std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                                        std::ostream& err) {
+  const std::span words{argv + std::min(argc, 1), argv + argc};
   CommandLine line;
   const char* const* const all = argv + argc;
   const char* const* const own =
@@ -138,7 +147,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   if (own != all) {
     line.program.assign(own + 1, all);
     if (line.program.empty()) {
-      err << "rtrun: error: no program stands behind --: write `rtrun app.toml -- ./program its arguments`\n";
+      err << "rtrun: error: there is no program after --: write `rtrun app.toml -- ./program its arguments`\n";
       return Answered{2};
     }
     argc = static_cast<int>(own - argv);
@@ -174,7 +183,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return Answered{usage_error(app, error, out, err)};
+    return usage_error(app, error, words, out, err);
   }
   if (app.count("--resume") > 0) line.overrides.push_back("checkpoint.resume=" + in_quotes(resume));
   if (version) {
@@ -197,16 +206,18 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   if (!line.program.empty() && (line.verb != Verb::train || line.json)) {
     err << "rtrun: error: "
         << (line.json ? "--json is about what rtrun itself prints" : "check, plan and control run nothing")
-        << ", and takes no program behind --\n";
+        << ", and takes no program after --\n";
     return Answered{2};
   }
   if (line.verb == Verb::control) return line;
-  if (line.file.empty()) {
-    err << "rtrun: error: app.toml is required: say which configuration to use, for example `rtrun "
-           "apps/mnist/app.toml`\n"
-           "Run with --help for more information.\n";
-    return Answered{2};
+  if (line.file.empty() && resume.ends_with(".toml")) {
+    return refuse("--resume takes auto, never or the path of a checkpoint, and so took " + resume +
+                      "; write `rtrun --resume auto " + resume + "`",
+                  err);
   }
+  if (line.file.empty())
+    return refuse("app.toml is required: say which configuration to use, for example `rtrun apps/mnist/app.toml`", err);
+  if (const std::string slip = explain_slip(words); !slip.empty()) return refuse(slip, err);
   return line;
 }
 

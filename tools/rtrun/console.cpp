@@ -23,6 +23,9 @@ std::string text_of(const nlohmann::ordered_json& json) {
 }
 
 std::string last_line(const RunResult& result, const EpochReport* best, const std::string& folder) {
+  if (result.total.samples == 0 && !result.stopped)
+    return fmt::format("Nothing to train: all {} steps were done before, results in {}\n", grouped(result.total.steps),
+                       folder);
   std::string line = fmt::format("{} {} steps in {:.1f} s: {} samples/s", result.stopped ? "Stopped after" : "Trained",
                                  grouped(result.total.steps), result.total.elapsed_s,
                                  grouped(static_cast<std::uint64_t>(samples_per_s(result.total))));
@@ -112,8 +115,13 @@ void Console::progress(const RunProgress& progress) {
   if (options_.json && !options_.quiet) return print(progress_json(progress));
   const double share =
       progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
-  bar_.draw(progress_label(progress, steps_per_epoch_, settings_.train.epochs), share,
-            progress_tail(progress, samples_per_step_));
+  bar_.draw(progress_label(progress, steps_per_epoch_, epochs()), share, progress_tail(progress, samples_per_step_));
+}
+
+/// That the run passes through, the last one perhaps in part.
+std::uint32_t Console::epochs() const {
+  if (settings_.train.steps == 0 || steps_per_epoch_ == 0) return settings_.train.epochs;
+  return static_cast<std::uint32_t>((settings_.train.steps + steps_per_epoch_ - 1) / steps_per_epoch_);
 }
 
 void Console::epoch(const EpochReport& report) {

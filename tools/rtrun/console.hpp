@@ -37,6 +37,7 @@ class Console final : public SessionListener {
 
  private:
   bool json() const { return options_.json || settings_.report.format == "json"; }
+  std::uint32_t epochs() const;
   void print(const std::string& text);
   const Settings& settings_;
   std::ostream& out_;

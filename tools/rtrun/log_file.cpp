@@ -26,6 +26,7 @@ nlohmann::ordered_json to_json(const EpochReport& report) {
   if (report.test_loss) entry["validation/main/loss"] = *report.test_loss;
   if (report.test_accuracy) entry["validation/main/accuracy"] = *report.test_accuracy;
   entry["epoch"] = report.epoch;
+  if (report.part < 1) entry["epoch_detail"] = report.epochs();
   entry["iteration"] = report.steps;
   entry["elapsed_time"] = report.elapsed_s;
   if (report.rate > 0) entry["lr"] = report.rate;

@@ -28,8 +28,8 @@ bool can_be_run(const std::string& path) {
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     TROUPE_CHECK(std::filesystem::exists(name), Code::invalid, "there is no program ", name,
-                 ", which stands behind --");
-    TROUPE_CHECK(can_be_run(name), Code::invalid, name, ", which stands behind --, cannot be executed; `chmod +x ",
+                 ", the program after --");
+    TROUPE_CHECK(can_be_run(name), Code::invalid, name, ", the program after --, cannot be executed; `chmod +x ",
                  name, "`, or name the program that runs it first (`-- python3 ", name, "`)");
     return name;
   }
@@ -41,7 +41,7 @@ std::string find_program(const std::string& name) {
     if (can_be_run(candidate)) return candidate;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  fail(Code::invalid, text("no program ", name, ", which stands behind --, is in PATH",
+  fail(Code::invalid, text("no program ", name, ", the word after --, is in PATH",
                            std::filesystem::exists(name) ? "; for the one in this folder write ./" + name : ""));
 }
 
@@ -53,7 +53,7 @@ void check_launcher_settings(const std::vector<std::string>& overrides) {
     const std::string key = setting.substr(0, setting.find('='));
     TROUPE_CHECK(
         read, Code::invalid, key == "checkpoint.resume" ? "--resume" : "--set " + key,
-        " does not reach a program behind --, which reads its settings itself; give it to the program, or write "
+        " does not reach a program after --, which reads its settings itself; give it to the program, or write "
         "it into the file (rtrun itself reads [cluster], [faults] and [report])");
   }
 }

@@ -9,13 +9,13 @@ namespace {
 
 constexpr const char* kHead = R"(# app.toml
 
-Every key that rtrun takes, from the schema that reads the file: `rtrun reference` prints this page.
+Every key that rtrun takes. `rtrun reference` prints this page from the table of keys that also reads the file.
 
 - The file is TOML and has at most 1 MiB. No key is required.
-- It is read strictly. An unknown key, a wrong type, a value out of its range and keys that contradict each other are errors,
-  told with file, line and column, and with the nearest valid key, before any process starts (exit code 2).
-- `rtrun --set data.batch=50 app.toml` goes before the file. `rtrun check app.toml` prints every value with its origin.
-- Relative data paths start at the folder of the file, those of results and checkpoints at the working directory.
+- It is read strictly. An unknown key, a wrong type, a value out of its range and keys that contradict each other are errors. The
+  message gives file, line and column, and the nearest valid key; no process is started (exit code 2).
+- `rtrun --set data.batch=50 app.toml` overrides the file. `rtrun check app.toml` prints every value with its origin.
+- Relative paths of data start at the folder of the file, those of results and checkpoints at the working directory.
 - Times whose key ends in `_s` are seconds and may have a fraction, those in `_ms` milliseconds.
 )";
 
@@ -28,8 +28,8 @@ std::string planned(const SectionReference& section) {
   std::string out;
   for (const auto& key : section.planned) {
     out += fmt::format("- `{}`: ", key.key);
-    out += key.neutral.empty() ? fmt::format("not taken. Today: {}.\n", key.today)
-                               : fmt::format("only `{} = {}` is taken.\n", key.key, key.neutral);
+    out += key.neutral.empty() ? fmt::format("an error in this build. Write instead: {}.\n", key.today)
+                               : fmt::format("only `{} = {}` is accepted.\n", key.key, key.neutral);
   }
   for (const auto& word : section.planned_words) out += fmt::format("- `{}`\n", word);
   return out;
@@ -47,7 +47,7 @@ std::string reference_page() {
   }
   if (!later.empty()) {
     page +=
-        "\n## Designed and not in this build\n\nThese keys and values are known, and refused with what to write "
+        "\n## Planned and not in this build\n\nThese keys and values are errors; the message says what to write "
         "instead.\n\n";
     page += later;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -19,7 +20,7 @@ struct Column {
 };
 
 constexpr std::array<Column, 6> kColumns{{
-    {"epoch", [](const EpochReport& r) -> std::optional<double> { return r.epoch; }},
+    {"epoch", [](const EpochReport& r) -> std::optional<double> { return std::floor(r.epochs() * 1e4) / 1e4; }},
     {"main/loss", [](const EpochReport& r) -> std::optional<double> { return r.loss; }},
     {"validation/main/loss", [](const EpochReport& r) { return r.test_loss; }},
     {"main/accuracy", [](const EpochReport& r) -> std::optional<double> { return r.accuracy; }},
@@ -31,6 +32,12 @@ std::string units_text(const std::vector<std::uint32_t>& units) {
   const bool equal = std::adjacent_find(units.begin(), units.end(), std::not_equal_to<>{}) == units.end();
   if (equal && !units.empty()) return fmt::to_string(units.front());
   return units.empty() ? "none" : fmt::format("{}", fmt::join(units, ", "));
+}
+
+/// How long the run is, by the setting that says so.
+std::string length_text(const Settings& settings) {
+  if (settings.train.steps == 0) return fmt::format("Num epoch: {}", settings.train.epochs);
+  return fmt::format("Num iteration: {} (train.steps)", grouped(settings.train.steps));
 }
 
 std::string upper(std::string text) {
@@ -63,9 +70,9 @@ std::string job_header(const Settings& settings, const Plan& plan) {
   const std::string device = plan.ranks.empty() ? settings.placement.device : plan.ranks.front().device;
   return fmt::format(
       "{0}Num process (COMM_WORLD): {1}\nUsing {2}\nUsing {3} communicator\nNum unit: {4}\nNum Minibatch-size: {5}\n"
-      "Num epoch: {6}\n{0}",
+      "{6}\n{0}",
       kRule, plan.world_size(), upper(device), name_of(plan.route), units_text(settings.model.units),
-      settings.data.batch, settings.train.epochs);
+      settings.data.batch, length_text(settings));
 }
 
 std::string grouped(std::uint64_t number) {

@@ -57,6 +57,9 @@ struct Hello {
   /// Numeric IP addresses from which its connections may come. Bootstrap::join() fills them in where they are empty:
   /// those of all interfaces of its node that are up, and the one from which rank 0 sees it come.
   std::vector<std::string> addresses;
+  /// Configuration::lines(), for the message when settings_hash differs from rank 0's; empty: the message has the
+  /// hashes alone. Rank 0 reads them and passes none on: hellos() has none.
+  std::vector<std::string> settings{};
 };
 
 /// Where the processes are that said these hellos, in their order.

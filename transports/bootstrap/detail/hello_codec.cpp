@@ -92,6 +92,7 @@ WireHello read(wire::Hello::Reader from) {
   to.hello.pid_namespace = from.getPidNamespace();
   to.hello.topology = read(from.getTopology());
   for (const auto address : from.getAddresses()) to.hello.addresses.emplace_back(address);
+  for (const auto line : from.getSettings()) to.hello.settings.emplace_back(line.cStr(), line.size());
   return to;
 }
 
@@ -104,6 +105,23 @@ class Comparison {
     if (mine == theirs) return;
     out_ << (out_.tellp() > 0 ? "; " : "") << what << " " << show(theirs) << " on rank " << theirs_ << ", "
          << show(mine) << " on rank " << mine_ << " (" << cure << ")";
+  }
+  /// Both have the same keys in the same order, or no lines: then the hashes must do.
+  void check_settings(const Hello& mine, const Hello& theirs) {
+    constexpr std::size_t kShown = 4;
+    const char* const cure = "start every rank with the same app.toml and --set";
+    if (mine.settings_hash == theirs.settings_hash) return;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < std::min(mine.settings.size(), theirs.settings.size()); ++i) {
+      if (mine.settings[i] == theirs.settings[i] || ++count > kShown) continue;
+      out_ << (count > 1          ? ", and "
+               : out_.tellp() > 0 ? "; settings: "
+                                  : "settings: ")
+           << theirs.settings[i] << " on rank " << theirs_ << ", " << mine.settings[i] << " on rank " << mine_;
+    }
+    if (count == 0) return check("settings", mine.settings_hash, theirs.settings_hash, cure);
+    if (count > kShown) out_ << ", and " << count - kShown << " more";
+    out_ << " (" << cure << ")";
   }
   std::string result() const { return out_.str(); }
 
@@ -136,6 +154,8 @@ std::vector<std::byte> encode(const WireHello& hello) {
   write(root.initTopology(), from.topology);
   auto addresses = root.initAddresses(list_size(from.addresses.size()));
   for (unsigned i = 0; i < addresses.size(); ++i) addresses.set(i, from.addresses[i]);
+  auto settings = root.initSettings(list_size(from.settings.size()));
+  for (unsigned i = 0; i < settings.size(); ++i) settings.set(i, from.settings[i]);
   const auto words = capnp::messageToFlatArray(message);
   const auto bytes = words.asBytes();
   TROUPE_CHECK(bytes.size() <= kMaxHelloBytes, Code::invalid, "this host's topology takes ", bytes.size(),
@@ -166,7 +186,7 @@ std::string differences(const WireHello& mine, const WireHello& theirs) {
   compare.check("CAF version", a.caf_version, b.caf_version, "install the same on every host");
   compare.check("UCX version", a.ucx_version, b.ucx_version, "install the same on every host");
   compare.check("world size", mine.world_size, theirs.world_size, "WORLD_SIZE must be the same for every rank");
-  compare.check("settings", a.settings_hash, b.settings_hash, "start every rank with the same app.toml and --set");
+  compare.check_settings(a, b);
   compare.check("message types", a.type_table_hash, b.type_table_hash, "run the same program on every rank");
   return compare.result();
 }

@@ -44,6 +44,7 @@ class Reception {
         places_(request.place.world_size),
         missing_(request.place.world_size - 1) {
     places_[0].hello = request.mine.hello;
+    places_[0].hello.settings.clear();
   }
   Joined run();
 
@@ -199,6 +200,7 @@ void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
   }
   place = {&guest, theirs.hello};
   add_once(place.hello.addresses, guest.from.host());  // differs from its own where addresses are translated
+  place.hello.settings.clear();  // every rank gets the hellos of all
   guest.stage = Stage::joined;
   guest.link.rename(describe(theirs.hello));
   --missing_;

@@ -1,0 +1,105 @@
+#include "tools/rtrun/slips.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "runtime/detail/config_schema.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+constexpr std::array<std::string_view, 5> kVerbs{"check", "plan", "control", "completion", "reference"};
+constexpr std::array<std::string_view, 6> kOptions{"set", "resume", "version", "quiet", "json", "help"};
+
+template <std::size_t kCount>
+std::string_view nearest_of(std::string_view word, const std::array<std::string_view, kCount>& words) {
+  return detail::nearest(word, {words.begin(), words.end()});
+}
+
+bool is_option(std::string_view word) { return word.size() > 1 && word.front() == '-'; }
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool exists(std::string_view path) {
+  std::error_code unreadable;
+  return std::filesystem::exists(path, unreadable);
+}
+
+/// What other programs call an option that says how many processes there are.
+bool counts_processes(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kNames{"n",        "np",         "nproc",    "nproc_per_node",
+                                                   "num_proc", "world_size", "processes"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+/// `word` is an option that rtrun does not have; `next` is the word behind it, or empty.
+std::string explain_option(std::string_view word, std::string_view next) {
+  const std::size_t equals = word.find('=');
+  const std::string_view shown = word.substr(0, equals);
+  std::string name{shown.substr(std::min(shown.find_first_not_of('-'), shown.size()))};
+  std::replace(name.begin(), name.end(), '-', '_');
+  const std::string_view near = nearest_of(name, kOptions);
+  const std::string_view behind = is_option(next) || next.ends_with(".toml") ? "" : next;
+  const std::string_view value = equals == word.npos ? behind : word.substr(equals + 1);
+  const std::string_view key = detail::meant_key(name);
+  if (counts_processes(name) || (key == "cluster.nodes" && is_number(value))) {
+    return fmt::format(
+        "unknown option {0}: cluster.nodes says how many processes there are; write --set cluster.nodes=local:{1}, or "
+        "let a launcher start rtrun (mpirun -n {1} rtrun app.toml)",
+        shown, is_number(value) ? value : "2");
+  }
+  const bool same_letters = !near.empty() && near.size() + 1 >= name.size() && name.size() + 1 >= near.size();
+  if (!key.empty() && !same_letters)
+    return fmt::format("unknown option {}: settings of the job are given as --set; write --set {}={}", shown, key,
+                       value.empty() ? "VALUE" : value);
+  if (!near.empty()) return fmt::format("unknown option {}; did you mean --{}?", shown, near);
+  return {};
+}
+
+/// `word` stands where app.toml or a verb is expected.
+std::string explain_first(std::string_view word) {
+  if (word.find_first_of("./=") != word.npos || exists(word)) return {};
+  const std::string_view near = nearest_of(word, kVerbs);
+  return near.empty() || near == word ? std::string{} : fmt::format("unknown verb {0}; did you mean {1}?", word, near);
+}
+
+}  // namespace
+
+std::string explain_slip(std::span<const char* const> words) {
+  std::vector<std::string_view> others;  // neither options nor their values
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word == "--") break;
+    if (!is_option(word)) {
+      others.push_back(word);
+      continue;
+    }
+    const std::string_view name = word.substr(0, word.find('='));
+    if (name == "--set" || name == "--resume") {
+      if (name == word) ++i;
+      continue;
+    }
+    const bool known = name == "-q" || (name.starts_with("--") && name.size() > 3 &&
+                                        std::find(kOptions.begin(), kOptions.end(), name.substr(2)) != kOptions.end());
+    if (known || name == "-h") continue;
+    return explain_option(word, i + 1 < words.size() ? std::string_view{words[i + 1]} : std::string_view{});
+  }
+  if (others.empty()) return {};
+  if (const std::string verb = explain_first(others.front()); !verb.empty()) return verb;
+  const bool of_verb = others.front() == "control" || others.front() == "completion";
+  for (const std::string_view word : others) {
+    if (!of_verb && word.find('=') != word.npos && word.find('.') < word.find('=') && !exists(word))
+      return fmt::format("unexpected word {0}: settings are given as --set {0}", word);
+  }
+  return {};
+}
+
+}  // namespace troupe::rtrun
