@@ -107,7 +107,7 @@ class Reading {
     } else {
       const std::string_view cure =
           value_text.empty()
-              ? "write one behind the =, without spaces, or leave --set out"
+              ? "write one after the =, without spaces, or leave --set out"
               : "lists are written [500, 500], text in quotes when it holds brackets or quotes, and in UTF-8";
       problems_.add(
           {}, origin,
@@ -176,7 +176,7 @@ class Reading {
       const bool repeated = kind == TomlValue::Kind::array && !entry.value.items.empty() &&
                             entry.value.items[0].kind == TomlValue::Kind::table;
       return problems_.add(entry.place, at(entry.place),
-                           {Code::invalid, text(entry.key, " is a section and stands once, as [", entry.key,
+                           {Code::invalid, text(entry.key, " is a section: write it once, as [", entry.key,
                                                 "] on a line of its own; found ",
                                                 repeated ? text("[[", entry.key, "]]") : describe(entry.value))});
     }

@@ -240,7 +240,7 @@ std::optional<Finding> group_contradiction(const TomlValue& value, const Setting
   return wrong(value.place,
                troupe::text("has groups beside ",
                             settings.rule.clip_norm > 0 ? "optimizer.clip_norm" : "train.non_finite = \"skip\"",
-                            ", which judges the gradient of all parameters as one; leave one of the two out"));
+                            ", which looks at the gradient of all parameters together; leave one of the two out"));
 }
 
 }  // namespace troupe::detail

@@ -72,7 +72,7 @@ class RateReview {
   void one_unit(std::string_view stem) {
     const std::string epochs = key(text(stem, "_epochs")), samples = key(text(stem, "_samples"));
     if (!says(text(stem, "_epochs")) || !says(text(stem, "_samples"))) return;
-    add(samples, text("stands beside ", epochs, " = ", shown_(epochs), "; leave one of them out"));
+    add(samples, text("cannot be used beside ", epochs, " = ", shown_(epochs), "; leave one of them out"));
   }
 
   void missing_places() {
@@ -89,7 +89,8 @@ class RateReview {
     for (std::size_t i = 1; i < rate_.at.size(); ++i) {
       if (before(rate_.at[i - 1], rate_.at[i])) continue;
       const std::string places = key(rate_.at[i].samples != 0 ? "at_samples" : "at_epochs");
-      if (given_(places)) add(places, text("has an entry ", i + 1, " that is not above the one before; let them grow"));
+      if (given_(places))
+        add(places, text("has an entry ", i + 1, " that is not above the one before; write them in ascending order"));
       return;
     }
   }

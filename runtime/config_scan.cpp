@@ -76,7 +76,7 @@ class Scan {
   void check_escape(std::size_t backslash) const {
     const auto next = text_.find_first_not_of(" \t\r\n", backslash + 1);
     refuse_if(next != text_.npos && !is_ascii(text_[next]), backslash,
-              "a backslash before a letter that is not of ASCII; leave it out, and write the text on one line");
+              "a backslash before a letter that is not ASCII; leave it out, and write the text on one line");
   }
 
   void check_section() const {
@@ -119,7 +119,7 @@ class Scan {
         from.starts_with("\u2018") || from.starts_with("\u2019")) {
       return "quotes of another kind; write straight ones, \", at both ends";
     }
-    return "a letter that is not of ASCII, outside of text in quotes; keys have none, and text needs quotes";
+    return "a letter that is not ASCII, outside of text in quotes; keys have none, and text needs quotes";
   }
 
   static constexpr std::string_view kManyParts =

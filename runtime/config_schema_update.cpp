@@ -354,20 +354,20 @@ constexpr std::array kUpdate{
                 "ranks are scheduled. \"\": shards apply contributions in the order in which they arrive.",
         .store = [](S& s, const V& v) { s.update_replay = v.text; },
         .show = [](const S& s) { return quoted(s.update_replay); }},
-    SettingKey{
-        .name = "update.switch",
-        .kind = K::switches,
-        .help = "other policies later in the run",
-        .example = "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]",
-        .more = "Each entry has a policy, the policy's settings, and one of at_step (number of steps taken before), "
-                "at_epoch (counted from 1), at_samples (number of samples that all ranks have taken before) and "
-                "at_straggler. Entries are written in the order in which they begin. The last step of a policy "
-                "completes every exchange, so all ranks begin the next policy with the same weights. at_straggler = "
-                "2.5: the policy begins once, some steps after a window of steps in which the slowest rank took 2.5 "
-                "times the median time to load, compute and update; the entries after it are then ignored.",
-        .check = check_switches,
-        .store = store_switches,
-        .show = show_switches},
+    SettingKey{.name = "update.switch",
+               .kind = K::switches,
+               .help = "other policies later in the run",
+               .example = "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]",
+               .more =
+                   "Each entry has a policy, the policy's settings, and one of at_step (number of steps taken before), "
+                   "at_epoch (counted from 1), at_samples (number of samples that all ranks have taken before) and "
+                   "at_straggler. Entries are written in the order in which they begin. The last step of a policy "
+                   "completes every exchange, so all ranks begin the next policy with the same weights. at_straggler = "
+                   "2.5: the policy begins once, some steps after a window of steps in which the slowest rank took 2.5 "
+                   "times the median time to load, compute and update; the entries after it are then ignored.",
+               .check = check_switches,
+               .store = store_switches,
+               .show = show_switches},
     SettingKey{
         .name = "update.group",
         .kind = K::switches,
@@ -431,7 +431,7 @@ PolicySettings parse_policy(std::string_view name, std::span<const std::string> 
     const std::string_view key = std::string_view{setting}.substr(0, setting.find('='));
     TROUPE_CHECK(key.size() < setting.size() && key != "policy", Code::invalid,
                  detail::quoted(setting.substr(0, detail::kShownBytes)),
-                 " is no setting behind a policy; write them as every_steps=8");
+                 " is no setting of a policy; write settings as every_steps=8");
     TROUPE_CHECK(given.insert(key).second, Code::invalid, key, " is given twice");
     take(key, setting.substr(key.size() + 1));
     const std::string wrong = detail::meaningless(key, all.update);

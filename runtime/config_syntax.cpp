@@ -52,11 +52,12 @@ std::string cure_of_value(const Line& line) {
   std::string small{written.substr(0, written.find_first_of(" ,;"))};
   for (char& c : small) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   if (std::ranges::find(kTruths, small) != kTruths.end()) return "write true or false, in small letters";
-  if (std::ranges::find(kNothings, small) != kNothings.end()) return "leave the key out, and it has its default";
+  if (std::ranges::find(kNothings, small) != kNothings.end()) return "leave the key out to use its default";
   if (written.empty()) return "write a value behind the =, or leave the key out";
   if (written.starts_with('=')) return "one = is enough";
   if (written.starts_with('(')) return "a list is written in square brackets, as in units = [1000, 1000]";
-  if (written.starts_with('$')) return "this file knows no variables: write the value itself, or pass it with --set";
+  if (written.starts_with('$'))
+    return "variables are not replaced in this file: write the value itself, or pass it with --set";
   if (written.starts_with('`')) return "write straight quotes, \", at both ends";
   if (!is_plain(written) || !is_plain(line.key)) return "text needs quotes, as in name = \"mlp\"";
   return text("text needs quotes, as in ", line.key, " = \"", written, '"');
@@ -64,7 +65,7 @@ std::string cure_of_value(const Line& line) {
 
 /// Something behind a value or a section that does not belong there; `saw` is its first character.
 std::string cure_of_rest(const Line& line, char saw) {
-  if (saw == '_') return "_ stands between digits only, as in 1_000";
+  if (saw == '_') return "_ is allowed between digits only, as in 1_000";
   if (saw == ';' || saw == '/') return "comments start with #";
   if (saw == ']') return "a section is written [data], in one pair of brackets";
   if (saw == ',' && line.all.ends_with(',')) return "delete it: no comma ends a line";
@@ -72,7 +73,7 @@ std::string cure_of_rest(const Line& line, char saw) {
   if (line.value.starts_with('"') || line.value.starts_with('\'')) {
     return "the text ends at its second quote: write text that holds ' in \"...\", and text that holds \" in '...'";
   }
-  return "one key = value stands on a line, and nothing is computed; text needs quotes";
+  return "write one key = value on each line; nothing is computed, and text needs quotes";
 }
 
 /// The line of the other one; 0 when it is not found.
@@ -90,7 +91,7 @@ std::string cure_of_double(std::string_view text, Place place, std::string_view 
   const auto end = what.find('\'', begin + 1);
   const std::string_view name = end == what.npos ? std::string_view{} : what.substr(begin + 1, end - begin - 1);
   const std::uint32_t first = name.empty() ? 0 : first_of_two(text, place.line, name);
-  if (first == 0) return "it stands in this file twice: keep one of the two";
+  if (first == 0) return "it appears twice in this file: keep one of the two";
   return troupe::text("line ", first, " has it already: keep one of the two");
 }
 
@@ -101,13 +102,13 @@ struct Cure {
 };
 constexpr std::array kCures{
     Cure{"invalid utf-8", "save the file as UTF-8 text"},
-    Cure{"after '\\r'", "save the file with plain ends of lines"},
+    Cure{"after '\\r'", "save the file with plain line ends"},
     Cure{"unknown escape sequence", "write \\ twice, or the text in single quotes: '...'"},
     Cure{"leading zeroes", "write the number without zeros in front"},
-    Cure{"underscores", "_ stands between digits only, as in 1_000"},
+    Cure{"underscores", "_ is allowed between digits only, as in 1_000"},
     Cure{"64 bits", "the largest integer is 9223372036854775807"},
     Cure{"dangling comma", "delete the last comma"},
-    Cure{"parsing inline table", "settings of a section stand on lines of their own below it, as in [data]"},
+    Cure{"parsing inline table", "write the settings of a section on lines of their own below it, as in [data]"},
     Cure{"parsing array", "a list has commas between its entries and ends with ], as in units = [1000, 1000]"},
     Cure{"expected bare key", "a section is written [data], and a setting key = value"},
     Cure{"string", "text ends on its line, with the quote that it began with"},

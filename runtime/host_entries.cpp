@@ -33,12 +33,12 @@ std::string shown(std::string_view word) {
 /// Why `c` is in no name.
 std::string cure_for(char c) {
   switch (c) {
-    case '@': return "the user's name on that host belongs into ~/.ssh/config, as \"User\" of the host";
+    case '@': return "the user's name on that host belongs in ~/.ssh/config, as \"User\" of the host";
     case ',':
     case ';': return "each host is an entry, or a line, of its own";
-    case ':': return "behind the : stands a number of slots, as in node1:4; give an IPv6 address a name in /etc/hosts";
+    case ':': return "write a number of slots after the :, as in node1:4; give an IPv6 address a name in /etc/hosts";
     case ']':
-    case '[': return "numbers stand in one pair of brackets, as in node[01-04,07]";
+    case '[': return "write the numbers in one pair of brackets, as in node[01-04,07]";
     case '=': return "a line is a host's name, then slots=4";
     default: return "a name has letters, digits, '-', '_' and '.'";
   }
@@ -149,8 +149,8 @@ std::optional<std::string> HostGathering::add(const HostEntry& entry, std::strin
     const auto at = known_.find(small(name));
     const bool fresh = at == known_.end();
     if (!fresh && (at->second.said || entry.slots))
-      return text(name, " stands in ", at->second.where,
-                  " already, and one of the two tells its slots; name it once, with all of them");
+      return text(name, " is already named in ", at->second.where,
+                  ", and one of the two gives its slots; name it once, with all its slots");
     if (fresh && list_.hosts.size() == kMostHosts)
       return text("is one host more than the ", kMostHosts, " that a job has at most");
     if (ranks_ + slots > kMostHostRanks)

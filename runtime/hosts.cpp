@@ -46,18 +46,17 @@ class Options {
     const std::string_view name = word.text.substr(0, equals);
     const bool least = name == "slots";
     if (equals == word.text.npos || (!least && name != "max-slots" && name != "max_slots")) {
-      return HostProblem{word.at,
-                         text("behind a host's name stand slots=N and max-slots=N, each without spaces, or a # "
-                              "comment; one host stands on a line")};
+      return HostProblem{word.at, text("after a host's name only slots=N and max-slots=N (without spaces) or a # "
+                                       "comment may follow; write one host per line")};
     }
     std::optional<std::uint32_t>& option = least ? slots_ : most_;
-    if (option) return HostProblem{word.at, text(name, " stands here twice; leave one out")};
+    if (option) return HostProblem{word.at, text(name, " appears twice; leave one out")};
     option.emplace();
     return moved(detail::read_slots(word.text.substr(equals + 1), name, *option), word.at + equals + 1);
   }
   /// Joins them with what the name itself said.
   std::optional<HostProblem> finish(HostEntry& entry, std::size_t at) const {
-    if (entry.slots && slots_) return HostProblem{at, "has slots behind a : and behind slots=; leave one out"};
+    if (entry.slots && slots_) return HostProblem{at, "has slots both after a : and after slots=; leave one out"};
     if (slots_) entry.slots = slots_;
     if (!most_ || entry.slots.value_or(1) <= *most_) return std::nullopt;
     return HostProblem{at, text("has ", entry.slots.value_or(1), " slots, more than its max-slots=", *most_,

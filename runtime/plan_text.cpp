@@ -132,7 +132,7 @@ std::string beginning(const PolicyPhase& phase) {
 
 std::string filter_text(Route route, Filter filter) {
   return fmt::format("{}: {}", name_of(filter),
-                     route == Route::arena ? "of no effect, since all ranks are on one node, where nothing travels"
+                     route == Route::arena ? "no effect, since all ranks are on one node, where nothing is sent"
                                            : "what a rank sends of its gradients or deltas is rounded; sums are f32");
 }
 

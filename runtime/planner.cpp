@@ -107,7 +107,7 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph, cons
   if (plan.route == Route::arena) {
     plan.reasons.push_back(
         plan.world_size() == 1
-            ? std::string{"One rank: its gradients go nowhere, the update is one pass over its memory."}
+            ? std::string{"One rank: no gradients are exchanged, and the update is one pass over its memory."}
             : text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
                    ": gradients are reduced where they lie, in shared memory."));
   } else {
@@ -151,7 +151,7 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
     TROUPE_CHECK(made.filter == Filter::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
-                 name_of(made.filter), "\" is of policies whose ranks meet in rounds; leave it out of group \"",
+                 name_of(made.filter), "\" works only with policies that exchange in rounds; leave it out of group \"",
                  made.name, "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
     made.count = layout.groups().at(made.id.value).count;
@@ -190,13 +190,13 @@ std::vector<BatchChange> batch_changes(const Settings& settings, std::uint64_t t
 void share_batches(Plan& plan, const Settings& settings) {
   plan.measured = settings.placement.split == "measured" && plan.ranks.size() > 1;
   TROUPE_CHECK(!plan.measured || plan.scatter != Scatter::equal, Code::invalid,
-               "data.scatter = \"equal\" gives all ranks as many samples in every step, placement.split = \"measured\" "
-               "as many as they are fast: write data.scatter = \"exact\", or placement.split = \"equal\"");
+               "data.scatter = \"equal\" gives all ranks the same number of samples in every step, but placement.split "
+               "= \"measured\" divides them by speed: write data.scatter = \"exact\", or placement.split = \"equal\"");
   if (plan.measured) plan.range = {settings.placement.min_share, settings.placement.max_share};
   plan.room = room_of(plan.batch, plan.range);
   for (const BatchChange& change : plan.batches) plan.room = std::max(plan.room, room_of(change.rows, plan.range));
   if (plan.measured)
-    plan.reasons.push_back(text("Ranks take samples by the rates that they are measured at, each at most ", plan.room,
+    plan.reasons.push_back(text("Ranks take samples in proportion to their measured speed, each at most ", plan.room,
                                 " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
 }
 

@@ -87,7 +87,7 @@ bool OwnLoop::take_batch() {
     waiting_.pop_front();
   } else {
     auto slot = parts_.empty_batches->try_take();
-    TROUPE_CHECK(slot.has_value(), Code::invalid, "a step is under way already; its end must come first");
+    TROUPE_CHECK(slot.has_value(), Code::invalid, "a step is already in progress; wait until it ends");
     batch_ =
         BatchLease{.lease = std::move(*slot).publish(), .step = {next_}, .rows = parts_.schedule.run_at({next_}).rows};
   }
@@ -175,7 +175,7 @@ void OwnLoop::serve(Blocking& blocking, const HostWork& work, const OwnStep& com
   } catch (const std::exception& error) {
     return done.poison({Code::device_fault, text("the app's model failed: ", error.what())});
   } catch (...) {
-    return done.poison({Code::device_fault, "the app's model threw what is no std::exception"});
+    return done.poison({Code::device_fault, "the app's model threw something that is not a std::exception"});
   }
   StepSums& all = *parts_.space.address_of<StepSums>(work.sums);
   if (!work.evaluation) all.loss = all.correct = all.samples = 0;  // the votes that stand there too are left alone

@@ -41,8 +41,8 @@ Plan preview(const Configuration& configuration, const DataPlace& place, const H
   if (!has_this) inputs.topologies.erase(inputs.topologies.begin());
   Plan plan = make_plan(settings, graph, inputs);
   if (others > 0)
-    plan.reasons.push_back(
-        text("Other machines were not asked: ", others, others == 1 ? " is" : " are", " taken to be like this one."));
+    plan.reasons.push_back(text("Other machines were not examined: ", others, others == 1 ? " is" : " are",
+                                " taken to be like this one."));
   return plan;
 }
 

@@ -81,8 +81,9 @@ RunResult RankSession::run(Blocking& blocking) {
     begin(blocking, false);
     return wait_for_end(blocking);
   }
-  TROUPE_CHECK(options_.model->step && options_.own_samples == 0, Code::invalid,
-               "run() wants a model that computes its steps on the session's data; own the loop and call exchange()");
+  TROUPE_CHECK(
+      options_.model->step && options_.own_samples == 0, Code::invalid,
+      "run() needs a model that computes its steps on the session's data; write the loop yourself and call exchange()");
   const ThreadAffinity stay(job_.mine().cpus);
   while (next(blocking)) {
     if (!step(blocking)) break;

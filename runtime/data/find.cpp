@@ -229,7 +229,7 @@ std::optional<DataPlace> configured_place(const fs::path& folder) {
 /// The files of a place that was found.
 Files files_of(const DataPlace& place) {
   const auto files = files_in(place.folder);
-  TROUPE_CHECK(files, Code::invalid, place.folder, ": the data are gone; start again to have them searched");
+  TROUPE_CHECK(files, Code::invalid, place.folder, ": the data files are gone; start again to search for them");
   return *files;
 }
 

@@ -84,7 +84,7 @@ TEST_F(HostsJob, IsShownByCheckAndPlan) {
   Program plan{start};
   EXPECT_EQ(plan.wait(20s), 0) << plan.err();
   EXPECT_THAT(plan.out(), AllOf(ContainsRegex("0 +node1 +0-1 "), ContainsRegex("1 +node2 +2 "),
-                                HasSubstr("Other machines were not asked: 2 are taken to be like this one.")));
+                                HasSubstr("Other machines were not examined: 2 are assumed to be like this one.")));
 }
 
 TEST_F(HostsJob, KeepsWhatARemoteShellWritesInTheRanksFile) {

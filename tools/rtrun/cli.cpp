@@ -18,10 +18,10 @@ constexpr const char* kTrainFooter =
     R"(Started without a launcher, rtrun starts the processes that cluster.nodes asks for: "local:N" here, or ranks on hosts by
 cluster.remote_shell (ssh). Started once per rank by mpirun or srun --mpi=pmix, or with RANK
 WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
-Behind -- stands a program of your own with a session in it (docs/embedding.md): each rank is then that program, started with
-the variables above; rtrun reads cluster, faults and report from the file, passes signals on, and ends with its exit code.
-Ctrl-C or SIGTERM ends the run after the step under way and saves a checkpoint; a second one ends it at once.
-kill -USR1 to it or to a rank prints on stderr what each rank is doing.
+With `-- PROGRAM ARGUMENTS` at the end, each rank is a program of your own with a session in it (docs/embedding.md), started
+with the variables above; rtrun reads cluster, faults and report from the file, passes signals on, and ends with its exit code.
+Ctrl-C or SIGTERM ends the run after the current step and saves a checkpoint; a second one ends it at once.
+kill -USR1 to rtrun or to a rank prints on stderr what each rank is doing.
 
 Examples:
   rtrun apps/mnist/app.toml                              train
@@ -36,7 +36,7 @@ Examples:
 What it writes, into report.dir (run/):
   report.html    the run as a page, for any browser, also while it is under way
   log            an entry per epoch, JSON as ChainerMN's LogReport writes it
-  rank-N.log     what rank N wrote, N > 0; of that, stderr shows what rtrun itself says
+  rank-N.log     what rank N wrote, N > 0; messages of rtrun itself are shown on stderr too
   checkpoints/   see `ckpt --help`
 
 Lines of --json: "event" is "started", "progress", "epoch" or "finished"; the last one's "status" is "finished",
@@ -44,18 +44,18 @@ Lines of --json: "event" is "started", "progress", "epoch" or "finished"; the la
 
 Environment:
   TROUPE_DATA          a folder that holds mnist/; used when the folder that data.path names holds no data
-  XDG_CACHE_HOME       where digits are kept once they are drawn (else ~/.cache)
+  XDG_CACHE_HOME       the folder that keeps generated digits (default: ~/.cache)
   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT   this process's place, from a launcher
   TROUPE_SECRET_FILE   a file (mode 0600) with the secret that ranks on several hosts share, when rtrun does not start them
-  NO_COLOR             no colours; nor with TERM=dumb, then without a progress bar too; neither ever but on a terminal
-  UCX_*                settings of UCX, over which processes talk
+  NO_COLOR             if set, no colours. TERM=dumb: no colours and no progress bar. Both are used on terminals only
+  UCX_*                settings of UCX, which carries messages between processes
 
 Exit codes: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a rank was lost,
 75 ended by SIGTERM with a checkpoint to go on from, 128+n stopped by signal n.)";
 
 constexpr const char* kCheckFooter =
-    R"(Prints a line per setting: its value and where that came from (file:line:column, --set, or default), then the data
-that a run would use. Every mistake in the file is told with its place and what to write instead.
+    R"(Prints a line for each setting: its value and its origin (file:line:column, --set, or default), then the data that
+a run would use. For every mistake in the file it prints the place and what to write instead.
 
 Examples:
   rtrun check apps/mnist/app.toml
@@ -65,25 +65,26 @@ Environment: TROUPE_DATA as for a run.
 Exit codes: 0 the configuration is good, 2 it is not.)";
 
 constexpr const char* kPlanFooter =
-    R"(Prints the model, the data, which rank would be on which cores and with how much memory, how gradients would travel,
-and why; with the settings of a run on this machine.
+    R"(Prints the model, the data, the cores and the memory of each rank, how gradients would be exchanged, and why, for a
+run on this machine.
 
 Examples:
   rtrun plan apps/mnist/app.toml
   rtrun plan apps/mnist/app.toml --set 'cluster.nodes="local:4"'
 
 Environment: TROUPE_DATA as for a run.
-Exit codes: 0 there is a plan, 2 bad configuration, 3 this machine cannot do it.)";
+Exit codes: 0 there is a plan, 2 bad configuration, 3 this machine cannot run it.)";
 
 constexpr const char* kControlFooter =
-    R"(Asks a run on this machine, by the folder that it writes into (report.dir), where its rank 0 is, as the same user.
+    R"(Sends a request to a run. RUN is the folder that it writes into (report.dir). Use it on the machine of rank 0, as the
+same user.
 
-  switch POLICY [key=value ...]   from some step soon on, all ranks exchange by this policy, with these settings of
-                                  [update]; what update.switch has still to come does not come any more
-  stop                            end after the steps under way, with a checkpoint if the run saves any
-  describe                        what rank 0 is doing
+  switch POLICY [key=value ...]   from one of the next steps on, all ranks use this policy, with these settings of
+                                  [update]; later entries of update.switch are dropped
+  stop                            end after the current steps, with a checkpoint if the run saves any
+  describe                        print what rank 0 is doing
 
-A policy that the job has no memory for is refused; one that update.switch names has some, whenever its turn would come.
+A policy for which the job has reserved no memory is refused; it reserves memory for all policies in update.switch.
 
 Examples:
   rtrun control run switch local_sgd every_steps=16
@@ -93,14 +94,14 @@ Examples:
 Exit codes: 0 done, 1 the run refused or gave no answer, 2 no such request, 3 no run listens there.)";
 
 constexpr const char* kCompletionFooter =
-    R"(Completes verbs, options, and behind --set the keys of app.toml and the words that they take.
+    R"(Completes verbs, options, and after --set the keys of app.toml and their values.
 
 Examples:
   source <(rtrun completion bash)                                       this bash, or in ~/.bashrc
   source <(rtrun completion zsh)                                        this zsh, after compinit
   rtrun completion fish > ~/.config/fish/completions/rtrun.fish         every fish from now on
 
-Exit codes: 0 done, 2 another shell than these.)";
+Exit codes: 0 done, 2 unknown shell.)";
 
 /// As TOML.
 std::string in_quotes(const std::string& text) {
@@ -160,22 +161,24 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.add_option("--resume", resume,
                  "auto: go on from the newest checkpoint, if there is one; never; or the path of a checkpoint")
       ->type_name("auto|never|PATH");
-  app.add_flag("--version", version, "Print the versions of troupe and of what it stands on");
+  app.add_flag("--version", version, "Print the versions of troupe and of the libraries that it uses");
   app.add_flag("-q,--quiet", line.quiet, "No header, table or progress: only the last line, warnings and errors");
   app.add_flag("--json", line.json, "Print a JSON object per line on stdout, and nothing else there");
   add_common(app, line);
   CLI::App& check = *app.add_subcommand("check", "Print the effective settings and where each came from; runs nothing");
   add_common(check, line);
   check.footer(kCheckFooter);
-  CLI::App& plan = *app.add_subcommand("plan", "Print who would run where and what it would take; runs nothing");
+  CLI::App& plan = *app.add_subcommand("plan", "Print which rank would run where and what it would need; runs nothing");
   add_common(plan, line);
   plan.footer(kPlanFooter);
-  CLI::App& control = *app.add_subcommand("control", "Ask a run for another policy, for its end, or what it is doing");
+  CLI::App& control =
+      *app.add_subcommand("control", "Tell a run to switch its policy or to stop, or ask what it is doing");
   control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
   control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], stop or describe")->required();
   control.footer(kControlFooter);
   std::string shell;
-  CLI::App& completion = *app.add_subcommand("completion", "Print a script that makes a shell complete rtrun's words");
+  CLI::App& completion =
+      *app.add_subcommand("completion", "Print a script with which a shell completes rtrun's arguments");
   completion.add_option("SHELL", shell, "bash, zsh or fish");
   completion.footer(kCompletionFooter);
   CLI::App& reference = *app.add_subcommand("reference", "Print every key of app.toml, as Markdown");

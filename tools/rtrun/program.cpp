@@ -27,10 +27,9 @@ bool can_be_run(const std::string& path) {
 
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
-    TROUPE_CHECK(std::filesystem::exists(name), Code::invalid, "there is no program ", name,
-                 ", the program after --");
-    TROUPE_CHECK(can_be_run(name), Code::invalid, name, ", the program after --, cannot be executed; `chmod +x ",
-                 name, "`, or name the program that runs it first (`-- python3 ", name, "`)");
+    TROUPE_CHECK(std::filesystem::exists(name), Code::invalid, "there is no program ", name, ", the program after --");
+    TROUPE_CHECK(can_be_run(name), Code::invalid, name, ", the program after --, cannot be executed; `chmod +x ", name,
+                 "`, or name the program that runs it first (`-- python3 ", name, "`)");
     return name;
   }
   const char* const path = std::getenv("PATH");
