@@ -201,7 +201,7 @@ constexpr std::array kOptimizer{
                .show = show_rule<&Rule::rate>},
     SettingKey{.name = "optimizer.momentum",
                .kind = K::number,
-               .help = "momentum of momentum, nesterov and rmsprop; below 1",
+               .help = "momentum for the rules momentum, nesterov and rmsprop; below 1",
                .example = "0.9",
                .more = "Default for rmsprop: 0. An error with any other rule.",
                .range = {0, 0.999999},
@@ -498,7 +498,7 @@ constexpr auto kBeforeUpdate = joined(kData, kModel, kOptimizer, kRateKeys, kTra
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
     PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
-    PlannedKey{"placement.mesh", "", "ranks in one row; leave the key out"},
+    PlannedKey{"placement.mesh", "", "leave the key out: ranks form one row"},
     PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
     PlannedKey{"report.metrics_port", "0", ""},
 };

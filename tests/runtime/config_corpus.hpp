@@ -176,7 +176,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:48: optimizer.rate.at_samples has the number 1.5 as entry 1, but takes an array of 0 to 100 "
         "integers"}},
       {"[optimizer]\nrate = { warmup_epochs = 5, warmup_samples = 10 }\n",
-       {"app.toml:2:46: optimizer.rate.warmup_samples cannot be used beside optimizer.rate.warmup_epochs = 5 (app.toml:2:26)"}},
+       {"app.toml:2:46: optimizer.rate.warmup_samples cannot be used beside optimizer.rate.warmup_epochs = 5 "
+        "(app.toml:2:26)"}},
       {"[optimizer]\nrate = { schedule = \"one_cycle\", warmup_epochs = 5 }\n",
        {"app.toml:2:50: optimizer.rate.warmup_epochs means nothing to optimizer.rate.schedule = \"one_cycle\"",
         "rises by itself"}},
@@ -315,7 +316,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[data] ; settings\n", {"app.toml:1:8: ", "comments start with #"}},
       {"[data]\nbatch = 100 ; per rank\n", {"app.toml:2:13: ", "comments start with #"}},
       {"[data]\nbatch = 100,\n", {"app.toml:2:12: ", "no comma ends a line"}},
-      {"[data]\nbatch = 100 prefetch = 3\n", {"app.toml:2:13: ", "one key = value stands on a line"}},
+      {"[data]\nbatch = 100 prefetch = 3\n", {"app.toml:2:13: ", "write one key = value on each line"}},
       {"[model]\nunits = (1000, 1000)\n", {"app.toml:2:9: ", "in square brackets, as in units = [1000, 1000]"}},
       {"[model]\nunits = 1000, 1000\n", {"app.toml:2:13: ", "a list [1000, 1000]"}},
       {"[model]\nunits = [1000 1000]\n", {"app.toml:2:15: ", "commas between its entries"}},
@@ -328,7 +329,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        "\xff"
        "e\"\n",
        {"app.toml:2:10: ", "save the file as UTF-8"}},
-      {"[data]\r[model]\r", {"app.toml:1:8: ", "plain ends of lines"}},
+      {"[data]\r[model]\r", {"app.toml:1:8: ", "plain line ends"}},
       // Sections that are none. What toml++ takes for granted it is not given.
       {"[.data]\nbatch = 1\n", {"app.toml:1:2: no section has such a name; one is written [data]"}},
       {"[\ndata]\n", {"app.toml:1:2: no section has such a name"}},
@@ -353,7 +354,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:4:10: ", "cannot redefine existing integer 'epochs'", "line 2 has it already: keep one of the two"}},
       {"[train]\nepochs = 20\n[data]\n[train]\nseed = 1\n",
        {"app.toml:4:1: ", "existing table 'train'", "line 1 has it already"}},
-      {"data.batch = 100\n[data]\nprefetch = 3\n", {"app.toml:2:1: ", "twice: keep one of the two"}},
+      {"data.batch = 100\n[data]\nprefetch = 3\n", {"app.toml:2:1: ", "twice in this file: keep one of the two"}},
       {"[data]\nbatch = 100\n[data.batch]\nstart = 100\n",
        {"app.toml:3:1: ", "existing integer 'data.batch'", "keep one of the two"}},
       // Keys as other programs call them.

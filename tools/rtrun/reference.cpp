@@ -28,7 +28,7 @@ std::string planned(const SectionReference& section) {
   std::string out;
   for (const auto& key : section.planned) {
     out += fmt::format("- `{}`: ", key.key);
-    out += key.neutral.empty() ? fmt::format("an error in this build. Write instead: {}.\n", key.today)
+    out += key.neutral.empty() ? fmt::format("an error in this build. For now: {}.\n", key.today)
                                : fmt::format("only `{} = {}` is accepted.\n", key.key, key.neutral);
   }
   for (const auto& word : section.planned_words) out += fmt::format("- `{}`\n", word);
