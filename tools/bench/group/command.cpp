@@ -103,7 +103,7 @@ GroupCommand::GroupCommand(CLI::App& app)
       ->check(CLI::IsMember({"death", "silence", "crowd"}));
   group_
       ->add_option("--how", case_.how,
-                   "Of silence. stop: from SIGSTOP to the down message; cut: the same from a cut link, between "
+                   "For silence: stop: from SIGSTOP to the down message; cut: the same from a cut link, between "
                    "namespaces; pause: SIGCONT follows after 800 ms, and nobody may be lost; load: everyone computes "
                    "and talks with everyone, and nobody may be lost")
       ->capture_default_str()
@@ -118,7 +118,9 @@ GroupCommand::GroupCommand(CLI::App& app)
       ->check(CLI::Range(2, 1024));
   group_->add_option("--rounds", case_.rounds, "Default 100 for death, 1 for crowd, 10 else")
       ->check(CLI::Range(1, 100000));
-  group_->add_option("--seconds", case_.seconds, "Of load")->capture_default_str()->check(CLI::Range(1, 1000000));
+  group_->add_option("--seconds", case_.seconds, "How long load lasts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
   group_
       ->add_option("--dead-ms", case_.each.dead_ms,
                    "Silence of so long is taken for death; default 1000 for stop and cut, 3000 else")

@@ -150,7 +150,9 @@ MessagesCommand::MessagesCommand(CLI::App& app)
           "(one process), arena (a tensor by reference), shard; default all that have such a measurement")
       ->delimiter(',');
   messages_->add_option("--rounds", case_.rounds, "Turns; default 9, 1 for endurance")->check(CLI::Range(1, 10000));
-  messages_->add_option("--messages", case_.each.messages, "Of endurance, both ways together; default 30 million")
+  messages_
+      ->add_option("--messages", case_.each.messages,
+                   "For endurance: messages in both directions together; default 30 million")
       ->check(CLI::Range(std::uint64_t{20}, std::uint64_t{1} << 40));
   messages_->add_option("--tensors", case_.each.tensors, "In these messages, 4 KB to 1 MB each; default 100,000");
   messages_
