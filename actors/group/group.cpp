@@ -36,7 +36,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kParting{500};
 constexpr Peer kFirst{0};
 /// Longer than a busy machine keeps a process from its core, shorter than people wait.
-constexpr milliseconds kSilence{3000};
+constexpr milliseconds kSilence{10'000};
 
 std::uint64_t namespace_inode(const char* path) {
   struct stat facts {};

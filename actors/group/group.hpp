@@ -45,7 +45,7 @@ struct GroupOptions {
   LaneOptions control;
   LaneOptions bulk;
   /// Where it does not say what to do with messages that cannot be delivered and have nobody to answer to, they are
-  /// reported on stderr. Who falls silent for 3 s is lost, unless it says otherwise in `heartbeats`.
+  /// reported on stderr. Who falls silent for 10 s is lost, unless it says otherwise in `heartbeats`.
   RemoteOptions remote;
   /// False: no heartbeats; a process that is stopped, or cut off without a word, is never lost.
   bool heartbeats = true;
