@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "runtime/error.hpp"
 
@@ -15,6 +16,19 @@ std::uint32_t id_of(std::string_view name) {
   return hash;
 }
 
+template <class T>
+caf::mailbox_element_ptr make_container(caf::strong_actor_ptr sender, caf::message_id id,
+                                        std::span<const std::byte> bytes, detail::Receipt receipt) {
+  const auto* const begin = reinterpret_cast<const char*>(bytes.data());
+  return caf::mailbox_element_ptr{
+      new detail::PlainElement<T>(std::move(sender), id, T(begin, begin + bytes.size()), std::move(receipt))};
+}
+
+template <class T>
+std::span<const std::byte> view_container(const void* value) {
+  return std::as_bytes(std::span(*static_cast<const T*>(value)));
+}
+
 /// All plain messages of the process; systems share it, as types are the process's.
 class Registry {
  public:
@@ -25,12 +39,15 @@ class Registry {
     add<std::int32_t>("i32");
     add<double>("f64");
     add<float>("f32");
+    add_container<std::string>("string");
+    add_container<std::vector<char>>("bytes");
   }
 
-  void add(std::string_view name, const caf::rtti_pair& type, std::uint32_t size_bytes, PlainMessage::Make make) {
+  void add(std::string_view name, const caf::rtti_pair& type, std::uint32_t size_bytes, PlainMessage::Make make,
+           PlainMessage::View view) {
     const std::scoped_lock hold(mutex_);
     const std::uint32_t id = id_of(name);
-    const auto [entry, fresh] = by_id_.try_emplace(id, Named{std::string{name}, {id, size_bytes, make}});
+    const auto [entry, fresh] = by_id_.try_emplace(id, Named{std::string{name}, {id, size_bytes, make, view}});
     TROUPE_CHECK(entry->second.name == name && entry->second.message.size_bytes == size_bytes, Code::invalid,
                  "the plain messages \"", name, "\" (", size_bytes, " bytes) and \"", entry->second.name, "\" (",
                  entry->second.message.size_bytes, " bytes) have one id; give one of them another name");
@@ -55,7 +72,11 @@ class Registry {
   };
   template <class T>
   void add(std::string_view name) {
-    add(name, caf::make_rtti_pair<T>(), sizeof(T), &detail::make_plain<T>);
+    add(name, caf::make_rtti_pair<T>(), sizeof(T), &detail::make_plain<T>, &detail::view_plain<T>);
+  }
+  template <class T>
+  void add_container(std::string_view name) {
+    add(name, caf::make_rtti_pair<T>(), PlainMessage::kAnySize, &make_container<T>, &view_container<T>);
   }
 
   std::mutex mutex_;  // guards what follows; entries themselves never change or move
@@ -71,8 +92,8 @@ Registry& registry() {
 }  // namespace
 
 void detail::add_plain(std::string_view name, const caf::rtti_pair& type, std::uint32_t size_bytes,
-                       PlainMessage::Make make) {
-  registry().add(name, type, size_bytes, make);
+                       PlainMessage::Make make, PlainMessage::View view) {
+  registry().add(name, type, size_bytes, make, view);
 }
 
 const PlainMessage* find_plain(const caf::rtti_pair& type) { return registry().find(type); }

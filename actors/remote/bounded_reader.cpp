@@ -62,8 +62,9 @@ caf::error BoundedReader::apply_impl(std::int32_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::uint32_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::int64_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::uint64_t& x) { return inner_(x); }
-caf::error BoundedReader::apply_impl(float& x) { return inner_(x); }
-caf::error BoundedReader::apply_impl(double& x) { return inner_(x); }
+// As ExactWriter writes them.
+caf::error BoundedReader::apply_impl(float& x) { return inner_.apply_raw(sizeof x, &x); }
+caf::error BoundedReader::apply_impl(double& x) { return inner_.apply_raw(sizeof x, &x); }
 caf::error BoundedReader::apply_impl(long double& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::string& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::u16string& x) { return inner_(x); }

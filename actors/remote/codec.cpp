@@ -1,5 +1,4 @@
 #include <caf/actor_system.hpp>
-#include <caf/binary_serializer.hpp>
 #include <caf/uniform_type_info_map.hpp>
 #include <cstring>
 #include <exception>
@@ -7,6 +6,7 @@
 #include "actors/caf_error.hpp"
 #include "actors/remote/detail/bounded_reader.hpp"
 #include "actors/remote/detail/codec.hpp"
+#include "actors/remote/detail/exact_writer.hpp"
 
 #include <cxxabi.h>
 
@@ -71,10 +71,11 @@ bool Codec::encode_plain(const caf::mailbox_element& message, std::vector<char>&
   }
   const PlainMessage* const plain = last_sent_;
   if (plain == nullptr) return false;
+  const std::span<const std::byte> value = plain->view(content.get(0));
   const std::size_t begin = bytes.size();
-  bytes.resize(begin + sizeof plain->id + plain->size_bytes);
+  bytes.resize(begin + sizeof plain->id + value.size());
   std::memcpy(bytes.data() + begin, &plain->id, sizeof plain->id);
-  std::memcpy(bytes.data() + begin + sizeof plain->id, content.get(0), plain->size_bytes);
+  if (!value.empty()) std::memcpy(bytes.data() + begin + sizeof plain->id, value.data(), value.size());
   return true;
 }
 
@@ -94,12 +95,14 @@ Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_p
             "a plain message of a type that is not registered here; give add_plain_messages the same list in every "
             "process"};
   }
-  if (bytes.size() != sizeof name + plain->size_bytes) {
+  if (plain->size_bytes != PlainMessage::kAnySize && bytes.size() != sizeof name + plain->size_bytes) {
     return {Code::corrupt, text("a plain message of ", bytes.size() - sizeof name, " bytes instead of ",
                                 plain->size_bytes, ": its sender is of another build")};
   }
-  to = plain->make(std::move(sender), id, bytes.data() + sizeof name, std::move(receipt));
-  return {};
+  return guarded("reading", [&]() -> caf::error {  // a large one may find no memory
+    to = plain->make(std::move(sender), id, bytes.subspan(sizeof name), std::move(receipt));
+    return {};
+  });
 }
 
 const Tensor* Codec::encode_lone(const caf::mailbox_element& message, std::vector<char>& bytes) {
@@ -135,7 +138,7 @@ Status Codec::decode_lone(std::span<const std::byte> bytes, detail::TensorSlots:
 Status Codec::encode(caf::mailbox_element& message, std::vector<char>& bytes) {
   if (Status wrong = check(message.content()); !wrong.ok()) return wrong;
   return guarded("writing", [&]() -> caf::error {
-    caf::binary_serializer sink(&unit_, bytes);
+    ExactWriter sink(&unit_, bytes);
     if (!message.stages.empty()) {
       if (auto error = sink(message.stages)) return error;
     }
@@ -148,7 +151,7 @@ void Codec::encode(const caf::error& error, std::vector<char>& bytes) {
   const auto write = [&](caf::error value) {
     return guarded("writing", [&] {
       bytes.resize(begin);
-      caf::binary_serializer sink(&unit_, bytes);
+      ExactWriter sink(&unit_, bytes);
       return sink(value);
     });
   };

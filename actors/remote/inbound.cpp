@@ -22,6 +22,9 @@ constexpr std::size_t kMostStrays = 1024;
 /// Gaps in the order of what a peer sent, beside those that its window allows: answers on their way.
 constexpr std::size_t kMostGaps = 65536;
 
+/// The body is not in the head.
+constexpr std::uint8_t kElsewhere = wire::kBodyInPayload | wire::kBodyInPieces;
+
 /// CAF looks at what the number of a message says, and takes the content to be that without looking.
 bool fits_its_queue(const caf::mailbox_element& message) {
   if (message.mid.is_upstream_message()) return message.content().match_elements<caf::upstream_msg>();
@@ -415,9 +418,15 @@ Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival
                       const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                       caf::mailbox_element_ptr& message) {
   const caf::message_id id{header.message_id};
-  if ((header.flags & wire::kPlain) != 0 &&
-      (header.tensors | (header.flags & (wire::kBodyInPayload | wire::kBodyInPieces))) == 0) {
-    return codec_.decode_plain(arrival.head.subspan(wire::kHeaderBytes), sender, id, std::move(receipt), message);
+  if ((header.flags & wire::kPlain) != 0 && header.tensors == 0) {
+    std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
+    if ((header.flags & wire::kBodyInPieces) != 0) {
+      body = {arrival.body.bytes.get(), arrival.body.size_bytes};
+    } else if ((header.flags & kElsewhere) != 0) {
+      body = {};
+      if (arrival.payload.size_bytes > 0) body = {space_.address(arrival.payload), arrival.payload.size_bytes};
+    }
+    return codec_.decode_plain(body, sender, id, std::move(receipt), message);
   }
   if ((header.flags & wire::kLone) != 0) return decode_lone(from, header, arrival, sender, std::move(receipt), message);
   const auto records = wire::load_records(arrival.head, header.tensors);
@@ -453,8 +462,7 @@ Status Engine::decode_lone(PeerState& from, const wire::Header& header, const Ar
                            const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                            caf::mailbox_element_ptr& message) {
   const auto record = wire::load_record(arrival.head);
-  const bool whole = record && header.tensors == 1 &&
-                     (header.flags & (wire::kBodyInPayload | wire::kBodyInPieces | wire::kHasStages)) == 0;
+  const bool whole = record && header.tensors == 1 && (header.flags & (kElsewhere | wire::kHasStages)) == 0;
   if (!whole) return {Code::corrupt, "a message of one tensor that does not tell where it is"};
   troupe::detail::TensorSlots::Landed landed;
   Status status = land(from, *record, arrival, landed);

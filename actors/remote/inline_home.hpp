@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <caf/actor_system.hpp>
 #include <caf/execution_unit.hpp>
@@ -24,6 +25,8 @@ class InlineHome {
   virtual ~InlineHome() = default;
   /// The unit that actors are to be resumed by. Its exec_later may be called by any thread.
   virtual caf::execution_unit* unit() noexcept = 0;
+  /// Whether it still runs actors. Any thread.
+  virtual bool runs() const noexcept = 0;
 };
 
 namespace detail {
@@ -38,11 +41,20 @@ class InlineGuest {
   /// The actor, when it takes calls here and now.
   virtual CallTaker* call_taker() noexcept = 0;
   caf::execution_unit* home_unit() const noexcept { return home_->unit(); }
-  /// Counts that a handler held the lane up; true once it did so too often, and from now on the scheduler runs it.
-  bool hold_up() noexcept {
+  bool runs_home() const noexcept { return home_->runs(); }
+  /// Counts that a handler held the lane up; true once it did so too often: the scheduler runs it for a second, and
+  /// twice as long each time that it is moved again soon after it came back.
+  bool hold_up(Clock::time_point now) noexcept {
     if (++hold_ups_ < kMostHoldUps) return false;
+    hold_ups_ = 0;
+    away_ = now - back_at_ > kLongestAway ? kShortestAway : std::min(2 * away_, kLongestAway);
+    back_at_ = now + away_;
     moved_.store(true, std::memory_order_release);  // the scheduler sees what was done here
     return true;
+  }
+  /// On the home's thread: it is run here again when its time has come.
+  void come_back(Clock::time_point now) noexcept {
+    if (now >= back_at_) moved_.store(false, std::memory_order_release);
   }
   bool is_moved() const noexcept { return moved_.load(std::memory_order_acquire); }
 
@@ -52,8 +64,13 @@ class InlineGuest {
 
  private:
   static constexpr int kMostHoldUps = 3;
+  static constexpr Clock::duration kShortestAway = std::chrono::seconds(1);
+  static constexpr Clock::duration kLongestAway = std::chrono::seconds(64);
   const std::shared_ptr<InlineHome> home_;
-  int hold_ups_ = 0;  // the lane's thread's
+  // The home's thread's:
+  int hold_ups_ = 0;
+  Clock::duration away_{};
+  Clock::time_point back_at_{};
   std::atomic<bool> moved_{false};
 };
 
@@ -68,6 +85,14 @@ class InlineActor final : public Base, public InlineGuest {
   using Base::enqueue;
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
     Base::enqueue(std::move(what), this->unit());
+  }
+  /// Who sent while it was moved may have given it to the scheduler after it came back: then the home has it, whose
+  /// thread may be in the middle of a message of this actor.
+  caf::resumable::resume_result resume(caf::execution_unit* by, std::size_t most) override {
+    if (by == this->home_unit() || this->is_moved() || !this->runs_home()) return Base::resume(by, most);
+    caf::intrusive_ptr_add_ref(static_cast<caf::resumable*>(this));
+    this->home_unit()->exec_later(this);
+    return caf::resumable::awaiting_message;
   }
   CallTaker* call_taker() noexcept override {
     if constexpr (std::is_base_of_v<CallTaker, Base>) {

@@ -19,20 +19,20 @@ constexpr int kTurns = 64;
 /// A clock costs more than a small handler: one turn in so many is timed.
 constexpr unsigned kTimedEvery = 8;
 
-/// What a handler is to blame for: the time since the stopwatch was made, without that in which others had this core.
-/// It costs two system calls.
+/// What a handler is to blame for since the stopwatch was made: the time that this thread had a core, and all of it
+/// where the handler gave the core up itself. It costs two system calls.
 class Stopwatch {
  public:
   Clock::duration read() const {
     const Look now = look();
-    return now.preemptions == begun_.preemptions ? now.wall - begun_.wall : now.core - begun_.core;
+    return now.waits == begun_.waits ? now.core - begun_.core : now.wall - begun_.wall;
   }
 
  private:
   struct Look {
     Clock::duration wall;
     Clock::duration core;
-    long preemptions;
+    long waits;
   };
   static Look look() {
     rusage usage{};
@@ -40,7 +40,7 @@ class Stopwatch {
     timespec core{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &core);
     return {Clock::now().time_since_epoch(), std::chrono::seconds(core.tv_sec) + std::chrono::nanoseconds(core.tv_nsec),
-            usage.ru_nivcsw};
+            usage.ru_nvcsw};
   }
 
   Look begun_ = look();
@@ -119,6 +119,7 @@ void InlineUnit::run_one(caf::resumable* job) {
 
 void InlineUnit::hand(troupe::detail::InlineGuest& actor, const caf::strong_actor_ptr& handle,
                       caf::mailbox_element_ptr message) {
+  if (actor.is_moved()) actor.come_back(Clock::now());
   if (running_ || closed_ || !ready_.empty() || actor.home_unit() != this) {
     handle->enqueue(std::move(message), nullptr);
     return;
@@ -134,6 +135,7 @@ void InlineUnit::hand(troupe::detail::InlineGuest& actor, const caf::strong_acto
 }
 
 bool InlineUnit::hand(troupe::detail::InlineGuest& actor, caf::abstract_actor& itself, Call& call) {
+  if (actor.is_moved()) actor.come_back(Clock::now());
   if (running_ || closed_ || actor.home_unit() != this) return false;
   CallTaker* const taker = actor.call_taker();
   if (taker == nullptr) return false;
@@ -151,7 +153,7 @@ bool InlineUnit::note_slow(caf::abstract_actor* actor, Clock::duration took) {
   auto* const guest = dynamic_cast<troupe::detail::InlineGuest*>(actor);
   if (guest == nullptr) return false;
   if (guest->is_moved()) return true;  // while this unit still had it
-  const bool moved = guest->hold_up();
+  const bool moved = guest->hold_up(Clock::now());
   if (slow_) slow_(actor->id(), took, moved);
   return moved;
 }

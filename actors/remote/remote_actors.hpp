@@ -72,8 +72,9 @@ struct RemoteOptions {
   /// Told of every message that could not be delivered and had nobody to answer to, with the reason. Called on the
   /// control lane's thread; must not block.
   std::function<void(std::string_view what)> dropped;
-  /// An inline actor that keeps the control lane's thread for longer, without having lost its core meanwhile, holds up
-  /// what arrives for others. After a few times the scheduler takes it over, and it is inline no more.
+  /// An inline actor that keeps the control lane's thread for longer, in time that it has a core, holds up what arrives
+  /// for others. After a few times the scheduler takes it over, for a second at first, longer each time that this
+  /// happens again soon.
   Clock::duration inline_limit = std::chrono::microseconds{50};
   /// Told each time that an inline actor took longer, and whether it is `moved` now. On the control lane's thread; must
   /// not block.

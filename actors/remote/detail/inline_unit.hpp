@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <caf/execution_unit.hpp>
 #include <caf/resumable.hpp>
 #include <deque>
@@ -20,6 +21,7 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   InlineUnit(caf::actor_system& system, std::shared_ptr<Gate> gate, Clock::duration longest, Slow slow);
 
   caf::execution_unit* unit() noexcept override { return this; }
+  bool runs() const noexcept override { return !closed_.load(std::memory_order_acquire); }
   void exec_later(caf::resumable* job) override;
 
   // The lane's thread:
@@ -47,7 +49,7 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   unsigned turns_ = 0;
   bool suspicious_ = false;  // the last turn was long
   bool running_ = false;
-  bool closed_ = false;
+  std::atomic<bool> closed_{false};
 };
 
 /// The gate of the unit that runs an actor on this thread right now; null: none does.

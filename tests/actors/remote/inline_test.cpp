@@ -47,6 +47,10 @@ struct Seen {
     const std::scoped_lock hold(mutex);
     return numbers.size();
   }
+  void forget_threads() {
+    const std::scoped_lock hold(mutex);
+    threads.clear();
+  }
   std::set<std::thread::id> all_threads() {
     const std::scoped_lock hold(mutex);
     return threads;
@@ -148,6 +152,46 @@ TEST(InlineActor, IsMovedToTheSchedulerWhenItHoldsTheLaneUpTooOften) {
   EXPECT_EQ(seen.count(), before + 20);
   const auto threads = seen.all_threads();
   EXPECT_GT(threads.size(), 1u) << "it still runs on the lane alone";
+  EXPECT_EQ(moved, 1);
+}
+
+/// Slow as long as it is told so.
+caf::behavior echo_slow_at_first(caf::event_based_actor*, Seen* seen, const std::atomic<bool>* slow) {
+  return {[seen, slow](std::uint64_t x) {
+    seen->note(x);
+    const auto end = core_time() + std::chrono::milliseconds(1);
+    while (*slow && core_time() < end) {
+    }
+    return x;
+  }};
+}
+
+TEST(InlineActor, ComesBackAfterItWasMoved) {
+  Seen seen;
+  std::atomic<bool> slow{true};
+  std::atomic<int> moved{0};
+  LoopbackWorld world({}, {},
+                      {.slow = [&](caf::actor_id, Clock::duration, bool is_moved) { moved += is_moved ? 1 : 0; }});
+  const caf::actor actor = world.there->remote->spawn_inline(echo_slow_at_first, &seen, &slow);
+  const caf::actor remote = at_other_end(*world.there, *world.here, actor);
+  for (std::uint64_t i = 0; i < 200 && moved == 0; ++i)
+    ASSERT_TRUE((ask<std::uint64_t>(world.here->system, remote, i)).ok());
+  ASSERT_EQ(moved, 1);
+  slow = false;
+  // Others send to it all the time, so that its turns are in the scheduler's hands when it comes back.
+  std::atomic<bool> done{false};
+  std::thread beside([&] {
+    while (!done) ask<std::uint64_t>(world.there->system, actor, std::uint64_t{0});
+  });
+  EXPECT_TRUE(eventually([&] {
+    seen.forget_threads();
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      if (!(ask<std::uint64_t>(world.here->system, remote, i)).ok()) return false;
+    }
+    return seen.all_threads() == std::set{control_thread(*world.there)};
+  }));
+  done = true;
+  beside.join();
   EXPECT_EQ(moved, 1);
 }
 

@@ -151,9 +151,7 @@ class Crossfire {
 };
 
 /// With little room everywhere, so that it is short all the time.
-RemoteOptions little_room() {
-  return {.unhandled_bytes = 32 << 10};
-}
+RemoteOptions little_room() { return {.unhandled_bytes = 32 << 10}; }
 
 TEST(RemoteOrder, OfEachSenderIsKeptAndNothingIsLostOrDoubled) {
   const std::uint64_t seed = chosen_seed();

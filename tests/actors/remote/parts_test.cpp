@@ -7,12 +7,16 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/binary_serializer.hpp>
 #include <caf/exit_reason.hpp>
+#include <caf/scoped_execution_unit.hpp>
 #include <caf/sec.hpp>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "actors/caf_error.hpp"
 #include "actors/dialect.hpp"
 #include "actors/remote/detail/bodies.hpp"
+#include "actors/remote/detail/codec.hpp"
 #include "actors/remote/detail/sinks.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/network_module.hpp"
@@ -163,6 +167,27 @@ TEST_F(BodiesInPieces, AreWrongWhenTheyDisagree) {
   wrong = false;
   add(4, wire::kLargestBody + 1, 0, "a");
   EXPECT_TRUE(wrong);
+}
+
+TEST(Codec, KeepsNumbersThatAreNotFinite) {
+  caf::actor_system_config config;
+  caf::actor_system system(config);
+  caf::scoped_execution_unit unit(&system);
+  remote::Codec codec(unit);
+  const double infinity = std::numeric_limits<double>::infinity();
+  auto sent = caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::nan(""), -infinity, 0.1,
+                                        std::numeric_limits<float>::infinity(), -0.0f);
+  std::vector<char> bytes;
+  ASSERT_TRUE(codec.encode(*sent, bytes).ok());
+  remote::Codec::Decoded decoded;
+  ASSERT_TRUE(codec.decode(std::as_bytes(std::span(bytes)), false, decoded).ok());
+  const caf::message& got = decoded.content;
+  ASSERT_EQ(got.size(), 5u);
+  EXPECT_TRUE(std::isnan(got.get_as<double>(0)));
+  EXPECT_EQ(got.get_as<double>(1), -infinity);
+  EXPECT_EQ(got.get_as<double>(2), 0.1);
+  EXPECT_EQ(got.get_as<float>(3), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::signbit(got.get_as<float>(4)));
 }
 
 TEST(CafError, KeepsCodeAndText) {

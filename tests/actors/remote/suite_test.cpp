@@ -241,6 +241,16 @@ TEST_P(RemoteActorsOver, CarrySeveralTensorsInOneMessage) {
   EXPECT_EQ(answer.get<2>(), digest(here.space, tensors[2]));
 }
 
+TEST_P(RemoteActorsOver, CarryBytesOfAnySizeInAnyOrder) {
+  for (const std::size_t size : {0, 1, 7, 24, 64, 4000, 4096, 70'000, 1 << 20, (1 << 20) + 1, 3'000'000, 5, 12 << 20}) {
+    std::vector<char> bytes(size);
+    for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7 + size);
+    const auto back = ask_server<std::vector<char>>(Echo::value, bytes);
+    ASSERT_TRUE(back.ok()) << size << ": " << back.why.text();
+    EXPECT_EQ(back.get(), bytes) << size;
+  }
+}
+
 TEST_P(RemoteActorsOver, AnswerOutOfMemoryWhenTheAnswerHasNoPlaceToLand) {
   world.reset();
   world = World::make(GetParam(), {.landing_bytes = 1 << 20});

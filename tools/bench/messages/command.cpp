@@ -82,8 +82,9 @@ void check(const MessagesCase& what) {
                "this build has no UCX, whose messages are measured: install libucx-dev and configure with "
                "TROUPE_WITH_UCX=ON");
   for (const std::uint64_t bytes : what.sizes) {
-    TROUPE_CHECK(bytes >= 8 && bytes % 8 == 0 && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes,
-                 "; give multiples of 8, up to ", kMostBytes);
+    const bool tensor = bytes > EndCase::kMostInBand || what.each.what == "shard";
+    TROUPE_CHECK(bytes >= 1 && (!tensor || bytes % 8 == 0) && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes,
+                 "; give sizes from 1 to ", EndCase::kMostInBand, ", and multiples of 8 up to ", kMostBytes);
     TROUPE_CHECK(bytes == 8 || what.each.what == "latency" || what.each.what == "shard", Code::invalid, "--what ",
                  what.each.what, " is measured with 8 bytes; leave --sizes out");
   }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <caf/binary_serializer.hpp>
+#include <caf/serializer.hpp>
+#include <vector>
+
+namespace troupe::remote {
+
+/// CAF's binary serializer, but for floating-point numbers, which are written as their bits: CAF 0.17 makes -1 of
+/// a NaN and does not return from an infinity. BoundedReader reads what this writes. One thread.
+class ExactWriter final : public caf::serializer {
+ public:
+  ExactWriter(caf::execution_unit* unit, std::vector<char>& bytes) : caf::serializer(unit), inner_(unit, bytes) {}
+
+  caf::error begin_object(std::uint16_t& type, std::string& name) override { return inner_.begin_object(type, name); }
+  caf::error end_object() override { return inner_.end_object(); }
+  caf::error begin_sequence(std::size_t& count) override { return inner_.begin_sequence(count); }
+  caf::error end_sequence() override { return inner_.end_sequence(); }
+  caf::error apply_raw(std::size_t size_bytes, void* from) override { return inner_.apply_raw(size_bytes, from); }
+
+ protected:
+  caf::error apply_impl(std::int8_t& x) override { return inner_(x); }
+  caf::error apply_impl(std::uint8_t& x) override { return inner_(x); }
+  caf::error apply_impl(std::int16_t& x) override { return inner_(x); }
+  caf::error apply_impl(std::uint16_t& x) override { return inner_(x); }
+  caf::error apply_impl(std::int32_t& x) override { return inner_(x); }
+  caf::error apply_impl(std::uint32_t& x) override { return inner_(x); }
+  caf::error apply_impl(std::int64_t& x) override { return inner_(x); }
+  caf::error apply_impl(std::uint64_t& x) override { return inner_(x); }
+  caf::error apply_impl(float& x) override { return inner_.apply_raw(sizeof x, &x); }
+  caf::error apply_impl(double& x) override { return inner_.apply_raw(sizeof x, &x); }
+  caf::error apply_impl(long double& x) override { return inner_(x); }
+  caf::error apply_impl(std::string& x) override { return inner_(x); }
+  caf::error apply_impl(std::u16string& x) override { return inner_(x); }
+  caf::error apply_impl(std::u32string& x) override { return inner_(x); }
+
+ private:
+  caf::binary_serializer inner_;
+};
+
+}  // namespace troupe::remote
