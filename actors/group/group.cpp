@@ -130,7 +130,7 @@ struct Group::State {
   void check(Peer peer) const;
   std::vector<Peer> everyone() const;
   std::vector<caf::actor> find(Blocking& blocking, const std::string& name, const std::vector<Peer>& at,
-                               Deadline deadline, bool one_will_do);
+                               Deadline deadline, bool one_will_do, const std::set<std::string>& takes = {});
   caf::actor steward_of(Peer peer) const { return peer == self ? steward : roster->steward(peer); }
 
   GroupOptions options;
@@ -338,12 +338,12 @@ std::vector<Peer> Group::State::everyone() const {
 
 /// The actors of that name at those peers, or one of them. Throws naming those that have none.
 std::vector<caf::actor> Group::State::find(Blocking& blocking, const std::string& name, const std::vector<Peer>& at,
-                                           Deadline deadline, bool one_will_do) {
+                                           Deadline deadline, bool one_will_do, const std::set<std::string>& takes) {
   std::vector<caf::actor> directories;
   for (const Peer peer : at) directories.push_back(remote->directory(peer));
   const auto replies = group::ask_all(blocking, system,
                                       {.whom = std::move(directories),
-                                       .question = caf::make_message(RemoteActors::Find::value, name),
+                                       .question = caf::make_message(RemoteActors::Find::value, name, takes),
                                        .within = deadline.left(),
                                        .first_answer_ends = one_will_do});
   std::vector<caf::actor> found;
@@ -389,6 +389,12 @@ caf::actor Group::lookup(Blocking& blocking, const std::string& name, Deadline d
   return state_->find(blocking, name, state_->everyone(), deadline, true).front();
 }
 
+caf::actor Group::lookup_as(Blocking& blocking, Peer peer, const std::string& name, const std::set<std::string>& takes,
+                            Deadline deadline) {
+  state_->check(peer);
+  return state_->find(blocking, name, {peer}, deadline, false, takes).front();
+}
+
 Mesh Group::lookup_all(Blocking& blocking, const std::string& name, Deadline deadline) {
   return {{{"peer", size()}}, state_->find(blocking, name, state_->everyone(), deadline, false)};
 }
@@ -406,6 +412,22 @@ caf::actor Group::spawn_at(Blocking&, Peer peer, const std::string& type, const 
                " did not spawn an actor of type \"", type, "\" in time");
   TROUPE_CHECK(status.ok(), status.code(), "no actor of type \"", type, "\" at ", state_->roster->describe(peer), ": ",
                status.text());
+  return made;
+}
+
+caf::expected<caf::actor> Group::try_spawn_as(Blocking&, Peer peer, const std::string& type, const caf::message& args,
+                                              const std::set<std::string>& takes, Deadline deadline) {
+  state_->check(peer);
+  try {
+    group::check_travels(system(), args);
+  } catch (const Error& error) {
+    return to_caf(error);
+  }
+  caf::scoped_actor asking(system());
+  caf::expected<caf::actor> made = caf::make_error(caf::sec::request_timeout);
+  asking->request(state_->steward_of(peer), request_time(deadline), Spawn::value, type, args, takes)
+      .receive([&](caf::actor& actor) { made = std::move(actor); },
+               [&](caf::error& error) { made = std::move(error); });
   return made;
 }
 

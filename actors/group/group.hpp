@@ -2,13 +2,16 @@
 
 #include <caf/actor.hpp>
 #include <caf/actor_cast.hpp>
+#include <caf/actor_system.hpp>
 #include <caf/atom.hpp>
+#include <caf/expected.hpp>
 #include <caf/fwd.hpp>
 #include <caf/message.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -111,11 +114,13 @@ class Group {
   caf::actor lookup(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline);
   /// The same at whichever process has it first.
   caf::actor lookup(Blocking& blocking, const std::string& name, Deadline deadline);
-  /// The same as a handle of another kind, a caf::typed_actor. What its actor takes is not compared: a message that it
-  /// does not take is answered with an error.
+  /// The same as a caf::typed_actor. As the others, it throws Error{unsupported} when the actor does not take what the
+  /// handle says: a typed actor is not handed out as a caf::actor, nor the other way round. (Of an actor that a third
+  /// process has, published here, this is not known.)
   template <class Handle>
   Handle lookup(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline) {
-    return caf::actor_cast<Handle>(lookup(blocking, peer, name, deadline));
+    return caf::actor_cast<Handle>(
+        lookup_as(blocking, peer, name, system().template message_types<Handle>(), deadline));
   }
   /// The actors that every process published under this name, asked for at once, as a mesh {peer: size()}. Throws as
   /// the first does, naming every process that lacks it.
@@ -123,17 +128,31 @@ class Group {
 
   /// Spawns an actor at `peer` (this process too) of a type that was registered there by register_actor(). It lives
   /// until it quits, is told to, or that process stops, whoever holds handles. Throws Error{unsupported} when the type
-  /// is not registered there, or an argument's type is not registered here; Error{invalid} when the type takes other
-  /// arguments, or its constructor threw; Error{timeout} (the actor may come to be nevertheless); Error{peer_lost}.
+  /// is not registered there or makes typed actors, or an argument's type is not registered here; Error{invalid} when
+  /// the type takes other arguments, or its constructor threw; Error{timeout} (the actor may come to be nevertheless);
+  /// Error{peer_lost}.
   caf::actor spawn_at(Blocking& blocking, Peer peer, const std::string& type, const caf::message& args,
                       Deadline deadline);
   template <class... Args>
   caf::actor spawn_at(Blocking& blocking, Peer peer, const std::string& type, Deadline deadline, Args&&... args) {
     return spawn_at(blocking, peer, type, caf::make_message(std::forward<Args>(args)...), deadline);
   }
+  /// The same for handles of any kind, with errors as values and as CAF's own actor_system::spawn has them:
+  /// sec::unknown_type, sec::cannot_spawn_actor_from_arguments, sec::unexpected_actor_messaging_interface when the
+  /// type's actors do not take what the handle says; else those that a request is answered with. Throws Error{invalid}
+  /// for a peer that is none.
+  template <class Handle = caf::actor, class... Args>
+  caf::expected<Handle> try_spawn_at(Blocking& blocking, Peer peer, const std::string& type, Deadline deadline,
+                                     Args&&... args) {
+    auto made = try_spawn_as(blocking, peer, type, caf::make_message(std::forward<Args>(args)...),
+                             system().template message_types<Handle>(), deadline);
+    if (!made) return std::move(made.error());
+    return caf::actor_cast<Handle>(std::move(*made));
+  }
   /// For actors, which may not block: the actor that spawns at `peer`. It answers (Spawn{}, type, arguments as one
-  /// caf::message) with a caf::actor, or an error as above. RemoteActors::directory() is the same for names. Throws
-  /// Error{invalid} for a peer that is none; empty when the group has ended.
+  /// caf::message) with a caf::actor, or an error as above; with the message types of a typed handle
+  /// (caf::actor_system::message_types) behind them as try_spawn_at. RemoteActors::directory() is the same for names.
+  /// Throws Error{invalid} for a peer that is none; empty when the group has ended.
   caf::actor spawner(Peer peer) const;
   using Spawn = caf::atom_constant<caf::atom("spawn")>;
 
@@ -161,6 +180,11 @@ class Group {
   const std::vector<std::vector<std::byte>>& introductions() const noexcept;
 
  private:
+  caf::actor lookup_as(Blocking& blocking, Peer peer, const std::string& name, const std::set<std::string>& takes,
+                       Deadline deadline);
+  caf::expected<caf::actor> try_spawn_as(Blocking& blocking, Peer peer, const std::string& type,
+                                         const caf::message& args, const std::set<std::string>& takes,
+                                         Deadline deadline);
   struct State;
   explicit Group(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -3,6 +3,8 @@
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,16 +25,23 @@ class Directory final : public caf::event_based_actor {
   const char* name() const override { return "directory"; }
   void on_exit() override {  // a promise holds this actor
     for (auto& [name, waiting] : waiting_) {
-      for (auto& request : waiting) request.deliver(to_caf(Status{Code::aborted, "its process is ending"}));
+      for (auto& each : waiting) each.request.deliver(to_caf(Status{Code::aborted, "its process is ending"}));
     }
     waiting_.clear();
     actors_.clear();
   }
 
  private:
+  using Takes = std::set<std::string>;  // what a handle's actor takes, as CAF spells it; none for a caf::actor
+  struct Waiting {
+    caf::response_promise request;
+    std::optional<Takes> takes;
+  };
+
   caf::behavior make_behavior() override {
     return {[this](Publish, const std::string& name, const caf::actor& actor) { publish(name, actor); },
-            [this](Find, const std::string& name) { return find(name); }};
+            [this](Find, const std::string& name) { return find(name, std::nullopt); },
+            [this](Find, const std::string& name, const Takes& takes) { return find(name, takes); }};
   }
 
   void publish(const std::string& name, const caf::actor& actor) {
@@ -40,17 +49,43 @@ class Directory final : public caf::event_based_actor {
     monitor(actor);
     auto waiting = waiting_.extract(name);
     if (waiting.empty()) return;
-    for (auto& request : waiting.mapped()) request.deliver(actor);
+    for (auto& [request, takes] : waiting.mapped()) {
+      if (const Status status = fits(actor, takes); status.ok()) {
+        request.deliver(actor);
+      } else {
+        request.deliver(to_caf(status));
+      }
+    }
   }
 
-  caf::result<caf::actor> find(const std::string& name) {
-    if (const auto found = actors_.find(name); found != actors_.end()) return found->second;
-    waiting_[name].push_back(make_response_promise());
+  caf::result<caf::actor> find(const std::string& name, const std::optional<Takes>& takes) {
+    if (const auto found = actors_.find(name); found != actors_.end()) {
+      if (const Status status = fits(found->second, takes); !status.ok()) return to_caf(status);
+      return found->second;
+    }
+    waiting_[name].push_back({make_response_promise(), takes});
     return caf::delegated<caf::actor>{};
   }
 
+  /// Whether a handle whose actor takes `takes` may stand for this one. What an actor of another process takes is not
+  /// known here.
+  Status fits(const caf::actor& actor, const std::optional<Takes>& takes) {
+    if (!takes || actor.node() != system().node()) return {};
+    const Takes its = caf::actor_cast<caf::abstract_actor*>(actor)->message_types();
+    if (system().assignable(its, *takes)) return {};
+    return {Code::unsupported,
+            text("its actor ", describe(its), "; the handle is of an actor that ", describe(*takes))};
+  }
+
+  static std::string describe(const Takes& takes) {
+    if (takes.empty()) return "is not typed (caf::actor)";
+    std::string all;
+    for (const std::string& one : takes) all += (all.empty() ? "takes " : ", ") + one;
+    return all;
+  }
+
   std::map<std::string, caf::actor> actors_;
-  std::map<std::string, std::vector<caf::response_promise>> waiting_;
+  std::map<std::string, std::vector<Waiting>> waiting_;
 };
 
 }  // namespace

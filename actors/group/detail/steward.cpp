@@ -21,6 +21,14 @@ std::string known_types(const caf::actor_system_config& config) {
   return names.empty() ? "none" : names;
 }
 
+/// The error of spawn_here, with the code that Group::spawn_at throws.
+Status described(const caf::error& error) {
+  const Status status = from_caf(error);
+  if (error.category() != caf::atom("system") || !error.context().match_elements<std::string>()) return status;
+  const bool arguments = error == caf::sec::cannot_spawn_actor_from_arguments;
+  return {arguments ? Code::invalid : Code::unsupported, error.context().get_as<std::string>(0)};
+}
+
 }  // namespace
 
 Steward::Steward(caf::actor_config& config, std::shared_ptr<const Roster> roster)
@@ -42,7 +50,13 @@ void Steward::on_exit() {  // promises hold this actor
 
 caf::behavior Steward::make_behavior() {
   return {
-      [this](Group::Spawn, const std::string& type, const caf::message& args) { return spawn_here(type, args); },
+      [this](Group::Spawn, const std::string& type, const caf::message& args) -> caf::result<caf::actor> {
+        auto made = spawn_here(type, args, {});
+        if (made) return std::move(*made);
+        return to_caf(described(made.error()));
+      },
+      [this](Group::Spawn, const std::string& type, const caf::message& args,
+             const std::set<std::string>& takes) -> caf::result<caf::actor> { return spawn_here(type, args, takes); },
       [this](Finish, std::uint32_t peer, std::uint64_t within_ms) { return finish(peer, within_ms); },
       [this](Leaving, std::uint32_t peer) { leaving(peer); },
       [this](Lost, std::uint32_t peer) { lost(peer); },
@@ -59,25 +73,32 @@ caf::behavior Steward::make_behavior() {
   };
 }
 
-caf::result<caf::actor> Steward::spawn_here(const std::string& type, const caf::message& args) {
+caf::expected<caf::actor> Steward::spawn_here(const std::string& type, const caf::message& args,
+                                              const std::set<std::string>& takes) {
   const std::string here = roster_->describe(roster_->self());
   if (retiring_) return to_caf(Status{Code::aborted, text(here, " is leaving the group")});
   try {
-    auto made = system().spawn<caf::actor>(type, args, nullptr, false);
+    auto made = system().spawn<caf::actor>(type, args, nullptr, true, &takes);
     if (made) {
       spawned_.emplace(made->address(), type);
       monitor(*made);
       return *made;
     }
     if (made.error() == caf::sec::cannot_spawn_actor_from_arguments) {
-      return to_caf(Status{
-          Code::invalid, text("the actor type \"", type, "\" at ", here, " is not spawned from ", caf::to_string(args),
-                              ": number or types differ from what it is registered with")});
+      return caf::make_error(caf::sec::cannot_spawn_actor_from_arguments,
+                             text("the actor type \"", type, "\" at ", here, " is not spawned from ",
+                                  caf::to_string(args), ": number or types differ from what it is registered with"));
+    }
+    if (made.error() == caf::sec::unexpected_actor_messaging_interface) {
+      return caf::make_error(caf::sec::unexpected_actor_messaging_interface,
+                             text("actors of the type \"", type, "\" at ", here,
+                                  " do not take the messages of the handle that was asked for; use a handle of the "
+                                  "type that it is registered with"));
     }
     if (made.error() != caf::sec::unknown_type) return made.error();
-    return to_caf(Status{Code::unsupported, text("no actor type \"", type, "\" is registered at ", here,
-                                                 " (there are: ", known_types(system().config()),
-                                                 "); call register_actor in every process before it joins")});
+    return caf::make_error(caf::sec::unknown_type, text("no actor type \"", type, "\" is registered at ", here,
+                                                        " (there are: ", known_types(system().config()),
+                                                        "); call register_actor in every process before it joins"));
   } catch (const Error& error) {
     return to_caf(Status{error.code(), text("spawning a \"", type, "\" at ", here, ": ", error.what())});
   } catch (const std::exception& error) {

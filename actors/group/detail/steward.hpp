@@ -3,6 +3,7 @@
 #include <caf/actor.hpp>
 #include <caf/actor_addr.hpp>
 #include <caf/event_based_actor.hpp>
+#include <caf/expected.hpp>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,7 +26,9 @@ class Steward final : public caf::event_based_actor {
 
  private:
   caf::behavior make_behavior() override;
-  caf::result<caf::actor> spawn_here(const std::string& type, const caf::message& args);
+  /// An actor that takes `takes`: the message types of the handle that asks for it.
+  caf::expected<caf::actor> spawn_here(const std::string& type, const caf::message& args,
+                                       const std::set<std::string>& takes);
   caf::result<Unfinished> finish(std::uint32_t peer, std::uint64_t within_ms);
   void watch_others();
   void leaving(std::uint32_t peer);

@@ -6,7 +6,8 @@
 
 namespace troupe::remote {
 
-/// Names of a process's actors: (publish, name, actor), and (find, name), which is answered when the name is published.
+/// Names of a process's actors: (publish, name, actor), and (find, name), which is answered when the name is published;
+/// (find, name, message types) is answered with an error when its actor takes other messages than these.
 using Publish = caf::atom_constant<caf::atom("publish")>;
 using Find = caf::atom_constant<caf::atom("find")>;
 
