@@ -1,0 +1,312 @@
+#include "tests/actors/caf_semantics/roles.hpp"
+#include "tests/actors/caf_semantics/sides.hpp"
+
+// Links, whichever side makes them and takes them back.
+namespace troupe::test::semantics {
+namespace {
+
+class Links : public Semantics {
+ protected:
+  std::string log_of(const caf::actor& mate) {
+    const auto log = ask<std::string>(mate, Log::value);
+    return log ? *log : brief(log.error());
+  }
+  bool log_gets(const caf::actor& mate, const std::string& what) {
+    const Deadline deadline = Deadline::after(kLong);
+    while (log_of(mate).find(what + " ") == std::string::npos) {
+      if (deadline.passed()) return false;
+    }
+    return true;
+  }
+  void link(const caf::actor& who, const caf::actor& to) {
+    EXPECT_EQ(order(who, Tie::value, to), "normal");
+    settle(who, to);
+  }
+  void unlink(const caf::actor& who, const caf::actor& from) {
+    EXPECT_EQ(order(who, Untie::value, from), "normal");
+    settle(who, from);
+  }
+  /// What the two told each other before has arrived when this returns, since messages from one process to one actor
+  /// keep their order.
+  void settle(const caf::actor& one, const caf::actor& other) {
+    const std::string mark = "mark" + std::to_string(++marks_);
+    EXPECT_EQ(order(one, Tell::value, other, mark), "normal");
+    EXPECT_TRUE(log_gets(other, mark)) << log_of(other);
+    EXPECT_EQ(order(other, Tell::value, one, mark), "normal");
+    EXPECT_TRUE(log_gets(one, mark)) << log_of(one);
+  }
+  void quit(const caf::actor& who, std::uint8_t code = 50) {
+    (*self)->send(who, Quit::value, own_error(code, "asked to"));
+    EXPECT_EQ(end_of(who), "semantics " + std::to_string(code));
+  }
+  /// Whether it goes on although the other one has ended: its process has told all by now.
+  bool survives(const caf::actor& mate) {
+    for (int i = 0; i < 5; ++i) {
+      if (!lives(far_witness_) || !lives(near_witness_) || !lives(mate)) return false;
+    }
+    return true;
+  }
+  void SetUp() override {
+    Semantics::SetUp();
+    far_witness_ = far("mate");
+    near_witness_ = near("mate");
+  }
+  void TearDown() override {
+    far_witness_ = {};
+    near_witness_ = {};
+    Semantics::TearDown();
+  }
+
+ private:
+  caf::actor far_witness_;
+  caf::actor near_witness_;
+  int marks_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Over, Links, ::testing::ValuesIn(Sides::kinds()), name_of_kind);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Links);
+
+TEST_P(Links, EndTheNearActorThatMadeThem) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  quit(there);
+  EXPECT_EQ(end_of(here), "semantics 50");
+}
+
+TEST_P(Links, EndTheFarActorWhenTheNearOneThatMadeThemEnds) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  quit(here);
+  EXPECT_EQ(end_of(there), "semantics 50");
+}
+
+TEST_P(Links, EndTheFarActorThatMadeThem) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(there, here);
+  quit(here);
+  EXPECT_EQ(end_of(there), "semantics 50");
+}
+
+TEST_P(Links, EndTheNearActorWhenTheFarOneThatMadeThemEnds) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(there, here);
+  quit(there);
+  EXPECT_EQ(end_of(here), "semantics 50");
+}
+
+TEST_P(Links, OfTheNearActorAreTakenBackByIt) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  unlink(here, there);
+  quit(there);
+  EXPECT_TRUE(survives(here));
+}
+
+TEST_P(Links, OfTheNearActorThatItTookBackDoNotEndTheFarOne) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  unlink(here, there);
+  quit(here);
+  EXPECT_TRUE(survives(there));
+}
+
+TEST_P(Links, OfTheNearActorAreTakenBackByTheFarOne) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  unlink(there, here);
+  quit(there);
+  EXPECT_TRUE(survives(here));
+}
+
+TEST_P(Links, OfTheNearActorThatTheFarOneTookBackDoNotEndTheFarOne) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  unlink(there, here);
+  quit(here);
+  EXPECT_TRUE(survives(there));
+}
+
+TEST_P(Links, OfTheFarActorAreTakenBackByTheNearOne) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(there, here);
+  unlink(here, there);
+  quit(there);
+  EXPECT_TRUE(survives(here));
+}
+
+TEST_P(Links, OfTheFarActorThatTheNearOneTookBackDoNotEndTheFarOne) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(there, here);
+  unlink(here, there);
+  quit(here);
+  EXPECT_TRUE(survives(there));
+}
+
+TEST_P(Links, OfTheFarActorAreTakenBackByIt) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(there, here);
+  unlink(there, here);
+  quit(here);
+  EXPECT_TRUE(survives(there));
+}
+
+TEST_P(Links, OfTheFarActorThatItTookBackDoNotEndTheNearOne) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(there, here);
+  unlink(there, here);
+  quit(there);
+  EXPECT_TRUE(survives(here));
+}
+
+TEST_P(Links, MadeTwiceAreTakenBackAtOnce) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  link(there, here);
+  link(here, there);
+  unlink(here, there);
+  quit(there);
+  EXPECT_TRUE(survives(here));
+}
+
+TEST_P(Links, CanBeMadeAgain) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  unlink(there, here);
+  link(here, there);
+  quit(there);
+  EXPECT_EQ(end_of(here), "semantics 50");
+}
+
+TEST_P(Links, ToTheDeadEndTheNearActor) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  quit(there);
+  (*self)->send(here, Tie::value, there);
+  EXPECT_EQ(end_of(here), "semantics 50");
+}
+
+TEST_P(Links, ToTheDeadEndTheFarActor) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  quit(here);
+  (*self)->send(there, Tie::value, here);
+  EXPECT_EQ(end_of(there), "semantics 50");
+}
+
+TEST_P(Links, LetActorsLiveWhenTheOtherEndsNormally) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  (*self)->send(there, Quit::value, caf::error{});
+  EXPECT_EQ(end_of(there), "normal");
+  EXPECT_TRUE(survives(here));
+}
+
+TEST_P(Links, GiveExitMessagesToWhoHandlesThem) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  EXPECT_EQ(order(here, Trap::value), "normal");
+  link(here, there);
+  quit(there);
+  EXPECT_TRUE(log_gets(here, "exit:semantics 50")) << log_of(here);
+}
+
+TEST_P(Links, GiveExitMessagesToTheFarActorThatHandlesThem) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  EXPECT_EQ(order(there, Trap::value), "normal");
+  link(here, there);
+  quit(here);
+  EXPECT_TRUE(log_gets(there, "exit:semantics 50")) << log_of(there);
+}
+
+TEST_P(Links, TellOfNormalEndsToWhoHandlesExitMessages) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  EXPECT_EQ(order(here, Trap::value), "normal");
+  link(there, here);
+  (*self)->send(there, Quit::value, caf::error{});
+  EXPECT_TRUE(log_gets(here, "exit:normal")) << log_of(here);
+}
+
+TEST_P(Links, ByWhichAnActorIsKilledCannotBeTrapped) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  EXPECT_EQ(order(here, Trap::value), "normal");
+  link(here, there);
+  (*self)->send_exit(there, caf::exit_reason::kill);
+  EXPECT_EQ(end_of(here), "exit kill");
+}
+
+TEST_P(Links, AreNotNeededForAnExitMessage) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  EXPECT_EQ(order(there, Trap::value), "normal");
+  EXPECT_EQ(order(here, Expel::value, there, own_error(51, "")), "normal");
+  EXPECT_TRUE(log_gets(there, "exit:semantics 51")) << log_of(there);
+  EXPECT_EQ(order(there, Expel::value, here, own_error(52, "")), "normal");
+  EXPECT_EQ(end_of(here), "semantics 52");
+}
+
+TEST_P(Links, AreTakenBackByTheExitMessageOfWhoIsLinked) {
+  const auto here = near("mate");
+  const auto there = far("mate");
+  link(here, there);
+  EXPECT_EQ(order(here, Expel::value, there, own_error(53, "")), "normal");
+  EXPECT_EQ(end_of(there), "semantics 53");
+  EXPECT_TRUE(survives(here));
+}
+
+TEST_P(Links, EndAChainOverBothSides) {
+  std::vector<caf::actor> chain;
+  for (int i = 0; i < 4; ++i) {
+    chain.push_back(near("mate"));
+    chain.push_back(far("mate"));
+  }
+  for (std::size_t i = 1; i < chain.size(); ++i) link(chain[i - 1], chain[i]);
+  (*self)->send(chain.back(), Quit::value, own_error(54, ""));
+  for (const auto& one : chain) EXPECT_EQ(end_of(one), "semantics 54");
+}
+
+TEST_P(Links, EndAGroupInWhichEachIsLinkedToEach) {
+  std::vector<caf::actor> all;
+  for (int i = 0; i < 3; ++i) {
+    all.push_back(near("mate"));
+    all.push_back(far("mate"));
+  }
+  for (const auto& one : all) {
+    for (const auto& other : all) {
+      if (one != other) EXPECT_EQ(order(one, Tie::value, other), "normal");
+    }
+  }
+  (*self)->send(all[1], Quit::value, own_error(55, ""));
+  for (const auto& one : all) EXPECT_EQ(end_of(one), "semantics 55");
+}
+
+TEST_P(Links, OfManyToOneAllEnd) {
+  const auto there = far("mate");
+  std::vector<caf::actor> here;
+  for (int i = 0; i < 40; ++i) {
+    here.push_back(near("mate"));
+    EXPECT_EQ(order(i % 2 == 0 ? here.back() : there, Tie::value, i % 2 == 0 ? there : here.back()), "normal");
+  }
+  for (const auto& one : here) settle(there, one);
+  (*self)->send(there, Quit::value, own_error(56, ""));
+  for (const auto& one : here) EXPECT_EQ(end_of(one), "semantics 56");
+}
+
+}  // namespace
+}  // namespace troupe::test::semantics

@@ -1,0 +1,92 @@
+// The far side in a child process, this program executed again, over shared memory and over TCP.
+#include <signal.h>
+
+#include <caf/event_based_actor.hpp>
+#include <cstring>
+
+#include "tests/actors/caf_semantics/roles.hpp"
+#include "tests/actors/caf_semantics/sides.hpp"
+#include "tests/support/process.hpp"
+#include "tests/transports/bootstrap_ranks.hpp"
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe::test::semantics {
+namespace {
+
+constexpr const char* kChildMark = "--far-side";
+
+std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, LaunchPlace place, const std::string& kind) {
+  GroupOptions options;
+  options.place = std::move(place);
+  options.deadline = Deadline::after(kLong);
+  options.hello.ucx_version = ucx_version();
+  options.remote.dropped = [](std::string_view) {};
+  options.make_transport = [kind](const TransportSite& at) {
+    UcxOptions ucx{.self = at.self, .means = kind == "tcp" ? UcxMeans::tcp : UcxMeans::shm};
+    if (kind == "tcp") ucx.network_device = "lo";
+    return make_ucx_transport(at.space, ucx);
+  };
+  return Group::join(blocking, system, std::move(options));
+}
+
+class TwoProcesses final : public Sides {
+ public:
+  explicit TwoProcesses(const std::string& kind) {
+    far = Peer{1};
+    const testing::Listener listener;
+    child_.emplace(testing::ProgramStart{.arguments = {"/proc/self/exe", kChildMark, kind},
+                                         .environment = {{"RANK", "1"},
+                                                         {"WORLD_SIZE", "2"},
+                                                         {"LOCAL_RANK", "1"},
+                                                         {"MASTER_ADDR", "127.0.0.1"},
+                                                         {"MASTER_PORT", std::to_string(listener.port())}},
+                                         .unset = {"TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"}});
+    LaunchPlace place = testing::rank_options(listener, 0, 2).place;
+    place.secret.clear();
+    auto blocking = Blocking::on_thread("test");
+    near.group = join(blocking, near.system, std::move(place), kind);
+    ender_ = near.group->lookup(blocking, far, "ender", Deadline::after(kLong));
+  }
+  ~TwoProcesses() override {
+    auto blocking = Blocking::on_thread("test");
+    caf::anon_send_exit(ender_, caf::exit_reason::user_shutdown);
+    ender_ = {};
+    near.group->stop(blocking, Deadline::after(killed_ ? std::chrono::milliseconds(1) : kLong));
+    near.group.reset();
+    child_->signal(SIGKILL);
+  }
+  void kill_far() override {
+    killed_ = true;
+    child_->signal(SIGKILL);
+  }
+
+ private:
+  bool killed_ = false;
+  std::optional<testing::Program> child_;
+  caf::actor ender_;  // the child lives as long as this
+};
+
+}  // namespace
+
+std::vector<std::string> Sides::kinds() {
+  return ucx_available() ? std::vector<std::string>{"shm", "tcp"} : std::vector<std::string>{};
+}
+std::vector<std::string> Sides::mortal_kinds() { return kinds(); }
+
+std::unique_ptr<Sides> Sides::make(const std::string& kind) { return std::make_unique<TwoProcesses>(kind); }
+
+std::optional<int> run_as_far_side(int argc, char** argv) {
+  if (argc != 3 || std::strcmp(argv[1], kChildMark) != 0) return {};
+  Side side;
+  auto blocking = Blocking::on_thread("far side");
+  side.group = join(blocking, side.system, launch_place_from_environment().value(), argv[2]);
+  caf::actor ender = side.system.spawn([]() -> caf::behavior { return {[](std::int32_t x) { return x; }}; });
+  publish_typed_actors(*side.group);
+  side.group->publish("ender", ender);
+  caf::scoped_actor self(side.system);
+  self->wait_for(ender);
+  ender = {};
+  return side.group->stop(blocking, Deadline::after(kLong)).clean() ? 0 : 1;
+}
+
+}  // namespace troupe::test::semantics
