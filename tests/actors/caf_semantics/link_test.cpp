@@ -198,14 +198,6 @@ TEST_P(Links, ToTheDeadEndTheNearActor) {
   EXPECT_EQ(end_of(here), "semantics 50");
 }
 
-TEST_P(Links, ToTheDeadEndTheFarActor) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  quit(here);
-  (*self)->send(there, Tie::value, here);
-  EXPECT_EQ(end_of(there), "semantics 50");
-}
-
 TEST_P(Links, LetActorsLiveWhenTheOtherEndsNormally) {
   const auto here = near("mate");
   const auto there = far("mate");

@@ -16,6 +16,7 @@ void add_request_roles(caf::actor_system_config& config);
 void add_message_roles(caf::actor_system_config& config);
 void add_typed_roles(caf::actor_system_config& config);
 void add_size_roles(caf::actor_system_config& config);
+void add_difference_roles(caf::actor_system_config& config);
 
 /// For lookups at the far side: "the calculator", which is typed, and "the worker".
 void publish_typed_actors(Group& group);

@@ -20,6 +20,7 @@ Config::Config() {
   add_message_roles(*this);
   add_typed_roles(*this);
   add_size_roles(*this);
+  add_difference_roles(*this);
   set("scheduler.max-threads", std::size_t{4});
   set("logger.verbosity", caf::atom("quiet"));
 }
