@@ -14,20 +14,14 @@ class Budget {
  public:
   explicit Budget(std::uint64_t limit_bytes) noexcept : limit_(limit_bytes) {}
   bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= limit_; }
-  void enter(std::uint64_t bytes) noexcept {
-    const std::uint64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (now > peak_.load(std::memory_order_relaxed)) peak_.store(now, std::memory_order_relaxed);
-  }
+  void enter(std::uint64_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
   void leave(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
   std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   std::uint64_t limit() const noexcept { return limit_; }
-  /// The most that was used since the last call, about.
-  std::uint64_t take_peak() noexcept { return peak_.exchange(used(), std::memory_order_relaxed); }
 
  private:
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> used_{0};
-  std::atomic<std::uint64_t> peak_{0};
 };
 
 /// A part of a budget, held as long as the object lives.

@@ -55,5 +55,15 @@ TEST(RemoteTensor, OfMoreThanTwoGiBGoesByReference) {
   EXPECT_EQ(seen.get<1>(), last);
 }
 
+TEST(RemoteMessage, OfMoreThanTwoGiBIsRefusedAtOnce) {
+  if (available_bytes() < 2 * kNeededBytes) GTEST_SKIP() << "needs 10 GiB of memory that is free";
+  LoopbackWorld world;
+  const std::string large(wire::kLargestBody, 'x');  // with its length it is more
+  const auto refused = ask<std::string>(world.here->system, world.server, Echo::value, large);
+  EXPECT_EQ(refused.why.code(), Code::unsupported) << refused.why.text();
+  const std::string small("still there");
+  EXPECT_EQ((ask<std::string>(world.here->system, world.server, Echo::value, small)).get(), small);
+}
+
 }  // namespace
 }  // namespace troupe::test
