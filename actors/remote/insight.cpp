@@ -36,7 +36,7 @@ PeerCounters Engine::counters(Peer number) const {
                         .batched_sent = from.batched_sent.get(),
                         .unhandled = from.unhandled.get(),
                         .waiting = found->second->waiting->messages.load(std::memory_order_relaxed),
-                        .turned_away = from.turned_away.get()};
+                        .turned_away = found->second->waiting->turned_away.load(std::memory_order_relaxed)};
   std::ranges::transform(from.answer_ns_log2, counters.answer_ns_log2.begin(), &Tally::get);
   return counters;
 }

@@ -163,8 +163,7 @@ void Engine::drop_blocked(PeerState& to, const caf::error& why) {
 }
 
 void Engine::note_turned_away(PeerState& to) {
-  const std::uint64_t count = to.waiting->turned_away.exchange(0);
-  to.counts.turned_away.add(count);
+  const std::uint64_t count = to.waiting->untold.exchange(0);
   counts_.dropped.add(count);
   if (options_.dropped) {
     options_.dropped(text(count, " messages to peer ", to.number.value, " not sent: ",

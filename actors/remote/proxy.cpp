@@ -89,26 +89,28 @@ void Proxy::push(caf::mailbox_element_ptr message) {
 /// always have it: who waits for them may be the one who would make room.
 bool Proxy::admit(const caf::mailbox_element& message) {
   Room* const room = this->room();
-  if (!budget_->full() && (room == nullptr || !room->full())) {
-    if (room != nullptr && !is_free(message)) room->enter();
+  const bool no_memory = budget_->full();  // once: others send, and the lane takes away
+  const bool counted = !is_free(message) && message.sender.get() != ctrl();
+  if (!counted || (!no_memory && (room == nullptr || !room->full()))) {
+    if (counted && room != nullptr) room->enter();
     return true;
   }
-  if (is_free(message) || message.sender.get() == ctrl()) return true;
-  const WhenFull choice = budget_->full() ? WhenFull::error : room->when_full();
+  const WhenFull choice = no_memory ? WhenFull::error : room->when_full();
   if (choice == WhenFull::wait && running_inline() == nullptr && room->wait()) {
     room->enter();
     return true;
   }
   answer(message.sender, message.mid,
          Status{Code::out_of_memory,
-                budget_->full() ? text("messages to other processes take ", budget_->used(),
-                                       " bytes here already, since a receiver is "
-                                       "slow; send less, or raise RemoteOptions::memory_bytes")
-                                : text(room->count(),
-                                       " messages to that actor are not handled yet, all that its window has room for "
-                                       "(RemoteActors::bound)")});
+                no_memory ? text("messages to other processes take ", budget_->used(),
+                                 " bytes here already, since a receiver is slow; send less, or raise "
+                                 "RemoteOptions::memory_bytes")
+                          : text(room->count(),
+                                 " messages to that actor are not handled yet, all that its window has room for "
+                                 "(RemoteActors::bound)")});
+  waiting_->turned_away.fetch_add(1, std::memory_order_relaxed);
   const bool tell = choice != WhenFull::drop && !message.mid.is_request();
-  if (waiting_->turned_away.fetch_add(1) == 0 && tell)
+  if (tell && waiting_->untold.fetch_add(1) == 0)
     gate_->run([engine = &engine_, peer = &peer_] { engine->note_turned_away(*peer); });
   return false;
 }

@@ -69,8 +69,7 @@ struct PeerState {
   std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();  // any thread's
   std::shared_ptr<PeerIntake> intake;                              // of its messages here
   struct {
-    Tally messages_sent, bytes_sent, messages_received, bytes_received, batches_sent, batched_sent, unhandled,
-        turned_away;
+    Tally messages_sent, bytes_sent, messages_received, bytes_received, batches_sent, batched_sent, unhandled;
     std::array<Tally, std::tuple_size_v<decltype(PeerCounters::answer_ns_log2)>> answer_ns_log2;
   } counts;  // the control lane's to write
   // The control lane's:

@@ -21,7 +21,8 @@ struct PeerState;
 /// What every thread counts of the messages to one peer. Outlives the peer's state, as proxies do.
 struct Waiting {
   std::atomic<std::uint64_t> messages{0};     // not sent yet
-  std::atomic<std::uint64_t> turned_away{0};  // and not told of yet
+  std::atomic<std::uint64_t> turned_away{0};  // for want of room
+  std::atomic<std::uint64_t> untold{0};       // of these, dropped and not reported yet
 };
 
 /// The memory that a message takes while it waits here, about.
