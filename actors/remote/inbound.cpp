@@ -32,6 +32,25 @@ bool fits_its_queue(const caf::mailbox_element& message) {
   return true;
 }
 
+/// As its sender must have reckoned it.
+std::uint16_t charge_of(const wire::Header& header, const Arrival& arrival) {
+  std::uint64_t copied = 0;
+  std::uint64_t end = 0;  // of the tensors in the payload
+  const std::size_t records_bytes = std::size_t{header.tensors} * sizeof(wire::TensorRecord);
+  if (header.tensors > 0) {
+    for (const wire::TensorRecord& record : wire::load_records(arrival.head, header.tensors)) {
+      if (record.by_reference != 0) continue;
+      copied += record.size_bytes;
+      end = std::max(end, record.offset + record.size_bytes);
+    }
+  }
+  std::uint64_t body = arrival.head.size() - std::min(arrival.head.size(), wire::kHeaderBytes + records_bytes);
+  if ((header.flags & wire::kBodyInPieces) != 0) body = arrival.body.size_bytes;
+  if ((header.flags & wire::kBodyInPayload) != 0)
+    body = arrival.payload.size_bytes - std::min(arrival.payload.size_bytes, end);
+  return wire::charge_of(body, copied);
+}
+
 /// What arrived, kept until the control lane looks at it, or until its turn comes.
 std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
 
@@ -87,11 +106,14 @@ class Engine::Borrowed {
 Memory Engine::landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
   if (const auto sink = sink_for(head, size_bytes)) return *sink;
   if (const auto memory = landing_pool_->take(size_bytes)) return *memory;
+  const auto header = lane == Lane::bulk ? wire::load(head) : std::nullopt;
+  const bool is_piece = header && header->kind == wire::Kind::piece;
+  // It stays only until it has arrived, so it may use what is meant for the other direction.
+  if (const auto memory = is_piece ? sending_pool_->take(size_bytes) : std::nullopt) return *memory;
   // Refused: no memory tells the transport to drop the payload. The head still takes its place in the order.
-  const auto header = wire::load(head);
-  if (header && lane == Lane::bulk && header->kind == wire::Kind::piece) {
+  if (is_piece) {
     refuse_piece(from, *header, size_bytes);
-  } else if (header && lane == Lane::bulk && (header->flags & wire::kBodyInPieces) != 0) {
+  } else if (header && (header->flags & wire::kBodyInPieces) != 0) {
     wait_for_body(from, *header, {copy(head), {}, nullptr, true});
   } else {
     gate_->run([this, from, kept = copy(head)] { take_in(from, {.head = kept, .refused = true}); });
@@ -100,6 +122,11 @@ Memory Engine::landing(Peer from, Lane lane, std::span<const std::byte> head, st
 }
 
 void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept {
+  const auto header = lane == Lane::bulk ? wire::load(head) : std::nullopt;
+  if (header && header->kind == wire::Kind::piece) {
+    take_in_piece(from, *header, payload);
+    return dropped(from, lane, payload, {});
+  }
   std::shared_ptr<const void> owner;
   if (payload.size_bytes > 0 && !sinks_.landed(payload, owner)) owner = landing_pool_->owner(payload);
   if (lane == Lane::control) {
@@ -107,8 +134,6 @@ void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memo
     inline_->run();
     return;
   }
-  const auto header = wire::load(head);
-  if (header && header->kind == wire::Kind::piece) return take_in_piece(from, *header, payload);
   if (header && (header->flags & wire::kBodyInPieces) != 0) {
     return wait_for_body(from, *header, {copy(head), payload, std::move(owner), false});
   }
@@ -118,7 +143,9 @@ void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memo
 }
 
 void Engine::dropped(Peer, Lane, Memory payload, const Status&) noexcept {
-  if (!sinks_.give_back(payload)) landing_pool_->give_back(payload);
+  if (sinks_.give_back(payload)) return;
+  landing_pool_->give_back(payload);  // each takes only its own
+  sending_pool_->give_back(payload);
 }
 
 void Engine::take_in_piece(Peer from, const wire::Header& header, Memory payload) {
@@ -276,8 +303,8 @@ std::shared_ptr<EdgeIntake>& Engine::edge_of(PeerState& from, caf::actor_id acto
 void Engine::take_in_message(PeerState& from, const wire::Header& header, Arrival& arrival) {
   const bool counted = (header.flags & wire::kFree) == 0;
   const std::uint64_t charge = wire::charge_in(header.charge);
-  if (counted && charge * wire::kChargeBytes < wire::kMessageBytes + arrival.body.size_bytes)
-    return condemn(from, "it says that a message is smaller than it is");
+  if (counted && !arrival.refused && (header.flags & wire::kVoid) == 0 && header.charge != charge_of(header, arrival))
+    return condemn(from, "it says that a message is of another size than it is");
   if (counted && !from.intake->take(charge)) return condemn(from, "it sent more than this process takes");
   Local* const to = local(header.target);
   if (to == nullptr) {  // it has ended; ids are not given twice, so there is no order to keep

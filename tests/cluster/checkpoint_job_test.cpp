@@ -325,7 +325,7 @@ TEST_F(CheckpointedJob, TrainsToTheEndWhenTheDiskIsFullAndEndsWithAnErrorSinceIt
   EXPECT_THAT(program.err(), HasSubstr("is the disk full?"));
   EXPECT_THAT(program.err(), HasSubstr("the run ended after step 20, but its state is not saved: rank"));
   EXPECT_THAT(program.err(), HasSubstr("; this run has saved none"));
-  EXPECT_THAT(program.out(), HasSubstr("\n2          ")) << "both epochs are told";
+  EXPECT_THAT(program.out(), HasSubstr("\n1.2        ")) << "the epoch under way is told too";
 }
 
 TEST_F(CheckpointedJob, ThatSigtermEndsAsksForNoOtherTurnWhenItsEndIsNotSaved) {

@@ -102,7 +102,7 @@ class Stranger {
       wire::Header header;
       std::memcpy(&header, frame.head.data() + 8, sizeof header);
       header.version = wire::kVersion;
-      header.kind = static_cast<wire::Kind>(1 + dice_() % 7);
+      header.kind = static_cast<wire::Kind>(1 + dice_() % 14);
       wire::store(header, std::span(frame.head).first<wire::kHeaderBytes>());
     }
     return frame;
@@ -112,8 +112,15 @@ class Stranger {
     auto header = wire::load(head);
     if (!header) return;
     if (header->source_peer == 1) header->source_peer = static_cast<std::uint16_t>(peer.value);
-    if (header->kind == wire::Kind::message) header->sequence = sequence_[header->target]++;
-    if (header->kind == wire::Kind::message || header->kind == wire::Kind::down) header->order = order_++;
+    const bool counted =
+        header->kind == wire::Kind::message || header->kind == wire::Kind::link || header->kind == wire::Kind::unlink;
+    if (counted) header->sequence = sequence_[header->target]++;
+    if (counted || header->kind == wire::Kind::down) header->order = order_++;
+    // What was damaged may be of another size now.
+    const std::size_t beside = wire::kHeaderBytes + header->tensors * sizeof(wire::TensorRecord);
+    constexpr std::uint8_t kElsewhere = wire::kBodyInPayload | wire::kBodyInPieces;
+    if (header->kind == wire::Kind::message && (header->flags & kElsewhere) == 0 && header->tensors == 0)
+      header->charge = wire::charge_of(head.size() - std::min(head.size(), beside), 0);
     wire::store(*header, head.first<wire::kHeaderBytes>());
     if (header->kind != wire::Kind::batch) return;
     std::span<const std::byte> rest = head.subspan(wire::kHeaderBytes);

@@ -59,11 +59,11 @@ TEST_F(HostilePeer, IsLostWhenItSendsMoreThanIsTaken) {
   expect_lost("more than this process takes");
 }
 
-TEST_F(HostilePeer, IsLostWhenItCallsAMessageSmallerThanItIs) {
+TEST_F(HostilePeer, IsLostWhenItSaysThatAMessageIsOfAnotherSize) {
   auto header = message(0, 0, server());
   header.charge = 1;
   ASSERT_TRUE(world.arrive(stranger, {frame_of(header)}));
-  expect_lost("smaller than it is");
+  expect_lost("of another size");
 }
 
 TEST_F(HostilePeer, IsLostWhenPiecesOfABodyDoNotFit) {

@@ -19,7 +19,10 @@ struct SentFrame {
   std::vector<std::byte> payload;
 };
 
-inline SentFrame frame_of(const wire::Header& header, std::span<const std::byte> body = {}) {
+/// With the charge of its body where the header has that of none.
+inline SentFrame frame_of(wire::Header header, std::span<const std::byte> body = {}) {
+  if (header.charge == wire::charge_of(0, 0))
+    header.charge = wire::charge_of(body.size() - header.tensors * sizeof(wire::TensorRecord), 0);
   SentFrame frame;
   frame.head.resize(wire::kHeaderBytes);
   wire::store(header, std::span(frame.head).first<wire::kHeaderBytes>());
