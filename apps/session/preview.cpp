@@ -42,7 +42,7 @@ Plan preview(const Configuration& configuration, const DataPlace& place, const H
   Plan plan = make_plan(settings, graph, inputs);
   if (others > 0)
     plan.reasons.push_back(text("Other machines were not examined: ", others, others == 1 ? " is" : " are",
-                                " taken to be like this one."));
+                                " assumed to be like this one."));
   return plan;
 }
 

@@ -53,7 +53,7 @@ TEST_P(BenchGroupOver, TellsOfAStoppedProcessAfterItsSilence) {
 
 TEST_P(BenchGroupOver, KeepsAProcessThatPauses) {
   const auto line =
-      measure({"--what", "silence", "--how", "pause", "--rounds", "1", "--dead-ms", "8000", "--transport", GetParam()});
+      measure({"--what", "silence", "--how", "pause", "--rounds", "1", "--dead-ms", "6000", "--transport", GetParam()});
   EXPECT_EQ(line.value("lost", -1), 0) << line;
   EXPECT_GT(line.value("suspected", 0), 0) << line;
   EXPECT_TRUE(line.value("clean", false)) << line;

@@ -33,6 +33,12 @@ void set(ucp_config_t* config, const char* name, const std::string& value) {
   TROUPE_UCX(ucp_config_modify(config, name, value.c_str()), Code::environment, "UCX refuses ", name, " = ", value);
 }
 
+/// Whether the environment names transports; "all" is what UCX takes by itself.
+bool user_chose() {
+  const char* const named = std::getenv("UCX_TLS");
+  return named != nullptr && std::string_view{named} != "all";
+}
+
 /// `chosen`: the transports are not those that the user named.
 Config read_config(const UcxOptions& options, bool chosen) {
   ucp_config_t* raw = nullptr;
@@ -42,7 +48,7 @@ Config read_config(const UcxOptions& options, bool chosen) {
   switch (options.means) {
     // Never sysv, whose segments a kill -9 may leave behind.
     case UcxMeans::automatic:
-      if (std::getenv("UCX_TLS") == nullptr) set(raw, "TLS", "^sysv");
+      if (!user_chose()) set(raw, "TLS", "^sysv");
       break;
     case UcxMeans::shm:
       set(raw, "TLS", "posix,cma,self");
@@ -92,8 +98,7 @@ std::string_view name_of(std::uint8_t means) {
 }  // namespace
 
 UcxOptions with_means(UcxOptions options) {
-  if (options.means != UcxMeans::automatic || options.hosts.empty() || std::getenv("UCX_TLS") != nullptr)
-    return options;
+  if (options.means != UcxMeans::automatic || options.hosts.empty() || user_chose()) return options;
   // UCX opens another process's memory through /proc, and wakes it by a socket of the network namespace.
   using Place = std::pair<NodeIdentity, std::uint64_t>;
   std::map<std::string_view, Place> places;  // of the first process of each machine

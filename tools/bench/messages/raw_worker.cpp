@@ -33,7 +33,7 @@ void configure(ucp_config_t* config, const RawOptions& options) {
     set(config, "TLS", "tcp,self");
     set(config, "NET_DEVICES", "lo");
   } else if (options.best) {
-    set(config, "TLS", "sm,self");
+    set(config, "TLS", "posix,cma,self");
   } else {
     set(config, "TLS", "posix,cma,self");
     set(config, "MM_ERROR_HANDLING", "y");
