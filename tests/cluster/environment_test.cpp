@@ -127,6 +127,14 @@ TEST_F(EnvironmentWithMounts, WithoutRoomForDrawnDigitsNamesTheirFolder) {
   EXPECT_THAT(said, HasSubstr("No space left on device; set XDG_CACHE_HOME to a folder that can be written"));
 }
 
+TEST_F(Environment, WithTooFewAddressesIsRefusedBeforeItBegins) {
+  for (const std::string kib : {"80000", "150000", "300000", "350000", "400000"}) {
+    const std::string said = expect_refusal(behind("ulimit -v " + kib, folder_.rtrun(short_run())));
+    EXPECT_THAT(said, HasSubstr("a process may have " + kib + " KiB of addresses here (ulimit -v)"));
+    EXPECT_THAT(said, HasSubstr("`ulimit -v unlimited`"));
+  }
+}
+
 TEST_F(EnvironmentWithMounts, WithAReadOnlyReportFolderIsRefused) {
   const auto start = folder_.rtrun(short_run({"report.dir=tmp"}));
   const std::string said = expect_refusal(with_mounts(kReadOnly, start));

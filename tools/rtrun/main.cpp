@@ -116,6 +116,7 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
     here = hosts_here(hosts);
   }
   const bool works_here = place || std::any_of(sites.begin(), sites.end(), [](const RankSite& s) { return s.here; });
+  check_address_space();
   // What is wrong with the plan is said once and here, before anything is made or started.
   if (!place && works_here) preview(configuration, look_for_data(configuration), here);
   prepare_file_limit(place ? place->world_size : static_cast<std::uint32_t>(sites.size()));

@@ -77,4 +77,14 @@ void prepare_file_limit(std::uint32_t ranks) {
                      "cannot raise the limit of open files to ", needed);
 }
 
+void check_address_space() {
+  // Measured: libraries, stacks and the allocator's arenas of a rank with 20 units; less than 400 MiB ended it.
+  constexpr std::uint64_t kLeast = std::uint64_t{480} << 20;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  TROUPE_CHECK(limit.rlim_cur >= kLeast, Code::environment, "a process may have ", limit.rlim_cur >> 10,
+               " KiB of addresses here (ulimit -v), and a rank needs at least ", kLeast >> 10,
+               " beside its model and data; set `ulimit -v unlimited`, and limit memory by a control group");
+}
+
 }  // namespace troupe::rtrun

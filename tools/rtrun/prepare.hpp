@@ -27,4 +27,8 @@ FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::st
 /// needs: raises the soft limit where it is lower. Throws Error{environment} when the hard limit forbids that.
 void prepare_file_limit(std::uint32_t ranks);
 
+/// Makes sure that this process, and those that it starts, may have as many addresses as a small rank needs: with fewer
+/// some library or other ends it without a word that helps. Throws Error{environment} with the limit and the cure.
+void check_address_space();
+
 }  // namespace troupe::rtrun
