@@ -17,8 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 using troupe::testing::eventually;
 
-constexpr std::uint32_t kMessages = 16;
-constexpr std::uint64_t kTaken = kMessages * wire::kMessageBytes;
+constexpr std::uint32_t kMessagesTaken = 16;
+constexpr std::uint64_t kBytesTaken = kMessagesTaken * wire::kMessageBytes;
 constexpr std::uint64_t kNobody = 999999;
 
 class HostilePeer : public ::testing::Test {
@@ -44,7 +44,7 @@ class HostilePeer : public ::testing::Test {
   /// The server's id, as strangers may have guessed.
   std::uint64_t server() const { return world.victim->server.id(); }
 
-  HostileWorld world{1, {.unhandled_bytes = kTaken, .max_actors = 100}};
+  HostileWorld world{1, {.unhandled_bytes = kBytesTaken, .max_actors = 100}};
   Blocking blocking = Blocking::on_thread("test");
   caf::actor to_server = world.honest->remote->resolve(blocking, Peer{0}, "server", Deadline::after(kLong));
   const Peer stranger = HostileWorld::stranger(0);
@@ -52,7 +52,7 @@ class HostilePeer : public ::testing::Test {
 
 TEST_F(HostilePeer, IsLostWhenItSendsMoreThanIsTaken) {
   std::vector<SentFrame> frames;
-  for (std::uint32_t i = 0; i <= kMessages + 1; ++i) frames.push_back(frame_of(message(i + 1, i + 1, server())));
+  for (std::uint32_t i = 0; i <= kMessagesTaken + 1; ++i) frames.push_back(frame_of(message(i + 1, i + 1, server())));
   ASSERT_TRUE(world.arrive(stranger, {frames.begin(), frames.end() - 1}));
   EXPECT_FALSE(world.why_lost(stranger));
   ASSERT_TRUE(world.arrive(stranger, {frames.back()}));
