@@ -84,6 +84,8 @@ void Bell::clear() noexcept {
 
 }  // namespace detail
 
+constinit thread_local LaneLoop::State* LaneLoop::State::lane_of_own_thread = nullptr;
+
 LaneLoop::State::State(Transport& lanes_transport, Lane which, LaneOptions how, std::string thread_name)
     : transport(lanes_transport),
       lane(which),
@@ -111,7 +113,9 @@ bool LaneLoop::State::push(LaneTask& task) noexcept {
     if (head == closed_mark()) return false;
     task.next_ = head;
   } while (!posted.compare_exchange_weak(head, &task));
-  if (sleeping.load() != Sleeper::nobody) wake_sleeper();
+  if (sleeping.load() == Sleeper::nobody) return true;
+  State* const poster = lane_of_own_thread;
+  if (poster == nullptr || poster->other != this || !poster->take_other(/*unless_woken=*/false)) wake_sleeper();
   return true;
 }
 
@@ -199,14 +203,19 @@ void LaneLoop::State::guest_nap(milliseconds at_most, bool transport_too) {
   if (fds[0].revents != 0) guest_bell->clear();
 }
 
-/// A round for the other lane, if its thread sleeps; whether that did something.
+/// From now on this thread drives the other lane too, if that one's sleeps and should not be left to itself.
+bool LaneLoop::State::take_other(bool unless_woken) {
+  if (has_other) return true;
+  if (!polls || (cores && Clock::now() < leave_other_until)) return false;
+  has_other = other->take(unless_woken);
+  return has_other;
+}
+
+/// A round for the other lane, if its thread sleeps; whether that did something. On one core a thread that was woken
+/// could only run once this one sleeps, so there it counts as asleep.
 bool LaneLoop::State::drive_other() {
   const auto begun = cores ? Clock::now() : Clock::time_point{};
-  if (!has_other) {
-    if (cores && begun < leave_other_until) return false;
-    has_other = other->take(/*unless_woken=*/true);
-    if (!has_other) return false;
-  }
+  if (!take_other(/*unless_woken=*/cores)) return false;
   const bool did = other->guest_round();
   const bool much = did && cores && Clock::now() - begun > kLongOther;
   if (much) leave_other_until = begun + kLeaveOther;
@@ -240,6 +249,8 @@ void LaneLoop::State::run() {
   running.store(true);
   cores = !options.cpus.empty() || usable_cpus().size() > 1;
   SpinTime spin(options.spin, options.spin_most);
+  polls = spin.any();
+  lane_of_own_thread = this;
   auto idle_since = Clock::now();
   bool idle = false;
   unsigned rounds = 0;
@@ -250,7 +261,8 @@ void LaneLoop::State::run() {
       if (std::exchange(idle, false) && spin.adapts()) spin.came_after(Clock::now() - idle_since);
       fd_lies = false;
       ++busy_rounds;
-      if (has_other && busy_rounds % kRoundsPerOther == 0) drive_other();
+      if (has_other && (busy_rounds % kRoundsPerOther == 0 || other->posted.load(std::memory_order_relaxed) != nullptr))
+        drive_other();
       if (alarm && busy_rounds % kRoundsPerAlarm == 0) ring(Clock::now());
       continue;
     }
@@ -259,12 +271,12 @@ void LaneLoop::State::run() {
       rounds = 0;
     }
     ++rounds;
-    if (other != nullptr && spin.any() && rounds % kRoundsPerOther == 0 && drive_other()) {
+    if (other != nullptr && polls && rounds % kRoundsPerOther == 0 && drive_other()) {
       idle = false;
       if (spin.adapts()) spin.came_after(Clock::now() - idle_since);
       continue;
     }
-    if (spin.any() && rounds % kPausesPerLook != 0) {
+    if (polls && rounds % kPausesPerLook != 0) {
       pause_cpu();
       continue;
     }
@@ -282,6 +294,7 @@ void LaneLoop::State::run() {
       leave_other();
     }
   }
+  lane_of_own_thread = nullptr;
   leave_other();
   ended_drained = finish();
 }

@@ -68,6 +68,7 @@ struct LaneLoop::State {
   bool finish();
   bool take(bool unless_woken);
   void give_back();
+  bool take_other(bool unless_woken);
   bool drive_other();
   void leave_other();
   bool rest_other();
@@ -107,6 +108,10 @@ struct LaneLoop::State {
   std::optional<Deadline> stop_by;
   std::function<bool()> drained;
   bool ended_drained = false;  // written by the lane's thread, read after the join
+
+  // The lane whose own thread the calling one is; null elsewhere, and once that lane stops.
+  static constinit thread_local State* lane_of_own_thread;
+  bool polls = false;  // before it sleeps; its own thread's
 
   // Only who drives the lane.
   bool busy_hook = false;

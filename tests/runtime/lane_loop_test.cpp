@@ -331,5 +331,62 @@ TEST_F(LaneLoopTest, NapsBetweenLooksAtATransportThatNeverLetsItselfBeArmed) {
   EXPECT_TRUE(wait_until([&] { return ran.load(); }));
 }
 
+/// A transport on which nothing happens; it tells which lanes were about to sleep.
+class QuietTransport final : public Transport {
+ public:
+  explicit QuietTransport(Transport& inner) : inner_(inner) {}
+  std::string description() const override { return "quiet"; }
+  bool carries(MemoryKind) const noexcept override { return false; }
+  std::vector<std::byte> address() const override { return {}; }
+  void connect(Peer, std::span<const std::byte>) override {}
+  void receive(Channel, Receiver&) override {}
+  bool send(Peer, Lane, Class, Channel, std::span<const std::byte>, std::span<const Memory>, SendDone&) override {
+    return false;
+  }
+  bool progress(Lane) override { return false; }
+  bool arm(Lane lane) override {
+    armed[static_cast<std::size_t>(lane)] = true;
+    return true;
+  }
+  int fd(Lane lane) const override { return inner_.fd(lane); }
+  void fence(Peer, Lane, const Status&) noexcept override {}
+  std::array<std::atomic<bool>, 2> armed{};
+
+ private:
+  Transport& inner_;
+};
+
+// Its thread would have to be woken, and, where both have one core, could not run before the poster sleeps.
+TEST_F(LaneLoopTest, DrivesTheLaneToWhichItPostsInsteadOfWakingThatOnesThread) {
+  QuietTransport quiet{*alice_.transport};
+  LaneLoop bulk{quiet, Lane::bulk, {}, "bulk lane"};
+  LaneLoop control{quiet, Lane::control, {.spin = std::chrono::microseconds{200}}, "control lane"};
+  control.also_drives(bulk);
+  bulk.start();
+  control.start();
+  bool along = false;
+  const Deadline deadline = Deadline::after(kSoon);
+  while (!along && !deadline.passed()) {
+    for (auto& armed : quiet.armed) armed = false;
+    std::atomic<bool> ran{false};
+    std::thread::id poster;
+    Call second{[&] {
+      along = std::this_thread::get_id() == poster;
+      ran = true;
+    }};
+    Call first{[&] {
+      poster = std::this_thread::get_id();
+      bulk.post(second);
+    }};
+    Call nothing{[] {}};
+    ASSERT_TRUE(control.post(nothing));
+    ASSERT_TRUE(wait_until([&] { return quiet.armed[0] && quiet.armed[1]; })) << "both lanes go to sleep";
+    ASSERT_TRUE(control.post(first));
+    ASSERT_TRUE(wait_until([&] { return ran.load(); }));
+  }
+  EXPECT_TRUE(along);
+  EXPECT_TRUE(control.stop(Deadline::after(kSoon)));
+}
+
 }  // namespace
 }  // namespace troupe::testing
