@@ -37,9 +37,10 @@ namespace detail {
 template <class T>
 class PlainElement final : public caf::mailbox_element, public caf::detail::tuple_vals_impl<caf::type_erased_tuple, T> {
  public:
-  PlainElement(caf::strong_actor_ptr sender, caf::message_id id, T value, Receipt receipt)
+  template <class Value>
+  PlainElement(caf::strong_actor_ptr sender, caf::message_id id, Value&& value, Receipt receipt)
       : caf::mailbox_element(std::move(sender), id, {}),
-        caf::detail::tuple_vals_impl<caf::type_erased_tuple, T>(std::move(value)),
+        caf::detail::tuple_vals_impl<caf::type_erased_tuple, T>(std::forward<Value>(value)),
         receipt_(std::move(receipt)) {}
   caf::type_erased_tuple& content() override { return *this; }
   const caf::type_erased_tuple& content() const override { return *this; }

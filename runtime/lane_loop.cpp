@@ -32,7 +32,7 @@ using std::chrono::milliseconds;
 constexpr int kProgressCalls = 8;
 constexpr int kPausesPerLook = 16;
 /// A lane that is driven along gets one of so many idle rounds: looking at it makes what comes on the own lane wait.
-constexpr unsigned kRoundsPerOther = 4;
+constexpr unsigned kRoundsPerOther = 8;
 /// A round of the other lane that takes longer is work for its own thread, where that has a core.
 constexpr std::chrono::microseconds kLongOther{20};
 constexpr std::chrono::milliseconds kLeaveOther{1};

@@ -157,6 +157,7 @@ void Engine::add_peer(Peer number, const caf::node_id& node, std::uint64_t offer
                                    [this, to = state.get()] { send_credit(*to); });
   peers_by_node_[node] = state.get();
   peers_[number] = std::move(state);
+  for (auto& [other, of] : peers_) of->share = of->offered / peers_.size();
 }
 
 void Engine::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner) {
@@ -262,7 +263,7 @@ void Engine::ended_here(caf::actor_id actor, const caf::error& reason) {
     for (auto& [sequence, held] : stream.held) {  // never to be delivered, but dealt with
       const wire::Header header = *wire::load(held.head);
       abandon(*of, header, held.head);
-      if ((header.flags & wire::kFree) == 0) of->intake->dealt_with(wire::charge_in(header.charge));
+      if ((header.flags & wire::kFree) == 0) of->intake->dealt_with(wire::charge_in(header.charge), /*on_lane=*/true);
       settle(*of, header.order);
     }
   }
@@ -367,7 +368,7 @@ void Engine::lose(PeerState& of, const Status& why, bool found_here) {
     if (stream == actor.streams.end()) continue;
     for (const auto& [sequence, held] : stream->second.held) {
       const wire::Header header = *wire::load(held.head);
-      if ((header.flags & wire::kFree) == 0) of.intake->dealt_with(wire::charge_in(header.charge));
+      if ((header.flags & wire::kFree) == 0) of.intake->dealt_with(wire::charge_in(header.charge), /*on_lane=*/true);
     }
     actor.streams.erase(stream);
   }

@@ -209,7 +209,7 @@ std::optional<Memory> Engine::sink_for(std::span<const std::byte> head, std::uin
 
 void Engine::lost(Peer number, const Status& why) noexcept { lost_any_thread(number, why, true); }
 
-void Engine::take_in(Peer number, Arrival arrival) {
+void Engine::take_in(Peer number, Arrival&& arrival) {
   PeerState* const from = peer(number);
   if (ended_ || (from != nullptr && (from->dead || from->condemned))) return;
   const auto header = wire::load(arrival.head);
@@ -311,7 +311,7 @@ void Engine::take_in_message(PeerState& from, const wire::Header& header, Arriva
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
     abandon(from, header, arrival.head);
-    if (counted) from.intake->dealt_with(wire::charge_in(header.charge));
+    if (counted) from.intake->dealt_with(wire::charge_in(header.charge), /*on_lane=*/true);
     return settle(from, header.order);
   }
   Stream& stream = to->streams[from.number];
@@ -392,7 +392,7 @@ void Engine::deliver(PeerState& from, const wire::Header& header, Arrival& arriv
       stray = request.empty();
       if (!stray) answered(from, request.mapped());
     }
-    const bool ends = status.ok() && is_exit(*message);
+    const bool ends = !counted && !id.is_response() && status.ok() && is_exit(*message);
     if (stray) {
       counts_.dropped.add();
     } else if (status.ok() && !counted && !id.is_response() && !ends) {

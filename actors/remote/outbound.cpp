@@ -88,9 +88,8 @@ void Engine::transmit(Proxy& proxy, caf::mailbox_element_ptr message) {
 /// part, and as much stays for those that are not.
 bool Engine::open(const Proxy& proxy) const noexcept {
   const PeerState& to = proxy.peer();
-  const std::uint64_t limit = to.offered / peers_.size();
   const std::uint64_t used = to.allowance.in_use().charge;
-  return used < limit && proxy.allowance.in_use().charge < limit - used;
+  return used < to.share && proxy.allowance.in_use().charge < to.share - used;
 }
 
 void Engine::block(Proxy& proxy, caf::mailbox_element_ptr message) {

@@ -45,14 +45,14 @@ Proxy::Proxy(caf::actor_config& config, Engine& engine, PeerState& peer)
       waiting_(peer.waiting),
       budget_(engine.outgoing()) {}
 
-Proxy::~Proxy() { delete room_.load(); }
+Proxy::~Proxy() = default;
 
 Room& Proxy::make_room() {
-  if (Room* const room = room_.load(std::memory_order_acquire)) return *room;
-  auto made = std::make_unique<Room>();
-  Room* before = nullptr;
-  if (room_.compare_exchange_strong(before, made.get())) return *made.release();
-  return *before;
+  std::call_once(room_made_, [this] {
+    owned_room_ = std::make_unique<Room>();
+    room_.store(owned_room_.get(), std::memory_order_release);
+  });
+  return *owned_room_;
 }
 
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
@@ -90,6 +90,7 @@ void Proxy::push(caf::mailbox_element_ptr message) {
 bool Proxy::admit(const caf::mailbox_element& message) {
   Room* const room = this->room();
   const bool no_memory = budget_->full();  // once: others send, and the lane takes away
+  if (!no_memory && room == nullptr) return true;
   const bool counted = !is_free(message) && message.sender.get() != ctrl();
   if (!counted || (!no_memory && (room == nullptr || !room->full()))) {
     if (counted && room != nullptr) room->enter();

@@ -1,5 +1,6 @@
 #include "actors/remote/detail/window.hpp"
 
+#include "actors/remote/detail/inline_unit.hpp"
 #include "actors/remote/wire.hpp"
 
 namespace troupe::remote {
@@ -11,9 +12,11 @@ Amount Allowance::hear(const Amount& dealt) noexcept {
   return {dealt_.messages - before.messages, dealt_.charge - before.charge};
 }
 
-bool Counter::count(std::uint64_t charge) noexcept {
-  const std::uint64_t messages = messages_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const std::uint64_t total = charge_.fetch_add(charge, std::memory_order_relaxed) + charge;
+bool Counter::count(std::uint64_t charge, bool on_lane) noexcept {
+  messages_.add(1, on_lane);
+  charge_.add(charge, on_lane);
+  const std::uint64_t messages = messages_.get();
+  const std::uint64_t total = charge_.get();
   // What was told may be ahead by what was skipped.
   const auto untold_messages = static_cast<std::int64_t>(messages - told_messages_.load(std::memory_order_relaxed));
   const auto untold_charge = static_cast<std::int64_t>(total - told_charge_.load(std::memory_order_relaxed));
@@ -21,15 +24,17 @@ bool Counter::count(std::uint64_t charge) noexcept {
          4 * untold_charge >= static_cast<std::int64_t>(limit_charge_.load(std::memory_order_relaxed));
 }
 
-void PeerIntake::dealt_with(std::uint64_t charge, bool edge_is_due) noexcept {
-  budget_->leave(charge * wire::kChargeBytes);
-  const bool due = counter_.count(charge) || edge_is_due;
+bool PeerIntake::runs_inline() const noexcept { return running_inline() == gate_.get(); }
+
+void PeerIntake::dealt_with(std::uint64_t charge, bool on_lane, bool edge_is_due) noexcept {
+  budget_->leave(charge * wire::kChargeBytes, on_lane);
+  const bool due = counter_.count(charge, on_lane) || edge_is_due;
   // What was counted before the exchange is seen by the report that is under way, or by the one posted here.
   if (due && !telling_.exchange(true, std::memory_order_acq_rel)) gate_->run([tell = &tell_] { (*tell)(); });
 }
 
 bool PeerIntake::take(std::uint64_t charge) noexcept {
-  budget_->enter(charge * wire::kChargeBytes);
+  budget_->enter(charge * wire::kChargeBytes, /*on_lane=*/true);
   // The last one may exceed what is left, and those before it arrive later. A report may be behind what was dealt with.
   const std::uint64_t unhandled = taken_ - std::min(taken_, std::max(told_, counter_.dealt().charge));
   const bool allowed = unhandled < limit_ + largest_;
@@ -51,7 +56,10 @@ Amount PeerIntake::begin_report(const Amount& skipped) noexcept {
   return all;
 }
 
-void EdgeIntake::dealt_with(std::uint32_t charge) noexcept { peer_->dealt_with(charge, counter_.count(charge)); }
+void EdgeIntake::dealt_with(std::uint32_t charge) noexcept {
+  const bool on_lane = peer_->runs_inline();
+  peer_->dealt_with(charge, on_lane, counter_.count(charge, on_lane));
+}
 
 Amount EdgeIntake::tell() noexcept {
   const Amount dealt = counter_.dealt();

@@ -7,21 +7,45 @@
 
 namespace troupe::remote {
 
+/// A sum. Whoever is on the control lane says so and adds without a locked instruction; any other thread may add too.
+class Sum {
+ public:
+  void add(std::uint64_t n, bool on_lane) noexcept {
+    if (on_lane) {
+      of_lane_.store(of_lane_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    } else {
+      of_others_.fetch_add(n, std::memory_order_relaxed);
+    }
+  }
+  void subtract(std::uint64_t n, bool on_lane) noexcept { add(0 - n, on_lane); }  // each part may pass below 0
+  std::uint64_t get() const noexcept {
+    return of_lane_.load(std::memory_order_relaxed) + of_others_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint64_t> of_lane_{0};
+  std::atomic<std::uint64_t> of_others_{0};
+};
+
 /// Bytes that one side of this process's messages takes: those on their way out, or those of peers that are here. It
 /// says when there are too many and never waits. Whoever adds a message looks first, so it may be exceeded by what one
 /// message of each thread takes. Threads: any.
 class Budget {
  public:
   explicit Budget(std::uint64_t limit_bytes) noexcept : limit_(limit_bytes) {}
-  bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= limit_; }
-  void enter(std::uint64_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
-  void leave(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
-  std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  bool full() const noexcept { return used() >= limit_; }
+  void enter(std::uint64_t bytes, bool on_lane = false) noexcept { used_.add(bytes, on_lane); }
+  void leave(std::uint64_t bytes, bool on_lane = false) noexcept { used_.subtract(bytes, on_lane); }
+  /// Never below 0, though another thread may be between its two words.
+  std::uint64_t used() const noexcept {
+    const auto used = static_cast<std::int64_t>(used_.get());
+    return used < 0 ? 0 : static_cast<std::uint64_t>(used);
+  }
   std::uint64_t limit() const noexcept { return limit_; }
 
  private:
   const std::uint64_t limit_;
-  std::atomic<std::uint64_t> used_{0};
+  Sum used_;
 };
 
 /// A part of a budget, held as long as the object lives.

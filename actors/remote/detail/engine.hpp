@@ -66,6 +66,7 @@ struct PeerState {
   Peer number;
   caf::node_id node;
   std::uint64_t offered = 0;  // charge that it takes of all processes' messages unhandled
+  std::uint64_t share = 0;    // of that this process's part, if there are as many others there as here
   std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();  // any thread's
   std::shared_ptr<PeerIntake> intake;                              // of its messages here
   struct {
@@ -260,7 +261,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void send_down(PeerState& to, caf::actor_id actor, const caf::error& reason);
 
   // inbound.cpp
-  void take_in(Peer from, Arrival arrival);
+  void take_in(Peer from, Arrival&& arrival);
   void take_in_batch(PeerState& from, std::span<const std::byte> heads);
   void take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body);
   void take_in_release(PeerState& from, const wire::Header& header, std::span<const std::byte> more);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 
 #include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/gate.hpp"
@@ -97,7 +98,9 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   const std::shared_ptr<Gate> gate_;
   const std::shared_ptr<Waiting> waiting_;
   const std::shared_ptr<Budget> budget_;  // of what leaves this process
-  std::atomic<Room*> room_{nullptr};      // owned
+  std::once_flag room_made_;
+  std::unique_ptr<Room> owned_room_;
+  std::atomic<Room*> room_{nullptr};  // the same, for threads that only look
   std::atomic<caf::mailbox_element*> newest_{nullptr};
   std::atomic<std::uint64_t> queued_bytes_{0};  // of what is pushed, in the budget
   std::atomic<bool> posted_{false};

@@ -51,10 +51,8 @@ class Counter {
     limit_charge_.store(limit.charge, std::memory_order_relaxed);
   }
   /// Whether it is time to tell.
-  bool count(std::uint64_t charge) noexcept;
-  Amount dealt() const noexcept {
-    return {messages_.load(std::memory_order_relaxed), charge_.load(std::memory_order_relaxed)};
-  }
+  bool count(std::uint64_t charge, bool on_lane) noexcept;
+  Amount dealt() const noexcept { return {messages_.get(), charge_.get()}; }
   void told(const Amount& amount) noexcept {
     told_messages_.store(amount.messages, std::memory_order_relaxed);
     told_charge_.store(amount.charge, std::memory_order_relaxed);
@@ -63,7 +61,7 @@ class Counter {
 
  private:
   std::atomic<std::uint64_t> limit_messages_, limit_charge_;
-  std::atomic<std::uint64_t> messages_{0}, charge_{0};
+  Sum messages_, charge_;
   std::atomic<std::uint64_t> told_messages_{0}, told_charge_{0};
 };
 
@@ -78,7 +76,9 @@ class PeerIntake {
         tell_(std::move(tell)),
         limit_(limit),
         counter_({kUnlimited, limit}) {}
-  void dealt_with(std::uint64_t charge, bool edge_is_due = false) noexcept;
+  void dealt_with(std::uint64_t charge, bool on_lane, bool edge_is_due = false) noexcept;
+  /// Whether the calling thread runs an inline actor of this process's lane.
+  bool runs_inline() const noexcept;
   /// On the control lane: one more came; false when that is more than the limit and what was told allow.
   bool take(std::uint64_t charge) noexcept;
   /// On the control lane: charge that came and is not told as dealt with.
