@@ -1,6 +1,7 @@
 #include "actors/remote/detail/bodies.hpp"
 
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -10,16 +11,24 @@ namespace {
 /// Of one process: its large messages leave one after the other, so few are under way at once.
 constexpr std::size_t kMostOpen = 4096;
 
+/// Not touched, so that a size alone costs nothing; null when there is none.
+std::unique_ptr<std::byte[]> try_allocate(std::uint64_t size_bytes) noexcept {
+  try {
+    return std::make_unique_for_overwrite<std::byte[]>(size_bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
-/// Memory is asked for without being touched, so that a size alone costs nothing.
 Bodies::Open::iterator Bodies::find_or_open(Peer from, std::uint64_t number, std::uint64_t size_bytes, bool& wrong) {
   const auto [place, fresh] = open_.try_emplace({from, number});
   Body& body = place->second;
   if (fresh) {
     wrong = size_bytes == 0 || size_bytes > wire::kLargestBody || open_.size() > kMostOpen;
     body.missing_bytes = body.arrived.size_bytes = size_bytes;
-    if (!wrong && !budget_->full()) body.arrived.bytes.reset(new (std::nothrow) std::byte[size_bytes]);
+    if (!wrong && !budget_->full()) body.arrived.bytes = try_allocate(size_bytes);
     if (body.arrived.bytes) body.arrived.charge = Charge(budget_, size_bytes);
   } else {
     wrong = body.arrived.size_bytes != size_bytes;

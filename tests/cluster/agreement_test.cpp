@@ -58,14 +58,8 @@ class Agreement : public ClusterTest {
       }
       if (ranks == 1) start.arguments.push_back("placement.cores=1");  // one thread, as each of several ranks has
       start.arguments.insert(start.arguments.end(), settings.begin(), settings.end());
-      if (rank == slow_rank_) {
-        const auto enter = slow_group_->enter();
-        start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
-      }
-      if (nodes != nullptr) {
-        const auto enter = nodes->enter(rank);
-        start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
-      }
+      if (rank == slow_rank_) start.run_by(slow_group_->enter());
+      if (nodes != nullptr) start.run_by(nodes->enter(rank));
       programs.push_back(std::make_unique<Program>(start));
     }
     for (auto& program : programs) EXPECT_EQ(program->wait(90s), 0) << program->err();

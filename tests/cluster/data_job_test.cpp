@@ -114,8 +114,7 @@ TEST_F(DataJob, HasALoaderOnEachOfSeveralNodes) {
       start.arguments.insert(start.arguments.end(),
                              {"--json", "--set", "data.loader=" + loader, "--set", "data.batch=37", "--set",
                               "placement.cores=0", "--set", "train.epochs=2", "--set", "train.deterministic=true"});
-      const auto enter = nodes.enter(rank / 2);
-      start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
+      start.run_by(nodes.enter(rank / 2));
       ranks.push_back(std::make_unique<Program>(start));
     }
     for (auto& rank : ranks) EXPECT_EQ(rank->wait(60s), 0) << rank->err();

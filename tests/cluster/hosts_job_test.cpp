@@ -202,8 +202,7 @@ TEST_F(HostsInNamespaces, TrainWhenNoneOfThemIsTheLaunchers) {
 
 TEST_F(HostsInNamespaces, TrainWhenTheFirstIsTheLaunchers) {
   ProgramStart start = job({nodes_});
-  const auto enter = cluster_->enter(0);
-  start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
+  start.run_by(cluster_->enter(0));
   Program rtrun{start};
   EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
   EXPECT_THAT(rtrun.out(), AllOf(HasSubstr("Using direct communicator\n"), HasSubstr("\n2 ")));

@@ -26,8 +26,7 @@ class TwoNodes : public ClusterTest {
     ProgramStart start = folder_.rank(rank, 2, cluster_->address(0), 29500);
     start.environment.emplace_back("TROUPE_SECRET_FILE", secret_);
     start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
-    const auto enter = cluster_->enter(rank);
-    start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
+    start.run_by(cluster_->enter(rank));
     return std::make_unique<Program>(start);
   }
 

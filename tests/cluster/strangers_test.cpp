@@ -102,8 +102,7 @@ class Strangers : public ClusterTest {
       start.environment.emplace_back("UCX_NET_DEVICES", devices);
     }
     start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
-    const auto enter = cluster_->enter(rank);
-    start.arguments.insert(start.arguments.begin(), enter.begin(), enter.end());
+    start.run_by(cluster_->enter(rank));
     return std::make_unique<Program>(start);
   }
   std::unique_ptr<NamespaceCluster> cluster_;

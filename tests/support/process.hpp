@@ -15,6 +15,11 @@ namespace troupe::testing {
 
 /// What a program is started with.
 struct ProgramStart {
+  /// Makes another program start it, such as `ip netns exec NAME`.
+  void run_by(const std::vector<std::string>& command) {
+    arguments.insert(arguments.begin(), command.begin(), command.end());
+  }
+
   std::vector<std::string> arguments;                            // the program's path first
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of the test's own
   std::vector<std::string> unset;                                // taken out of it

@@ -1,7 +1,4 @@
-// UCX makes System V shared memory segments: its library tests its memory hooks with one each time it installs some of
-// them (first when it is loaded), its sysv transport keeps messages there, and where the kernel has huge pages its
-// pools do too. A process that is killed between making and removing one leaves it behind until the machine starts
-// anew.
+// UCX makes System V shared memory segments, which stay when their maker is killed (docs/adr/0018).
 //
 // The shmget() below stands in for the C library's in programs that link this file. The hook test is satisfied by calls
 // that fail, as long as they are made, and gets the number of a segment that is not there. UCX's other libraries hear

@@ -50,12 +50,30 @@ class Links : public Semantics {
     Semantics::SetUp();
     far_witness_ = far("mate");
     near_witness_ = near("mate");
+    here = near("mate");
+    there = far("mate");
   }
   void TearDown() override {
-    far_witness_ = {};
-    near_witness_ = {};
+    for (caf::actor* const mate : {&far_witness_, &near_witness_, &here, &there}) *mate = {};
     Semantics::TearDown();
   }
+  const caf::actor& other(const caf::actor& than) const { return than == here ? there : here; }
+  /// The link that `maker` makes, and that `breaker` takes back, does nothing to the other one when `ended` ends.
+  void expect_taken_back(const caf::actor& maker, const caf::actor& breaker, const caf::actor& ended) {
+    link(maker, other(maker));
+    unlink(breaker, other(breaker));
+    quit(ended);
+    EXPECT_TRUE(survives(other(ended)));
+  }
+  /// The link that `maker` makes ends the other one when `ended` ends.
+  void expect_ends(const caf::actor& maker, const caf::actor& ended) {
+    link(maker, other(maker));
+    quit(ended);
+    EXPECT_EQ(end_of(other(ended)), "semantics 50");
+  }
+
+  caf::actor here;  // two that are linked
+  caf::actor there;
 
  private:
   caf::actor far_witness_;
@@ -65,124 +83,37 @@ class Links : public Semantics {
 INSTANTIATE_TEST_SUITE_P(Over, Links, ::testing::ValuesIn(Sides::kinds()), name_of_kind);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Links);
 
-TEST_P(Links, EndTheNearActorThatMadeThem) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(here, there);
-  quit(there);
-  EXPECT_EQ(end_of(here), "semantics 50");
-}
+TEST_P(Links, EndTheNearActorThatMadeThem) { expect_ends(here, there); }
 
-TEST_P(Links, EndTheFarActorWhenTheNearOneThatMadeThemEnds) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(here, there);
-  quit(here);
-  EXPECT_EQ(end_of(there), "semantics 50");
-}
+TEST_P(Links, EndTheFarActorWhenTheNearOneThatMadeThemEnds) { expect_ends(here, here); }
 
-TEST_P(Links, EndTheFarActorThatMadeThem) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(there, here);
-  quit(here);
-  EXPECT_EQ(end_of(there), "semantics 50");
-}
+TEST_P(Links, EndTheFarActorThatMadeThem) { expect_ends(there, here); }
 
-TEST_P(Links, EndTheNearActorWhenTheFarOneThatMadeThemEnds) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(there, here);
-  quit(there);
-  EXPECT_EQ(end_of(here), "semantics 50");
-}
+TEST_P(Links, EndTheNearActorWhenTheFarOneThatMadeThemEnds) { expect_ends(there, there); }
 
-TEST_P(Links, OfTheNearActorAreTakenBackByIt) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(here, there);
-  unlink(here, there);
-  quit(there);
-  EXPECT_TRUE(survives(here));
-}
+TEST_P(Links, OfTheNearActorAreTakenBackByIt) { expect_taken_back(here, here, there); }
 
-TEST_P(Links, OfTheNearActorThatItTookBackDoNotEndTheFarOne) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(here, there);
-  unlink(here, there);
-  quit(here);
-  EXPECT_TRUE(survives(there));
-}
+TEST_P(Links, OfTheNearActorThatItTookBackDoNotEndTheFarOne) { expect_taken_back(here, here, here); }
 
-TEST_P(Links, OfTheNearActorAreTakenBackByTheFarOne) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(here, there);
-  unlink(there, here);
-  quit(there);
-  EXPECT_TRUE(survives(here));
-}
+TEST_P(Links, OfTheNearActorAreTakenBackByTheFarOne) { expect_taken_back(here, there, there); }
 
-TEST_P(Links, OfTheNearActorThatTheFarOneTookBackDoNotEndTheFarOne) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(here, there);
-  unlink(there, here);
-  quit(here);
-  EXPECT_TRUE(survives(there));
-}
+TEST_P(Links, OfTheNearActorThatTheFarOneTookBackDoNotEndTheFarOne) { expect_taken_back(here, there, here); }
 
-TEST_P(Links, OfTheFarActorAreTakenBackByTheNearOne) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(there, here);
-  unlink(here, there);
-  quit(there);
-  EXPECT_TRUE(survives(here));
-}
+TEST_P(Links, OfTheFarActorAreTakenBackByTheNearOne) { expect_taken_back(there, here, there); }
 
-TEST_P(Links, OfTheFarActorThatTheNearOneTookBackDoNotEndTheFarOne) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(there, here);
-  unlink(here, there);
-  quit(here);
-  EXPECT_TRUE(survives(there));
-}
+TEST_P(Links, OfTheFarActorThatTheNearOneTookBackDoNotEndTheFarOne) { expect_taken_back(there, here, here); }
 
-TEST_P(Links, OfTheFarActorAreTakenBackByIt) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(there, here);
-  unlink(there, here);
-  quit(here);
-  EXPECT_TRUE(survives(there));
-}
+TEST_P(Links, OfTheFarActorAreTakenBackByIt) { expect_taken_back(there, there, here); }
 
-TEST_P(Links, OfTheFarActorThatItTookBackDoNotEndTheNearOne) {
-  const auto here = near("mate");
-  const auto there = far("mate");
-  link(there, here);
-  unlink(there, here);
-  quit(there);
-  EXPECT_TRUE(survives(here));
-}
+TEST_P(Links, OfTheFarActorThatItTookBackDoNotEndTheNearOne) { expect_taken_back(there, there, there); }
 
 TEST_P(Links, MadeTwiceAreTakenBackAtOnce) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   link(here, there);
   link(there, here);
-  link(here, there);
-  unlink(here, there);
-  quit(there);
-  EXPECT_TRUE(survives(here));
+  expect_taken_back(here, here, there);
 }
 
 TEST_P(Links, CanBeMadeAgain) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   link(here, there);
   unlink(there, here);
   link(here, there);
@@ -191,16 +122,12 @@ TEST_P(Links, CanBeMadeAgain) {
 }
 
 TEST_P(Links, ToTheDeadEndTheNearActor) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   quit(there);
   (*self)->send(here, Tie::value, there);
   EXPECT_EQ(end_of(here), "semantics 50");
 }
 
 TEST_P(Links, LetActorsLiveWhenTheOtherEndsNormally) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   link(here, there);
   (*self)->send(there, Quit::value, caf::error{});
   EXPECT_EQ(end_of(there), "normal");
@@ -208,8 +135,6 @@ TEST_P(Links, LetActorsLiveWhenTheOtherEndsNormally) {
 }
 
 TEST_P(Links, GiveExitMessagesToWhoHandlesThem) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   EXPECT_EQ(order(here, Trap::value), "normal");
   link(here, there);
   quit(there);
@@ -217,8 +142,6 @@ TEST_P(Links, GiveExitMessagesToWhoHandlesThem) {
 }
 
 TEST_P(Links, GiveExitMessagesToTheFarActorThatHandlesThem) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   EXPECT_EQ(order(there, Trap::value), "normal");
   link(here, there);
   quit(here);
@@ -226,8 +149,6 @@ TEST_P(Links, GiveExitMessagesToTheFarActorThatHandlesThem) {
 }
 
 TEST_P(Links, TellOfNormalEndsToWhoHandlesExitMessages) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   EXPECT_EQ(order(here, Trap::value), "normal");
   link(there, here);
   (*self)->send(there, Quit::value, caf::error{});
@@ -235,8 +156,6 @@ TEST_P(Links, TellOfNormalEndsToWhoHandlesExitMessages) {
 }
 
 TEST_P(Links, ByWhichAnActorIsKilledCannotBeTrapped) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   EXPECT_EQ(order(here, Trap::value), "normal");
   link(here, there);
   (*self)->send_exit(there, caf::exit_reason::kill);
@@ -244,8 +163,6 @@ TEST_P(Links, ByWhichAnActorIsKilledCannotBeTrapped) {
 }
 
 TEST_P(Links, AreNotNeededForAnExitMessage) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   EXPECT_EQ(order(there, Trap::value), "normal");
   EXPECT_EQ(order(here, Expel::value, there, own_error(51, "")), "normal");
   EXPECT_TRUE(log_gets(there, "exit:semantics 51")) << log_of(there);
@@ -254,8 +171,6 @@ TEST_P(Links, AreNotNeededForAnExitMessage) {
 }
 
 TEST_P(Links, AreTakenBackByTheExitMessageOfWhoIsLinked) {
-  const auto here = near("mate");
-  const auto there = far("mate");
   link(here, there);
   EXPECT_EQ(order(here, Expel::value, there, own_error(53, "")), "normal");
   EXPECT_EQ(end_of(there), "semantics 53");
@@ -281,7 +196,9 @@ TEST_P(Links, EndAGroupInWhichEachIsLinkedToEach) {
   }
   for (const auto& one : all) {
     for (const auto& other : all) {
-      if (one != other) EXPECT_EQ(order(one, Tie::value, other), "normal");
+      if (one != other) {
+        EXPECT_EQ(order(one, Tie::value, other), "normal");
+      }
     }
   }
   (*self)->send(all[1], Quit::value, own_error(55, ""));
