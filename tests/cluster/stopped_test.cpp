@@ -35,5 +35,16 @@ TEST_F(StoppedEarly, IsLostAfterDeadMsAndNamed) {
   EXPECT_NE(rtrun_->err().find("rtrun: error: " + name + " was stopped for"), std::string::npos) << rtrun_->err();
 }
 
+TEST_F(StoppedEarly, GoesOnWhenItIsLetGoInTime) {
+  start({"--set", "faults.dead_ms=20000"});
+  const auto tells = [](const Program& program) { return program.err().find(" is stopped") != std::string::npos; };
+  ASSERT_TRUE(rtrun_->wait_until(tells, 30s)) << rtrun_->err();
+  ASSERT_EQ(::kill(victim_, SIGCONT), 0);
+  const auto trains = [](const Program& program) { return program.out().find("\n1 ") != std::string::npos; };
+  EXPECT_TRUE(rtrun_->wait_until(trains, 60s)) << rtrun_->out() << rtrun_->err();
+  rtrun_->signal(SIGTERM);
+  EXPECT_EQ(rtrun_->wait(60s), 128 + SIGTERM) << rtrun_->err();  // it saves nothing
+}
+
 }  // namespace
 }  // namespace troupe::testing
