@@ -19,6 +19,13 @@ struct SwitchReport {
   friend bool operator==(const SwitchReport&, const SwitchReport&) = default;
 };
 
+/// What an app reported under a name for a line: the mean, which is finite unless a value that it reported was not.
+struct ReportedValue {
+  std::string name;
+  double value = 0;
+  friend bool operator==(const ReportedValue&, const ReportedValue&) = default;
+};
+
 /// One epoch's line, over all ranks.
 struct EpochReport {
   std::uint32_t epoch = 0;          // from 1
@@ -36,6 +43,8 @@ struct EpochReport {
   std::vector<RankShare> ranks;  // in the last steps before it, by rank; empty: one rank, or nothing measured yet
   /// Policies that began in its steps.
   std::vector<SwitchReport> switches{};
+  std::vector<ReportedValue> values{};  // that the app reported, by name
+  double steps_per_s = 0;               // of the line's steps that this run took, evaluation not counted; 0: not known
   double part = 1;  // of the epoch's samples that were taken: below 1 when the run ends inside the epoch
   /// Epochs in all, a part of one counted as such.
   double epochs() const noexcept { return epoch - 1 + part; }

@@ -15,6 +15,10 @@ void ListenerThread::note(const std::string& text) {
   post([this, text] { listener_.note(text); });
 }
 
+void ListenerThread::resumed(const std::string& folder, std::uint64_t steps) {
+  post([this, folder, steps] { listener_.resumed(folder, steps); });
+}
+
 void ListenerThread::started(const Plan& plan, const std::string& device, const DataPlace& data) {
   post([this, plan, device, data] { listener_.started(plan, device, data); });
 }

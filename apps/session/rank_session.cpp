@@ -67,12 +67,13 @@ SessionOptions checked(SessionOptions options) {
 
 }  // namespace
 
-RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lineage)
+RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lineage, std::unique_ptr<LogWriter> log)
     : options_(checked(std::move(options))),
       lineage_(std::move(lineage)),
       deadline_(Deadline::after(start_within(options_.configuration.settings))),
       job_(join_job(blocking, options_, deadline_)),
       affinity_(job_.mine().cpus),
+      log_(std::move(log)),
       listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
       config_(std::max<std::size_t>(1, job_.mine().cpus.size() / 2)),
       system_(config_),
@@ -127,6 +128,7 @@ void RankSession::resume() {
 }
 
 void RankSession::note_resumed(const CheckpointStart& start) {
+  if (listener_) listener_->resumed(start.folder, schedule_.first_step);
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
                              " steps: nothing is left to train (raise train.epochs or train.steps)")
@@ -460,7 +462,7 @@ ReportTargets RankSession::report_targets() {
   targets.total = [this](const RunTotal& total) { result_.total = total; };
   targets.times = [this] { return stream_->times(); };  // the actors end before the stream
   if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
-  if (listener == nullptr && !options_.time_limit) return targets;
+  if (!options_.every_step && !options_.time_limit) return targets;
   targets.step = [this, listener, until = std::optional<Deadline>{}](Step step, const StepSums& total) mutable {
     if (listener != nullptr && options_.every_step) listener->step(step, total);
     if (!options_.time_limit) return;

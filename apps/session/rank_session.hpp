@@ -14,6 +14,7 @@
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
+#include "apps/session/log_writer.hpp"
 #include "apps/session/own_loop.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
@@ -42,7 +43,9 @@ struct Lineage {
 /// runs and ends in session.cpp.
 class RankSession final : public Session {
  public:
-  explicit RankSession(Blocking& blocking, SessionOptions options, Lineage lineage = {});
+  /// `log`: the listener in `options`, where that is one which nobody else owns.
+  explicit RankSession(Blocking& blocking, SessionOptions options, Lineage lineage = {},
+                       std::unique_ptr<LogWriter> log = {});
   ~RankSession() override {
     Blocking blocking = Blocking::on_thread("session");
     take_down(blocking);
@@ -145,6 +148,7 @@ class RankSession final : public Session {
   std::vector<PlaceBlob> places_;  // by rank
   std::vector<SessionTensor> tensors_;
   std::unique_ptr<OwnLoop> loop_;
+  std::unique_ptr<LogWriter> log_;
   std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
   RunEndBox end_;                             // Membership's last words reach it when its actor is gone for the others
   SystemConfig config_;

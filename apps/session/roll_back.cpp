@@ -34,6 +34,9 @@ class RollBackSession::Relay final : public SessionListener {
   void note(const std::string& text) override {
     if (to_ != nullptr) to_->note(text);
   }
+  void resumed(const std::string& folder, std::uint64_t steps) override {
+    if (to_ != nullptr && !started_) to_->resumed(folder, steps);
+  }
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override {
     if (to_ != nullptr && !std::exchange(started_, true)) to_->started(plan, device, data);
   }
@@ -75,8 +78,8 @@ class RollBackSession::Relay final : public SessionListener {
   RunTotal before_;
 };
 
-RollBackSession::RollBackSession(Blocking& blocking, SessionOptions options)
-    : options_(std::move(options)), relay_(std::make_unique<Relay>(options_.listener)) {
+RollBackSession::RollBackSession(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log)
+    : options_(std::move(options)), log_(std::move(log)), relay_(std::make_unique<Relay>(options_.listener)) {
   options_.listener = relay_.get();
   if (options_.place && options_.place->listen_fd >= 0) {
     meeting_.reset(::fcntl(options_.place->listen_fd, F_DUPFD_CLOEXEC, 0));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/session/log_writer.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/fd.hpp"
 #include "runtime/folder_lock.hpp"
@@ -21,8 +22,8 @@ class RankSession;
 /// verdict.
 class RollBackSession final : public Session {
  public:
-  /// Joins the job for the first time.
-  RollBackSession(Blocking& blocking, SessionOptions options);
+  /// Joins the job for the first time. `log`: the listener in `options`, where that is one.
+  RollBackSession(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log);
   ~RollBackSession() override;
 
   const Plan& plan() const override;
@@ -48,7 +49,8 @@ class RollBackSession final : public Session {
   /// Takes the session down and makes the next one. No rank waits for another before all meet again.
   void go_back(Blocking& blocking, RunResult& ended, const std::string& reason);
 
-  SessionOptions options_;  // of the next session; its listener is the relay
+  SessionOptions options_;          // of the next session; its listener is the relay
+  std::unique_ptr<LogWriter> log_;  // null: no log is kept here
   std::unique_ptr<Relay> relay_;
   Fd meeting_;                              // rank 0: the socket at which the ranks meet, where a launcher gave one
   std::mutex mutex_;                        // guards session_, where it changes, and stop_

@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "apps/session/log_writer.hpp"
 #include "apps/session/rank_session.hpp"
 #include "apps/session/roll_back.hpp"
 
@@ -195,9 +196,14 @@ void note_lone_rank(const SessionOptions& options) {
 
 std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
   note_lone_rank(options);
+  std::unique_ptr<LogWriter> log;
+  if (options.log && (!options.place || options.place->rank == 0)) {
+    log = std::make_unique<LogWriter>(options.configuration.settings, options.listener);
+    options.listener = log.get();
+  }
   if (options.configuration.settings.rule.stops_non_finite)
-    return std::make_unique<RollBackSession>(blocking, std::move(options));
-  return std::make_unique<RankSession>(blocking, std::move(options));
+    return std::make_unique<RollBackSession>(blocking, std::move(options), std::move(log));
+  return std::make_unique<RankSession>(blocking, std::move(options), Lineage{}, std::move(log));
 }
 
 }  // namespace troupe

@@ -30,6 +30,8 @@ class SessionListener {
   virtual ~SessionListener() = default;
   /// Something a person should know (which data, who is missing, who has fallen silent). On every rank.
   virtual void note(const std::string&) {}
+  /// The run goes on from a checkpoint in `folder`, which has so many steps. Before started(), on rank 0.
+  virtual void resumed(const std::string& /*folder*/, std::uint64_t /*steps*/) {}
   /// The plan stands; training begins.
   virtual void started(const Plan&, const std::string& /*device*/, const DataPlace&) {}
   virtual void progress(const RunProgress&) {}
@@ -59,6 +61,7 @@ struct SessionOptions {
   std::optional<LaunchPlace> place;     // absent: a job of one rank
   SessionListener* listener = nullptr;  // outlives the session
   bool every_step = false;
+  bool log = true;  // rank 0 writes report.dir's log and log.csv, and makes the folder
   std::optional<std::chrono::milliseconds> time_limit;  // end after this much training time (benchmarks)
 };
 
@@ -75,7 +78,8 @@ struct RunResult {
 
 /// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan,
 /// runs them, takes them down. It installs no signal handlers, never calls exit(), and prints nothing; but without a
-/// listener one line on stderr when cluster.nodes asks for more ranks and no launcher started this process.
+/// listener one line on stderr when cluster.nodes asks for more ranks and no launcher started this process, and one
+/// when the log cannot be written. Rank 0 keeps the run's log in report.dir (SessionOptions::log).
 ///
 /// Either run() trains to the end, or the app owns the loop:
 ///   while (auto batch = session->next(blocking)) session->step(blocking);

@@ -1,18 +1,13 @@
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "apps/session/run_log.hpp"
 #include "tools/rtrun/console.hpp"
-#include "tools/rtrun/log_file.hpp"
 #include "tools/rtrun/progress_text.hpp"
 #include "tools/rtrun/table.hpp"
 #include "tools/terminal/terminal.hpp"
@@ -49,7 +44,6 @@ class ConsoleTest : public ::testing::Test {
     settings_.report.dir = folder_;
   }
   ~ConsoleTest() override { std::filesystem::remove_all(folder_); }
-  nlohmann::json log() const { return nlohmann::json::parse(std::ifstream{settings_.report.dir + "/log"}); }
 
   std::string folder_;
   Settings settings_;
@@ -113,133 +107,10 @@ TEST(PrintReport, ListsUnequalLayers) {
   EXPECT_NE(job_header(settings, two_ranks()).find("Num unit: 300, 100\n"), std::string::npos);
 }
 
-/// A log of its own folder.
-class LogReport : public ConsoleTest {
- protected:
-  const std::string path_ = folder_ + "/log";
-  std::string bytes() const {
-    std::ifstream in{path_, std::ios::binary};
-    return {std::istreambuf_iterator<char>{in}, {}};
-  }
-};
-
-TEST_F(LogReport, IsAnArrayWithTheKeysOfChainer) {
-  LogFile file{path_};
-  file.add(first_epoch());
-  const nlohmann::json log = this->log();
-  ASSERT_EQ(log.size(), 1u);
-  EXPECT_EQ(log[0]["epoch"], 1);
-  EXPECT_EQ(log[0]["iteration"], 300);
-  EXPECT_DOUBLE_EQ(log[0]["main/loss"], 0.2240019);
-  EXPECT_DOUBLE_EQ(log[0]["validation/main/accuracy"], 0.9695);
-  EXPECT_DOUBLE_EQ(log[0]["elapsed_time"], 17.134112);
-}
-
-TEST_F(LogReport, HasTheBytesOfAnArrayIndentedByFour) {
-  LogFile file{path_};
-  EpochReport report = first_epoch();
-  report.switches.push_back({.step = 250, .samples = 50000, .policy = "two\nlines", .reason = "update.switch"});
-  for (report.epoch = 1; report.epoch <= 3; ++report.epoch) {
-    file.add(report);
-    EXPECT_EQ(bytes(), nlohmann::ordered_json::parse(bytes()).dump(4) + "\n");
-    EXPECT_EQ(log().size(), report.epoch);
-  }
-}
-
-TEST_F(LogReport, OfALongRunIsWrittenALineAtATime) {
-  LogFile file{path_};
-  file.add(first_epoch());
-  struct stat before {};
-  ASSERT_EQ(::stat(path_.c_str(), &before), 0);
-  for (int i = 0; i < 1000; ++i) file.add(first_epoch());
-  struct stat after {};
-  ASSERT_EQ(::stat(path_.c_str(), &after), 0);
-  EXPECT_EQ(before.st_ino, after.st_ino) << "the whole file was written anew";
-  EXPECT_EQ(log().size(), 1001u);
-}
-
-TEST_F(LogReport, BeginsAnewWithANewRunAndWhenSomebodyRemovedIt) {
-  LogFile first{path_};
-  first.add(first_epoch());
-  first.add(first_epoch());
-  LogFile second{path_};
-  second.add(first_epoch());
-  EXPECT_EQ(log().size(), 1u);
-  std::filesystem::remove(path_);
-  second.add(first_epoch());
-  EXPECT_EQ(log().size(), 1u);
-}
-
-TEST_F(LogReport, StaysWholeWhenThereIsNoRoomAndHasEveryLineWhenThereIsAgain) {
-  LogFile file{path_};
-  file.add(first_epoch());
-  const std::string before = bytes();
-  struct rlimit former {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &former), 0);
-  const auto earlier = ::signal(SIGXFSZ, SIG_IGN);
-  for (const rlim_t room : {0, 1, 3, 10, 100}) {
-    const struct rlimit tight { before.size() + room, former.rlim_max };
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
-    EXPECT_THROW(file.add(first_epoch()), Error);
-    EXPECT_EQ(bytes(), before);
-  }
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &former), 0);
-  ::signal(SIGXFSZ, earlier);
-  file.add(first_epoch());
-  EXPECT_EQ(log().size(), 7u);
-}
-
-TEST_F(LogReport, IsMendedWhereverItsWriterWasKilled) {
-  LogFile file{path_};
-  EpochReport report = first_epoch();
-  report.ranks.resize(2);
-  file.add(report);
-  const std::string before = bytes();
-  file.add(report);
-  const std::string after = bytes();
-  for (std::size_t cut = before.size() - 3; cut < after.size(); ++cut) {
-    std::string torn = after.substr(0, cut);
-    if (cut < before.size()) torn += before.substr(cut);
-    std::ofstream{path_, std::ios::binary} << torn;
-    mend_log(path_);
-    ASSERT_TRUE(bytes() == before || bytes() == after) << torn;
-  }
-  mend_log(path_ + "-that-is-not-there");
-  EXPECT_FALSE(std::filesystem::exists(path_ + "-that-is-not-there"));
-}
-
-TEST(EpochJson, TellsWhichPoliciesBeganInAnEpochAndWhy) {
-  EpochReport report = first_epoch();
-  EXPECT_FALSE(nlohmann::json::parse(epoch_json(report)).contains("switches"));
-  report.switches.push_back({.step = 250, .samples = 50000, .policy = "local_sgd: deltas", .reason = "update.switch"});
-  const auto line = nlohmann::json::parse(epoch_json(report));
-  ASSERT_EQ(line["switches"].size(), 1u);
-  EXPECT_EQ(line["switches"][0]["iteration"], 250);
-  EXPECT_EQ(line["switches"][0]["samples"], 50000);
-  EXPECT_EQ(line["switches"][0]["policy"], "local_sgd: deltas");
-  EXPECT_EQ(line["switches"][0]["reason"], "update.switch");
-}
-
 TEST_F(ConsoleTest, SaysWhichDataItUses) {
   Console console{settings_, out_, {}};
   console.started(two_ranks(), "cpu", {.folder = "/data", .description = "IDX data from /data (TROUPE_DATA)"});
   EXPECT_TRUE(out_.str().starts_with("Data: IDX data from /data (TROUPE_DATA)\n")) << out_.str();
-}
-
-TEST_F(ConsoleTest, CompletesTheLogAfterEveryEpoch) {
-  Console console{settings_, out_, {}};
-  console.epoch(first_epoch());
-  EXPECT_EQ(log().size(), 1u);
-  console.epoch(first_epoch());
-  EXPECT_EQ(log().size(), 2u);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{settings_.report.dir}, {}), 1) << "another file stayed";
-}
-
-TEST_F(ConsoleTest, GoesOnWhenTheLogCannotBeWritten) {
-  settings_.report.dir += "/gone";
-  Console console{settings_, out_, {}};
-  console.epoch(first_epoch());
-  EXPECT_NE(out_.str().find("0.9695"), std::string::npos);
 }
 
 TEST_F(ConsoleTest, EndsWithSpeedBestAccuracyAndPlace) {

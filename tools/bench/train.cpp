@@ -44,6 +44,7 @@ int run_rank(Blocking& blocking, const TrainCase& what, const Configuration& con
   SessionOptions options{.configuration = configuration, .data = data, .place = std::move(place), .every_step = true};
   if (what.bare) return say(what, prints, run_bare(blocking, options, what.seconds));
   StepListener steps;
+  options.log = false;
   options.listener = &steps;
   options.time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(what.seconds * 1000) + 300);
   const auto session = Session::start(blocking, std::move(options));

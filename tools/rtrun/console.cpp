@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tools/rtrun/log_file.hpp"
+#include "apps/session/run_log.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/progress_text.hpp"
 #include "tools/rtrun/table.hpp"
@@ -71,8 +71,7 @@ Console::Console(const Settings& settings, std::ostream& out, ConsoleOptions opt
     : settings_(settings),
       out_(out),
       options_(options),
-      bar_(out, options.bar && !options.quiet && !json(), options.columns),
-      log_(settings.report.dir + "/log") {}
+      bar_(out, options.bar && !options.quiet && !json(), options.columns) {}
 
 void Console::print(const std::string& text) {
   bar_.clear();
@@ -127,15 +126,6 @@ std::uint32_t Console::epochs() const {
 void Console::epoch(const EpochReport& report) {
   if (!options_.quiet) print(json() ? epoch_line(report) : table_row(report));
   if (report.test_accuracy && (!best_ || *report.test_accuracy > *best_->test_accuracy)) best_ = report;
-  try {  // after the row: a busy disk may hold this up
-    log_.add(report);
-  } catch (const Error& error) {  // training is worth more than its log: say it once and go on
-    if (!std::exchange(log_failed_, true))
-      note(fmt::format(
-          "warning: {}; training goes on without the log: free some room there, or set report.dir to a folder "
-          "that can be written",
-          error.what()));
-  }
 }
 
 void Console::finish(const RunResult& result) {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "apps/session/session.hpp"
-#include "tools/rtrun/log_file.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
@@ -19,8 +18,7 @@ struct ConsoleOptions {
 };
 
 /// What rank 0 shows of a run: ChainerMN's header and table, or lines of JSON, as the options or report.format say; a
-/// progress bar on a terminal; and the log file in report.dir, complete after every epoch. Threads: the session's, one
-/// call at a time; finish() after the run.
+/// progress bar on a terminal. Threads: the session's, one call at a time; finish() after the run.
 class Console final : public SessionListener {
  public:
   /// `settings` and `out` outlive it.
@@ -46,8 +44,6 @@ class Console final : public SessionListener {
   std::uint64_t samples_per_step_ = 0;
   std::uint64_t steps_per_epoch_ = 0;
   std::optional<EpochReport> best_;  // by its accuracy in evaluation
-  LogFile log_;
-  bool log_failed_ = false;
 };
 
 /// The last line of JSON of a run that failed.

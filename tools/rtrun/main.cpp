@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "apps/report/report_writer.hpp"
+#include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/planner.hpp"
 #include "tools/rtrun/cli.hpp"
@@ -19,7 +20,6 @@
 #include "tools/rtrun/inspect.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/launcher_line.hpp"
-#include "tools/rtrun/log_file.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
 #include "tools/rtrun/program.hpp"

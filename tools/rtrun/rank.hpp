@@ -13,7 +13,7 @@
 namespace troupe::rtrun {
 
 /// Is one rank of a job, or with no `place` all of it, from joining to the end. `signals` is the thread that answers
-/// them. Rank 0 shows the run on stdout and writes report.dir's log and page. Returns the exit code. Throws Error when
+/// them. Rank 0 shows the run on stdout and writes report.dir's page. Returns the exit code. Throws Error when
 /// the job cannot start, or fails.
 int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line, const Configuration& configuration,
              const DataPlace& data, std::optional<LaunchPlace> place);

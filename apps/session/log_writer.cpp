@@ -1,0 +1,74 @@
+#include "apps/session/log_writer.hpp"
+
+#include <filesystem>
+#include <iostream>
+#include <utility>
+
+#include "runtime/checkpoint/store.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe {
+
+LogWriter::LogWriter(const Settings& settings, SessionListener* to)
+    : to_(to),
+      folder_(settings.report.dir),
+      checkpoints_(checkpoint_folder(settings)),
+      log_(folder_ + "/log"),
+      table_(folder_ + "/log.csv") {}
+
+void LogWriter::note(const std::string& text) {
+  if (to_ != nullptr) to_->note(text);
+}
+
+/// What goes on from a checkpoint elsewhere is another run than the one whose log is here.
+void LogWriter::resumed(const std::string& folder, std::uint64_t steps) {
+  std::error_code unknown;
+  if (std::filesystem::equivalent(folder, checkpoints_, unknown)) {
+    log_.go_on_after(steps);
+    table_.go_on_after(steps);
+  }
+  if (to_ != nullptr) to_->resumed(folder, steps);
+}
+
+void LogWriter::started(const Plan& plan, const std::string& device, const DataPlace& data) {
+  if (to_ != nullptr) to_->started(plan, device, data);
+}
+
+void LogWriter::progress(const RunProgress& progress) {
+  if (to_ != nullptr) to_->progress(progress);
+}
+
+/// Behind the others: a busy disk may hold this up.
+void LogWriter::epoch(const EpochReport& report) {
+  if (to_ != nullptr) to_->epoch(report);
+  std::error_code told_below;
+  std::filesystem::create_directories(folder_, told_below);
+  try {
+    log_.add(report);
+  } catch (const Error& error) {
+    warn(error.what());
+  }
+  try {
+    table_.add(report);
+  } catch (const Error& error) {
+    warn(error.what());
+  }
+}
+
+void LogWriter::step(Step step, const StepSums& total) {
+  if (to_ != nullptr) to_->step(step, total);
+}
+
+/// Training is worth more than its log: say it once and go on.
+void LogWriter::warn(const std::string& what) {
+  if (std::exchange(warned_, true)) return;
+  const std::string warning = text("warning: ", what,
+                                   "; training goes on without the log: free some room there, or set report.dir to a "
+                                   "folder that can be written");
+  if (to_ != nullptr)
+    to_->note(warning);
+  else
+    std::cerr << text("troupe: ", warning, "\n");
+}
+
+}  // namespace troupe

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "apps/session/run_log.hpp"
+#include "apps/session/session.hpp"
+
+namespace troupe {
+
+/// Keeps a run's log and its table in report.dir, and passes all that it is told on. Rank 0's. Threads: one call at a
+/// time.
+class LogWriter final : public SessionListener {
+ public:
+  /// `to` outlives it; null: nobody listens.
+  LogWriter(const Settings& settings, SessionListener* to);
+
+  void note(const std::string& text) override;
+  void resumed(const std::string& folder, std::uint64_t steps) override;
+  void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
+  void progress(const RunProgress& progress) override;
+  void epoch(const EpochReport& report) override;
+  void step(Step step, const StepSums& total) override;
+
+ private:
+  void warn(const std::string& what);
+  SessionListener* const to_;
+  const std::string folder_;
+  const std::string checkpoints_;
+  LogFile log_;
+  CsvLog table_;
+  bool warned_ = false;
+};
+
+}  // namespace troupe
