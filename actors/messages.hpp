@@ -12,6 +12,7 @@
 #include "runtime/error.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/lease.hpp"
+#include "runtime/line_values.hpp"
 #include "runtime/policies/policy.hpp"
 #include "runtime/replica_digests.hpp"
 #include "runtime/shares.hpp"
@@ -140,6 +141,9 @@ struct RetireStripe {
 
 /// Rank 0's Reporter to Membership: the run's last line was told.
 struct Reported {};
+
+/// Reporter to itself: the apps should have reported their last values by now.
+struct ValuesOverdue {};
 
 /// Membership to itself: an actor of this process ended with this, and nobody has named a culprit meanwhile.
 struct LocalFailure {
@@ -298,6 +302,15 @@ struct RankSums {
   std::uint64_t samples = 0;
 };
 
+/// A rank's app to rank 0's Reporter: what it reported since the last one, which belongs to the steps up to `step`, and
+/// that it reports nothing else of those; `last`: nor of later ones.
+struct RankValues {
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  bool last = false;
+  std::vector<ValueSum> values;
+};
+
 /// What is no policy is refused before it is one.
 template <class Inspector>
 auto inspect(Inspector& f, PolicySettings& x) {
@@ -418,6 +431,19 @@ auto inspect(Inspector& f, RankSums& x) {
   return f(caf::meta::type_name("troupe.RankSums"), x.rank, x.step, loss, x.correct, x.samples,
            caf::meta::load_callback(loaded));
 }
+template <class Inspector>
+auto inspect(Inspector& f, ValueSum& x) {
+  NumberBits sum{x.sum};
+  auto loaded = [&]() -> caf::error {
+    x.sum = sum.number();
+    return is_value_name(x.name) ? caf::error{} : caf::error{caf::sec::invalid_argument};
+  };
+  return f(caf::meta::type_name("troupe.ValueSum"), x.name, sum, x.count, caf::meta::load_callback(loaded));
+}
+template <class Inspector>
+auto inspect(Inspector& f, RankValues& x) {
+  return f(caf::meta::type_name("troupe.RankValues"), x.rank, x.step, x.last, x.values);
+}
 
 }  // namespace troupe
 
@@ -444,6 +470,7 @@ TROUPE_LOCAL_MESSAGE(troupe::DeviceFinished)
 TROUPE_LOCAL_MESSAGE(troupe::PeerLost)
 TROUPE_LOCAL_MESSAGE(troupe::RetireStripe)
 TROUPE_LOCAL_MESSAGE(troupe::Reported)
+TROUPE_LOCAL_MESSAGE(troupe::ValuesOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::LocalFailure)
 TROUPE_LOCAL_MESSAGE(troupe::StartOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::EndOverdue)

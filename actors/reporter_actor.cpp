@@ -1,5 +1,6 @@
 #include "actors/reporter_actor.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "actors/caf_error.hpp"
 #include "runtime/clock.hpp"
+#include "runtime/line_values.hpp"
 
 namespace troupe {
 namespace {
@@ -18,11 +20,12 @@ constexpr auto kProgressEvery = std::chrono::milliseconds(200);
 
 double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
 
-/// A line whose test result is still to come.
+/// A line that waits for its test result, for the apps' values, or for a line before it.
 struct OpenLine {
   Step step;
   EpochReport line;
   Clock::time_point trained;
+  bool wants_test = false;
 };
 
 struct ReporterState {
@@ -30,8 +33,12 @@ struct ReporterState {
   Clock::time_point begun{};
   StepSums line_sums;  // of the line under way
   std::uint64_t line_skipped = 0;
+  std::uint64_t line_steps = 0;  // that this run took
+  double line_train_s = 0;       // of the run, when the line under way began
   RunTotal total;
   std::deque<OpenLine> open;
+  LineValues values;
+  bool values_overdue = false;
   Clock::duration evaluating{};  // time that went to evaluation
   StreamTimes times_begun;
   Clock::time_point progress_told{};
@@ -62,8 +69,30 @@ void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTarge
   s.rate_samples = s.total.samples;
 }
 
-void end_line(Self self, const Schedule& schedule, const ReportTargets& targets, Step step) {
+/// Whether all apps have told what they report of the line's steps. Behind the run's last step an app may report until
+/// it ends its loop.
+bool has_values(const ReporterState& s, const Schedule& schedule, const OpenLine& open) {
+  if (s.values_overdue) return true;
+  const bool last = schedule.is_last(open.step) || (s.finished && open.step.value + 1 == s.total.steps);
+  return last ? s.values.has_all() : s.values.has_all_until(open.step);
+}
+
+/// Tells the lines that wait for nothing any more, in order, and the end behind the last of them.
+void tell_lines(Self self, const Schedule& schedule, const ReportTargets& targets, const ReportedReceiver& told) {
   ReporterState& s = self->state;
+  for (; !s.open.empty() && !s.open.front().wants_test && has_values(s, schedule, s.open.front()); s.open.pop_front()) {
+    EpochReport& line = s.open.front().line;
+    line.values = s.values.take(s.open.front().step);
+    if (targets.line) targets.line(line);
+  }
+  if (!s.finished || !s.open.empty() || s.told) return;
+  s.told = true;
+  s.total.times = times_so_far(s, targets);
+  if (targets.total) targets.total(s.total);
+  self->send(told, Reported{});
+}
+
+void end_line(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, Step step) {
   const auto now = Clock::now();
   EpochReport line{.epoch = schedule.epoch_number(step), .steps = s.total.steps, .elapsed_s = seconds(now - s.begun)};
   line.part = schedule.epoch_part(step);
@@ -72,30 +101,47 @@ void end_line(Self self, const Schedule& schedule, const ReportTargets& targets,
   line.accuracy = static_cast<double>(s.line_sums.correct) / samples;
   line.samples = s.total.samples;
   line.train_s = s.total.train_s;
+  const double spent_s = line.train_s - std::exchange(s.line_train_s, line.train_s);
+  const auto steps = static_cast<double>(std::exchange(s.line_steps, 0));
+  if (spent_s > 0) line.steps_per_s = steps / spent_s;
   line.times = times_so_far(s, targets);
   line.skipped = std::exchange(s.line_skipped, 0);
   if (targets.rate) line.rate = targets.rate(step);
   s.line_sums = {};
-  if (schedule.evaluates(step))
-    s.open.push_back({step, line, now});
-  else if (targets.line)
-    targets.line(line);
+  s.open.push_back({step, line, now, schedule.evaluates(step)});
 }
 
-/// Once, when the device has finished and no line waits for its test result (after a stop none will come).
-void tell_end(Self self, const ReportTargets& targets, const ReportedReceiver& told) {
-  ReporterState& s = self->state;
-  if (!s.finished || !s.open.empty() || s.told) return;
-  s.told = true;
-  s.total.times = times_so_far(s, targets);
-  if (targets.total) targets.total(s.total);
-  self->send(told, Reported{});
+void take_test(ReporterState& s, const ReportTargets& targets, const TestResult& result) {
+  const auto found = std::ranges::find(s.open, result.step, &OpenLine::step);
+  if (found == s.open.end() || !std::exchange(found->wants_test, false)) return;
+  EpochReport& line = found->line;
+  s.evaluating += Clock::now() - found->trained;
+  s.total.elapsed_s = line.elapsed_s = seconds(Clock::now() - s.begun);
+  line.times = times_so_far(s, targets);
+  if (result.sums.samples != 0) {
+    line.test_loss = result.sums.loss / static_cast<double>(result.sums.samples);
+    line.test_accuracy = static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
+  }
+  s.rate_since = Clock::now();
+  s.rate_samples = s.total.samples;
+}
+
+/// Of a stop: the test set is not gone through after the last step, and the epoch has a line for the part of it. Steps
+/// that a verdict ends have no line.
+void take_end(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const DeviceFinished& end) {
+  s.finished = true;
+  if (end.stopped && s.line_steps != 0 && end.verdict.ok()) end_line(s, schedule, targets, {s.total.steps - 1});
+  if (end.stopped && !s.open.empty() && s.open.back().step.value + 1 == s.total.steps) s.open.back().wants_test = false;
+  if (end.verdict.ok()) return;
+  std::erase_if(s.open, [](const OpenLine& open) { return open.wants_test; });
+  s.values_overdue = true;
 }
 
 ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTargets targets, ReportedReceiver told,
                                       StepSums so_far) {
   end_with_own_errors(self);
   self->state.line_sums = so_far;
+  self->state.values = LineValues{targets.value_ranks};
   return {[=](const Begin&) {
             ReporterState& s = self->state;
             s.begun = s.progress_told = s.rate_since = Clock::now();
@@ -114,31 +160,26 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
             s.total.train_s = s.total.elapsed_s - seconds(s.evaluating);
             if (targets.step) targets.step(c.step, c.total);
             tell_progress(s, schedule, targets, c);
-            if (schedule.reports(c.step)) end_line(self, schedule, targets, c.step);
+            ++s.line_steps;
+            if (schedule.reports(c.step)) end_line(s, schedule, targets, c.step);
+            tell_lines(self, schedule, targets, told);
           },
           [=](const TestResult& result) {
-            ReporterState& s = self->state;
-            if (s.open.empty() || s.open.front().step != result.step) return;
-            OpenLine open = std::move(s.open.front());
-            s.open.pop_front();
-            s.evaluating += Clock::now() - open.trained;
-            s.total.elapsed_s = open.line.elapsed_s = seconds(Clock::now() - s.begun);
-            open.line.times = times_so_far(s, targets);
-            if (result.sums.samples != 0) {
-              open.line.test_loss = result.sums.loss / static_cast<double>(result.sums.samples);
-              open.line.test_accuracy =
-                  static_cast<double>(result.sums.correct) / static_cast<double>(result.sums.samples);
-            }
-            s.rate_since = Clock::now();
-            s.rate_samples = s.total.samples;
-            if (targets.line) targets.line(open.line);
-            tell_end(self, targets, told);
+            take_test(self->state, targets, result);
+            tell_lines(self, schedule, targets, told);
+          },
+          [=](RankValues& news) {
+            self->state.values.add({news.rank}, {news.step}, news.last, std::move(news.values));
+            tell_lines(self, schedule, targets, told);
           },
           [=](const DeviceFinished& end) {
-            ReporterState& s = self->state;
-            s.finished = true;
-            if (end.stopped) s.open.clear();
-            tell_end(self, targets, told);
+            take_end(self->state, schedule, targets, end);
+            tell_lines(self, schedule, targets, told);
+            if (!self->state.told) self->delayed_send(self, targets.values_within, ValuesOverdue{});
+          },
+          [=](ValuesOverdue) {
+            self->state.values_overdue = true;
+            tell_lines(self, schedule, targets, told);
           }};
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 
 #include "actors/messages.hpp"
@@ -17,11 +19,18 @@ struct ReportTargets {
   std::function<double(Step)> rate{};              // the learning rate of a step; empty: nothing is known
   std::function<bool(const StepSums&)> skipped{};  // whether a step changed nothing; empty: none did
   std::function<StreamTimes()> times;              // asked for what a stream has spent so far; empty: nothing is known
+  /// Ranks whose apps may report values: a line waits for theirs (RankValues); 0: nobody reports any.
+  std::uint32_t value_ranks = 0;
+  /// How long the run's last lines wait for the values of ranks whose apps have not ended their loops, once all steps
+  /// are done.
+  std::chrono::milliseconds values_within{10000};
 };
 
-/// Rank 0's: is told of every step and test result, and never answers; tells `told` (Membership) when the last line is
-/// out.
-using ReporterActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<TestResult>, Takes<DeviceFinished>>;
+/// Rank 0's: is told of every step, test result and reported value, and never answers; tells `told` (Membership) when
+/// the last line is out. A run that is stopped inside an epoch has a line for the part of it.
+using ReporterActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<TestResult>, Takes<RankValues>,
+                              Takes<DeviceFinished>, Takes<ValuesOverdue>>;
+using RankValuesReceiver = ActorOf<Takes<RankValues>>;
 using ReportedReceiver = ActorOf<Takes<Reported>>;
 
 /// `so_far`: what the epoch under way amounted to before the schedule's first step.

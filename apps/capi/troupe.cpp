@@ -195,6 +195,7 @@ nlohmann::json to_json(const EpochReport& line) {
   if (line.skipped > 0) json["skipped"] = line.skipped;
   if (line.test_loss) json["test_loss"] = *line.test_loss;
   if (line.test_accuracy) json["test_accuracy"] = *line.test_accuracy;
+  for (const ReportedValue& reported : line.values) json["values"][reported.name] = reported.value;
   return json;
 }
 
@@ -316,6 +317,13 @@ troupe_result troupe_report(troupe_session* session, const char** json) {
     troupe_session& asked = given(session, "session");
     asked.report = report_of(asked);
     *json = asked.report.c_str();
+    return TROUPE_OK;
+  });
+}
+
+troupe_result troupe_report_value(troupe_session* session, const char* name, double value) {
+  return guarded([&] {
+    running(session).session->report(&given(name, "name"), value);
     return TROUPE_OK;
   });
 }

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Grows when functions are added or troupe_options grows at its end; what is there stays as it is. */
-#define TROUPE_ABI_VERSION 1
+#define TROUPE_ABI_VERSION 2
 
 #if defined(__GNUC__)
 #define TROUPE_API __attribute__((visibility("default")))
@@ -101,9 +101,16 @@ TROUPE_API const char* troupe_tensor_name(const troupe_session* session, size_t 
 TROUPE_API troupe_result troupe_parameters(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 TROUPE_API troupe_result troupe_gradients(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 
-/* The run so far as JSON: rank, ranks, steps taken by this session, samples, epochs with loss and accuracy (rank 0), the
- * plan, notes that a person should read; after troupe_finish also the job's committed steps and how it ended. Valid until the session's next call. */
+/* The run so far as JSON: rank, ranks, steps taken by this session, samples, epochs with loss, accuracy and reported values
+ * (rank 0), the plan, notes that a person should read; after troupe_finish also the job's committed steps and how it ended. Valid until the session's next call. */
 TROUPE_API troupe_result troupe_report(troupe_session* session, const char** json);
+/* Reports a number under a name for people: rank 0's log (report.dir), log.csv beside it and troupe_report have, for each
+ * line, the mean of what all ranks reported since the line before: the sum over all calls at all ranks, divided by the
+ * number of calls. A call belongs to the step that this rank is at, from the troupe_next that gave its batch to the one
+ * after; where the app does not call troupe_next, as with own_samples, to the troupe_exchange that follows, and behind
+ * the last one to that. A value that is not finite makes the line's null. `name`: up to 64 characters of a-z, 0-9, '_',
+ * '.', '/' and '-', no key that the log has by itself; 256 names at most. Not after troupe_finish. */
+TROUPE_API troupe_result troupe_report_value(troupe_session* session, const char* name, double value);
 /* Asks the whole job to end after the steps now under way. Any thread; a signal handler may not. */
 TROUPE_API void troupe_request_stop(troupe_session* session);
 /* Ends the loop: asks the job to end if it is not at its end, waits for the others, takes everything down. Tells how

@@ -23,7 +23,7 @@ import numpy
 __all__ = ["Error", "Failed", "Invalid", "Environment", "PeersLost", "Parameter", "Session", "Sums", "version"]
 
 _log = logging.getLogger("troupe")
-_ABI_VERSION = 1
+_ABI_VERSION = 2
 _OVER = -1
 
 
@@ -134,6 +134,7 @@ def _load():
         "parameters": (ctypes.c_int, [session, ctypes.c_size_t, tensor]),
         "gradients": (ctypes.c_int, [session, ctypes.c_size_t, tensor]),
         "report": (ctypes.c_int, [session, ctypes.POINTER(ctypes.c_char_p)]),
+        "report_value": (ctypes.c_int, [session, ctypes.c_char_p, ctypes.c_double]),
         "request_stop": (None, [session]),
         "finish": (ctypes.c_int, [session]),
         "free": (None, [session]),
@@ -280,6 +281,15 @@ class Session:
         text = ctypes.c_char_p()
         _check(_library.troupe_report(self._pointer, ctypes.byref(text)))
         return json.loads(text.value.decode())
+
+    def report(self, name, value):
+        """Reports a number under a name for people: rank 0's log (report.dir), log.csv beside it and summary() have, for
+        each line, the mean of what all ranks reported since the line before: the sum over all calls at all ranks, divided
+        by the number of calls. A call belongs to the step that this rank is at, from the next() that gave its batch to the
+        one after; where the app does not call next(), as with own_samples, to the exchange() that follows, and behind the
+        last one to that. A value that is not finite makes the line's None. name: up to 64 characters of a-z, 0-9, "_",
+        ".", "/" and "-", no key that the log has by itself; 256 names at most. Not after finish()."""
+        _check(_library.troupe_report_value(self._pointer, str(name).encode(), float(value)))
 
     def request_stop(self):
         """Asks the whole job to end after the steps under way. Any thread."""

@@ -38,6 +38,7 @@ int fit() {
     }
     slope.gradients[0] = to_slope;
     offset.gradients[0] = to_offset;
+    session->report("slope", slope.parameters[0]);  // a value for run/log
     if (!session->exchange(blocking, sums)) break;
   }
   const RunResult result = session->finish(blocking);

@@ -94,6 +94,7 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
       remote_->publish("evaluator", actors_->evaluator());
       if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
       remote_->publish("balancer", actors_->balancer());
+      remote_->publish("reporter", actors_->reporter());
       remote_->publish("steps", actors_->steps());
       if (actors_->sums()) remote_->publish("sums", actors_->sums());
       if (actors_->digests()) remote_->publish("digests", actors_->digests());
@@ -121,7 +122,7 @@ void RankSession::resume() {
   const CheckpointStart& start = places_[0].start;
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
-  committed_ = schedule_.first_step;
+  committed_ = taken_ = handed_over_ = schedule_.first_step;
   if (lineage_.run.empty() && resumed_) lineage_.roll_backs = resumed_->manifest().roll_backs;
   lineage_.run = places_[0].start.run;
   if (resumed_ && leads_job()) note_resumed(start);
@@ -448,6 +449,7 @@ ReportTargets RankSession::report_targets() {
       line.ranks = shares_;
     }
     line.switches = take_switches(line.steps);
+    note_not_finite(line);
     result_.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
@@ -460,6 +462,8 @@ ReportTargets RankSession::report_targets() {
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { result_.total = total; };
+  targets.value_ranks = job_.plan.world_size();
+  targets.values_within = settings().faults.exchange / 2;
   targets.times = [this] { return stream_->times(); };  // the actors end before the stream
   if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
   if (!options_.every_step && !options_.time_limit) return targets;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
+#include "runtime/line_values.hpp"
 #include "runtime/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
@@ -60,14 +62,9 @@ class RankSession final : public Session {
   const Plan& plan() const override { return job_.plan; }
   RunResult run(Blocking& blocking) override;
   std::optional<BatchView> next(Blocking& blocking) override;
-  std::optional<StepSums> step(Blocking& blocking) override {
-    begin(blocking, true);
-    return loop_->step(blocking);
-  }
-  std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) override {
-    begin(blocking, true);
-    return loop_->exchange(blocking, own);
-  }
+  std::optional<StepSums> step(Blocking& blocking) override;
+  std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) override;
+  void report(std::string_view name, double value) override;
   const std::vector<SessionTensor>& tensors() const override { return tensors_; }
   RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override { actors_->request_stop(); }
@@ -132,6 +129,9 @@ class RankSession final : public Session {
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
   void note_staleness() const;
+  // What the app reports, in reported.cpp.
+  void hand_over_values(std::uint64_t steps, bool last);
+  void note_not_finite(const EpochReport& line);
   void take_down(Blocking& blocking) noexcept;
 
   SessionOptions options_;
@@ -187,7 +187,15 @@ class RankSession final : public Session {
   std::atomic<std::uint64_t> committed_{0};  // steps
   bool begun_ = false;                       // the view was joined
   bool owned_ = false;                       // by an app's loop
-  std::atomic<bool> over_{false};            // the run: from now on silence means nothing
+  // What the app reports; the app's thread's.
+  ValueCollector values_;
+  RankValuesReceiver values_to_;                   // null: nobody takes any
+  std::uint64_t taken_ = 0;                        // steps that the app took, those before this run counted
+  std::uint64_t handed_over_ = 0;                  // steps whose values were
+  bool values_ended_ = false;                      // the last ones were
+  bool asked_ = false;                             // the app called next() for the step that it is at
+  std::set<std::string, std::less<>> not_finite_;  // values that a note has told of; the reporter's thread
+  std::atomic<bool> over_{false};                  // the run: from now on silence means nothing
   bool taken_down_ = false;
 };
 

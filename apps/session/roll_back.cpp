@@ -155,6 +155,7 @@ std::optional<StepSums> RollBackSession::step(Blocking& blocking) { return curre
 std::optional<StepSums> RollBackSession::exchange(Blocking& blocking, const StepSums& own) {
   return current().exchange(blocking, own);
 }
+void RollBackSession::report(std::string_view name, double value) { current().report(name, value); }
 const std::vector<SessionTensor>& RollBackSession::tensors() const { return current().tensors(); }
 RunResult RollBackSession::finish(Blocking& blocking) { return current().finish(blocking); }
 std::vector<float> RollBackSession::parameters() const { return current().parameters(); }

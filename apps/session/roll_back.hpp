@@ -32,6 +32,7 @@ class RollBackSession final : public Session {
   std::optional<BatchView> next(Blocking& blocking) override;
   std::optional<StepSums> step(Blocking& blocking) override;
   std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) override;
+  void report(std::string_view name, double value) override;
   const std::vector<SessionTensor>& tensors() const override;
   RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override;

@@ -49,6 +49,7 @@ void RankSession::begin(Blocking& blocking, bool owned) {
       coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
       if (job_.plan.digest_steps != 0)
         coordinator.digests = caf::actor_cast<RankDigestReceiver>(remote_->resolve(blocking, {0}, "digests", deadline));
+      coordinator.values = caf::actor_cast<RankValuesReceiver>(remote_->resolve(blocking, {0}, "reporter", deadline));
       if (!sums_are_common())
         coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
     }
@@ -64,17 +65,14 @@ void RankSession::begin(Blocking& blocking, bool owned) {
     } else {
       TrainingActors::Gate gate;
       if (owned) gate = [this](const DeviceActor& device) { return loop_->gate(system_, device); };
+      values_to_ = actors_->reporter() ? RankValuesReceiver{actors_->reporter()} : coordinator.values;
       actors_->start(coordinator, gate);
+      if (!owned) hand_over_values(taken_, true);  // no app can report anything
     }
   } catch (const Error& error) {
     end_.put({error.status(), false, 0});
     loop_->close();
   }
-}
-
-std::optional<BatchView> RankSession::next(Blocking& blocking) {
-  begin(blocking, true);
-  return loop_->next();
 }
 
 RunResult RankSession::run(Blocking& blocking) {
@@ -94,6 +92,7 @@ RunResult RankSession::run(Blocking& blocking) {
 
 RunResult RankSession::finish(Blocking& blocking) {
   begin(blocking, true);
+  hand_over_values(taken_, true);
   loop_->drain(blocking);
   return wait_for_end(blocking);
 }

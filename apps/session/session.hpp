@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/session/own_model.hpp"
@@ -106,6 +107,18 @@ class Session {
   /// updates the parameters. `own`: loss, correct and samples of this rank (a sum over samples, as the gradients); a
   /// rank without samples takes part with zeros. Otherwise as step().
   virtual std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) = 0;
+  /// Reports a number under a name for people: the log, its table and the listener's lines have the mean of what all
+  /// ranks reported under it since the line before, that is the sum over all calls at all ranks, added in rank order,
+  /// divided by the number of calls. A rank need not report anything. A call belongs to the step that this rank is at,
+  /// from the call of next() that gave its batch to the one after; where the app does not call next(), which an app
+  /// with samples of its own need not, to the exchange() that follows, and behind the last one to that. A line is told
+  /// when all ranks have gone beyond its step; the run's last line waits for finish() at all ranks, for at most half of
+  /// faults.exchange_s. What was reported before a checkpoint that a run goes on from, in the epoch under way, is not
+  /// in that epoch's line. A value that is not finite makes the line's so: null in the log, and a note. The thread that
+  /// calls next(), step() and exchange(); also inside of OwnModel's functions. `name`: up to 64 characters of a-z, 0-9,
+  /// '_', '.', '/' and '-', no key that the log has by itself, 256 names at most; throws Error{invalid} otherwise, and
+  /// once finish() was called.
+  virtual void report(std::string_view name, double value) = 0;
   virtual const std::vector<SessionTensor>& tensors() const = 0;
   /// Ends the app's own loop: asks the job to end if it is not at its end, waits for that, and takes everything down.
   virtual RunResult finish(Blocking& blocking) = 0;

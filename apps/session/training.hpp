@@ -33,6 +33,7 @@ struct CoordinatorHandles {
   StepCoordinatorPeer steps;
   RankSumsReceiver sums;       // where DeviceParts::sums_are_common is false
   RankDigestReceiver digests;  // with DeviceParts::digests
+  RankValuesReceiver values;
 };
 
 /// What the actors of one rank are made of; everything outlives them.
@@ -73,6 +74,8 @@ class TrainingActors {
   BalancerActor balancer() const { return balancer_; }
   /// Rank 0's; null elsewhere.
   StepCoordinator steps() const { return steps_; }
+  /// Rank 0's; null elsewhere.
+  ReporterActor reporter() const { return reporter_; }
   /// Rank 0's where DeviceParts::sums_are_common is false; null elsewhere.
   SumsGatherer sums() const { return sums_; }
   /// Rank 0's with DeviceParts::digests; null elsewhere.

@@ -95,6 +95,8 @@ TEST(Messages, CarryAnyPolicysSettingsToTheBit) {
 
 TEST(Messages, CarryALossThatIsNotFinite) {
   EXPECT_TRUE(std::isnan(sent(RankSums{.loss = kNan}).loss));
+  EXPECT_TRUE(std::isnan(sent(RankValues{.values = {{"a", kNan, 1}}}).values.at(0).sum));
+  EXPECT_EQ(sent(RankValues{.values = {{"a", kInfinity, 1}}}).values.at(0), (ValueSum{"a", kInfinity, 1}));
   EXPECT_TRUE(std::isnan(sent(TestPart{.loss = kNan}).loss));
   EXPECT_TRUE(std::isnan(sent(StepSums{.loss = kNan}).loss));
   EXPECT_EQ(sent(RankSums{.loss = kInfinity}).loss, kInfinity);

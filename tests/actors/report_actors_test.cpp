@@ -17,13 +17,14 @@ StepSums sums(double loss, std::uint64_t correct, std::uint64_t samples) {
 }
 
 struct ReporterWorld {
-  explicit ReporterWorld(Schedule schedule) {
+  explicit ReporterWorld(Schedule schedule, std::uint32_t value_ranks = 0) {
     auto told_to = actors.listener<ReportedReceiver, Reported>([this](const Reported&) { ++told; });
     ReportTargets targets;
     targets.line = [this](const EpochReport& line) { lines.push_back(line); };
     targets.total = [this](const RunTotal& t) { total = t; };
     targets.rate = [](Step step) { return 0.5 / static_cast<double>(step.value + 1); };
     targets.skipped = [](const StepSums& of_all) { return of_all.bad != 0; };
+    targets.value_ranks = value_ranks;
     reporter = spawn_reporter(actors.system(), schedule, targets, told_to);
     send(Begin{{1}});
   }
@@ -141,6 +142,65 @@ TEST(ReporterActor, WaitsForNoTestResultAfterAStop) {
   ReporterWorld w{{.train_samples = 10, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 9}};
   w.send(Committed{{1}, {0}, sums(1, 5, 10)});
   w.send(DeviceFinished{true});
+  EXPECT_EQ(w.told, 1);
+}
+
+TEST(ReporterActor, HasALineForThePartOfAnEpochInWhichTheRunWasStopped) {
+  ReporterWorld w{{.train_samples = 30, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 9}};
+  for (std::uint64_t step = 0; step < 4; ++step) w.send(Committed{{1}, {step}, sums(10, 5, 10)});
+  w.send(TestResult{{2}, sums(8, 3, 4)});
+  w.send(DeviceFinished{true});
+  ASSERT_EQ(w.lines.size(), 2u);
+  EXPECT_EQ(w.lines[1].steps, 4u);
+  EXPECT_NEAR(w.lines[1].epochs(), 1 + 1.0 / 3, 1e-12);
+  EXPECT_DOUBLE_EQ(w.lines[1].loss, 1);
+  EXPECT_FALSE(w.lines[1].test_loss.has_value());
+  EXPECT_EQ(w.told, 1);
+}
+
+TEST(ReporterActor, HasNoLineForStepsThatAVerdictEnds) {
+  ReporterWorld w{{.train_samples = 30, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 9}};
+  w.send(Committed{{1}, {0}, sums(10, 5, 10)});
+  w.send(DeviceFinished{true, {Code::invalid, "not finite"}});
+  EXPECT_TRUE(w.lines.empty());
+  EXPECT_EQ(w.told, 1);
+}
+
+RankValues values(std::uint32_t rank, std::uint64_t step, bool last, std::vector<ValueSum> sums) {
+  return {.rank = rank, .step = step, .last = last, .values = std::move(sums)};
+}
+
+TEST(ReporterActor, HoldsALineBackUntilEveryAppHasReportedWhatBelongsToIt) {
+  ReporterWorld w{{.train_samples = 20, .test_samples = 0, .rows = 5, .ranks = 2, .steps = 4}, 2};
+  for (std::uint64_t step = 0; step < 2; ++step) w.send(Committed{{1}, {step}, sums(10, 5, 10)});
+  w.send(values(1, 1, false, {{"a", 6, 2}}));
+  EXPECT_TRUE(w.lines.empty());
+  w.send(values(0, 1, false, {{"a", 3, 1}, {"b", 1, 1}}));
+  ASSERT_EQ(w.lines.size(), 1u);
+  EXPECT_EQ(w.lines[0].values, (std::vector<ReportedValue>{{"a", 3}, {"b", 1}}));
+}
+
+TEST(ReporterActor, HoldsTheLastLineBackUntilEveryAppHasEndedItsLoop) {
+  ReporterWorld w{{.train_samples = 20, .test_samples = 0, .rows = 5, .ranks = 2, .steps = 2}, 2};
+  for (std::uint64_t step = 0; step < 2; ++step) w.send(Committed{{1}, {step}, sums(10, 5, 10)});
+  w.send(values(0, 1, true, {{"a", 3, 1}}));
+  w.send(values(1, 1, false, {{"a", 5, 1}}));
+  w.send(DeviceFinished{false});
+  EXPECT_EQ(w.told, 0);
+  w.send(values(1, 1, true, {{"a", 7, 1}}));
+  ASSERT_EQ(w.lines.size(), 1u);
+  EXPECT_EQ(w.lines[0].values, (std::vector<ReportedValue>{{"a", 5}}));
+  EXPECT_EQ(w.told, 1);
+}
+
+TEST(ReporterActor, WaitsForNoValuesForEver) {
+  ReporterWorld w{{.train_samples = 20, .test_samples = 0, .rows = 5, .ranks = 2, .steps = 2}, 2};
+  for (std::uint64_t step = 0; step < 2; ++step) w.send(Committed{{1}, {step}, sums(10, 5, 10)});
+  w.send(values(0, 1, true, {{"a", 3, 1}}));
+  w.send(DeviceFinished{false});
+  w.send(ValuesOverdue{});
+  ASSERT_EQ(w.lines.size(), 1u);
+  EXPECT_EQ(w.lines[0].values, (std::vector<ReportedValue>{{"a", 3}}));
   EXPECT_EQ(w.told, 1);
 }
 

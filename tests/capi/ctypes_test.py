@@ -186,7 +186,7 @@ class CFunctions(unittest.TestCase):
                        [("w", [2, 1]), ("b", [1])], own_samples=100)
 
     def test_the_version_is_the_headers(self):
-        self.assertEqual(troupe.troupe_abi_version(), 1)
+        self.assertEqual(troupe.troupe_abi_version(), 2)
 
     def test_a_wrong_setting_is_named_with_its_cure(self):
         session = self.on_data("train.epoch=3")

@@ -1,6 +1,8 @@
 """troupe.py over libtroupe.so. Arguments: the folder of troupe.py, loop.py, rtrun, then unittest's; TROUPE_LIBRARY names the library."""
 
+import csv
 import gc
+import json
 import logging
 import os
 import struct
@@ -85,6 +87,30 @@ class Module(unittest.TestCase):
                 steps += 1
         self.assertEqual(steps, 40)
         numpy.testing.assert_allclose(w, goal, atol=1e-4)
+
+    def test_what_is_reported_is_in_the_summary_and_in_the_log(self):
+        with self.on_own(40) as session:  # 100 samples an epoch, 100 a step
+            for step in range(40):
+                session.report("step", step)
+                session.report("odd/step", float("nan") if step == 2 else step % 2)
+                session.exchange(samples=10)
+            with self.assertRaisesRegex(troupe.Invalid, "characters"):
+                session.report("Bad name", 1)
+            with self.assertRaisesRegex(troupe.Invalid, "something else"):
+                session.report("main/loss", 1)
+        epochs = session.summary()["epochs"]
+        self.assertEqual([line["values"]["step"] for line in epochs], list(range(40)))
+        self.assertIsNone(epochs[2]["values"]["odd/step"])
+        self.assertEqual(epochs[3]["values"]["odd/step"], 1)
+        self.assertEqual(len([note for note in session.summary()["notes"] if "odd/step" in note]), 1)
+        with open(self.folder.name + "/run/log") as file:
+            self.assertEqual([line["step"] for line in json.load(file)], list(range(40)))
+        with open(self.folder.name + "/run/log.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([float(row["step"]) for row in rows], list(range(40)))
+        self.assertEqual(rows[2]["odd/step"], "nan")
+        with self.assertRaisesRegex(troupe.Invalid, "finished"):
+            session.report("step", 1)
 
     def test_parameters_cannot_be_written(self):
         with self.on_own(2) as session:

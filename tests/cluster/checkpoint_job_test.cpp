@@ -5,8 +5,11 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
 
@@ -167,6 +170,32 @@ TEST_F(CheckpointedJob, WritesPastThePageCache) {
     EXPECT_GE(cached, 0);
     EXPECT_LE(cached, 2) << "all but the header and the rest of a block: " << file;
   }
+}
+
+TEST_F(CheckpointedJob, GoesOnWithTheLogOfTheRunThatItGoesOn) {
+  const auto iterations = [&] {
+    std::ifstream in{folder_.path() / "run/log"};
+    const auto log = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+    std::vector<std::uint64_t> all;
+    for (const auto& line : log) all.push_back(line.at("iteration"));
+    return all;
+  };
+  const auto rows = [&] {
+    std::ifstream in{folder_.path() / "run/log.csv"};
+    return std::count(std::istreambuf_iterator<char>{in}, {}, '\n');
+  };
+  // An epoch of 2,000 samples has 17 steps of 120, the next two end with steps 34 and 50.
+  Program first(job(2, {steps(40), every(38)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  EXPECT_EQ(iterations(), (std::vector<std::uint64_t>{17, 34, 40}));
+  store().remove(store().list().front());
+  Program rest(job(2, resume({steps(60), every(1000)})));
+  ASSERT_EQ(rest.wait(60s), 0) << rest.err();
+  EXPECT_EQ(iterations(), (std::vector<std::uint64_t>{17, 34, 50, 60}));
+  EXPECT_EQ(rows(), 5);
+  Program anew(job(2, {steps(20), every(1000)}));
+  ASSERT_EQ(anew.wait(60s), 0) << anew.err();
+  EXPECT_EQ(iterations(), (std::vector<std::uint64_t>{17, 20}));
 }
 
 TEST_F(CheckpointedJob, HasNothingToDoWhenAllStepsAreDone) {

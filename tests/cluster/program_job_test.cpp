@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "tests/cluster/job_folder.hpp"
 
@@ -51,6 +53,20 @@ TEST_F(ProgramJob, TrainsByALoopOfTheAppsOwn) {
   EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
   EXPECT_THAT(rtrun.out(), HasSubstr("test accuracy "));
   EXPECT_EQ(rtrun.err(), "");
+}
+
+TEST_F(ProgramJob, ThatOnlyExchangesGradientsKeepsALog) {
+  Program rtrun{job({}, {example("own_gradients")})};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_EQ(rtrun.err(), "");
+  std::ifstream in{folder_.path() / "run/log"};
+  const auto log = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  ASSERT_EQ(log.size(), 3u) << log.dump(2);  // two epochs of 79 steps of 128 samples, and a part of the third
+  EXPECT_EQ(log[0].at("iteration"), 79);
+  EXPECT_EQ(log[2].at("iteration"), 200);
+  EXPECT_NEAR(log[2].at("slope"), 3, 0.05);
+  std::ifstream table{folder_.path() / "run/log.csv"};
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>{table}, {}, '\n'), 4);
 }
 
 TEST_F(ProgramJob, ConnectsActorsWithoutTraining) {

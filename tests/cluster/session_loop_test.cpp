@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 
@@ -113,6 +116,102 @@ TEST_F(SessionLoop, ExchangesTheAppsOwnGradientsAsTheirMeanOverAllSamples) {
     EXPECT_TRUE(result.status.ok()) << result.status.text();
     EXPECT_EQ(result.total.steps, 8u);
   }
+}
+
+using Values = std::vector<ReportedValue>;
+
+TEST_F(SessionLoop, ReportsTheMeanOverAllCallsOfAllRanksInTheLineOfTheirStep) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  // 50 steps of 40 samples are an epoch of 2,000.
+  const auto results = run(2, options(), [](Blocking& blocking, Session& session, std::uint32_t rank) {
+    for (std::uint64_t step = 0; session.next(blocking); ++step) {
+      session.report("step", static_cast<double>(step));
+      if (!session.step(blocking)) break;
+      if (step % 50 == 49) session.report("after", step + rank);  // of the epoch that ended
+      if (rank == 1 && step == 99) session.report("rank1", 7);
+    }
+    if (rank == 0) session.report("behind", 3);
+    return session.finish(blocking);
+  });
+  for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+  ASSERT_EQ(results[0].epochs.size(), 2u);
+  EXPECT_EQ(results[0].epochs[0].values, (Values{{"after", 49.5}, {"step", 24.5}}));
+  EXPECT_EQ(results[0].epochs[1].values, (Values{{"after", 99.5}, {"behind", 3}, {"rank1", 7}, {"step", 74.5}}));
+}
+
+TEST_F(SessionLoop, ReportsTheSameBitsInEveryRun) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  const auto once = [&] {
+    const auto results = run(3, options({"data.batch=10", "placement.cores=0"}),
+                             [](Blocking& blocking, Session& session, std::uint32_t rank) {
+                               while (session.next(blocking)) {
+                                 const auto sums = session.step(blocking);
+                                 if (!sums) break;
+                                 session.report("noise", sums->loss * (rank + 0.1) / 3);
+                               }
+                               return session.finish(blocking);
+                             });
+    Values all;
+    for (const EpochReport& line : results[0].epochs) all.insert(all.end(), line.values.begin(), line.values.end());
+    return all;
+  };
+  const Values first = once();
+  ASSERT_EQ(first.size(), 2u);
+  for (int again = 0; again < 3; ++again) EXPECT_EQ(once(), first);
+}
+
+TEST_F(SessionLoop, RefusesToReportWhatHasNoNameOfItsOwn) {
+  run(1, scalar_options(3), [](Blocking& blocking, Session& session, std::uint32_t) {
+    for (const char* name : {"", "Loss", "a b", "epoch", "main/loss", "ranks"}) {
+      Code code = Code::ok;
+      try {
+        session.report(name, 1);
+      } catch (const Error& error) {
+        code = error.code();
+      }
+      EXPECT_EQ(code, Code::invalid) << name;
+    }
+    return session.finish(blocking);
+  });
+}
+
+TEST_F(SessionLoop, ThatOnlyExchangesKeepsALogOfItsEpochsAndOfThePartInWhichItEnds) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    if (ranks > 1 && !ucx_available()) GTEST_SKIP() << "this build has no UCX";
+    // An epoch of 1,000 samples has 250 steps of 4, or 125 of 8.
+    run(ranks, scalar_options(1'000'000), [](Blocking& blocking, Session& session, std::uint32_t rank) {
+      for (int step = 0; step < 300; ++step) {
+        session.report("calls", 2 * step + rank);
+        if (!session.exchange(blocking, {.loss = 3, .samples = 1})) break;
+      }
+      return session.finish(blocking);
+    });
+    std::ifstream in{folder_.path() / "run/log"};
+    const auto log = nlohmann::json::parse(in);
+    const std::size_t epochs = ranks == 1 ? 1 : 2;
+    ASSERT_EQ(log.size(), epochs + 1) << log.dump(2);
+    EXPECT_EQ(log[0].at("iteration"), 250 / ranks);
+    EXPECT_EQ(log[0].at("main/loss"), 3);
+    EXPECT_EQ(log[0].at("calls"), ranks == 1 ? 249 : 124.5);
+    EXPECT_GT(log[0].at("steps_per_s"), 0);
+    EXPECT_GE(log.back().at("iteration"), 300);
+    EXPECT_TRUE(log.back().contains("epoch_detail"));
+    std::ifstream table{folder_.path() / "run/log.csv"};
+    std::string names;
+    std::getline(table, names);
+    EXPECT_THAT(names, ::testing::EndsWith(",calls"));
+  }
+}
+
+TEST_F(SessionLoop, KeepsNoLogWhereNoneIsWanted) {
+  SessionOptions made = scalar_options(3);
+  made.log = false;
+  run(1, made, [](Blocking& blocking, Session& session, std::uint32_t) {
+    while (session.exchange(blocking, {.samples = 1})) {
+    }
+    return session.finish(blocking);
+  });
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "run/log"));
 }
 
 TEST_F(SessionLoop, EndsForAllWhenOneRankFinishesEarly) {

@@ -113,6 +113,20 @@ TEST_F(ConsoleTest, SaysWhichDataItUses) {
   EXPECT_TRUE(out_.str().starts_with("Data: IDX data from /data (TROUPE_DATA)\n")) << out_.str();
 }
 
+TEST_F(ConsoleTest, GivesAValueThatTheAppReportsAColumnAndSaysItsNameWhenItComes) {
+  Console console{settings_, out_, {}};
+  EpochReport report = first_epoch();
+  console.epoch(report);
+  report.values = {{"grad_norm", 2.5}};
+  console.epoch(report);
+  report.values = {};
+  console.epoch(report);
+  EXPECT_EQ(out_.str(), table_row(first_epoch()) + table_header({"grad_norm"}) +
+                            table_row(first_epoch()).substr(0, table_row(first_epoch()).size() - 1) + "2.5         \n" +
+                            table_row(first_epoch()).substr(0, table_row(first_epoch()).size() - 1) + "            \n");
+  EXPECT_TRUE(table_header({"grad_norm"}).ends_with("  elapsed_time  grad_norm \n")) << table_header({"grad_norm"});
+}
+
 TEST_F(ConsoleTest, EndsWithSpeedBestAccuracyAndPlace) {
   Console console{settings_, out_, {}};
   console.epoch(first_epoch());

@@ -123,8 +123,16 @@ std::uint32_t Console::epochs() const {
   return static_cast<std::uint32_t>((settings_.train.steps + steps_per_epoch_ - 1) / steps_per_epoch_);
 }
 
+/// A line of the table, and the names of its columns again where there are new ones.
+std::string Console::rows_of(const EpochReport& report) {
+  const std::size_t before = values_.size();
+  for (const ReportedValue& reported : report.values)
+    if (std::ranges::find(values_, reported.name) == values_.end()) values_.push_back(reported.name);
+  return (values_.size() > before ? table_header(values_) : std::string{}) + table_row(report, values_);
+}
+
 void Console::epoch(const EpochReport& report) {
-  if (!options_.quiet) print(json() ? epoch_line(report) : table_row(report));
+  if (!options_.quiet) print(json() ? epoch_line(report) : rows_of(report));
   if (report.test_accuracy && (!best_ || *report.test_accuracy > *best_->test_accuracy)) best_ = report;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "apps/session/session.hpp"
 #include "tools/terminal/terminal.hpp"
@@ -37,12 +38,14 @@ class Console final : public SessionListener {
   bool json() const { return options_.json || settings_.report.format == "json"; }
   std::uint32_t epochs() const;
   void print(const std::string& text);
+  std::string rows_of(const EpochReport& report);
   const Settings& settings_;
   std::ostream& out_;
   ConsoleOptions options_;
   terminal::ProgressBar bar_;
   std::uint64_t samples_per_step_ = 0;
   std::uint64_t steps_per_epoch_ = 0;
+  std::vector<std::string> values_;  // names that the app has reported values under, a column each
   std::optional<EpochReport> best_;  // by its accuracy in evaluation
 };
 

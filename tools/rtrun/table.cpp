@@ -13,10 +13,12 @@ namespace {
 
 constexpr std::string_view kRule = "==========================================\n";
 
+constexpr std::size_t width_of(std::string_view name) { return std::max<std::size_t>(10, name.size()); }
+
 struct Column {
   std::string_view name;
   std::optional<double> (*value)(const EpochReport&);
-  std::size_t width() const { return std::max<std::size_t>(10, name.size()); }
+  std::size_t width() const { return width_of(name); }
 };
 
 constexpr std::array<Column, 6> kColumns{{
@@ -48,20 +50,26 @@ std::string upper(std::string text) {
 
 }  // namespace
 
-std::string table_header() {
+std::string table_header(const std::vector<std::string>& values) {
   std::string line;
   for (const Column& column : kColumns) {
     if (!line.empty()) line += "  ";
     line += fmt::format("{:<{}}", column.name, column.width());
   }
+  for (const std::string& name : values) line += fmt::format("  {:<{}}", name, width_of(name));
   return line + "\n";
 }
 
-std::string table_row(const EpochReport& report) {
+std::string table_row(const EpochReport& report, const std::vector<std::string>& values) {
   std::string line;
   for (const Column& column : kColumns) {
     const auto value = column.value(report);
     line += fmt::format("{:<{}}  ", value ? fmt::format("{:g}", *value) : std::string{}, column.width());
+  }
+  for (const std::string& name : values) {
+    const auto found = std::ranges::find(report.values, name, &ReportedValue::name);
+    const std::string cell = found != report.values.end() ? fmt::format("{:g}", found->value) : std::string{};
+    line += fmt::format("{:<{}}  ", cell, width_of(name));
   }
   return line + "\n";
 }

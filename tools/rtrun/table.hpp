@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/plan.hpp"
 #include "runtime/report.hpp"
@@ -11,8 +12,9 @@ namespace troupe::rtrun {
 
 /// The table that ChainerMN's examples print (chainer's PrintReport): a column is as wide as its header, at least 10;
 /// two spaces between columns; numbers as "%g".
-std::string table_header();
-std::string table_row(const EpochReport& report);
+/// Behind the columns that every run has one for each of `values`, the names of values that the app reports.
+std::string table_header(const std::vector<std::string>& values = {});
+std::string table_row(const EpochReport& report, const std::vector<std::string>& values = {});
 
 /// The lines that ChainerMN's MNIST example prints before its table, between two rules.
 std::string job_header(const Settings& settings, const Plan& plan);
