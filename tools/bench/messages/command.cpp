@@ -20,7 +20,7 @@ std::vector<std::string> impls_for(const std::string& what) {
   if (what == "rate") return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local"};
   if (what == "mixed") return {"raw", "inline", "scheduled"};  // raw_best polls in two threads on one core
   if (what == "idle") return {"inline", "scheduled", "caf_io"};
-  if (what == "endurance") return {"inline", "scheduled"};
+  if (what == "endurance" || what == "flood") return {"inline", "scheduled"};
   if (what == "shard") return {"raw", "shard"};
   return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local", "arena"};
 }
@@ -45,6 +45,7 @@ std::uint32_t usual_spin_us(const std::string& what) {
 
 std::vector<std::uint64_t> usual_sizes(const std::string& what) {
   if (what == "shard") return {8, 64, 256, 1024, 7'200'000};
+  if (what == "flood") return {100};
   if (what != "latency") return {8};
   return {8, 1024, 64u << 10, 1u << 20, 16u << 20};
 }
@@ -55,10 +56,13 @@ void add_common(CLI::App& command, EndCase& what) {
           "--what", what.what,
           "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
           "two connected processes; endurance: many messages and tensors both ways, each one checked, and whether "
-          "memory grows; shard: a push of a stripe's gradients and a pull of its parameters, up to 1 KB a pull by "
+          "memory grows; flood: an actor sends strings for --seconds as fast as it can to one that is slow, and then "
+          "that "
+          "one catches up: resident memory of both processes, and whether each message is read, in order, or refused; "
+          "shard: a push of a stripe's gradients and a pull of its parameters, up to 1 KB a pull by "
           "a call")
       ->capture_default_str()
-      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle", "endurance", "shard"}));
+      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle", "endurance", "flood", "shard"}));
   command.add_option("--transport", what.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)")
       ->capture_default_str()
       ->check(CLI::IsMember({"shm", "tcp"}));
@@ -72,6 +76,8 @@ void add_end_options(CLI::App& command, EndCase& what) {
   command.add_option("--spin-us", what.spin_us)->required();
   command.add_option("--messages", what.messages)->required();
   command.add_option("--tensors", what.tensors)->required();
+  command.add_option("--memory-mb", what.memory_mb)->required();
+  command.add_option("--reads", what.reads)->required();
   command.add_option("--cpu", what.cpu)->required();
   command.add_option("--line", what.line)->required();
   command.add_flag("--client", what.client);
@@ -82,6 +88,11 @@ void check(const MessagesCase& what) {
                "this build has no UCX, whose messages are measured: install libucx-dev and configure with "
                "TROUPE_WITH_UCX=ON");
   for (const std::uint64_t bytes : what.sizes) {
+    if (what.each.floods()) {
+      TROUPE_CHECK(bytes >= 8 && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes, "; a flood takes 8 to ",
+                   kMostBytes, " bytes");
+      continue;
+    }
     const bool tensor = bytes > EndCase::kMostInBand || what.each.what == "shard";
     TROUPE_CHECK(bytes >= 1 && (!tensor || bytes % 8 == 0) && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes,
                  "; give sizes from 1 to ", EndCase::kMostInBand, ", and multiples of 8 up to ", kMostBytes);
@@ -150,14 +161,30 @@ MessagesCommand::MessagesCommand(CLI::App& app)
           "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
           "(one process), arena (a tensor by reference), shard; default all that have such a measurement")
       ->delimiter(',');
-  messages_->add_option("--rounds", case_.rounds, "Turns; default 9, 1 for endurance")->check(CLI::Range(1, 10000));
+  messages_->add_option("--rounds", case_.rounds, "Turns; default 9, 1 for endurance and flood")
+      ->check(CLI::Range(1, 10000));
   messages_
       ->add_option("--messages", case_.each.messages,
                    "For endurance: messages in both directions together; default 30 million")
       ->check(CLI::Range(std::uint64_t{20}, std::uint64_t{1} << 40));
   messages_->add_option("--tensors", case_.each.tensors, "In these messages, 4 KB to 1 MB each; default 100,000");
+  messages_->add_option("--seconds", seconds_, "For flood: how long the sender sends")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 86400.0));
   messages_
-      ->add_option("--ms", case_.each.span_ms, "Measured time of each turn; default 150, 1000 for mixed, 3000 for idle")
+      ->add_option("--memory-mb", case_.each.memory_mb,
+                   "For flood: RemoteOptions::memory_bytes of both processes, in units of 1,000,000")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
+  messages_
+      ->add_option("--reads", case_.each.reads,
+                   "For flood: messages that the reader takes in a second at most; it computes for that part of a "
+                   "second with each of them")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
+  messages_
+      ->add_option("--ms", case_.each.span_ms,
+                   "Measured time of each turn; default 150, 1000 for mixed, 3000 for idle; flood has --seconds")
       ->check(CLI::Range(1, 600000));
   messages_
       ->add_option("--spin-us", case_.each.spin_us,
@@ -177,8 +204,9 @@ int MessagesCommand::run(Blocking& blocking, const rtrun::Signals& signals) cons
   check(what);
   if (messages_->count("--ms") == 0) each.span_ms = usual_span_ms(each.what);
   if (messages_->count("--spin-us") == 0) each.spin_us = usual_spin_us(each.what);
+  if (each.floods()) each.span_ms = static_cast<std::uint32_t>(seconds_ * 1e3);
+  if (messages_->count("--rounds") == 0 && (each.endures() || each.floods())) what.rounds = 1;
   if (each.endures()) {
-    if (messages_->count("--rounds") == 0) what.rounds = 1;
     if (messages_->count("--messages") == 0) each.messages = kEnduranceMessages;
     if (messages_->count("--tensors") == 0) each.tensors = kEnduranceTensors;
     EnduranceSchedule(each.messages, each.tensors);  // says what is wrong with them
@@ -210,6 +238,8 @@ std::vector<std::string> arguments_of(const EndCase& what) {
       "--spin-us",   std::to_string(what.spin_us),
       "--messages",  std::to_string(what.messages),
       "--tensors",   std::to_string(what.tensors),
+      "--memory-mb", std::to_string(what.memory_mb),
+      "--reads",     std::to_string(what.reads),
       "--cpu",       std::to_string(what.cpu),
       "--line",      std::to_string(what.line),
   };

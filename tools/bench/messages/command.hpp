@@ -38,6 +38,7 @@ class MessagesCommand {
   CLI::App* messages_;
   CLI::App* end_;
   MessagesCase case_;
+  double seconds_ = 60;  // of a flood
   EndCase end_case_;
 };
 

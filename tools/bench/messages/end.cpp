@@ -37,6 +37,7 @@ bool readable(int fd, Clock::duration patience) {
 
 Figures run_case(Blocking& blocking, const EndCase& what, Line& line) {
   if (what.endures()) return run_endurance(blocking, what, line);
+  if (what.floods()) return run_flood(blocking, what, line);
   if (what.impl.starts_with("raw")) return run_raw(blocking, what, line);
   if (what.impl == "caf_io") return run_io(blocking, what, line);
   if (what.impl == "shard") return run_shard(blocking, what, line);

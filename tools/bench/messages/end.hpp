@@ -15,7 +15,7 @@ namespace troupe::bench {
 
 /// What one of two processes does that exchange messages to be measured.
 struct EndCase {
-  std::string what = "latency";  // latency, rate, mixed, idle, endurance, shard
+  std::string what = "latency";  // latency, rate, mixed, idle, endurance, flood, shard
   std::string impl = "raw";
   std::string transport = "shm";  // shm, tcp
   std::uint64_t bytes = 8;        // of a message; a multiple of 8
@@ -23,6 +23,8 @@ struct EndCase {
   std::uint32_t spin_us = 0;      // how long the control lane polls; 0: its default
   std::uint64_t messages = 0;     // of endurance: both ways together, and how many tensors are in them
   std::uint64_t tensors = 0;
+  std::uint32_t memory_mb = 256;  // of flood: RemoteOptions::memory_bytes, and what the reader takes in a second
+  std::uint32_t reads = 10'000;
   int cpu = 0;          // it runs there alone
   bool client = false;  // sends first, and measures
   int line = -1;        // a socket to the other end
@@ -30,6 +32,7 @@ struct EndCase {
   static constexpr std::uint64_t kMostInBand = 1024;
 
   bool endures() const noexcept { return what == "endurance"; }
+  bool floods() const noexcept { return what == "flood"; }
   bool tcp() const noexcept { return transport == "tcp"; }
   std::chrono::milliseconds span() const noexcept { return std::chrono::milliseconds(span_ms); }
   /// Whether such a payload goes as a tensor; smaller ones are numbers or byte vectors.
@@ -37,8 +40,8 @@ struct EndCase {
 };
 
 /// What a client measured, by name: "us" one way, "us_p99", "kps" thousand messages a second, "gb_s", "core" (and
-/// "core_there", of the other end) the fraction of a core in use; those of endurance: see run_endurance(). Empty at the
-/// other end.
+/// "core_there", of the other end) the fraction of a core in use; those of endurance and flood: see run_endurance() and
+/// run_flood(). Empty at the other end.
 using Figures = std::map<std::string, double>;
 
 /// One end's connection to the other beside what is measured.
@@ -86,6 +89,15 @@ Figures run_local(Blocking& blocking, const EndCase& what, Line& line);
 /// "heap_mb" and "heap_growth_pct" (in use, by malloc), and what the remote actors count: "sent", "delivered",
 /// "reordered", "dropped". Without growth: it was stopped before.
 Figures run_endurance(Blocking& blocking, const EndCase& what, Line& line);
+
+/// An actor at the client's end sends strings of what.bytes for the span, as fast as it can, to one at the other end
+/// that takes what.reads a second; then that one catches up without pauses. Throws Error{corrupt} when a message is
+/// neither read nor reported as refused, or comes out of order, Error{timeout} when nothing moves any more.
+///
+/// Figures, for "sender" and "reader" each: resident memory "_before_mb", "_median_mb" from then on, "_peak_mb" (the
+/// kernel's), "_after_mb" 2 s after all was read. Then "sent", "read", "refused" messages; "longest_send_us", of one
+/// call; "send_waits", how often a sending thread gave its core up to wait; "catch_up_s".
+Figures run_flood(Blocking& blocking, const EndCase& what, Line& line);
 
 /// Whether this build has CAF's own networking to compare with.
 bool io_available() noexcept;

@@ -15,5 +15,7 @@ struct MemoryUse {
 MemoryUse memory_use();
 /// VmRSS of another process of this host; 0: it has gone.
 std::uint64_t resident_bytes(pid_t process);
+/// VmHWM, the most that it ever had; the same.
+std::uint64_t peak_resident_bytes(pid_t process);
 
 }  // namespace troupe::bench

@@ -60,6 +60,11 @@ std::string json_line(const EndCase& common, const Result& result) {
   line["impl"] = result.impl;
   line["transport"] = common.transport;
   line["bytes"] = result.bytes;
+  if (common.floods()) {
+    line["memory_mb"] = common.memory_mb;
+    line["reads"] = common.reads;
+    line["seconds"] = rounded(common.span_ms / 1e3);
+  }
   for (const auto& [figure, values] : result.rounds) {
     auto& list = line[figure] = nlohmann::json::array();
     for (const double value : values) list.push_back(rounded(value));

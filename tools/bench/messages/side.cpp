@@ -24,6 +24,11 @@ RemoteOptions options_of(const EndCase& what) {
   options.slow = [](caf::actor_id, Clock::duration, bool moved) {
     if (moved) say("a measured actor held the control lane up and goes on in the scheduler: not inline any more");
   };
+  if (what.floods()) {
+    options.memory_bytes = what.memory_mb * std::uint64_t{1'000'000};
+    options.dropped = {};  // counted
+    options.slow = {};     // it is
+  }
   // Who does nothing but send keeps the lane for as long as it sends.
   if (what.what == "rate" || what.endures()) options.inline_limit = std::chrono::seconds(1);
   // So small that tensors fill it too.
@@ -38,6 +43,7 @@ RemoteOptions options_of(const EndCase& what) {
 
 std::uint64_t arena_bytes(const EndCase& what) {
   if (what.endures()) return EnduranceEnd::kArenaBytes;
+  if (what.floods()) return 4096;  // no tensors
   return what.what == "mixed" ? kStreamedBytes : what.bytes;
 }
 

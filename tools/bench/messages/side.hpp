@@ -38,7 +38,8 @@ class Side {
   Arena& arena() noexcept { return *arena_; }
   /// Only in a test of endurance: memory that the other end has mapped.
   Arena& lent() noexcept { return *lent_; }
-  RemoteActors& remote() noexcept { return *remote_; }
+  caf::actor_system& system() noexcept { return system_; }
+  RemoteActors& remote() const noexcept { return *remote_; }
   PeerCounters counters() const { return remote_->counters(there_); }
 
  private:

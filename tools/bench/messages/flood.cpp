@@ -1,0 +1,281 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <caf/scoped_actor.hpp>
+#include <cstring>
+#include <iomanip>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "actors/caf_error.hpp"
+#include "runtime/error.hpp"
+#include "tools/bench/messages/memory_use.hpp"
+#include "tools/bench/messages/say.hpp"
+#include "tools/bench/messages/side.hpp"
+
+namespace troupe::bench {
+namespace {
+
+constexpr std::chrono::milliseconds kSampleEvery{100};
+constexpr std::chrono::seconds kSayEvery{5};
+/// Nothing has moved for so long: then it never will.
+constexpr std::chrono::seconds kStall{30};
+/// Until memory is looked at for the last time: an allocator gives back what a backlog took within a second.
+constexpr std::chrono::seconds kCalm{2};
+/// How long a handler sends before the next message to it has its turn.
+constexpr std::chrono::microseconds kTurn{900};
+
+using Counted = caf::atom_constant<caf::atom("counted")>;
+
+double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, half);
+  return *half;
+}
+
+/// How often this thread has given its core up to wait for something.
+std::uint64_t waits_of_this_thread() {
+  rusage used{};
+  ::getrusage(RUSAGE_THREAD, &used);
+  return static_cast<std::uint64_t>(used.ru_nvcsw);
+}
+
+/// What the sender's actor and the thread that measures share.
+struct Sending {
+  explicit Sending(std::uint64_t bytes_of_each) : bytes(bytes_of_each) {}
+
+  const std::uint64_t bytes;
+  std::atomic<bool> over{false};
+  std::atomic<std::uint64_t> sent{0};
+  Finish finish;
+  // The actor's, until it has finished:
+  Clock::duration longest{};
+  std::uint64_t waits = 0;
+};
+
+/// Sends numbered strings as fast as it can, until it is over.
+caf::behavior sender(caf::event_based_actor* self, const std::shared_ptr<Sending>& what, const caf::actor& reader) {
+  return {[=](Go) {
+    const std::uint64_t waits_before = waits_of_this_thread();
+    std::uint64_t number = what->sent.load(std::memory_order_relaxed);
+    auto now = Clock::now();
+    for (const auto end = now + kTurn; now < end; now = Clock::now()) {
+      std::string text(what->bytes, 'x');
+      std::memcpy(text.data(), &number, sizeof number);
+      const auto begun = Clock::now();
+      self->send(reader, std::move(text));
+      what->longest = std::max(what->longest, Clock::now() - begun);
+      what->sent.store(++number, std::memory_order_relaxed);
+    }
+    what->waits += waits_of_this_thread() - waits_before;
+    if (what->over.load()) {
+      what->finish.tell();
+    } else {
+      self->send(self, Go::value);
+    }
+  }};
+}
+
+/// What the reader's actor and the thread that reports share.
+struct Reading {
+  std::uint64_t bytes = 0;
+  Clock::duration pause{};  // of each message
+  std::atomic<bool> hurry{false};
+  std::atomic<std::uint64_t> read{0};
+  std::atomic<std::uint64_t> wrong{0};  // came twice, before one that was sent earlier, or with other content
+};
+
+/// Takes strings in the order of their numbers, of which some are missing, and works on each of them for a while.
+caf::behavior reader(caf::event_based_actor*, const std::shared_ptr<Reading>& what) {
+  return {[what, next = std::uint64_t{0}](const std::string& text) mutable {
+            const auto begun = Clock::now();
+            std::uint64_t number = 0;
+            const bool whole = text.size() == what->bytes;
+            if (whole) std::memcpy(&number, text.data(), sizeof number);
+            const bool same = whole && (text.size() == sizeof number || text.back() == 'x');
+            if (!same || number < next) what->wrong.fetch_add(1, std::memory_order_relaxed);
+            next = number + 1;
+            while (!what->hurry.load(std::memory_order_relaxed) && Clock::now() - begun < what->pause) {
+            }
+            what->read.fetch_add(1, std::memory_order_relaxed);
+          },
+          [what](Counted) { return what->read.load(std::memory_order_relaxed); }};
+}
+
+/// The resident memory of one end.
+class Watched {
+ public:
+  explicit Watched(pid_t process) : process_(process), before_mb_(megabytes(resident_bytes(process))) {}
+  void sample() { samples_mb_.push_back(now_mb()); }
+  double now_mb() const { return megabytes(resident_bytes(process_)); }
+  void add_to(Figures& figures, const std::string& end) const {
+    figures[end + "_before_mb"] = before_mb_;
+    figures[end + "_median_mb"] = median(samples_mb_);
+    figures[end + "_peak_mb"] = megabytes(peak_resident_bytes(process_));
+    figures[end + "_after_mb"] = now_mb();
+  }
+
+ private:
+  const pid_t process_;
+  const double before_mb_;
+  std::vector<double> samples_mb_;
+};
+
+template <class T>
+T taken_from(std::span<const std::byte> bytes) {
+  T value{};
+  TROUPE_CHECK(bytes.size() == sizeof value, Code::corrupt, "the other end told ", bytes.size(), " bytes instead of ",
+               sizeof value);
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+/// What the reader's end tells at last.
+struct Report {
+  std::uint64_t read = 0;
+  std::uint64_t wrong = 0;
+};
+
+/// The sender's end, which measures.
+class Flood {
+ public:
+  Flood(Blocking& blocking, const EndCase& what, Line& line)
+      : blocking_(blocking),
+        what_(what),
+        line_(line),
+        side_(blocking, what, line),
+        reader_(side_.find(blocking, "reader", line.patience())),
+        sending_(std::make_shared<Sending>(what.bytes)),
+        there_(taken_from<pid_t>(line.hear(blocking))) {}
+
+  Figures run() {
+    send();
+    const auto over_at = Clock::now();
+    line_.tell({});  // no pauses any more
+    catch_up();
+    const std::chrono::duration<double> caught_up = Clock::now() - over_at;
+    line_.rest(blocking_, kCalm);
+    Figures figures;
+    here_.add_to(figures, "sender");
+    there_.add_to(figures, "reader");
+    line_.tell({});
+    const auto report = taken_from<Report>(line_.hear(blocking_));
+    const std::uint64_t refused = side_.remote().counters().dropped;
+    check(report, refused);
+    figures["sent"] = static_cast<double>(sending_->sent.load());
+    figures["read"] = static_cast<double>(report.read);
+    figures["refused"] = static_cast<double>(refused);
+    figures["longest_send_us"] = std::chrono::duration<double, std::micro>(sending_->longest).count();
+    figures["send_waits"] = static_cast<double>(sending_->waits);
+    figures["catch_up_s"] = caught_up.count();
+    return figures;
+  }
+
+ private:
+  void send() {
+    // It never ends by itself, so the scheduler has it: a control lane would do nothing else.
+    const Ending actor(Stage{side_.system()}.spawn(sender, sending_, reader_));
+    caf::anon_send(actor.get(), Go::value);
+    const auto end = Clock::now() + what_.span();
+    while (Clock::now() < end) rest("flood");
+    sending_->over = true;
+    sending_->finish.wait(blocking_, line_.patience());
+  }
+  /// Until all that was sent is read or refused, and this process was told so.
+  void catch_up() {
+    while (side_.counters().waiting > 0) rest("catching up");
+    caf::scoped_actor self(side_.system());
+    self->request(reader_, caf::infinite, Counted::value)
+        .receive([&](std::uint64_t read) { read_ = read; },
+                 [](const caf::error& error) {
+                   TROUPE_CHECK(false, Code::corrupt, "the reader does not answer: ", from_caf(error).text());
+                 });
+    // What the reader's process refused is told apart from answers.
+    const auto told = Deadline::after(std::chrono::seconds(5));
+    while (read_ + side_.remote().counters().dropped != sending_->sent && !told.passed()) rest("catching up");
+  }
+  void rest(const char* phase) {
+    TROUPE_CHECK(!line_.rest(blocking_, kSampleEvery), Code::peer_lost, "the reader's end has gone");
+    here_.sample();
+    there_.sample();
+    const auto now = Clock::now();
+    const std::uint64_t handled = this->handled();
+    if (std::exchange(moved_to_, handled) != handled) moved_at_ = now;
+    TROUPE_CHECK(now - moved_at_ < kStall, Code::timeout, "nothing was read for ",
+                 std::chrono::duration_cast<std::chrono::seconds>(kStall).count(), " s:\n",
+                 side_.remote().describe(blocking_, Deadline::after(kSayEvery)));
+    if (now - said_at_ < kSayEvery) return;
+    said_at_ = now;
+    std::ostringstream out;
+    out << std::fixed << std::setprecision(1) << phase << ": " << std::chrono::duration<double>(now - begun_at_).count()
+        << " s, flood of " << std::chrono::duration<double>(what_.span()).count() << " s; " << sending_->sent
+        << " messages sent, " << handled << " read, " << side_.remote().counters().dropped << " refused; resident "
+        << here_.now_mb() << " and " << there_.now_mb() << " MB";
+    say(out.str());
+  }
+  /// Read, as far as the reader's process has told.
+  std::uint64_t handled() const {
+    const PeerCounters peer = side_.counters();
+    const std::uint64_t other = side_.remote().counters().dropped + peer.waiting + peer.unhandled;
+    const std::uint64_t sent = sending_->sent;
+    return sent - std::min(sent, other);  // all of them change meanwhile
+  }
+  void check(const Report& report, std::uint64_t refused) const {
+    TROUPE_CHECK(report.wrong == 0, Code::corrupt, report.wrong,
+                 " messages came out of order, twice, or with another content");
+    TROUPE_CHECK(report.read + refused == sending_->sent, Code::corrupt, "of ", sending_->sent, " messages ",
+                 report.read, " were read and ", refused, " refused");
+  }
+
+  Blocking& blocking_;
+  const EndCase what_;
+  Line& line_;
+  Side side_;
+  const caf::actor reader_;
+  const std::shared_ptr<Sending> sending_;
+  Watched here_{::getpid()};
+  Watched there_;
+  std::uint64_t read_ = 0;
+  const Clock::time_point begun_at_ = Clock::now();
+  Clock::time_point said_at_ = begun_at_;
+  Clock::time_point moved_at_ = begun_at_;
+  std::uint64_t moved_to_ = 0;
+};
+
+void read_flood(Blocking& blocking, const EndCase& what, Line& line) {
+  Side side(blocking, what, line);
+  const auto reading = std::make_shared<Reading>();
+  reading->bytes = what.bytes;
+  reading->pause = std::chrono::nanoseconds(std::chrono::seconds(1)) / what.reads;
+  const Ending actor(side.stage().spawn(reader, reading));
+  side.publish("reader", actor.get());
+  const pid_t self = ::getpid();
+  line.tell(std::as_bytes(std::span(&self, 1)));
+  line.hear(blocking);
+  reading->hurry = true;
+  line.hear(blocking);
+  const Report report{reading->read, reading->wrong};
+  line.tell(std::as_bytes(std::span(&report, 1)));
+  line.meet(blocking);
+}
+
+}  // namespace
+
+Figures run_flood(Blocking& blocking, const EndCase& what, Line& line) {
+  if (!what.client) {
+    read_flood(blocking, what, line);
+    return {};
+  }
+  Flood flood(blocking, what, line);
+  const Figures figures = flood.run();
+  line.meet(blocking);
+  return figures;
+}
+
+}  // namespace troupe::bench
