@@ -101,14 +101,16 @@ bool Proxy::admit(const caf::mailbox_element& message) {
     room->enter();
     return true;
   }
-  answer(message.sender, message.mid,
-         Status{Code::out_of_memory,
-                no_memory ? text("messages to other processes take ", budget_->used(),
-                                 " bytes here already, since a receiver is slow; send less, or raise "
-                                 "RemoteOptions::memory_bytes")
-                          : text(room->count(),
-                                 " messages to that actor are not handled yet, all that its window has room for "
-                                 "(RemoteActors::bound)")});
+  if (message.mid.is_request()) {  // its text costs more than a send
+    answer(message.sender, message.mid,
+           Status{Code::out_of_memory,
+                  no_memory ? text("messages to other processes take ", budget_->used(),
+                                   " bytes here already, since a receiver is slow; send less, or raise "
+                                   "RemoteOptions::memory_bytes")
+                            : text(room->count(),
+                                   " messages to that actor are not handled yet, all that its window has room for "
+                                   "(RemoteActors::bound)")});
+  }
   waiting_->turned_away.fetch_add(1, std::memory_order_relaxed);
   const bool tell = choice != WhenFull::drop && !message.mid.is_request();
   if (tell && waiting_->untold.fetch_add(1) == 0)

@@ -66,5 +66,17 @@ TEST_F(BenchOfMessages, OfEnduranceTellsWhatItKnowsWhenASignalEndsIt) {
   EXPECT_THAT(rtbench.out(), HasSubstr("\"stopped\":[1]"));
 }
 
+TEST_F(BenchOfMessages, OfAFloodCountsEachMessageAsReadOrRefusedAndTellsMemory) {
+  for (const std::string transport : {"shm", "tcp"}) {
+    Program rtbench{this->rtbench({"messages", "--what", "flood", "--transport", transport, "--seconds", "0.5",
+                                   "--memory-mb", "1", "--reads", "1000", "--sizes", "100,100000"})};
+    EXPECT_EQ(rtbench.wait(100s), 0) << rtbench.err();  // it compares the counts itself
+    for (const std::string impl : {"inline", "scheduled"}) EXPECT_THAT(rtbench.out(), HasSubstr('"' + impl + '"'));
+    EXPECT_THAT(rtbench.out(), HasSubstr("\"memory_mb\":1,"));
+    for (const std::string figure : {"sender_peak_mb", "reader_after_mb", "refused", "longest_send_us"})
+      EXPECT_THAT(rtbench.out(), HasSubstr('"' + figure + "\":["));
+  }
+}
+
 }  // namespace
 }  // namespace troupe::testing

@@ -363,6 +363,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   std::vector<char> scratch_;                // the message that is being sent
   TensorPlan tensors_;                       // of it
   bool drained_ = true;                      // what a backlog took was given back to the system
+  Clock::time_point last_backlog_;           // when one was seen
   bool ended_ = false;
   bool stopped_ = false;  // the caller's of stop()
 

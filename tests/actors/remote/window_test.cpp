@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <numeric>
@@ -71,6 +73,14 @@ std::vector<std::uint64_t> numbers_up_to(std::uint64_t end) {
   std::vector<std::uint64_t> numbers(end);
   for (std::uint64_t i = 0; i < end; ++i) numbers[i] = i;
   return numbers;
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream status("/proc/self/statm");
+  std::uint64_t all_pages = 0;
+  std::uint64_t resident_pages = 0;
+  status >> all_pages >> resident_pages;
+  return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 /// Of one process it takes 42 small messages at once, of one slow actor half of them.
@@ -189,6 +199,26 @@ TEST(RemoteBacklog, BeyondTheMemoryIsAnsweredOrReportedAndGoesOnAfterwards) {
   EXPECT_TRUE(std::ranges::is_sorted(numbers));
   const auto answer = ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{7});
   EXPECT_TRUE(answer.ok()) << answer.why.text();
+}
+
+TEST(RemoteBacklog, GivesItsMemoryBackToTheSystemWhenItIsGone) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's allocator keeps what is freed";
+#endif
+  constexpr std::uint64_t kMegabyte = 1'000'000;
+  Holder holder;
+  LoopbackWorld world;
+  const EndBefore world_ends{holder};
+  const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
+  constexpr std::uint64_t kMany = 40'000;
+  const std::uint64_t before = resident_bytes();
+  for (std::uint64_t i = 0; i < kMany; ++i) caf::anon_send(remote, i, std::string(400, 'x'));
+  EXPECT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting == 0; }));
+  EXPECT_GT(resident_bytes(), before + 20 * kMegabyte);
+  holder.let_go();
+  EXPECT_TRUE(eventually([&] { return holder.taken().size() == kMany; }));
+  EXPECT_TRUE(eventually([&] { return resident_bytes() < before + 5 * kMegabyte; }))
+      << resident_bytes() / kMegabyte << " MB, before " << before / kMegabyte;
 }
 
 TEST(RemoteBacklog, OfSkippedMessagesThatTakeAllMemoryIsReportedToTheirSender) {

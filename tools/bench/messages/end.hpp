@@ -96,7 +96,8 @@ Figures run_endurance(Blocking& blocking, const EndCase& what, Line& line);
 ///
 /// Figures, for "sender" and "reader" each: resident memory "_before_mb", "_median_mb" from then on, "_peak_mb" (the
 /// kernel's), "_after_mb" 2 s after all was read. Then "sent", "read", "refused" messages; "longest_send_us", of one
-/// call; "send_waits", how often a sending thread gave its core up to wait; "catch_up_s".
+/// call, and "longest_send_core_us" without the time that others had its core; "send_waits", how often a sending thread
+/// gave its core up to wait; "catch_up_s".
 Figures run_flood(Blocking& blocking, const EndCase& what, Line& line);
 
 /// Whether this build has CAF's own networking to compare with.

@@ -1,4 +1,5 @@
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,9 +29,14 @@ constexpr std::chrono::seconds kCalm{2};
 /// How long a handler sends before the next message to it has its turn.
 constexpr std::chrono::microseconds kTurn{900};
 
+/// What a reader at most makes up for when others had its core.
+constexpr std::chrono::milliseconds kMakesUpFor{100};
+
 using Counted = caf::atom_constant<caf::atom("counted")>;
 
 double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+double microseconds(Clock::duration span) { return std::chrono::duration<double, std::micro>(span).count(); }
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -46,6 +52,12 @@ std::uint64_t waits_of_this_thread() {
   return static_cast<std::uint64_t>(used.ru_nvcsw);
 }
 
+Clock::duration core_time_of_this_thread() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 /// What the sender's actor and the thread that measures share.
 struct Sending {
   explicit Sending(std::uint64_t bytes_of_each) : bytes(bytes_of_each) {}
@@ -55,7 +67,8 @@ struct Sending {
   std::atomic<std::uint64_t> sent{0};
   Finish finish;
   // The actor's, until it has finished:
-  Clock::duration longest{};
+  Clock::duration longest{};          // of one call, with the time that others had its core
+  Clock::duration longest_on_core{};  // without
   std::uint64_t waits = 0;
 };
 
@@ -69,7 +82,9 @@ caf::behavior sender(caf::event_based_actor* self, const std::shared_ptr<Sending
       std::string text(what->bytes, 'x');
       std::memcpy(text.data(), &number, sizeof number);
       const auto begun = Clock::now();
+      const auto core_begun = core_time_of_this_thread();
       self->send(reader, std::move(text));
+      what->longest_on_core = std::max(what->longest_on_core, core_time_of_this_thread() - core_begun);
       what->longest = std::max(what->longest, Clock::now() - begun);
       what->sent.store(++number, std::memory_order_relaxed);
     }
@@ -91,17 +106,18 @@ struct Reading {
   std::atomic<std::uint64_t> wrong{0};  // came twice, before one that was sent earlier, or with other content
 };
 
-/// Takes strings in the order of their numbers, of which some are missing, and works on each of them for a while.
+/// Takes strings in the order of their numbers, of which some are missing, and computes with each of them until the
+/// next is due.
 caf::behavior reader(caf::event_based_actor*, const std::shared_ptr<Reading>& what) {
-  return {[what, next = std::uint64_t{0}](const std::string& text) mutable {
-            const auto begun = Clock::now();
+  return {[what, next = std::uint64_t{0}, due = Clock::now()](const std::string& text) mutable {
+            due = std::max(due + what->pause, Clock::now() - kMakesUpFor);
             std::uint64_t number = 0;
             const bool whole = text.size() == what->bytes;
             if (whole) std::memcpy(&number, text.data(), sizeof number);
             const bool same = whole && (text.size() == sizeof number || text.back() == 'x');
             if (!same || number < next) what->wrong.fetch_add(1, std::memory_order_relaxed);
             next = number + 1;
-            while (!what->hurry.load(std::memory_order_relaxed) && Clock::now() - begun < what->pause) {
+            while (!what->hurry.load(std::memory_order_relaxed) && Clock::now() < due) {
             }
             what->read.fetch_add(1, std::memory_order_relaxed);
           },
@@ -171,7 +187,8 @@ class Flood {
     figures["sent"] = static_cast<double>(sending_->sent.load());
     figures["read"] = static_cast<double>(report.read);
     figures["refused"] = static_cast<double>(refused);
-    figures["longest_send_us"] = std::chrono::duration<double, std::micro>(sending_->longest).count();
+    figures["longest_send_us"] = microseconds(sending_->longest);
+    figures["longest_send_core_us"] = microseconds(sending_->longest_on_core);
     figures["send_waits"] = static_cast<double>(sending_->waits);
     figures["catch_up_s"] = caught_up.count();
     return figures;
