@@ -55,9 +55,8 @@ std::uint64_t sending_bytes(const RemoteOptions& options) {
   return std::max(options.sending_bytes, 4 * wire::kPieceBytes);
 }
 
-/// A backlog that took more is worth giving its memory back to the system, once it has been gone for a while: that
-/// takes milliseconds, and so does getting the memory again.
-constexpr std::uint64_t kLargeBacklog = std::uint64_t{16} << 20;
+/// The memory of a large backlog is given back to the system once it has been gone for so long: that takes
+/// milliseconds, and so does getting the memory again.
 constexpr auto kGoneFor = std::chrono::seconds(1);
 /// How often an actor with a full window is looked at, and everything else.
 constexpr auto kLookSoon = std::chrono::milliseconds(20);
@@ -299,8 +298,13 @@ Clock::time_point Engine::look_around() {
   if (some) next = std::min(next, now + kLookSoon);
   // What the allocator keeps of a backlog that is gone.
   const std::uint64_t used = incoming_->used() + outgoing_->used();
-  if (used > kLargeBacklog) drained_ = false;
-  if (used > kLargeBacklog / 8) last_backlog_ = now;
+  note_backlog(used);
+  if (std::exchange(backlog_seen_, false)) {
+    drained_ = false;
+    last_backlog_ = now;
+  } else if (used > kLargeBacklog / 8) {
+    last_backlog_ = now;
+  }
   if (!drained_ && now - last_backlog_ > kGoneFor) {
     drained_ = true;
     ::malloc_trim(0);

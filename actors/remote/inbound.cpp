@@ -374,7 +374,9 @@ void Engine::deliver(PeerState& from, const wire::Header& header, Arrival& arriv
     caf::mailbox_element_ptr message;
     Status status;
     // The last one may exceed the memory, so that any message goes where nothing else is.
-    const bool full = counted && incoming_->used() >= incoming_->limit() + charge * wire::kChargeBytes;
+    const std::uint64_t used = incoming_->used();
+    note_backlog(used);
+    const bool full = counted && used >= incoming_->limit() + charge * wire::kChargeBytes;
     if (arrival.refused || full) {
       abandon(from, header, arrival.head);
       status = {Code::out_of_memory,

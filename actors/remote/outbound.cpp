@@ -100,6 +100,7 @@ void Engine::block(Proxy& proxy, caf::mailbox_element_ptr message) {
   const bool is_link = message->sender.get() == proxy.ctrl();
   Charge charge(outgoing_, is_link ? wire::kMessageBytes : cost_of(system_, *message));
   proxy.blocked.push_back({to.next_ticket++, std::move(message), std::move(charge)});
+  note_backlog(outgoing_->used());
 }
 
 /// As far as the peer takes more. Actors take turns, since all share what it takes.

@@ -305,6 +305,12 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   void end_call(Peer of, std::uint64_t ticket, const Status& status, std::span<const std::byte> answer);
 
   // engine.cpp
+  /// A backlog that takes more is worth giving its memory back to the system when it is gone.
+  static constexpr std::uint64_t kLargeBacklog = std::uint64_t{16} << 20;
+  /// One may come and go between two looks around.
+  void note_backlog(std::uint64_t bytes) noexcept {
+    if (bytes > kLargeBacklog) backlog_seen_ = true;
+  }
   void attend_all_fresh();
   void answered(PeerState& by, const Outstanding& request);
   Clock::time_point look_around();
@@ -362,8 +368,9 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   std::optional<FailureDetector> detector_;  // made with the first look
   std::vector<char> scratch_;                // the message that is being sent
   TensorPlan tensors_;                       // of it
-  bool drained_ = true;                      // what a backlog took was given back to the system
-  Clock::time_point last_backlog_;           // when one was seen
+  bool backlog_seen_ = false;                // a large one, since the last look around
+  bool drained_ = true;                      // what a large backlog took was given back to the system
+  Clock::time_point last_backlog_;           // when there was some last
   bool ended_ = false;
   bool stopped_ = false;  // the caller's of stop()
 

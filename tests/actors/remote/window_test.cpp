@@ -189,6 +189,13 @@ TEST(RemoteBacklog, BeyondTheMemoryIsAnsweredOrReportedAndGoesOnAfterwards) {
   constexpr std::uint64_t kMany = 10'000;
   for (std::uint64_t i = 0; i < kMany; ++i) caf::anon_send(remote, i);
   EXPECT_TRUE(eventually([&] { return world.here->told_dropped > 0; }));
+  // What the lane has just taken is counted twice for a moment, and then there is some room again.
+  Blocking blocking = Blocking::on_thread("main");
+  const auto wait_for_lane = [&] { world.here->remote->describe(blocking, Deadline::after(kLong)); };
+  const auto turned_away = [&] { return world.here->remote->counters(world.there->self).turned_away; };
+  wait_for_lane();
+  for (const std::uint64_t before = turned_away(); turned_away() == before; wait_for_lane())
+    caf::anon_send(remote, kMany);
   const auto refused = ask<std::uint64_t>(world.here->system, remote, std::uint64_t{0});
   EXPECT_EQ(refused.why.code(), Code::out_of_memory);
   EXPECT_THAT(refused.why.text(), HasSubstr("memory_bytes"));
