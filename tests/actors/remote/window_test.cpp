@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -218,13 +219,14 @@ TEST(RemoteBacklog, GivesItsMemoryBackToTheSystemWhenItIsGone) {
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
   constexpr std::uint64_t kMany = 40'000;
+  ::malloc_trim(0);  // what other tests left
   const std::uint64_t before = resident_bytes();
   for (std::uint64_t i = 0; i < kMany; ++i) caf::anon_send(remote, i, std::string(400, 'x'));
-  EXPECT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting == 0; }));
+  EXPECT_TRUE(eventually([&] { return world.there->remote->counters().delivered >= kMany; }));
   EXPECT_GT(resident_bytes(), before + 20 * kMegabyte);
   holder.let_go();
   EXPECT_TRUE(eventually([&] { return holder.taken().size() == kMany; }));
-  EXPECT_TRUE(eventually([&] { return resident_bytes() < before + 5 * kMegabyte; }))
+  EXPECT_TRUE(eventually([&] { return resident_bytes() < before + 10 * kMegabyte; }))
       << resident_bytes() / kMegabyte << " MB, before " << before / kMegabyte;
 }
 

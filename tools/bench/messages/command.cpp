@@ -153,7 +153,8 @@ MessagesCommand::MessagesCommand(CLI::App& app)
       ->add_option(
           "--sizes", case_.sizes,
           "Bytes of a message, such as 8,1024: 8 a number, 1024 a trivially copyable struct, others up to that "
-          "a byte vector, larger ones a tensor; default 8, 1 KB, 64 KB, 1 MB and 16 MB for latency, 8 else")
+          "a byte vector, larger ones a tensor, in a flood all strings; default 8, 1 KB, 64 KB, 1 MB and 16 MB for "
+          "latency, 100 for flood, 8 else")
       ->delimiter(',');
   messages_
       ->add_option(
