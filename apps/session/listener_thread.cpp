@@ -15,6 +15,10 @@ void ListenerThread::note(const std::string& text) {
   post([this, text] { listener_.note(text); });
 }
 
+void ListenerThread::lost(std::uint32_t rank, const std::string& why) {
+  post([this, rank, why] { listener_.lost(rank, why); });
+}
+
 void ListenerThread::resumed(const std::string& folder, std::uint64_t steps) {
   post([this, folder, steps] { listener_.resumed(folder, steps); });
 }

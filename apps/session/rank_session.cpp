@@ -218,6 +218,7 @@ void RankSession::lock_checkpoints(Blocking& blocking) {
 
 void RankSession::watch_peers() {
   job_.bootstrap->watch([this](Peer peer, const Status& why) {
+    if (listener_) listener_->lost(peer.value, std::string{why.text()});
     remote_->lost(peer, why);
     caf::anon_send(membership_, PeerLost{peer, why});
   });

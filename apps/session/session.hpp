@@ -31,6 +31,8 @@ class SessionListener {
   virtual ~SessionListener() = default;
   /// Something a person should know (which data, who is missing, who has fallen silent). On every rank.
   virtual void note(const std::string&) {}
+  /// Another rank has died, or was cut off; the run ends for that, unless it had ended already. On every rank.
+  virtual void lost(std::uint32_t /*rank*/, const std::string& /*why*/) {}
   /// The run goes on from a checkpoint in `folder`, which has so many steps. Before started(), on rank 0.
   virtual void resumed(const std::string& /*folder*/, std::uint64_t /*steps*/) {}
   /// The plan stands; training begins.

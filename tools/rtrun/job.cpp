@@ -11,7 +11,6 @@ namespace troupe::rtrun {
 namespace {
 
 constexpr int kEnvironment = 3;
-constexpr int kPeersLost = 4;
 constexpr int kShellFailed = 255;    // what ssh ends with when the command is not to blame
 constexpr int kNotExecutable = 126;  // a shell's
 constexpr int kNotFound = 127;

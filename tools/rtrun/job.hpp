@@ -36,6 +36,8 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal);
 
 /// The exit code of a run that SIGTERM ended with a checkpoint to go on from.
 inline constexpr int kPreempted = 75;
+/// A rank was lost.
+inline constexpr int kPeersLost = 4;
 
 /// SIGKILL
 std::string signal_name(int signal);

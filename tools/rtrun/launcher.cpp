@@ -239,7 +239,7 @@ class Job {
     looked_ = now;
     bool any_goes_on = false;
     for (RankEntry& entry : ranks_) {
-      if (!entry.alive || !entry.site->here) continue;
+      if (!entry.alive || !entry.site->here || entry.killed_by_us) continue;  // who dies is not stopped any more
       const auto before = entry.stopped;
       entry.stopped = is_stopped(entry.pid) ? before + passed : milliseconds{0};
       any_goes_on |= entry.stopped.count() == 0;

@@ -8,6 +8,7 @@
 
 #include "apps/report/report_writer.hpp"
 #include "apps/session/session.hpp"
+#include "tools/rtrun/abort_guard.hpp"
 #include "tools/rtrun/console.hpp"
 #include "tools/rtrun/control_server.hpp"
 #include "tools/rtrun/job.hpp"
@@ -24,6 +25,7 @@ constexpr std::chrono::seconds kReport{1};
 class Notes final : public SessionListener {
  public:
   void note(const std::string& text) override { say(text); }
+  void lost(std::uint32_t rank, const std::string& why) override { note_lost(rank, why); }
 };
 
 /// What rank 0 shows, and the page it writes.
@@ -40,6 +42,7 @@ class Display final : public SessionListener {
     console_.note(text);
     report_.note(text);
   }
+  void lost(std::uint32_t rank, const std::string& why) override { note_lost(rank, why); }
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override {
     console_.started(plan, device, data);
     report_.started(plan, device, data);
@@ -109,6 +112,7 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
   options.place = std::move(place);
   options.listener = shows ? static_cast<SessionListener*>(&display) : &notes;
 
+  guard_against_aborts();
   const std::unique_ptr<Session> session = [&] {
     try {
       return Session::start(blocking, std::move(options));
