@@ -21,7 +21,7 @@
 // another one of this process, or that of a child process. What CAF promises must hold wherever the far side is.
 namespace troupe::test::semantics {
 
-constexpr auto kLong = std::chrono::seconds(20);
+constexpr auto kLong = std::chrono::seconds(100);  // ten times what 400 MB take beside eight busy loops
 
 /// The configuration of both sides: message types, and the roles of all files (roles.hpp).
 struct Config : caf::actor_system_config {
