@@ -39,6 +39,8 @@ struct DeviceState {
   std::optional<Step> next;              // the step to enqueue
   std::optional<std::uint32_t> held_by;  // the number of the order that lets steps go on
   std::deque<OrderedSwitch> switches;    // to come
+  std::optional<Step> evaluated_step;    // whose evaluation's verdict decides what comes next
+  bool consistent_there = false;         // after that step
   bool digest_due = false;               // at the next step after which all weights are alike
   std::deque<Step> digests;              // on the stream
   std::uint64_t credits = kStepsAhead;
@@ -186,6 +188,10 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   }
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
+  if (parts.awaits_verdicts && parts.schedule.evaluates(batch.step) && batch.step != *s.last) {
+    s.evaluated_step = batch.step;
+    s.consistent_there = parts.exchange.is_consistent();
+  }
   s.in_flight.push_back({std::move(batch.lease), parts.exchange.totals_are_common()});
   --s.credits;
 }
@@ -217,7 +223,7 @@ void enqueue_ready(Self self, const DeviceParts& parts) {
   while (s.begun && !s.finished && !s.held_by && !s.ready.empty()) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
-    if (beyond || (!batch.evaluation && s.credits == 0)) return;
+    if (beyond || (!batch.evaluation && (s.credits == 0 || s.evaluated_step))) return;
     if (!batch.evaluation && !parts.sums_are_common && s.saving && is_wanted(parts, batch.step)) return;
     BatchLease taken = std::move(s.ready.front());
     s.ready.pop_front();
@@ -289,6 +295,17 @@ void hold(Self self, const DeviceParts& parts, const DeviceAudience& audience, c
   if (hold.about == StepOrderKind::switch_policy) held.refusal = parts.exchange.refusal(hold.policy);
   self->send(audience.coordinator, std::move(held));
   self->delayed_send(self, parts.order_within, OrderOverdue{hold.number});
+}
+
+/// All steps up to the evaluated one are committed at this rank, and no further one has begun at any. Where the ranks'
+/// weights are still different, one more step ends their block.
+void take_verdict(DeviceState& s, const EvaluationVerdict& verdict) {
+  if (!s.evaluated_step || s.evaluated_step->value != verdict.step) return;
+  const Step step = *std::exchange(s.evaluated_step, {});
+  if (!verdict.end || s.stopped) return;
+  s.last = s.consistent_there ? step : next(step);
+  s.stopped = true;
+  s.all_committed = s.consistent_there;
 }
 
 void follow(Self self, const DeviceParts& parts, const StepOrder& order) {
@@ -367,6 +384,11 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           },
           [=](const HoldSteps& order) { hold(self, parts, audience, order); },
           [=](const StepOrder& order) { follow(self, parts, order); },
+          [=](const EvaluationVerdict& verdict) {
+            take_verdict(self->state, verdict);
+            enqueue_ready(self, parts);
+            finish_when_done(self, parts, audience);
+          },
           [=](const OrderOverdue& overdue) {
             if (self->state.held_by != overdue.number) return;
             ends_with({Code::timeout, text("rank 0 held the steps, and gave no order within ",

@@ -19,7 +19,7 @@ namespace troupe {
 /// lies between a gradient and its update. Ends with the code of the first step that fails.
 using DeviceActor = ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<SnapshotReached>,
                             Takes<SnapshotFree>, Takes<Begin>, Takes<StopRequest>, Takes<HoldSteps>, Takes<StepOrder>,
-                            Takes<OrderOverdue>>;
+                            Takes<EvaluationVerdict>, Takes<OrderOverdue>>;
 using CommitReceiver = ActorOf<Takes<Committed>>;
 using EvaluationReceiver = ActorOf<Takes<Evaluated>>;
 using FinishReceiver = ActorOf<Takes<DeviceFinished>>;
@@ -84,6 +84,9 @@ struct DeviceParts {
   bool sums_are_common = true;
   std::chrono::milliseconds order_within{60000};  // after steps were held
   std::optional<DigestPlan> digests{};            // absent: nobody compares
+  /// Whether after an evaluation no step begins before its EvaluationVerdict, so that one which ends the run does so
+  /// at the same step in every run of the same numbers.
+  bool awaits_verdicts = false;
 };
 
 /// Who is told, in this order, and never answers.

@@ -289,6 +289,12 @@ struct StepOrder {
   PolicySettings policy;  // of switch_policy
   std::string reason;     // the same, for people
 };
+/// StepCoordinator to Device, and rank 0's session to it: what becomes of the run after the evaluation that follows
+/// `step`.
+struct EvaluationVerdict {
+  std::uint64_t step = 0;
+  bool end = false;
+};
 /// Device to StepCoordinator, where no sum tells the ranks of each other's wishes: this rank asks to end.
 struct EndWish {
   std::uint32_t rank = 0;
@@ -411,6 +417,10 @@ auto inspect(Inspector& f, StepsHeld& x) {
 template <class Inspector>
 auto inspect(Inspector& f, StepOrder& x) {
   return f(caf::meta::type_name("troupe.StepOrder"), x.number, x.kind, x.at, x.policy, x.reason);
+}
+template <class Inspector>
+auto inspect(Inspector& f, EvaluationVerdict& x) {
+  return f(caf::meta::type_name("troupe.EvaluationVerdict"), x.step, x.end);
 }
 template <class Inspector>
 auto inspect(Inspector& f, EndWish& x) {

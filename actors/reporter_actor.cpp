@@ -124,6 +124,7 @@ void take_test(ReporterState& s, const ReportTargets& targets, const TestResult&
   }
   s.rate_since = Clock::now();
   s.rate_samples = s.total.samples;
+  if (targets.tested) targets.tested(result.step, line);
 }
 
 /// Of a stop: the test set is not gone through after the last step, and the epoch has a line for the part of it. Steps

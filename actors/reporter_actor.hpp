@@ -15,6 +15,8 @@ struct ReportTargets {
   std::function<void(Step, const StepSums&)> step;   // every committed step, in order
   std::function<void(const RunProgress&)> progress;  // at most five times a second
   std::function<void(const EpochReport&)> line;
+  /// A line's test result, when it comes, which may be before the line is told.
+  std::function<void(Step, const EpochReport&)> tested{};
   std::function<void(const RunTotal&)> total;      // once, before `told`
   std::function<double(Step)> rate{};              // the learning rate of a step; empty: nothing is known
   std::function<bool(const StepSums&)> skipped{};  // whether a step changed nothing; empty: none did

@@ -154,6 +154,9 @@ StepCoordinator::behavior_type step_coordinator(Self self, StepCoordinatorParts 
             begin_next(self, parts);
           },
           [=](PolicyWish& wish) { on_policy(self, parts, wish); },
+          [=](const EvaluationVerdict& verdict) {
+            for (const auto& [rank, member] : self->state.members) self->send(member, verdict);
+          },
           [=](const AnswersOverdue& overdue) { on_overdue(self, parts, overdue.number); }};
 }
 

@@ -362,6 +362,26 @@ constexpr std::array kRest{
         .store = [](S& s, const V& v) { s.evaluate.every_epochs = small(v); },
         .show = [](const S& s) { return std::to_string(s.evaluate.every_epochs); }},
     SettingKey{
+        .name = "evaluate.patience",
+        .kind = K::integer,
+        .help = "evaluations in a row without a lower loss on the test set after which the run ends; 0: it does not",
+        .example = "5",
+        .more = "The run then ends as one that was asked to stop does: all ranks at the same step, saved, with exit "
+                "code 0. Training waits for each evaluation. A run that goes on from a checkpoint counts the "
+                "evaluations that the log in report.dir has up to its step; one that was under way when the run was "
+                "killed may be missing there.",
+        .range = {0, 1e6},
+        .store = [](S& s, const V& v) { s.evaluate.patience = small(v); },
+        .show = [](const S& s) { return std::to_string(s.evaluate.patience); }},
+    SettingKey{.name = "evaluate.min_change",
+               .kind = K::number,
+               .help = "how much lower than the best one before a loss on the test set must be to count as lower",
+               .example = "0.001",
+               .more = "Only with evaluate.patience.",
+               .range = {0, 1e9},
+               .store = [](S& s, const V& v) { s.evaluate.min_change = v.number; },
+               .show = [](const S& s) { return number_text(s.evaluate.min_change); }},
+    SettingKey{
         .name = "checkpoint.dir",
         .kind = K::text,
         .help = "folder of checkpoints, relative to the working directory; \"\": the folder checkpoints in report.dir",
@@ -418,7 +438,7 @@ constexpr std::array kRest{
                .kind = K::text,
                .help = "folder of results, relative to the working directory",
                .example = "\"run\"",
-               .more = "Created if it does not exist. Holds report.html, log (JSON), and checkpoints unless "
+               .more = "Created if it does not exist. Holds report.html, log (JSON), log.csv, and checkpoints unless "
                        "checkpoint.dir names another folder.",
                .check = [](const V& v) -> std::optional<Finding> {
                  if (!v.text.empty()) return std::nullopt;

@@ -83,6 +83,8 @@ struct Settings {
   } placement;
   struct Evaluate {
     std::uint32_t every_epochs = 1;  // 0: never
+    std::uint32_t patience = 0;      // evaluations without improvement that end the run; 0: none do
+    double min_change = 0;           // of the loss, that is an improvement
   } evaluate;
   struct Checkpoint {
     std::string dir;                  // empty: checkpoints, in report.dir

@@ -215,6 +215,7 @@ std::string report_of(troupe_session& session) {
   if (const auto& result = session.result) {
     json["committed"] = result->total.steps;
     json["stopped"] = result->stopped;
+    if (!result->reason.empty()) json["reason"] = result->reason;
     json["error"] = result->status.text();
     if (result->total.samples != 0) json["samples"] = result->total.samples;
   }

@@ -15,6 +15,7 @@ struct CheckpointStart {
   std::string folder;  // of the checkpoint to go on from; empty: from the beginning
   CheckpointId id;
   std::uint32_t first_number = 1;  // of this run's checkpoints
+  bool over = false;               // evaluate.patience has ended the run that it goes on from
   std::string run;                 // this run's name among others whose checkpoints lie in the same folder
 };
 

@@ -34,6 +34,7 @@ std::vector<std::byte> encode(const PlaceBlob& place) {
   start.setSteps(place.start.id.steps);
   start.setFirstNumber(place.start.first_number);
   start.setRun(place.start.run);
+  start.setOver(place.start.over);
   const auto words = capnp::messageToFlatArray(message);
   const auto bytes = words.asBytes();
   const auto* first = reinterpret_cast<const std::byte*>(bytes.begin());
@@ -56,8 +57,11 @@ PlaceBlob decode_place(std::span<const std::byte> bytes) {
     place.transport = as_bytes(root.getTransport());
     place.actor_node = as_bytes(root.getActorNode());
     const auto start = root.getStart();
-    place.start = {
-        start.getFolder().cStr(), {start.getNumber(), start.getSteps()}, start.getFirstNumber(), start.getRun().cStr()};
+    place.start.folder = start.getFolder().cStr();
+    place.start.id = {start.getNumber(), start.getSteps()};
+    place.start.first_number = start.getFirstNumber();
+    place.start.over = start.getOver();
+    place.start.run = start.getRun().cStr();
   } catch (const kj::Exception& e) {
     fail(Code::corrupt, text("a rank's place cannot be read: ", e.getDescription().cStr()));
   }

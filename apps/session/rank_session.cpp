@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "apps/session/host_replica.hpp"
+#include "apps/session/run_log.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/planner.hpp"
 #include "runtime/rules/verdict.hpp"
@@ -122,15 +123,46 @@ void RankSession::resume() {
   const CheckpointStart& start = places_[0].start;
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
+  TROUPE_CHECK(settings().evaluate.patience == 0 || (schedule_.evaluate_every != 0 && schedule_.test_samples != 0),
+               Code::invalid, "evaluate.patience = ", settings().evaluate.patience,
+               " counts evaluations of a test set, and this run has none: set evaluate.every_epochs, give a model of "
+               "your own its evaluate function, or leave evaluate.patience out");
   committed_ = taken_ = handed_over_ = schedule_.first_step;
   if (lineage_.run.empty() && resumed_) lineage_.roll_backs = resumed_->manifest().roll_backs;
   lineage_.run = places_[0].start.run;
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
+/// With the evaluations of the run that the job goes on from, as the log in report.dir has them. `start`: is it over?
+void RankSession::make_early_stop(CheckpointStart& start) {
+  const Settings::Evaluate& evaluate = settings().evaluate;
+  if (evaluate.patience == 0) return;
+  early_stop_.emplace(evaluate.patience, evaluate.min_change);
+  if (start.folder.empty()) return;
+  const auto before = evaluations_in(settings().report.dir + "/log", start.id.steps);
+  for (const LoggedEvaluation& one : before) start.over = early_stop_->add(one.epoch, one.loss);
+  if (before.empty())
+    note(text(settings().report.dir, "/log has no evaluations of the first ", start.id.steps,
+              " steps: evaluate.patience counts from here"));
+}
+
+/// On the reporter's thread. After the last step nobody waits.
+void RankSession::take_evaluation(Step step, const EpochReport& line) {
+  const bool ends = line.test_loss && early_stop_->add(line.epoch, *line.test_loss);
+  if (schedule_.is_last(step)) return;
+  if (ends) {
+    result_.reason = early_stop_->reason();
+    note(result_.reason);
+  }
+  actors_->judge({.step = step.value, .end = ends});
+}
+
 void RankSession::note_resumed(const CheckpointStart& start) {
   if (listener_) listener_->resumed(start.folder, schedule_.first_step);
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
+  if (start.over)
+    return note(text(early_stop_->reason(), ": nothing is left to train after step ", schedule_.first_step,
+                     " (raise evaluate.patience)"));
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
                              " steps: nothing is left to train (raise train.epochs or train.steps)")
                       : text("going on from ", from, ", step ", schedule_.first_step, " of ", schedule_.steps));
@@ -186,6 +218,7 @@ void RankSession::meet(Blocking& blocking) {
     mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
     if (!lineage_.run.empty()) mine.start.run = lineage_.run;
     if (lineage_.lock) lineage_.lock->name("run " + mine.start.run);
+    make_early_stop(mine.start);
     if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // the others need not say the same
   }
   if (!job_.bootstrap) {
@@ -340,6 +373,7 @@ void RankSession::make_actors() {
                       .answer_within = settings().faults.exchange,
                       .epoch = {}};
   parts.device.sums_are_common = sums_are_common();
+  parts.device.awaits_verdicts = settings().evaluate.patience != 0;
   for (const auto& group : hosted_) {
     if (!group) continue;
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
@@ -463,6 +497,7 @@ ReportTargets RankSession::report_targets() {
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { result_.total = total; };
+  if (early_stop_) targets.tested = [this](Step step, const EpochReport& line) { take_evaluation(step, line); };
   targets.value_ranks = job_.plan.world_size();
   targets.values_within = settings().faults.exchange / 2;
   targets.times = [this] { return stream_->times(); };  // the actors end before the stream

@@ -25,6 +25,7 @@
 #include "apps/session/silence_notes.hpp"
 #include "apps/session/system_config.hpp"
 #include "apps/session/training.hpp"
+#include "runtime/early_stop.hpp"
 #include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
@@ -86,7 +87,7 @@ class RankSession final : public Session {
   bool saves() const { return job_.plan.saves; }
   /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
   bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
-  bool nothing_left() const { return schedule_.steps <= schedule_.first_step; }
+  bool nothing_left() const { return schedule_.steps <= schedule_.first_step || places_[0].start.over; }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
   }
@@ -97,6 +98,8 @@ class RankSession final : public Session {
   void meet(Blocking& blocking);
   void lock_checkpoints(Blocking& blocking);
   void resume();
+  void make_early_stop(CheckpointStart& start);
+  void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
   void make_device();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
@@ -178,12 +181,13 @@ class RankSession final : public Session {
       side_streams_;  // by group; null: its policies have no round behind the next step
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
-  std::mutex shares_mutex_;             // guards shares_ and switches_
-  std::vector<RankShare> shares_;       // rank 0: of the newest window, by rank
-  std::vector<SwitchReport> switches_;  // rank 0: that no line has told yet
-  std::size_t straggler_switches_ = 0;  // rank 0: that update.switch has and were asked for; the balancer's thread
-  std::optional<Straggler> straggler_;  // rank 0: the last that was told; the balancer's thread
-  RunResult result_;                    // rank 0's report so far; the reporter writes it, run() reads it after the end
+  std::mutex shares_mutex_;              // guards shares_ and switches_
+  std::vector<RankShare> shares_;        // rank 0: of the newest window, by rank
+  std::vector<SwitchReport> switches_;   // rank 0: that no line has told yet
+  std::size_t straggler_switches_ = 0;   // rank 0: that update.switch has and were asked for; the balancer's thread
+  std::optional<Straggler> straggler_;   // rank 0: the last that was told; the balancer's thread
+  RunResult result_;                     // rank 0's report so far; the reporter writes it, run() reads it after the end
+  std::optional<EarlyStop> early_stop_;  // rank 0 with evaluate.patience; the reporter's thread, once it runs
   std::atomic<std::uint64_t> committed_{0};  // steps
   bool begun_ = false;                       // the view was joined
   bool owned_ = false;                       // by an app's loop

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -154,6 +155,24 @@ std::string epoch_json(const EpochReport& report) {
 bool is_log_key(const std::string& name) {
   if (name == "switches" || name == "ranks" || name == "event") return true;
   return std::ranges::any_of(kColumns, [&](const Column& column) { return column.name == name; });
+}
+
+std::vector<LoggedEvaluation> evaluations_in(const std::string& path, std::uint64_t steps) {
+  std::vector<LoggedEvaluation> found;
+  for (const Json& line : lines_of(bytes_of(path))) {
+    if (!line.is_object() || !line.contains("validation/main/loss")) continue;
+    const auto iteration = line.find("iteration"), epoch = line.find("epoch");
+    if (iteration == line.end() || epoch == line.end() || !iteration->is_number_unsigned() ||
+        !epoch->is_number_unsigned())
+      continue;
+    const Json& loss = line["validation/main/loss"];
+    const LoggedEvaluation one{.steps = iteration->get<std::uint64_t>(),
+                               .epoch = epoch->get<std::uint32_t>(),
+                               .loss = loss.is_number() ? loss.get<double>() : std::nan("")};
+    while (!found.empty() && found.back().steps >= one.steps) found.pop_back();
+    if (one.steps <= steps) found.push_back(one);
+  }
+  return found;
 }
 
 LogFile::LogFile(std::string path) : file_(std::move(path), kEnd) {}

@@ -16,6 +16,16 @@ std::string epoch_json(const EpochReport& report);
 /// Whether the log has a key of that name by itself, so that no value that an app reports may have it.
 bool is_log_key(const std::string& name);
 
+/// An evaluation of the test set, as a log has it.
+struct LoggedEvaluation {
+  std::uint64_t steps = 0;
+  std::uint32_t epoch = 0;
+  double loss = 0;  // NaN: it was not finite
+};
+/// Those of the first `steps` steps in the log at `path`, in order; of steps that were trained again the last. None
+/// where it is no log.
+std::vector<LoggedEvaluation> evaluations_in(const std::string& path, std::uint64_t steps);
+
 /// The log of a run: an array of those, indented by 4 as LogReport does. A line is added with one write (GrowingFile);
 /// for a kill inside of that see mend_log. Threads: one at a time.
 class LogFile {

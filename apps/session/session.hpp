@@ -72,6 +72,7 @@ struct SessionOptions {
 struct RunResult {
   Status status;         // ok: all steps done, or stopped on request, and saved if checkpoints are
   bool stopped = false;  // by request_stop() somewhere in the job
+  std::string reason;    // why it was stopped where evaluate.patience did that, for people; rank 0's
   bool judged = false;   // the status is a verdict of all ranks on a step's numbers, the same at each rank
   RunTotal total;        // rank 0's; the other ranks count steps only
   std::vector<EpochReport> epochs;

@@ -20,7 +20,8 @@ SystemConfig::SystemConfig(std::size_t workers) {
                MessageName<JoinSteps>{"troupe.JoinSteps"}, MessageName<HoldSteps>{"troupe.HoldSteps"},
                MessageName<StepsHeld>{"troupe.StepsHeld"}, MessageName<StepOrder>{"troupe.StepOrder"},
                MessageName<EndWish>{"troupe.EndWish"}, MessageName<RankSums>{"troupe.RankSums"},
-               MessageName<RankDigest>{"troupe.RankDigest"}, MessageName<RankValues>{"troupe.RankValues"});
+               MessageName<RankDigest>{"troupe.RankDigest"}, MessageName<RankValues>{"troupe.RankValues"},
+               MessageName<EvaluationVerdict>{"troupe.EvaluationVerdict"});
 }
 
 std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }

@@ -134,6 +134,8 @@ void TrainingActors::request_stop() noexcept {
 
 void TrainingActors::wish(PolicyWish wish) { caf::anon_send(steps_, std::move(wish)); }
 
+void TrainingActors::judge(EvaluationVerdict verdict) { caf::anon_send(steps_, verdict); }
+
 bool TrainingActors::end(Blocking&, Deadline deadline) {
   const auto gone = std::make_shared<Gone>();
   std::vector<caf::actor> actors;

@@ -90,6 +90,8 @@ class TrainingActors {
   void request_stop() noexcept;
   /// Rank 0's: hands a wish to the step coordinator; once that has ended nobody is told. Any thread.
   void wish(PolicyWish wish);
+  /// Rank 0's: tells all ranks' devices, which wait for it (DeviceParts::awaits_verdicts). Any thread.
+  void judge(EvaluationVerdict verdict);
   /// Ends all actors and waits until they are gone; false when some were not by the deadline.
   bool end(Blocking& blocking, Deadline deadline);
 

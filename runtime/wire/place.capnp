@@ -18,5 +18,6 @@ struct Place {
     steps @2 :UInt64;
     firstNumber @3 :UInt32; # of this run's checkpoints
     run @4 :Text;           # its name in them
+    over @5 :Bool;          # the run that it goes on from was ended by evaluate.patience
   }
 }

@@ -85,7 +85,7 @@ struct NotedCoordinator {
 /// A device actor on a fake device, with everybody it tells.
 struct World {
   explicit World(Schedule given, std::optional<SavePlan> saves = {}, bool sums_are_common = true,
-                 std::uint64_t digest_steps = 0)
+                 std::uint64_t digest_steps = 0, bool awaits_verdicts = false)
       : schedule(given) {
     space.map(arena);
     const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
@@ -137,7 +137,8 @@ struct World {
          },
          sums_are_common,
          {},
-         digest_plan},
+         digest_plan,
+         awaits_verdicts},
         {{committed_to}, evaluated_to, {finished_to}, snapshots_to, coordinator.handle(actors), sums_to, digests_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
@@ -524,6 +525,67 @@ TEST(DeviceActor, TellsDigestsOfWhatRanksHaveInCommonWhereTheyMeetAtShards) {
   EXPECT_EQ(w.digests[0].first, 2u);
   EXPECT_EQ(w.digests[1].first, 5u);
   EXPECT_THAT(w.exchange.shown, ElementsAre(true, false, true, false));
+}
+
+/// Epochs of two steps, each evaluated by one batch.
+Schedule evaluated_epochs(std::uint64_t steps) {
+  return {.train_samples = 4, .test_samples = 2, .rows = 2, .ranks = 1, .steps = steps, .evaluate_every = 1};
+}
+
+TEST(DeviceActor, BeginsNoStepBehindAnEvaluationBeforeItsVerdict) {
+  World w{evaluated_epochs(6), {}, true, 0, true};
+  w.begin();
+  w.give(0);
+  w.give(1);
+  w.give(1, true, true);
+  w.give(2);
+  w.give(3);
+  w.run_device();
+  EXPECT_EQ(w.committed.size(), 2u);
+  ASSERT_EQ(w.evaluated.size(), 1u);
+  w.actors.send(w.actor, EvaluationVerdict{.step = 0, .end = true});  // of no evaluation
+  w.actors.run();
+  w.run_device();
+  EXPECT_EQ(w.committed.size(), 2u);
+  w.actors.send(w.actor, EvaluationVerdict{.step = 1, .end = false});
+  w.actors.run();
+  w.run_device();
+  EXPECT_EQ(w.committed.size(), 4u);
+  EXPECT_TRUE(w.finished.empty());
+}
+
+TEST(DeviceActor, EndsWithTheEvaluatedStepWhereItsVerdictSaysSo) {
+  World w{evaluated_epochs(6), SavePlan{.every_steps = 100}, true, 0, true};
+  w.begin();
+  w.give(0);
+  w.give(1);
+  w.give(1, true, true);
+  w.give(2);
+  w.run_device();
+  w.actors.send(w.actor, EvaluationVerdict{.step = 1, .end = true});
+  w.actors.run();
+  w.run_device();
+  EXPECT_EQ(w.committed.size(), 2u);
+  EXPECT_EQ(w.finished, std::vector<bool>{true});
+  ASSERT_EQ(w.saved.size(), 1u);
+  EXPECT_EQ(w.saved[0].first, 1u);
+}
+
+TEST(DeviceActor, EndsWithTheStepBehindWhereTheEvaluatedOneIsInsideABlock) {
+  World w{evaluated_epochs(6), {}, true, 0, true};
+  w.exchange.consistent_every = 3;
+  w.begin();
+  w.give(0);
+  w.give(1);
+  w.give(1, true, true);
+  w.give(2);
+  w.run_device();
+  w.actors.send(w.actor, EvaluationVerdict{.step = 1, .end = true});
+  w.actors.run();
+  w.run_device();
+  EXPECT_EQ(w.committed.size(), 3u);
+  EXPECT_EQ(w.finished, std::vector<bool>{true});
+  EXPECT_TRUE(w.exchange.facts.back().last);
 }
 
 TEST(DeviceActor, NamesRankZeroWhenItIsHeldForTooLong) {

@@ -25,7 +25,8 @@ struct FakeDeviceActor {
               if (!to->answers) return;
               self->send(to->coordinator, StepsHeld{to->rank, hold.number, to->next, to->last, to->refusal});
             },
-            [to](const StepOrder& order) { to->orders.push_back(order); }};
+            [to](const StepOrder& order) { to->orders.push_back(order); },
+            [to](const EvaluationVerdict& verdict) { to->verdicts.push_back(verdict.step); }};
   }
 
   std::uint32_t rank = 0;
@@ -37,6 +38,7 @@ struct FakeDeviceActor {
   StepOrderReceiver actor;
   std::vector<HoldSteps> holds;
   std::vector<StepOrder> orders;
+  std::vector<std::uint64_t> verdicts;  // steps
 };
 
 class StepCoordinatorTest : public ::testing::Test {

@@ -198,6 +198,92 @@ TEST_F(CheckpointedJob, GoesOnWithTheLogOfTheRunThatItGoesOn) {
   EXPECT_EQ(iterations(), (std::vector<std::uint64_t>{17, 20}));
 }
 
+/// A job in which only the first evaluation counts as an improvement, so that it ends after epoch 4.
+class ImpatientJob : public CheckpointedJob {
+ protected:
+  ProgramStart impatient(std::vector<std::string> settings, std::uint32_t ranks = 2) const {
+    settings.insert(settings.end(),
+                    {"cluster.nodes=\"local:" + std::to_string(ranks) + '"', "train.deterministic=true",
+                     "train.epochs=50", "evaluate.min_change=1000", "faults.dead_ms=20000", "placement.cores=0"});
+    std::vector<std::string> arguments{"--set", "evaluate.patience=3"};  // what follows counts
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    return folder_.rtrun(arguments);
+  }
+  nlohmann::json log() const {
+    std::ifstream in{folder_.path() / "run/log"};
+    return nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  }
+  static constexpr const char* kReason = "Stopped at epoch 4: the test loss has not improved for 3 evaluations; best ";
+};
+
+TEST_F(ImpatientJob, EndsWellAfterSoManyEvaluationsWithoutImprovementAndSaysWhy) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    Program program(impatient({every(1000)}, ranks));
+    ASSERT_EQ(program.wait(60s), 0) << program.err();
+    EXPECT_THAT(program.out(), HasSubstr(kReason));
+    EXPECT_THAT(program.out(), HasSubstr(" at epoch 1\nStopped after " + std::to_string(400 / ranks) + " steps in "));
+    ASSERT_EQ(log().size(), 4u) << log().dump(2);
+    EXPECT_EQ(log().back().at("iteration"), 400 / ranks);
+    EXPECT_EQ(store().list().front().steps, 400 / ranks);
+    forget_checkpoints();
+  }
+}
+
+TEST_F(ImpatientJob, EndsUnderEveryPolicyWhereTheRanksAgree) {
+  // Three steps are a block: the 200 steps of four epochs end inside of one.
+  for (const std::string policy : {"double_buffered", "local_sgd", "async"}) {
+    std::vector<std::string> settings{every(1000), "update.policy=" + policy, "optimizer.rule=sgd"};
+    if (policy == "local_sgd") settings.emplace_back("update.every_steps=3");
+    Program program(impatient(settings));
+    ASSERT_EQ(program.wait(60s), 0) << policy << program.err();
+    EXPECT_THAT(program.out(), HasSubstr(kReason)) << policy;
+    const std::uint64_t steps = policy == "local_sgd" ? 201 : 200;
+    EXPECT_EQ(store().list().front().steps, steps) << policy;
+    forget_checkpoints();
+  }
+}
+
+TEST_F(ImpatientJob, EndsAtTheSameStepWithTheSameBitsWhereverItWasKilledAndWentOn) {
+  // No checkpoint is of a step that is evaluated: one that is killed during an evaluation makes it when it goes on.
+  const std::vector<std::string> settings{every(33), "checkpoint.keep_best=false", "evaluate.patience=30"};
+  constexpr std::uint64_t kEnd = 31 * 50;
+  Program whole(impatient(settings));
+  ASSERT_EQ(whole.wait(60s), 0) << whole.err();
+  const std::vector<float> expected = state_at(kEnd);
+  const auto lines = log();
+  forget_checkpoints();
+  std::mt19937 dice(1);
+  for (int round = 0; round < 4; ++round) {
+    Program begun(impatient(settings));
+    const std::string row = "\n" + std::to_string(1 + dice() % 25) + ' ';
+    EXPECT_TRUE(begun.wait_until([&](const Program& p) { return p.out().find(row) != std::string::npos; }, 30s));
+    begun.signal(SIGKILL);
+    begun.wait(10s);
+    Program rest(impatient(resume(settings)));
+    ASSERT_EQ(rest.wait(60s), 0) << rest.err();
+    EXPECT_EQ(state_at(kEnd), expected) << row;
+    ASSERT_EQ(log().size(), lines.size());
+    EXPECT_EQ(log().back().at("validation/main/loss"), lines.back().at("validation/main/loss")) << row;
+    forget_checkpoints();
+  }
+}
+
+TEST_F(ImpatientJob, HasNothingLeftToDoWhenItGoesOnBehindItsEnd) {
+  Program first(impatient({every(1000)}));
+  ASSERT_EQ(first.wait(60s), 0) << first.err();
+  Program again(impatient(resume({every(1000)})));
+  ASSERT_EQ(again.wait(60s), 0) << again.err();
+  EXPECT_THAT(again.err(), HasSubstr(kReason));
+  EXPECT_THAT(again.err(), HasSubstr("nothing is left to train after step 200 (raise evaluate.patience)"));
+  EXPECT_THAT(again.out(), HasSubstr("Nothing to train: all 200 steps were done before"));
+}
+
+TEST_F(ImpatientJob, IsRefusedWhereNothingIsEvaluated) {
+  Program program(impatient({"evaluate.every_epochs=0", every(0)}));
+  EXPECT_EQ(program.wait(60s), 2) << program.err();
+  EXPECT_THAT(program.err(), HasSubstr("evaluate.patience = 3 counts evaluations"));
+}
+
 TEST_F(CheckpointedJob, HasNothingToDoWhenAllStepsAreDone) {
   Program first(job(2, {steps(10), every(5)}));
   ASSERT_EQ(first.wait(60s), 0) << first.err();

@@ -218,6 +218,23 @@ TEST_F(LogReport, HasTheAppsValuesByTheirNamesAndNullForOneThatIsNotFinite) {
   EXPECT_TRUE(log()[0].at("x/y").is_null());
 }
 
+TEST_F(LogReport, TellsTheEvaluationsOfItsFirstSteps) {
+  LogFile file{path_};
+  EpochReport without = epoch_of(2);
+  without.test_loss.reset();
+  EpochReport lost = epoch_of(3);
+  lost.test_loss = NAN;
+  for (const EpochReport& line : {epoch_of(1), without, lost, epoch_of(4), lost, epoch_of(4), epoch_of(5)})
+    file.add(line);
+  const auto found = evaluations_in(path_, 1200);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].epoch, 1u);
+  EXPECT_EQ(found[0].loss, 0.1023219);
+  EXPECT_TRUE(std::isnan(found[1].loss));
+  EXPECT_EQ(found[2].steps, 1200u);
+  EXPECT_TRUE(evaluations_in(path_ + "-that-is-not-there", 1200).empty());
+}
+
 /// The table beside a log.
 class LogTable : public LogReport {
  protected:

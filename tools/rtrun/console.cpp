@@ -26,9 +26,10 @@ std::string last_line(const RunResult& result, const EpochReport* best, const st
   if (result.total.samples == 0 && !result.stopped)
     return fmt::format("Nothing to train: all {} steps were done before, results in {}\n", grouped(result.total.steps),
                        folder);
-  std::string line = fmt::format("{} {} steps in {:.1f} s: {} samples/s", result.stopped ? "Stopped after" : "Trained",
-                                 grouped(result.total.steps), result.total.elapsed_s,
-                                 grouped(static_cast<std::uint64_t>(samples_per_s(result.total))));
+  std::string line = result.reason.empty() ? std::string{} : result.reason + "\n";
+  line += fmt::format("{} {} steps in {:.1f} s: {} samples/s", result.stopped ? "Stopped after" : "Trained",
+                      grouped(result.total.steps), result.total.elapsed_s,
+                      grouped(static_cast<std::uint64_t>(samples_per_s(result.total))));
   if (best != nullptr)
     line += fmt::format(", best validation accuracy {:.4f} (epoch {})", *best->test_accuracy, best->epoch);
   return line + fmt::format(", results in {}\n", folder);
@@ -44,6 +45,7 @@ std::string last_json(const RunResult& result, const EpochReport* best, const st
     line["best/validation/main/accuracy"] = *best->test_accuracy;
     line["best/epoch"] = best->epoch;
   }
+  if (!result.reason.empty()) line["reason"] = result.reason;
   line["results"] = folder;
   return text_of(line);
 }

@@ -67,9 +67,9 @@ int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& li
   options.dead = settings.faults.dead;
   options.idle = options.program.empty() ? settings.faults.exchange : kAsLongAsItTakes;
   options.log_folder = settings.report.dir;
-  if (!options.program.empty()) return launch(blocking, signals, options);
   options.failed = [&](const std::string& what, int exit_code) {
     mend_log(settings.report.dir + "/log");
+    if (!options.program.empty()) return;
     report::tell_failure(report_file(settings), what);
     if (line.json) std::cout << failed_json(what, exit_code) << std::flush;
   };
