@@ -87,6 +87,13 @@ class StepCoordinatorTest : public ::testing::Test {
   Status ended;
 };
 
+TEST_F(StepCoordinatorTest, PassesTheVerdictOnAnEvaluationOnToAllRanks) {
+  join_all();
+  world.send(coordinator, EvaluationVerdict{.step = 7, .end = true});
+  world.run();
+  for (const auto& device : devices) EXPECT_EQ(device->verdicts, std::vector<std::uint64_t>{7});
+}
+
 TEST_F(StepCoordinatorTest, SwitchesAllRanksAtOneStepBeyondThoseThatAnyHasBegun) {
   join_all();
   wish({.kind = PolicyKind::local_sgd, .every_steps = 4});
