@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "apps/session/host_replica.hpp"
 #include "apps/session/run_log.hpp"
@@ -139,10 +140,13 @@ void RankSession::make_early_stop(CheckpointStart& start) {
   if (evaluate.patience == 0) return;
   early_stop_.emplace(evaluate.patience, evaluate.min_change);
   if (start.folder.empty()) return;
-  const auto before = evaluations_in(settings().report.dir + "/log", start.id.steps);
+  std::error_code unknown;  // a checkpoint elsewhere is of another run than the log that is here
+  std::vector<LoggedEvaluation> before;
+  if (std::filesystem::equivalent(start.folder, checkpoint_folder(settings()), unknown))
+    before = evaluations_in(settings().report.dir + "/log", start.id.steps);
   for (const LoggedEvaluation& one : before) start.over = early_stop_->add(one.epoch, one.loss);
   if (before.empty())
-    note(text(settings().report.dir, "/log has no evaluations of the first ", start.id.steps,
+    note(text(settings().report.dir, "/log has no evaluations of this run's first ", start.id.steps,
               " steps: evaluate.patience counts from here"));
 }
 
