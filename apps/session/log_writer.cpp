@@ -20,6 +20,10 @@ void LogWriter::note(const std::string& text) {
   if (to_ != nullptr) to_->note(text);
 }
 
+void LogWriter::lost(std::uint32_t rank, const std::string& why) {
+  if (to_ != nullptr) to_->lost(rank, why);
+}
+
 /// What goes on from a checkpoint elsewhere is another run than the one whose log is here.
 void LogWriter::resumed(const std::string& folder, std::uint64_t steps) {
   std::error_code unknown;

@@ -16,6 +16,7 @@ class LogWriter final : public SessionListener {
   LogWriter(const Settings& settings, SessionListener* to);
 
   void note(const std::string& text) override;
+  void lost(std::uint32_t rank, const std::string& why) override;
   void resumed(const std::string& folder, std::uint64_t steps) override;
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
   void progress(const RunProgress& progress) override;

@@ -34,6 +34,9 @@ class RollBackSession::Relay final : public SessionListener {
   void note(const std::string& text) override {
     if (to_ != nullptr) to_->note(text);
   }
+  void lost(std::uint32_t rank, const std::string& why) override {
+    if (to_ != nullptr) to_->lost(rank, why);
+  }
   void resumed(const std::string& folder, std::uint64_t steps) override {
     if (to_ != nullptr && !started_) to_->resumed(folder, steps);
   }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/session/log_writer.hpp"
 #include "runtime/error.hpp"
 
 namespace troupe {
@@ -373,6 +374,33 @@ TEST_F(LogTable, IsMendedBesideItsLog) {
     mend_log(path_);
     ASSERT_EQ(bytes_of(path_ + ".csv"), cut == after.size() ? after : before);
   }
+}
+
+/// Writes down what it is told.
+class Told final : public SessionListener {
+ public:
+  void note(const std::string& text) override { all_ += "note " + text + "; "; }
+  void lost(std::uint32_t rank, const std::string& why) override {
+    all_ += "lost " + std::to_string(rank) + " " + why + "; ";
+  }
+  void resumed(const std::string& folder, std::uint64_t) override { all_ += "resumed " + folder + "; "; }
+  void epoch(const EpochReport& line) override { all_ += "epoch " + std::to_string(line.epoch) + "; "; }
+  const std::string& all() const { return all_; }
+
+ private:
+  std::string all_;
+};
+
+TEST_F(LogReport, HandsOnWhatItsWriterIsTold) {
+  Told told;
+  Settings settings;
+  settings.report.dir = std::filesystem::path(path_).parent_path();
+  LogWriter writer{settings, &told};
+  writer.note("a note");
+  writer.lost(3, "its process ended");
+  writer.resumed("elsewhere", 7);
+  writer.epoch(epoch_of(1));
+  EXPECT_EQ(told.all(), "note a note; lost 3 its process ended; resumed elsewhere; epoch 1; ");
 }
 
 }  // namespace
