@@ -52,7 +52,8 @@ void fuzz(const std::vector<Bytes>& good, Read read) {
 
 TEST(MembersFuzz, APlaceIsReadOrRefused) {
   PlaceBlob place{.plan_hash = 7, .arena = {}, .transport = Bytes(300), .actor_node = Bytes(20)};
-  place.start = {"run/checkpoints", {3, 500}, 4, "0123456789abcdef"};
+  place.start = {
+      .folder = "run/checkpoints", .id = {3, 500}, .first_number = 4, .over = true, .run = "0123456789abcdef"};
   fuzz({encode(place), encode(PlaceBlob{})}, [](const Bytes& bytes) { return decode_place(bytes), true; });
 }
 
