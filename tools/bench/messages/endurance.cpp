@@ -15,13 +15,8 @@
 namespace troupe::bench {
 namespace {
 
-constexpr std::chrono::seconds kSayEvery{5};
-/// Nothing has moved for so long: then it never will.
-constexpr std::chrono::seconds kStall{30};
 /// That part comes before the first look at memory.
 constexpr std::uint64_t kEnduranceWarmUp = 10;
-
-double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 /// What one end knows at the end, as it tells the other.
 struct EndReport {

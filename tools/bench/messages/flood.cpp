@@ -21,9 +21,6 @@ namespace troupe::bench {
 namespace {
 
 constexpr std::chrono::milliseconds kSampleEvery{100};
-constexpr std::chrono::seconds kSayEvery{5};
-/// Nothing has moved for so long: then it never will.
-constexpr std::chrono::seconds kStall{30};
 /// Until memory is looked at for the last time: an allocator gives back what a backlog took within a second.
 constexpr std::chrono::seconds kCalm{2};
 /// How long a handler sends before the next message to it has its turn.
@@ -33,8 +30,6 @@ constexpr std::chrono::microseconds kTurn{900};
 constexpr std::chrono::milliseconds kMakesUpFor{100};
 
 using Counted = caf::atom_constant<caf::atom("counted")>;
-
-double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 double microseconds(Clock::duration span) { return std::chrono::duration<double, std::micro>(span).count(); }
 

@@ -17,5 +17,6 @@ MemoryUse memory_use();
 std::uint64_t resident_bytes(pid_t process);
 /// VmHWM, the most that it ever had; the same.
 std::uint64_t peak_resident_bytes(pid_t process);
+inline double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 }  // namespace troupe::bench
