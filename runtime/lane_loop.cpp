@@ -31,8 +31,12 @@ using std::chrono::milliseconds;
 /// Progress calls in one round: enough to drain a burst, few enough that tasks and actors get their turn.
 constexpr int kProgressCalls = 8;
 constexpr int kPausesPerLook = 16;
-/// A lane that is driven along gets one of so many idle rounds: looking at it makes what comes on the own lane wait.
-constexpr unsigned kRoundsPerOther = 8;
+/// A lane that is driven along and has nothing to do gets one of so many idle rounds: looking at it makes what comes on
+/// the own lane wait. While it moves, and for some looks more, it gets more of them, and as many of the busy ones; yet
+/// more would make TCP move less at a time.
+constexpr unsigned kRoundsPerOther = 16;
+constexpr unsigned kRoundsPerMovingOther = 4;
+constexpr unsigned kMoreLooks = 16;
 /// A round of the other lane that takes longer is work for its own thread, where that has a core.
 constexpr std::chrono::microseconds kLongOther{20};
 constexpr std::chrono::milliseconds kLeaveOther{1};
@@ -217,6 +221,7 @@ bool LaneLoop::State::drive_other() {
   const auto begun = cores ? Clock::now() : Clock::time_point{};
   if (!take_other(/*unless_woken=*/cores)) return false;
   const bool did = other->guest_round();
+  other_looks = did ? kMoreLooks : other_looks - std::min(other_looks, 1U);
   const bool much = did && cores && Clock::now() - begun > kLongOther;
   if (much) leave_other_until = begun + kLeaveOther;
   if (much || other->stopping.load(std::memory_order_relaxed)) leave_other();
@@ -261,7 +266,8 @@ void LaneLoop::State::run() {
       if (std::exchange(idle, false) && spin.adapts()) spin.came_after(Clock::now() - idle_since);
       fd_lies = false;
       ++busy_rounds;
-      if (has_other && (busy_rounds % kRoundsPerOther == 0 || other->posted.load(std::memory_order_relaxed) != nullptr))
+      if (has_other &&
+          (busy_rounds % kRoundsPerMovingOther == 0 || other->posted.load(std::memory_order_relaxed) != nullptr))
         drive_other();
       if (alarm && busy_rounds % kRoundsPerAlarm == 0) ring(Clock::now());
       continue;
@@ -271,7 +277,9 @@ void LaneLoop::State::run() {
       rounds = 0;
     }
     ++rounds;
-    if (other != nullptr && polls && rounds % kRoundsPerOther == 0 && drive_other()) {
+    const bool turn_of_other =
+        rounds % kRoundsPerMovingOther == 0 && (other_looks > 0 || rounds % kRoundsPerOther == 0);
+    if (turn_of_other && other != nullptr && polls && drive_other()) {
       idle = false;
       if (spin.adapts()) spin.came_after(Clock::now() - idle_since);
       continue;

@@ -111,7 +111,8 @@ struct LaneLoop::State {
 
   // The lane whose own thread the calling one is; null elsewhere, and once that lane stops.
   static constinit thread_local State* lane_of_own_thread;
-  bool polls = false;  // before it sleeps; its own thread's
+  bool polls = false;        // before it sleeps; its own thread's
+  unsigned other_looks = 0;  // at the other lane until it counts as at rest; likewise
 
   // Only who drives the lane.
   bool busy_hook = false;
