@@ -177,7 +177,10 @@ TEST_P(Typed, PoolsShareWorkAmongActorsOfBothSides) {
     whose.insert(*one);
   }
   EXPECT_EQ(whose, (std::multiset<std::int32_t>{1, 1, 2, 2, 3, 3}));
-  caf::anon_send_exit(pool, caf::exit_reason::user_shutdown);
+  // Without workers first: CAF's pool reads outside its lock why it ends when two workers go down under it at once.
+  (*self)->send(pool, caf::sys_atom::value, caf::delete_atom::value);
+  (*self)->send_exit(pool, caf::exit_reason::user_shutdown);
+  for (const auto& worker : workers) (*self)->send_exit(worker, caf::exit_reason::user_shutdown);
 }
 
 TEST_P(Typed, CompositionsAskOneActorAfterTheOther) {
