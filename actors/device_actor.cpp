@@ -72,6 +72,7 @@ Memory evaluation_slot(const DeviceParts& parts, std::uint64_t pass) {
 /// Copies this rank's part of the state after `step` on the stream, so that the copy is of one moment.
 void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
   DeviceState& s = self->state;
+  parts.exchange.join(parts.stream);
   for (const SnapshotPart& part : parts.saves->parts) parts.stream.copy(part.to, part.from);
   parts.snapshots.tell_at(parts.stream.mark(), DeviceActor{self},
                           SnapshotReached{step,

@@ -28,24 +28,28 @@ struct BucketWork {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  /// data = sum over the ranks, added in rank order; f32, in place, everywhere the same bits.
+  /// data = sum over the ranks, added in rank order; f32, in place, everywhere the same bits. Work enqueued after the
+  /// call sees it.
   virtual void all_reduce(Stream& stream, Memory data) = 0;
-  /// The synchronous step: sums the bucket's gradients over the ranks in rank order, updates each stripe once, on its
-  /// tenant or who else was ordered to, and gives every rank the new parameters. `mine` are the parts of the bucket
-  /// that this rank updates (those with count 0: nothing).
-  /// Work enqueued after the call sees the new parameters.
-  virtual void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                    std::span<const StripeMemory> mine) = 0;
+  /// Hands a bucket over for the synchronous step: its gradients are summed over the ranks in rank order, each stripe is
+  /// updated once, on its tenant or who else was ordered to, and every rank gets the new parameters. `mine` are the
+  /// parts of the bucket that this rank updates (those with count 0: nothing).
+  /// From the returned point on the bucket's parameters are the new ones here, its gradients may be written again, and
+  /// with the step's first bucket `work.total` is known. A point of value 0: for whatever is enqueued on `stream` after
+  /// the call. The next call for the bucket waits for it by itself.
+  [[nodiscard]] virtual Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                                   std::span<const StripeMemory> mine) = 0;
   // The same in three parts, for rules that need a verdict over all buckets: gather_gradients for each bucket, agree
-  // once, update_gather for each bucket.
+  // once, update_gather for each bucket. None of them waits either, but they take effect in the order of the calls.
   /// Sums the bucket's gradients over the ranks, in rank order, into this rank's own over `mine`, and measures them
-  /// into `work.sums`. Work enqueued after the call may not write the bucket's gradients before update_gather.
+  /// into `work.sums`. The bucket's gradients may not be written before the point of update_gather.
   virtual void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) = 0;
   /// `work.total` = all ranks' `work.sums`.
   virtual void agree(Stream& stream, const BucketWork& work) = 0;
-  /// Updates each stripe with what was gathered and gives every rank the new parameters.
-  virtual void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                             std::span<const StripeMemory> mine) = 0;
+  /// Updates each stripe with what was gathered and gives every rank the new parameters. The point is that of
+  /// reduce_update_gather.
+  [[nodiscard]] virtual Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                            std::span<const StripeMemory> mine) = 0;
   /// Work enqueued after the call starts when relieved ranks too have left the calls so far: for what they still read,
   /// every rank's sums, before it is used for something else. To be called before a step without one of these calls.
   virtual void settle(Stream&) {}

@@ -273,7 +273,7 @@ constexpr std::array kUpdate{
             "bf16: half the bytes for gradients. The gradients of each rank are rounded to the nearest; sums and "
             "parameters stay f32. Ranks of one node share memory and send no gradients, so nothing is rounded there.",
         .choices = kFilters,
-        .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? Filter::bf16 : Filter::none; },
+        .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? FilterKind::bf16 : FilterKind::none; },
         .show = [](const S& s) { return quoted(name_of(s.filter)); }},
     SettingKey{.name = "update.staleness",
                .kind = K::integer,

@@ -14,7 +14,8 @@ StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory
       totals_(totals),
       exchanges_(std::move(exchanges)),
       buckets_(buckets),
-      reporting_(reporting.value) {
+      reporting_(reporting.value),
+      committed_(space) {
   TROUPE_CHECK(!exchanges_.empty() && buckets_ > 0, Code::invalid, "a step exchange needs a group and a bucket, got ",
                exchanges_.size(), " groups and ", buckets_, " buckets");
   TROUPE_CHECK(reporting_ < exchanges_.size(), Code::invalid, "group ", reporting_, " reports, but there are ",
@@ -64,20 +65,32 @@ void StepExchange::share_sums(Stream& stream) {
   for (std::size_t g = 0; g < exchanges_.size(); ++g) stream.sum_up(of_group(sums_, step_, g), {&own, 1});
 }
 
-void StepExchange::ready(const Bucket& bucket, Stream& stream) noexcept {
-  if (!failed_.ok()) return;  // told by commit; peers must not see buckets out of order
+/// What fails is told by commit; nothing is done after it, so that peers do not see buckets out of order.
+template <class What>
+void StepExchange::guarded(const Bucket& bucket, What&& what) noexcept {
+  if (!failed_.ok()) return;
   try {
-    TROUPE_CHECK(open_, Code::invalid, "bucket ", bucket.index, " is ready outside of a step");
+    TROUPE_CHECK(open_, Code::invalid, "bucket ", bucket.index, " is used outside of a step");
     TROUPE_CHECK(bucket.group.value < exchanges_.size(), Code::invalid, "bucket ", bucket.index, " of group ",
                  bucket.group.value, ", but there are ", exchanges_.size(), " groups");
-    if (ready_ == 0) share_sums(stream);
-    exchanges_[bucket.group.value]->contribute(stream, bucket);
-    ++ready_;
+    what(*exchanges_[bucket.group.value]);
   } catch (const Error& error) {
     failed_ = error.status();
   } catch (const std::exception& error) {
     failed_ = Status{Code::device_fault, error.what()};
   }
+}
+
+void StepExchange::acquire(const Bucket& bucket, Stream& stream) noexcept {
+  guarded(bucket, [&](Exchange& exchange) { exchange.acquire(stream, bucket); });
+}
+
+void StepExchange::ready(const Bucket& bucket, Stream& stream) noexcept {
+  guarded(bucket, [&](Exchange& exchange) {
+    if (ready_ == 0) share_sums(stream);
+    exchange.contribute(stream, bucket);
+    ++ready_;
+  });
 }
 
 Point StepExchange::commit(Stream& stream) {
@@ -87,7 +100,19 @@ Point StepExchange::commit(Stream& stream) {
   TROUPE_CHECK(ready_ == buckets_, Code::invalid, "step ", step_.value, ": ", ready_, " of ", buckets_,
                " buckets became ready; the replica and the exchange must be given the same buckets");
   for (Exchange* exchange : exchanges_) exchange->commit(stream);
-  return stream.mark();
+  points_.clear();
+  for (const Exchange* exchange : exchanges_) {
+    for (const Point& point : exchange->pending())
+      if (point.value != 0) points_.push_back(point);
+  }
+  const Point end = stream.mark();
+  if (points_.empty()) return end;
+  points_.push_back(end);
+  return committed_.join(points_);
+}
+
+void StepExchange::join(Stream& stream) {
+  for (Exchange* exchange : exchanges_) exchange->join(stream);
 }
 
 StepSums StepExchange::total(Step step) const {

@@ -11,14 +11,15 @@
 
 #include "runtime/communicator.hpp"
 #include "runtime/device.hpp"
+#include "runtime/point_join.hpp"
 #include "runtime/policies/policy.hpp"
 #include "runtime/rules/rate_schedule.hpp"
 
 namespace troupe {
 
 /// The communication of one parameter group, under one view and one policy: a Communicator (bytes), a Policy (when) and
-/// a Rule (arithmetic). Per step: begin, contribute for each bucket, commit; all on the same stream, which only
-/// enqueues.
+/// a Rule (arithmetic). Per step: begin, acquire and contribute for each bucket, commit; all on the same stream, which
+/// only enqueues.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -29,10 +30,19 @@ class Exchange {
   virtual bool has_round() const noexcept = 0;
   /// Whether totals are of all ranks; otherwise they are this rank's own. Of the step that began last.
   virtual bool totals_are_common() const noexcept = 0;
+  /// Work that is enqueued on `stream` from here on may read the bucket's weights and write its gradients.
+  virtual void acquire(Stream& /*stream*/, const Bucket& /*bucket*/) {}
   /// Takes a bucket whose gradients `stream` has finished by now.
   virtual void contribute(Stream& stream, const Bucket& bucket) = 0;
   /// The step's last bucket was contributed.
   virtual void commit(Stream& stream) = 0;
+  /// From which points on what was contributed so far is in the weights, where that is not so for whatever is enqueued
+  /// on the stream next; points of value 0 mean nothing. Valid until the next call.
+  virtual std::span<const Point> pending() const noexcept { return {}; }
+  /// Work that is enqueued on `stream` from here on starts after those points.
+  virtual void join(Stream& stream) {
+    for (const Point& point : pending()) stream.wait(point);
+  }
   /// Whether, with what was enqueued so far, all ranks' weights are the group's parameters, and every gradient is in
   /// them: what may be saved.
   virtual bool is_consistent() const noexcept = 0;
@@ -80,10 +90,13 @@ class StepExchange final : public BucketSink {
   /// Starts the step of `facts` (one more than the last): where the replica writes its sums. Throws Error{invalid} for
   /// another step, or before the last one was committed.
   Memory begin(Stream& stream, const StepFacts& facts, StepVotes votes);
+  void acquire(const Bucket& bucket, Stream& stream) noexcept override;
   void ready(const Bucket& bucket, Stream& stream) noexcept override;
-  /// The step is enqueued wholly: the point at which it is committed. A bucket that could not be contributed, or one
-  /// that never became ready, is an Error here.
+  /// The step is enqueued wholly: the point at which it is committed, which may be later than what is enqueued on
+  /// `stream` next. A bucket that could not be contributed, or one that never became ready, is an Error here.
   Point commit(Stream& stream);
+  /// Work that is enqueued on `stream` from here on starts when the steps so far are committed.
+  void join(Stream& stream);
   /// The sums over all ranks that became known with `step`; without samples where none did. To be read once the step is
   /// committed, until kStepsKept steps later.
   StepSums total(Step step) const;
@@ -106,6 +119,8 @@ class StepExchange final : public BucketSink {
   Memory entry(const Memory& ring, Step step, std::size_t index) const noexcept;
   Memory of_group(const Memory& ring, Step step, std::size_t group) const noexcept;
   void share_sums(Stream& stream);
+  template <class What>
+  void guarded(const Bucket& bucket, What&& what) noexcept;
 
   ViewId view_;
   AddressSpace& space_;
@@ -119,6 +134,8 @@ class StepExchange final : public BucketSink {
   bool open_ = false;      // between begin and commit
   std::size_t ready_ = 0;  // buckets of this step so far
   Status failed_;          // of this step, told by commit
+  PointJoin committed_;
+  std::vector<Point> points_;  // of the step, reused
 };
 
 /// Bytes that the digests of a group's tensors take, of as many steps as may be under way.

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstring>
 #include <bit>
 #include <optional>
 
@@ -93,6 +94,26 @@ std::uint16_t to_bf16(float value) noexcept {
 }
 
 float from_bf16(std::uint16_t value) noexcept { return std::bit_cast<float>(std::uint32_t{value} << 16); }
+
+void convert_elements(std::byte* to, DType to_type, const std::byte* from, DType from_type,
+                      std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    float value;
+    if (from_type == DType::f32) {
+      std::memcpy(&value, from + i * sizeof value, sizeof value);
+    } else {
+      std::uint16_t half;
+      std::memcpy(&half, from + i * sizeof half, sizeof half);
+      value = from_bf16(half);
+    }
+    if (to_type == DType::f32) {
+      std::memcpy(to + i * sizeof value, &value, sizeof value);
+    } else {
+      const std::uint16_t half = to_bf16(value);
+      std::memcpy(to + i * sizeof half, &half, sizeof half);
+    }
+  }
+}
 
 std::uint64_t BatchLayout::labels_offset() const noexcept {
   return round_up(rows * features * troupe::size_bytes(dtype), 64);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -56,6 +57,9 @@ void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, 
 /// f32 to bf16, round to nearest even; NaN stays NaN.
 std::uint16_t to_bf16(float value) noexcept;
 float from_bf16(std::uint16_t value) noexcept;
+/// The same, or as they are, for `count` elements one after the other.
+void convert_elements(std::byte* to, DType to_type, const std::byte* from, DType from_type,
+                      std::uint64_t count) noexcept;
 
 /// How one batch lies in a slot of a pool: inputs [rows, features] of the graph's dtype, then labels [rows] int32.
 /// A step or an evaluation may use fewer rows than there is room for: the first ones. Rows whose label is below 0 do

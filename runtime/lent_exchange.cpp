@@ -32,6 +32,8 @@ class LentExchange final : public Exchange {
                      memory_.relief_journal.size_bytes >= relief_journals(),
                  Code::invalid, "the journals for pieces of other ranks' stripes have ",
                  memory_.relief_journal.size_bytes, " bytes, ", relief_journals(), " are needed");
+    for (const Bucket& bucket : parts_.buckets)
+      valid_.resize(std::max<std::size_t>(valid_.size(), bucket.index + 1));
   }
 
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
@@ -64,6 +66,14 @@ class LentExchange final : public Exchange {
   bool has_round() const noexcept override { return orders_.hosted || orders_.sent != Sent::nothing; }
   bool totals_are_common() const noexcept override { return !orders_.hosted || parts_.hosted->totals_are_common(); }
 
+  void acquire(Stream& stream, const Bucket& bucket) override { stream.wait(std::exchange(valid_.at(bucket.index), {})); }
+
+  std::span<const Point> pending() const noexcept override { return valid_; }
+
+  void join(Stream& stream) override {
+    for (Point& point : valid_) stream.wait(std::exchange(point, {}));
+  }
+
   void contribute(Stream& stream, const Bucket& bucket) override {
     check_tenancy(step_);
     TROUPE_CHECK(bucket.count > 0 && (bucket.first + bucket.count) * sizeof(float) <= memory_.gradients.size_bytes,
@@ -89,7 +99,7 @@ class LentExchange final : public Exchange {
     if (orders_.sent == Sent::gradient && !sends_at_once()) {
       orders_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
     }
-    if (orders_.sent != Sent::nothing && orders_.finish) adopt(stream);
+    if (orders_.sent != Sent::nothing && orders_.finish && has_own_weights()) adopt(stream);
     if (orders_.clear_state) clear_state(stream);
     kept_ = orders_.keep;
   }
@@ -99,6 +109,7 @@ class LentExchange final : public Exchange {
   }
 
   void show_common(Stream& stream) override {
+    join(stream);
     if (orders_.hosted) return parts_.hosted->show_common(stream);
     if (!moved_) return;
     stream.copy(memory_.held, memory_.weights);
@@ -175,6 +186,7 @@ class LentExchange final : public Exchange {
 
   void begin_hosted(Stream& stream, const StepFacts& facts, bool was_hosted) {
     TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", memory_.mine.stripe.group.value, " has no shards");
+    join(stream);
     if (orders_.switched || !was_hosted) {
       if (was_hosted) updates_ = parts_.hosted->updates();
       parts_.hosted->open(stream,
@@ -186,6 +198,7 @@ class LentExchange final : public Exchange {
   /// The weights become what the tenants have published.
   void adopt(Stream& stream) {
     if (!has_own_weights()) return;
+    join(stream);
     stream.copy(memory_.weights, memory_.common);
     copy_some(stream, memory_.half, memory_.common_half);
     moved_ = false;
@@ -231,7 +244,8 @@ class LentExchange final : public Exchange {
     BucketWork work = work_of(bucket, contributions, total);
     work.relieved = relieved_;
     if (!needs_verdict(rule_)) {
-      parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), parts_of(bucket));
+      valid_[bucket.index] =
+          parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), parts_of(bucket));
       return;
     }
     parts_.communicator->gather_gradients(stream, work, parts_of(bucket));
@@ -243,7 +257,8 @@ class LentExchange final : public Exchange {
     if (gathered_.empty()) return;
     parts_.communicator->agree(stream, gathered_.front());
     for (const BucketWork& work : gathered_)
-      parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), parts_of(work.bucket));
+      valid_[work.bucket.index] =
+          parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), parts_of(work.bucket));
     gathered_.clear();
   }
 
@@ -301,6 +316,7 @@ class LentExchange final : public Exchange {
   void send_all_gradients(Stream& stream) {
     for (const Bucket& bucket : parts_.buckets) exchange(stream, bucket, memory_.gradients, memory_.carry);
     conclude(stream);
+    join(stream);
     stream.sum_up(total_, std::array{total_, memory_.carry});
   }
 
@@ -310,6 +326,7 @@ class LentExchange final : public Exchange {
     parts_.side->wait(stream.mark());
     for (const Bucket& bucket : parts_.buckets) exchange(*parts_.side, bucket, memory_.held, memory_.round_total);
     conclude(*parts_.side);
+    join(*parts_.side);
     round_end_ = parts_.side->mark();
     under_way_ = true;
   }
@@ -323,6 +340,7 @@ class LentExchange final : public Exchange {
 
   /// Every rank gets all tenants' parts of the state: the sum over ranks, each with zeros where it is no tenant.
   void gather_state(Stream& stream) {
+    join(stream);
     const std::uint64_t first = memory_.mine.stripe.first * sizeof(float);
     const std::uint64_t end = first + memory_.mine.stripe.count * sizeof(float);
     for (const Memory& state : memory_.state) {
@@ -359,7 +377,8 @@ class LentExchange final : public Exchange {
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
       const StripeMemory mine = common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots);
-      parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1), {&mine, 1});
+      valid_[bucket.index] =
+          parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1), {&mine, 1});
     }
   }
 
@@ -372,6 +391,7 @@ class LentExchange final : public Exchange {
   std::uint64_t updates_;
   std::uint64_t rounds_ = 0;
   Step step_{};
+  std::vector<Point> valid_;  // by bucket: from when on its weights are; value 0: the stream has waited for that
   Memory sums_, total_;
   StepOrders orders_;
   bool begun_ = false;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/filters/filter.hpp"
+#include "runtime/filters/filter_kind.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/layout.hpp"
@@ -54,7 +54,7 @@ struct GroupPlan {
   RuleKind kind = RuleKind::sgd;
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
-  Filter filter = Filter::none;       // of the direct route; in the arena nothing travels
+  FilterKind filter = FilterKind::none;       // of the direct route; in the arena nothing travels
   std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
   std::uint64_t count = 0;            // elements
   std::vector<Stripe> stripes;        // by rank

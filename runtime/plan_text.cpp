@@ -130,7 +130,7 @@ std::string beginning(const PolicyPhase& phase) {
   return {};
 }
 
-std::string filter_text(Route route, Filter filter) {
+std::string filter_text(Route route, FilterKind filter) {
   return fmt::format("{}: {}", name_of(filter),
                      route == Route::arena ? "no effect, since all ranks are on one node, where nothing is sent"
                                            : "what a rank sends of its gradients or deltas is rounded; sums are f32");
@@ -168,7 +168,7 @@ std::string describe(const Plan& plan) {
       fmt::format_to(line, "rule     {}\n", group.rule);
       add_policies(line, group, plan.world_size());
     }
-    if (group.filter != Filter::none) fmt::format_to(line, "filter   {}\n", filter_text(plan.route, group.filter));
+    if (group.filter != FilterKind::none) fmt::format_to(line, "filter   {}\n", filter_text(plan.route, group.filter));
     fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.route), group.stripes.size(),
                    group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
   }

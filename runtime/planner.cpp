@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "runtime/arena.hpp"
+#include "runtime/chunks.hpp"
 #include "runtime/detail/place_ranks.hpp"
 #include "runtime/error.hpp"
 #include "runtime/exchange.hpp"
@@ -150,7 +151,7 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
     made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
-    TROUPE_CHECK(made.filter == Filter::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
+    TROUPE_CHECK(made.filter == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
                  name_of(made.filter), "\" works only with policies that exchange in rounds; leave it out of group \"",
                  made.name, "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
@@ -217,7 +218,7 @@ constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
 struct GroupSums {
   std::vector<std::uint64_t> own;  // elements of each rank's stripes
   std::uint64_t largest = 0;       // stripe
-  std::uint64_t longest = 0;       // bucket
+  std::uint64_t chunks = 0;        // of the buckets
   std::uint64_t relief = 0;        // bytes of journals for pieces that others finish
 };
 
@@ -228,7 +229,7 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
     sums.own.at(stripe.tenant.value) += stripe.count;
     sums.largest = std::max(sums.largest, stripe.count);
   }
-  for (const Bucket& bucket : group.buckets) sums.longest = std::max(sums.longest, bucket.count);
+  if (plan.route == Route::direct) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count, plan.world_size())).size();
   if (plan.route != Route::direct && plan.measured)
     sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group.kind));
   return sums;
@@ -254,6 +255,19 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
   return sums;
 }
 
+/// What arrives for a rank of the direct route, and what leaves through a filter; everything at a multiple of 64 bytes.
+std::uint64_t direct_staging(const Plan& plan, const GroupPlan& group, const GroupSums& sums, std::uint64_t own) {
+  constexpr std::uint64_t kAlign = 64;
+  const std::uint64_t ranks = plan.world_size(), others = ranks - 1, buckets = group.buckets.size();
+  const std::uint64_t reduced = std::min(sums.largest, chunk_elements(group.count, plan.world_size()));
+  std::uint64_t bytes = 2 * (sums.chunks + 2) * (ranks + 1) * sizeof(StepSums);
+  bytes += others * (own * sizeof(float) + kAlign * buckets) + others * (reduced * sizeof(float) + kAlign);
+  if (group.filter == FilterKind::bf16)
+    bytes += others * (own * size_bytes(DType::bf16) + kAlign * buckets) + group.count * size_bytes(DType::bf16) +
+             kAlign * buckets;
+  return bytes;
+}
+
 /// What one group adds to the rank's needs.
 void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank) {
   const std::uint64_t own = sums.own.at(rank.value);
@@ -266,8 +280,7 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
   needs.journal += sums.relief;
-  needs.staging += direct ? plan.world_size() * (sums.largest * sizeof(float) + 2 * sizeof(StepSums)) : 0;
-  needs.staging += direct && group.filter == Filter::bf16 ? sums.longest * size_bytes(DType::bf16) : 0;
+  needs.staging += direct ? direct_staging(plan, group, sums, own) : 0;
   needs.words += 2 * sizeof(StepSums);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.

@@ -106,6 +106,11 @@ class Stream {
   virtual void weigh(Memory to, Memory anchor, Memory from, Memory sums) = 0;
   /// Writes zero bytes.
   virtual void clear(Memory memory) = 0;
+  /// to[i] = from[i], rounded to the nearest value of `to_type`, ties to even; NaN stays NaN. Equally many elements.
+  /// Throws Error{unsupported} where the device has no way to.
+  virtual void convert(Memory /*to*/, DType /*to_type*/, Memory /*from*/, DType /*from_type*/) {
+    fail(Code::unsupported, "this device converts no numbers; leave update.compress out");
+  }
   /// Writes the xxh3 of the bytes at `of`, a u64 of 8 bytes, to `to`. Throws Error{unsupported} where the device has no
   /// way to.
   virtual void digest(Memory /*to*/, Memory /*of*/) {

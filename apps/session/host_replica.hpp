@@ -25,6 +25,7 @@ class HostReplica final : public Replica {
   HostReplica(AddressSpace& space, std::vector<Bucket> buckets, std::function<void(const HostWork&)> post)
       : buckets_(std::move(buckets)), post_(std::move(post)), line_(space.make_private_timeline()) {}
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
+    for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
     hand_over(stream, {.batch = batch, .rows = rows, .sums = sums});
     for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);
   }

@@ -10,21 +10,15 @@ std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& gr
   const GroupMemory& own = memory_.groups[group.id.value];
   if (job_.plan.route == Route::direct) {
     if (!channel_) channel_ = std::make_unique<DirectChannel>(*bulk_);
-    std::vector<Peer> peers;
-    for (std::uint32_t rank = 0; rank < job_.plan.world_size(); ++rank) peers.push_back({rank});
-    return std::make_unique<DirectCommunicator>(space_, *bulk_,
-                                                DirectGroup{.view = kFirstView,
-                                                            .rank = job_.self(),
-                                                            .peers = std::move(peers),
-                                                            .stripes = group.stripes,
-                                                            .buckets = group.buckets,
-                                                            .parameters = own.parameters,
-                                                            .half = own.half,
-                                                            .staging = own.staging,
-                                                            .id = group.id,
-                                                            .filter = group.filter,
-                                                            .sending = own.sending},
-                                                channel_.get());
+    if (!exchange_stream_) exchange_stream_ = device_->stream();
+    filters_.push_back(make_filter(group.filter));
+    DirectGroup ranks = direct_group(job_.plan, group, job_.self());
+    ranks.view = kFirstView;
+    ranks.parameters = own.parameters;
+    ranks.half = own.half;
+    ranks.staging = own.staging;
+    ranks.filter = filters_.back().get();
+    return std::make_unique<DirectCommunicator>(space_, *bulk_, *exchange_stream_, std::move(ranks), channel_.get());
   }
   ArenaGroup members = arena_group(space_, job_.plan, group, arenas());
   members.rank = job_.self();

@@ -1,6 +1,7 @@
 #include "apps/session/rank_memory.hpp"
 
 #include "actors/device_actor.hpp"
+#include "runtime/chunks.hpp"
 #include "runtime/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
@@ -41,7 +42,7 @@ void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all
 class GroupTaker {
  public:
   GroupTaker(Arena& own, const Plan& plan, const GroupPlan& group, Rank self)
-      : own_(own), plan_(plan), group_(group), needs_(needs_of(group.policies)), slots_(state_slots(group.kind)) {
+      : own_(own), plan_(plan), group_(group), self_(self), needs_(needs_of(group.policies)), slots_(state_slots(group.kind)) {
     for (const Stripe& stripe : group.stripes)
       if (stripe.tenant == self) stripe_ = stripe;
   }
@@ -56,9 +57,10 @@ class GroupTaker {
     m.own.carry = own_.allocate(sizeof(StepSums));
     m.own.round_total = own_.allocate(sizeof(StepSums));
     if (plan_.route == Route::direct) {
-      m.staging = own_.allocate(direct_staging_bytes(group_.stripes, group_.buckets));
-      const std::uint64_t sending = direct_sending_bytes(group_.buckets, group_.filter);
-      if (sending != 0) m.sending = own_.allocate(sending);
+      const auto filter = make_filter(group_.filter);
+      DirectGroup shape = direct_group(plan_, group_, self_);
+      shape.filter = filter.get();
+      m.staging = own_.allocate(direct_staging_bytes(shape));
     }
     m.ready = own_.make_timeline();
     own_.publish(name_in(group_, "ready"), m.ready);
@@ -97,6 +99,7 @@ class GroupTaker {
   Arena& own_;
   const Plan& plan_;
   const GroupPlan& group_;
+  const Rank self_;
   const PolicyNeeds needs_;
   const std::size_t slots_;
   Stripe stripe_;
@@ -197,6 +200,17 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
       g.stripe.state[slot] = require(arena, name_in(group, kStateNames[slot]));
   }
   return m;
+}
+
+DirectGroup direct_group(const Plan& plan, const GroupPlan& group, Rank self) {
+  DirectGroup made;
+  made.rank = self;
+  for (std::uint32_t rank = 0; rank < plan.world_size(); ++rank) made.peers.push_back({rank});
+  made.stripes = group.stripes;
+  made.buckets = group.buckets;
+  made.id = group.id;
+  made.chunk = chunk_elements(group.count, plan.world_size());
+  return made;
 }
 
 ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,

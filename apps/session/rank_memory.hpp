@@ -10,6 +10,7 @@
 #include "runtime/plan.hpp"
 #include "runtime/stream.hpp"
 #include "transports/collectives/arena_communicator.hpp"
+#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 
@@ -24,8 +25,7 @@ struct GroupMemory {
   Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
   Memory one;            // a StepSums, likewise
   StripeMemory stripe;   // this rank's: parts of parameters and half, its state and journal
-  Memory staging;        // direct route: gradients that arrive for the stripe
-  Memory sending;        // the same: what leaves through a filter; empty: none
+  Memory staging;        // direct route: what arrives for the stripe, and what leaves through a filter
   TimelineId ready;      // gradients written
   TimelineId published;  // stripe updated
 };
@@ -54,6 +54,9 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
 /// A peer's memory, found by name in its opened arena; what it does not share stays empty. Throws Error{corrupt} when a
 /// name that the plan promises is missing.
 RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank);
+
+/// What a rank exchanges of a group over the transport, but for its memory and `filter`.
+DirectGroup direct_group(const Plan& plan, const GroupPlan& group, Rank self);
 
 /// What the ranks of one node, whose `arenas` (by rank) are mapped, show each other of a group. The caller says which
 /// of them it is.

@@ -269,11 +269,11 @@ void RankSession::make_device() {
     const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
     join_node_memory(memory_, job_.plan, space_.arena(places_[leader].arena.id));
   }
-  for (const GroupPlan& group : job_.plan.groups) communicators_.push_back(make_communicator(group));
   // Between nodes the stream waits for what the bulk lane brings.
   if (bulk_ && job_.plan.route == Route::direct)
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = device_for(mine);
+  for (const GroupPlan& group : job_.plan.groups) communicators_.push_back(make_communicator(group));
   const std::vector<Bucket> buckets = job_.buckets();
   if (options_.model) {
     replica_ = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });

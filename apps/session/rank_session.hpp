@@ -161,12 +161,14 @@ class RankSession final : public Session {
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
   std::unique_ptr<DirectChannel> channel_;                    // of the direct route
+  std::vector<std::unique_ptr<const Filter>> filters_;        // of the direct route, by group; null: none
   std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> bulk_;
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> exchange_stream_;  // of the direct route: the bulk lane's thread enqueues on it
   std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
   std::string bad_step_;                              // written by the device actor, before the run ends
   std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them

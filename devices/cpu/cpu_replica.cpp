@@ -80,9 +80,17 @@ RunProgram CpuReplica::resolve(StepProgram& program, Memory batch, std::uint32_t
 
 void CpuReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CpuStream& queue = own(stream);
-  RunProgram work = rows == 0 ? resolve(full_, batch, 0, sums, ProgramPart::no_rows)
-                              : resolve(program_for(rows), batch, rows, sums, ProgramPart::forward_and_loss);
-  queue.run(work);
+  StepProgram& program = rows == 0 ? full_ : program_for(rows);
+  RunProgram work = resolve(program, batch, rows, sums, ProgramPart::no_rows);
+  const std::uint32_t pieces = program.count_forward();
+  for (std::uint32_t piece = 0; piece < pieces; ++piece) {
+    for (const std::uint32_t b : program.first_read(piece)) sink.acquire(buckets_[b], stream);
+    const bool last = piece + 1 == pieces;
+    work.segment = piece;
+    if (rows > 0) work.part = last ? ProgramPart::forward_and_loss : ProgramPart::forward;
+    if (rows > 0 || last) queue.run(work);
+  }
+  work.segment = 0;
   work.part = ProgramPart::backward;
   for (const Bucket& bucket : buckets_) {
     if (rows > 0) queue.run(work);

@@ -154,6 +154,12 @@ void CpuStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
              address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of weights")});
 }
 
+void CpuStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
+  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
+  auto* target = address_of<std::byte>(space_, to, count * size_bytes(to_type), "the target of a conversion");
+  push(ConvertElements{target, space_.address(from), count, to_type, from_type});
+}
+
 void CpuStream::clear(Memory memory) { push(ClearBytes{space_.address_of<std::byte>(memory), memory.size_bytes}); }
 
 void CpuStream::digest(Memory to, Memory of) {
@@ -293,6 +299,19 @@ Status CpuStream::execute(const Weigh& operation) {
 
 Status CpuStream::execute(const Digest& operation) {
   *operation.to = xxh3({operation.of, operation.size_bytes});
+  return {};
+}
+
+Status CpuStream::execute(const ConvertElements& operation) {
+  if (operation.to_type == operation.from_type) {
+    std::memmove(operation.to, operation.from, operation.count * size_bytes(operation.to_type));
+  } else if (operation.to_type == DType::bf16) {
+    kernels_.round(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
+                   operation.count);
+  } else {
+    kernels_.widen(static_cast<float*>(operation.to), static_cast<const std::uint16_t*>(operation.from),
+                   operation.count);
+  }
   return {};
 }
 

@@ -34,6 +34,7 @@ class CpuStream final : public Stream {
   void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) override;
   void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
+  void convert(Memory to, DType to_type, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
@@ -57,6 +58,7 @@ class CpuStream final : public Stream {
   Status execute(const Reduce& operation);
   Status execute(const Measure& operation);
   Status execute(const Weigh& operation);
+  Status execute(const ConvertElements& operation);
   Status execute(const ClearBytes& operation);
   Status execute(const Digest& operation);
   Status execute(const Update& operation);

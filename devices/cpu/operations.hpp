@@ -58,6 +58,12 @@ struct Weigh {
   std::uint64_t count;
   const StepSums* sums;
 };
+struct ConvertElements {
+  void* to;
+  const void* from;
+  std::uint64_t count;
+  DType to_type, from_type;
+};
 struct ClearBytes {
   std::byte* at;
   std::uint64_t size_bytes;
@@ -74,17 +80,18 @@ struct Update {
   Operands contributions;
   const StepSums* total;
 };
-enum class ProgramPart : std::uint8_t { forward_and_loss, backward, evaluate, products, no_rows };
+/// forward_and_loss: the last piece of a forward pass and what follows it.
+enum class ProgramPart : std::uint8_t { forward, forward_and_loss, backward, evaluate, products, no_rows };
 struct RunProgram {
   StepProgram* program;
   ProgramPart part;
-  std::uint32_t segment;  // of backward
+  std::uint32_t segment;  // of forward or backward
   const std::byte* batch;
   StepSums* sums;
   std::uint32_t rows = 0;  // that the loss is taken over; the program computes as many or more
 };
-using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Measure, Weigh, ClearBytes, Digest,
-                               Update, RunProgram>;
+using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Measure, Weigh, ConvertElements,
+                               ClearBytes, Digest, Update, RunProgram>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.

@@ -27,7 +27,7 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
   read_stages(graph);
   make_activations(room);
   make_wide(room);
-  make_forward();
+  make_forward(buckets);
   make_backward(graph, buckets);
   take_scratch(room);
 }
@@ -149,23 +149,46 @@ memory StepProgram::weights_of(const Stage& stage) const {
   return {desc, engine_, memory_.half + layout_.entries()[stage.parameter].first};
 }
 
-void StepProgram::make_forward() {
+/// Where in `buckets` the stage's weight and bias are.
+std::vector<std::uint32_t> StepProgram::buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const {
+  std::vector<std::uint32_t> found;
+  for (std::uint32_t b = 0; b < buckets.size(); ++b) {
+    const std::uint64_t first = buckets[b].first_in_layout();
+    const auto has = [&](std::size_t parameter) {
+      const std::uint64_t at = layout_.entries()[parameter].first;
+      return at >= first && at < first + buckets[b].count;
+    };
+    if (has(stage.parameter) || has(stage.parameter + 1)) found.push_back(b);
+  }
+  return found;
+}
+
+void StepProgram::make_forward(const std::vector<Bucket>& buckets) {
+  std::vector<bool> read(buckets.size());
   for (const Stage& stage : stages_) {
+    std::vector<std::uint32_t> fresh = buckets_of(stage, buckets);
+    std::erase_if(fresh, [&](std::uint32_t b) { return read[b]; });
+    for (const std::uint32_t b : fresh) read[b] = true;
+    if (forward_.empty() || !fresh.empty()) {
+      forward_.emplace_back();
+      first_read_.push_back(std::move(fresh));
+    }
+    std::vector<Call>& calls = forward_.back();
     const memory input = operand(stage.input, wide_inputs_);
     const memory weights = operand(weights_of(stage), wide_weights_);
     const memory output = operand(stage.output, wide_outputs_);
     auto descriptor = forward_descriptor(stage, output.get_desc().data_type(), stage.relu);
     choose(descriptor, stage, "forward");
-    convert(forward_, stage.input, input);
-    convert(forward_, weights_of(stage), weights);
-    forward_.emplace_back(
+    convert(calls, stage.input, input);
+    convert(calls, weights_of(stage), weights);
+    calls.emplace_back(
         BoundPrimitive{inner_product_forward{descriptor},
                        {{DNNL_ARG_SRC, input},
                         {DNNL_ARG_WEIGHTS, weights},
                         {DNNL_ARG_BIAS, at(memory_.parameters, stage.parameter + 1, descriptor.bias_desc())},
                         {DNNL_ARG_DST, output},
                         {DNNL_ARG_SCRATCHPAD, scratch_for(descriptor)}}});
-    convert(forward_, output, stage.output);
+    convert(calls, output, stage.output);
   }
 }
 
@@ -263,8 +286,10 @@ void StepProgram::run(const RunProgram& what) {
   if (what.part == ProgramPart::no_rows) return clear(*what.sums);
   auto* batch = const_cast<std::byte*>(what.batch);  // oneDNN has no read-only handles
   stages_.front().input.set_data_handle(batch + batch_.inputs_offset());
-  call(forward_);
+  if (what.part == ProgramPart::forward) return call(forward_[what.segment]);
   const bool training = what.part == ProgramPart::forward_and_loss;
+  if (training) call(forward_[what.segment]);
+  for (std::size_t piece = 0; !training && piece < forward_.size(); ++piece) call(forward_[piece]);
   LossShape shape = loss_;
   shape.rows = what.rows;
   const StepSums sums = softmax_cross_entropy(shape, static_cast<const float*>(stages_.back().output.get_data_handle()),
@@ -287,7 +312,7 @@ void StepProgram::call_products() const {
     for (const Call& one : calls)
       if (const auto* primitive = std::get_if<BoundPrimitive>(&one)) primitive->execute(stream_);
   };
-  execute(forward_);
+  for (const auto& piece : forward_) execute(piece);
   for (const auto& segment : segments_) execute(segment);
 }
 

@@ -38,6 +38,9 @@ class StepProgram {
               const StepProgram* room = nullptr);
   /// On the stream's thread.
   void run(const RunProgram& what);
+  /// How many pieces the forward pass has, and which of the buckets a piece is the first to read.
+  std::uint32_t count_forward() const noexcept { return static_cast<std::uint32_t>(forward_.size()); }
+  const std::vector<std::uint32_t>& first_read(std::uint32_t piece) const { return first_read_.at(piece); }
   /// The implementation of each primitive, one a line.
   const std::string& description() const noexcept { return description_; }
 
@@ -71,7 +74,8 @@ class StepProgram {
   void read_stages(const Graph& graph);
   void make_activations(const StepProgram* room);
   void make_wide(const StepProgram* room);
-  void make_forward();
+  void make_forward(const std::vector<Bucket>& buckets);
+  std::vector<std::uint32_t> buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const;
   void make_backward(const Graph& graph, const std::vector<Bucket>& buckets);
   void check_cover(std::vector<Bucket> buckets) const;
   /// The calls of one stage: from the gradient of its output to those of its weights and, but for the first stage, its
@@ -117,7 +121,8 @@ class StepProgram {
   LossShape loss_;
   std::vector<dnnl::memory> scratchpads_;  // all the same place: primitives run one after another
   dnnl::memory scratch_;                   // none where nothing is needed, or another program's serves
-  std::vector<Call> forward_;
+  std::vector<std::vector<Call>> forward_;  // a piece ends where the next stage reads another bucket
+  std::vector<std::vector<std::uint32_t>> first_read_;  // by piece: places in the buckets
   std::vector<std::vector<Call>> segments_;
   std::string description_;
 };

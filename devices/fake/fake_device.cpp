@@ -147,6 +147,14 @@ void FakeStream::clear(Memory memory) {
   enqueue({{}, [at, size = memory.size_bytes] { std::fill_n(at, size, std::byte{}); }});
 }
 
+void FakeStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
+  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
+  check_size(to, count * size_bytes(to_type), "the target of a conversion");
+  std::byte* target = device_.space_.address(to);
+  const std::byte* source = device_.space_.address(from);
+  enqueue({{}, [=] { convert_elements(target, to_type, source, from_type, count); }});
+}
+
 void FakeStream::digest(Memory to, Memory of) {
   auto* result = device_.space_.address_of<std::uint64_t>(to);
   const auto* bytes = device_.space_.address_of<const std::byte>(of);

@@ -42,6 +42,7 @@ class ReferenceReplica final : public Replica {
 
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
     auto* to = space_.address_of<StepSums>(sums);
+    for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
     own(stream).call([this, from = first_row(batch, rows), rows, to] {
       result_ = run(from, rows, true);
       to->loss = result_.loss;

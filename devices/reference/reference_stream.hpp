@@ -29,6 +29,7 @@ class ReferenceStream final : public Stream {
   void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) override;
   void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
+  void convert(Memory to, DType to_type, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;

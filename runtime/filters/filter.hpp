@@ -1,16 +1,27 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <memory>
+
+#include "runtime/filters/filter_kind.hpp"
+#include "runtime/stream.hpp"
 
 namespace troupe {
 
-/// What gradients and deltas become on their way from one process to another. Sums, parameters and the optimizer's
-/// state stay f32.
-enum class Filter : std::uint8_t {
-  none,
-  bf16,  // rounded to the nearest bf16, ties to even
+/// Makes numbers smaller on their way. Works on the device, in stream order; every element by itself, so that any range
+/// of packed elements can be sent and unpacked alone. Threads: any, as far as the streams allow.
+class Filter {
+ public:
+  virtual ~Filter() = default;
+  /// That an element takes on its way.
+  virtual std::uint64_t packed_bytes() const noexcept = 0;
+  /// `from` [n] f32, `to` [n] packed.
+  virtual void pack(Stream& stream, Memory to, Memory from) const = 0;
+  /// `from` [n] packed, `to` [n] f32.
+  virtual void unpack(Stream& stream, Memory to, Memory from) const = 0;
 };
-constexpr std::string_view name_of(Filter filter) noexcept { return filter == Filter::bf16 ? "bf16" : "none"; }
+
+/// Null for FilterKind::none.
+std::unique_ptr<const Filter> make_filter(FilterKind kind);
 
 }  // namespace troupe

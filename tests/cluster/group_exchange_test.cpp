@@ -47,10 +47,12 @@ struct Member {
   std::shared_ptr<Arena> arena;
   RankMemory memory;
   std::unique_ptr<DirectChannel> channel;
+  std::vector<std::unique_ptr<const Filter>> filters;
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<LaneLoop> loop;
   std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> exchange;  // the lane enqueues on it
   std::unique_ptr<Stream> stream;
   std::vector<std::unique_ptr<Stream>> sides;
   std::vector<std::unique_ptr<Exchange>> exchanges;
@@ -148,20 +150,15 @@ class GroupedRun {
     Member& member = *members_[r];
     const GroupMemory& own = member.memory.groups[group.id.value];
     if (job_.direct) {
-      std::vector<Peer> peers;
-      for (std::uint32_t peer = 0; peer < job_.ranks; ++peer) peers.push_back({peer});
-      return std::make_unique<DirectCommunicator>(member.space, *member.loop,
-                                                  DirectGroup{ViewId{1},
-                                                              {r},
-                                                              peers,
-                                                              group.stripes,
-                                                              group.buckets,
-                                                              own.parameters,
-                                                              own.half,
-                                                              own.staging,
-                                                              group.id,
-                                                              group.filter,
-                                                              own.sending},
+      if (!member.exchange) member.exchange = member.device->stream();
+      member.filters.push_back(make_filter(group.filter));
+      DirectGroup ranks = direct_group(plan_, group, {r});
+      ranks.view = ViewId{1};
+      ranks.parameters = own.parameters;
+      ranks.half = own.half;
+      ranks.staging = own.staging;
+      ranks.filter = member.filters.back().get();
+      return std::make_unique<DirectCommunicator>(member.space, *member.loop, *member.exchange, std::move(ranks),
                                                   member.channel.get());
     }
     std::vector<ArenaId> arenas;
@@ -319,8 +316,8 @@ TEST_P(SimulatedGroups, UnderDifferentPoliciesEachMoveAsIfAllWereUnderTheirs) {
   const Settings local = settings_of({.kind = PolicyKind::local_sgd, .every_steps = 3}, {.kind = RuleKind::adam});
   const Settings delayed = settings_of({.kind = PolicyKind::double_buffered}, {.kind = RuleKind::sgd, .rate = 0.1});
   Settings mixed = sync;
-  mixed.groups = {{"biases", {"*.bias"}, local.update, Filter::none, {}, local.rule},
-                  {"last", {"c.weight"}, delayed.update, Filter::none, {}, delayed.rule}};
+  mixed.groups = {{"biases", {"*.bias"}, local.update, FilterKind::none, {}, local.rule},
+                  {"last", {"c.weight"}, delayed.update, FilterKind::none, {}, delayed.rule}};
   const auto got = weights_of(GetParam(), mixed);
   const auto of_sync = weights_of(GetParam(), sync), of_local = weights_of(GetParam(), local),
              of_delayed = weights_of(GetParam(), delayed);
@@ -335,7 +332,7 @@ TEST_P(SimulatedGroups, UnderDifferentPoliciesEachMoveAsIfAllWereUnderTheirs) {
 TEST_P(Groups, WhoseGradientsAreRoundedOnTheirWayMoveOnlyALittleApart) {
   Settings exact = settings_of({}, {.kind = RuleKind::sgd, .rate = 0.1});
   Settings rounded = exact;
-  rounded.groups = {{"weights", {"*.weight"}, exact.update, Filter::bf16, {}, exact.rule}};
+  rounded.groups = {{"weights", {"*.weight"}, exact.update, FilterKind::bf16, {}, exact.rule}};
   const auto expected = weights_of(GetParam(), exact), got = weights_of(GetParam(), rounded);
   double off = 0, moved = 0;
   for (std::size_t p = 0; p < 6; ++p) {
@@ -357,7 +354,7 @@ TEST_P(Groups, WithARateOfZeroStayWhereTheyStarted) {
   Settings settings = settings_of({});
   Rule still = settings.rule;
   still.rate = 0;
-  settings.groups = {{"first", {"a.*"}, settings.update, Filter::none, {}, still}};
+  settings.groups = {{"first", {"a.*"}, settings.update, FilterKind::none, {}, still}};
   const auto got = weights_of(GetParam(), settings);
   const Graph graph = small_mlp(GetParam().dtype);
   const Layout layout{graph};

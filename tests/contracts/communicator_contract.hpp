@@ -37,6 +37,7 @@ struct GroupSpec {
   Rule rule;
   bool half = false;
   std::uint64_t seed = 0;
+  std::uint64_t chunk = 1024;  // elements that travel at once, where anything travels
 };
 
 /// A group of `ranks` with ragged, some empty, stripes and one to four buckets, by the seed.
@@ -68,6 +69,7 @@ inline GroupSpec random_group(std::uint32_t ranks, std::uint64_t seed) {
   spec.rule.kind = below(2) == 0 ? RuleKind::adam : RuleKind::sgd;
   spec.rule.weight_decay = 0.01;
   spec.half = below(2) == 0;
+  spec.chunk = kAlign * (1 + below(200));
   return spec;
 }
 
@@ -283,6 +285,7 @@ class WorkingGroup {
     const std::uint64_t bytes = spec.elements * sizeof(float);
     Sight sight{view.arena->allocate(bytes), view.arena->allocate(bytes), {}, view.arena->allocate(sizeof(StepSums))};
     const Memory found = put(view, SerialRun::gradients(spec, r, step));
+    std::vector<Point> points;
     for (const Bucket& bucket : spec.buckets) {
       enqueue_gradients(r, step, bucket, found);
       const std::uint64_t first = bucket.first * sizeof(float);
@@ -292,18 +295,19 @@ class WorkingGroup {
       if (needs_verdict(spec.rule)) {
         view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket), {&mine, 1});
       } else {
-        view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
-                                                {&mine, 1});
+        points.push_back(view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket),
+                                                                 rule_step(spec.rule, step + 1), {&mine, 1}));
       }
     }
     if (needs_verdict(spec.rule)) {
       view.communicator->agree(*view.stream, work_of(r, step, spec.buckets[0]));
       for (const Bucket& bucket : spec.buckets) {
         const StripeMemory mine = part_of(r, bucket);
-        view.communicator->update_gather(*view.stream, work_of(r, step, bucket), rule_step(spec.rule, step + 1),
-                                         {&mine, 1});
+        points.push_back(view.communicator->update_gather(*view.stream, work_of(r, step, bucket),
+                                                          rule_step(spec.rule, step + 1), {&mine, 1}));
       }
     }
+    for (const Point& point : points) view.stream->wait(point);
     view.stream->copy(sight.after, view.parameters);
     if (spec.half) {
       sight.half = view.arena->allocate(bytes / 2);

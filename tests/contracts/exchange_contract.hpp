@@ -46,10 +46,12 @@ class ExchangingGroup {
     const BucketWork work = group.work_of(r, step, spec.buckets[0]);
     exchanges[r]->begin(*view.stream, {.step = Step{step}}, work.sums, work.total);
     for (const Bucket& bucket : spec.buckets) {
+      exchanges[r]->acquire(*view.stream, bucket);
       group.enqueue_gradients(r, step, bucket, found);
       contribute(r, bucket);
     }
     exchanges[r]->commit(*view.stream);
+    exchanges[r]->join(*view.stream);
     Sight sight{view.arena->allocate(view.parameters.size_bytes), {}, view.arena->allocate(sizeof(StepSums))};
     view.stream->copy(sight.after, view.parameters);
     if (spec.half) {

@@ -76,14 +76,14 @@ TEST(MembersFuzz, AHeadOfAnExchangeIsReadOrRefused) {
   });
 }
 
-TEST(MembersFuzz, LastWordsOfAnExchangeAreReadOrRefused) {
+TEST(MembersFuzz, AbortNoticesAreReadOrRefused) {
   const auto words = [](const std::string& why) {
-    return collectives::encode(collectives::Ended{1, 3, {Code::device_fault, why}});
+    return collectives::encode(collectives::AbortNotice{1, 3, {Code::device_fault, why}});
   };
   Bytes endless = words("no more memory");
   endless.resize(10'000, std::byte{'x'});
   fuzz({words("no more memory"), endless}, [](const Bytes& from) {
-    const auto read = collectives::decode_ended(from);
+    const auto read = collectives::decode_abort_notice(from);
     if (read) {
       EXPECT_LT(read->why.text().size(), 2048U);
     }

@@ -245,18 +245,21 @@ TEST(CommonPart, IsNothingInAnotherGroup) {
 class NotedCommunicator final : public Communicator {
  public:
   void all_reduce(Stream&, Memory) override {}
-  void reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r, std::span<const StripeMemory> m) override {
+  Point reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r,
+                             std::span<const StripeMemory> m) override {
     work = w;
     rule = r;
     mine = m.front();
     calls += text('r', w.relieved.size());
+    return {};
   }
   void gather_gradients(Stream&, const BucketWork& w, std::span<const StripeMemory>) override {
     calls += text('g', w.bucket.index);
   }
   void agree(Stream&, const BucketWork&) override { calls += "a"; }
-  void update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {
+  Point update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {
     calls += text('u', w.bucket.index);
+    return {};
   }
   void settle(Stream&) override { calls += "s"; }
   void abort(const Status&) noexcept override {}

@@ -28,7 +28,7 @@ Settings::Group group(std::string name, std::vector<std::string> match) {
   return {.name = std::move(name),
           .match = std::move(match),
           .update = {},
-          .filter = Filter::none,
+          .filter = FilterKind::none,
           .switches = {},
           .rule = {}};
 }

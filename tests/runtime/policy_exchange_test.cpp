@@ -300,10 +300,12 @@ class ExchangedRun {
     note(r);
     const Memory found = WorkingGroup::put(view, SerialRun::gradients(script_.spec, r, step));
     for (const Bucket& bucket : script_.spec.buckets) {
+      exchanges_[r]->acquire(*view.stream, bucket);
       group_.enqueue_gradients(r, step, bucket, found);
       exchanges_[r]->contribute(*view.stream, bucket);
     }
     exchanges_[r]->commit(*view.stream);
+    exchanges_[r]->join(*view.stream);
     if (r != 0) return;
     totals_.push_back(view.arena->allocate(sizeof(StepSums)));
     view.stream->copy(totals_.back(), work.total);

@@ -72,8 +72,8 @@ class DeviceGroup : public CommunicatorWorld {
   void end_streams() {
     streams_.clear();
     sides_.clear();
-    devices_.clear();
   }
+  void end_devices() { devices_.clear(); }
 
   const GroupSpec spec_;
   const MakeDevice make_device_;
@@ -111,6 +111,7 @@ class ArenaWorld final : public DeviceGroup {
   ~ArenaWorld() override {
     for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
     end_streams();
+    end_devices();
   }
   ArenaGroup group(std::uint32_t rank) const { return {Rank{rank}, members_}; }
 
@@ -144,13 +145,21 @@ class DirectWorld final : public DeviceGroup {
       allocate_rank(spec, r, arena, views_[r]);
       transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
       loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
-      DirectGroup group{ViewId{3},      Rank{r}, peers, spec.stripes, spec.buckets, views_[r].parameters,
-                        views_[r].half, {}};
-      group.staging = arena.allocate(std::max<std::uint64_t>(64, direct_staging_bytes(spec.stripes, spec.buckets)));
-      communicators_.push_back(std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], group));
-      views_[r].communicator = communicators_.back().get();
       waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
       add_stream(r, *waits_[r]);
+      exchanges_.push_back(device(r).stream());
+      DirectGroup group{.view = ViewId{3},
+                        .rank = Rank{r},
+                        .peers = peers,
+                        .stripes = spec.stripes,
+                        .buckets = spec.buckets,
+                        .parameters = views_[r].parameters,
+                        .half = views_[r].half,
+                        .staging = {},
+                        .chunk = spec.chunk};
+      group.staging = arena.allocate(direct_staging_bytes(group));
+      communicators_.push_back(std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], *exchanges_[r], group));
+      views_[r].communicator = communicators_.back().get();
     }
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       for (std::uint32_t other = 0; other < spec.ranks; ++other) {
@@ -163,6 +172,8 @@ class DirectWorld final : public DeviceGroup {
     for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
     end_streams();
     loops_.clear();
+    exchanges_.clear();
+    end_devices();
     transports_.clear();
   }
   DirectNetwork& network() { return *network_; }
@@ -173,6 +184,7 @@ class DirectWorld final : public DeviceGroup {
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<LaneLoop>> loops_;
   std::vector<std::unique_ptr<LaneWait>> waits_;
+  std::vector<std::unique_ptr<Stream>> exchanges_;  // the lanes enqueue on them
 };
 
 }  // namespace troupe::contracts

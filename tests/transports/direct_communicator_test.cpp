@@ -126,20 +126,20 @@ TEST_F(DirectCommunicatorTest, RefusesWorkThatIsNotItsGroups) {
   WorkingGroup group = make(two_buckets(2));
   RankView& view = group.world->rank(0);
   const auto call = [&](const BucketWork& work, const StripeMemory& mine) {
-    view.communicator->reduce_update_gather(*view.stream, work, rule_step(group.spec.rule, 1), {&mine, 1});
+    return view.communicator->reduce_update_gather(*view.stream, work, rule_step(group.spec.rule, 1), {&mine, 1});
   };
   const BucketWork work = group.work_of(0, 0, group.spec.buckets[0]);
   const StripeMemory mine = group.part_of(0, group.spec.buckets[0]);
   BucketWork longer = work;
   longer.bucket.count += 16;
-  EXPECT_THROW(call(longer, mine), Error);
+  EXPECT_THROW((void)call(longer, mine), Error);
   BucketWork other = work;
   other.bucket.index = 7;
-  EXPECT_THROW(call(other, mine), Error);
-  EXPECT_THROW(call(work, group.part_of(1, group.spec.buckets[0])), Error);
+  EXPECT_THROW((void)call(other, mine), Error);
+  EXPECT_THROW((void)call(work, group.part_of(1, group.spec.buckets[0])), Error);
   StripeMemory elsewhere = mine;
   elsewhere.parameters = WorkingGroup::put(view, std::vector<float>(mine.stripe.count));
-  EXPECT_THROW(call(work, elsewhere), Error);
+  EXPECT_THROW((void)call(work, elsewhere), Error);
 }
 
 /// A peer that is no communicator: what it sends is up to the test.
@@ -176,10 +176,11 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
     group_.stripes = equal_stripes(GroupId{}, 2048, 2);
     group_.buckets = {{GroupId{}, 0, 0, 2048}};
     group_.parameters = arena_->allocate(2048 * sizeof(float));
-    group_.staging = arena_->allocate(direct_staging_bytes(group_.stripes, group_.buckets));
+    group_.chunk = 2048;
+    group_.staging = arena_->allocate(direct_staging_bytes(group_));
     transport_ = network_.endpoint(Peer{0}, space_);
     loop_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, LaneOptions{}, "bulk");
-    communicator_ = std::make_unique<DirectCommunicator>(space_, *loop_, group_);
+    communicator_ = std::make_unique<DirectCommunicator>(space_, *loop_, *exchange_, group_);
     stranger_ = std::make_unique<Stranger>(network_);
     stranger_->transport().connect(Peer{0}, transport_->address());
     transport_->connect(Peer{1}, stranger_->transport().address());
@@ -189,6 +190,7 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
     communicator_->abort({Code::aborted, "the test is over"});
     stream_.reset();
     loop_.reset();
+    exchange_.reset();
     transport_.reset();
   }
   /// What a step ends with after the stranger has sent `head` and a payload.
@@ -203,8 +205,8 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
     StripeMemory mine;
     mine.stripe = group_.stripes[0];
     mine.parameters = slice(group_.parameters, 0, 1024 * sizeof(float));
-    communicator_->reduce_update_gather(*stream_, work, rule_step({.kind = RuleKind::sgd}, 1), {&mine, 1});
-    const Point behind = stream_->mark();
+    const Point behind =
+        communicator_->reduce_update_gather(*stream_, work, rule_step({.kind = RuleKind::sgd}, 1), {&mine, 1});
     Blocking blocking = Blocking::on_thread("test");
     return space_.timeline(behind.line)
         .wait(blocking, behind.value, Deadline::after(std::chrono::seconds{20}), "the exchange");
@@ -213,7 +215,7 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
     collectives::DirectHead head;
     head.view = 3;
     head.rank = 1;
-    head.round = {.sequence = 1, .step = 0, .elements = 2048, .bucket = 0, .sums = true};
+    head.round = {.sequence = 1, .call = 1, .step = 0, .elements = 2048, .bucket = 0, .sums = true};
     return head;
   }
 
@@ -226,6 +228,7 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
   std::unique_ptr<LaneLoop> loop_;
   std::unique_ptr<Device> device_ = make_reference_device(space_);
   std::unique_ptr<Stream> stream_ = device_->stream();
+  std::unique_ptr<Stream> exchange_ = device_->stream();
   std::unique_ptr<Stranger> stranger_;
 };
 
@@ -272,11 +275,14 @@ TEST(DirectCommunicatorFuzz, SurvivesHeadsThatAreAlmostRight) {
     DirectGroup group{ViewId{3}, Rank{0}, {Peer{0}, Peer{1}}, equal_stripes(GroupId{}, 2048, 2), {}, {}, {}, {}};
     group.buckets = {{GroupId{}, 0, 512, 1536}, {GroupId{}, 1, 0, 512}};
     group.parameters = arena->allocate(2048 * sizeof(float));
-    group.staging = arena->allocate(direct_staging_bytes(group.stripes, group.buckets));
+    group.chunk = 1024;
+    group.staging = arena->allocate(direct_staging_bytes(group));
+    const auto device = make_reference_device(space);
+    const auto exchange = device->stream();
     std::unique_ptr<DirectCommunicator> communicator;  // outlives transport and loop
     const auto transport = network.endpoint(Peer{0}, space);
     LaneLoop loop{*transport, Lane::bulk, {}, "bulk"};  // never started: the test drives the lane
-    communicator = std::make_unique<DirectCommunicator>(space, loop, group);
+    communicator = std::make_unique<DirectCommunicator>(space, loop, *exchange, group);
     Stranger stranger{network};
     stranger.transport().connect(Peer{0}, transport->address());
     for (std::uint64_t message = 0; message < 6; ++message) {
@@ -288,7 +294,9 @@ TEST(DirectCommunicatorFuzz, SurvivesHeadsThatAreAlmostRight) {
       head.view = static_cast<std::uint32_t>(pick({3, 3, 3, 2, 4}));
       head.rank = static_cast<std::uint32_t>(pick({1, 1, 1, 0, 2, ~0u}));
       head.round.sequence = pick({1, 1, 2, 0, 3, ~0ull});
-      head.round.elements = pick({1536, 1536, 512, 0, 32, 4096, ~0ull});
+      head.round.call = pick({1, 1, 2, 0, 3, ~0ull});
+      head.round.chunk = static_cast<std::uint32_t>(pick({0, 0, 0, 1, ~0u}));
+      head.round.elements = pick({1024, 1024, 512, 0, 32, 4096, ~0ull});
       head.round.bucket = static_cast<std::uint32_t>(pick({0, 0, 1, 2, ~0u}));
       head.round.reduces = pick({0, 0, 1}) == 1;
       head.round.sums = pick({0, 1}) == 1;

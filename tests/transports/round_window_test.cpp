@@ -130,7 +130,14 @@ TEST(DirectHead, IsReadAsItWasWritten) {
   head.cargo = Cargo::half_result;
   head.view = 7;
   head.rank = 3;
-  head.round = {.sequence = 1ull << 40, .step = 9, .elements = 12345, .bucket = 2, .reduces = false, .sums = true};
+  head.round = {.sequence = 1ull << 40,
+                .call = 1ull << 41,
+                .step = 9,
+                .elements = 12345,
+                .bucket = 2,
+                .chunk = 7,
+                .reduces = false,
+                .sums = true};
   head.sums = {.loss = 1.5, .correct = 2, .samples = 3, .stop = 1};
   const auto read = decode(encode(head));
   ASSERT_TRUE(read);
@@ -142,17 +149,17 @@ TEST(DirectHead, IsReadAsItWasWritten) {
 }
 
 TEST(DirectHead, TellsWhyARankHasEnded) {
-  const auto bytes = encode(Ended{7, 3, {Code::device_fault, "the loader broke"}});
+  const auto bytes = encode(AbortNotice{7, 3, {Code::device_fault, "the loader broke"}});
   EXPECT_FALSE(decode(bytes));
-  const auto read = decode_ended(bytes);
+  const auto read = decode_abort_notice(bytes);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->view, 7u);
   EXPECT_EQ(read->rank, 3u);
   EXPECT_EQ(read->why.code(), Code::device_fault);
   EXPECT_EQ(read->why.text(), "the loader broke");
-  EXPECT_FALSE(decode_ended(std::span{bytes}.first(kDirectHeadBytes - 1)));
-  EXPECT_FALSE(decode_ended(encode(DirectHead{})));
-  EXPECT_LT(encode(Ended{7, 3, {Code::invalid, std::string(10000, 'x')}}).size(), 1000u);
+  EXPECT_FALSE(decode_abort_notice(std::span{bytes}.first(kDirectHeadBytes - 1)));
+  EXPECT_FALSE(decode_abort_notice(encode(DirectHead{})));
+  EXPECT_LT(encode(AbortNotice{7, 3, {Code::invalid, std::string(10000, 'x')}}).size(), 1000u);
 }
 
 TEST(DirectHead, IsNothingWhenTheBytesAreNotOne) {

@@ -78,8 +78,8 @@ void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line, std:
   }
 }
 
-void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                             std::span<const StripeMemory> mine) {
+Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                              std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
   meet(stream, &ArenaMember::ready);
@@ -93,6 +93,7 @@ void ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& w
     stream.update(rule, work.update, part, parts_, work.total);
   }
   meet(stream, &ArenaMember::published, work.relieved);
+  return {};
 }
 
 void ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
@@ -114,8 +115,8 @@ void ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
   stream.sum_up(work.total, parts_);
 }
 
-void ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                      std::span<const StripeMemory> mine) {
+Point ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                       std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
   for (const StripeMemory& part : mine) {
@@ -124,6 +125,7 @@ void ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, co
     stream.update(rule, work.update, part, {&parts_[group_.rank.value], 1}, work.total);
   }
   meet(stream, &ArenaMember::published, work.relieved);
+  return {};
 }
 
 void ArenaCommunicator::all_reduce(Stream& stream, Memory data) {

@@ -36,12 +36,12 @@ class ArenaCommunicator final : public Communicator {
   /// Any size, staged through the scratch memories half a scratch at a time. Throws Error{invalid} without one.
   void all_reduce(Stream& stream, Memory data) override;
   /// `work.gradients` and `work.sums` lie in this rank's own `gradients` and `sums`, at the same place as the others'.
-  void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                            std::span<const StripeMemory> mine) override;
+  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                             std::span<const StripeMemory> mine) override;
   void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
   void agree(Stream& stream, const BucketWork& work) override;
-  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                     std::span<const StripeMemory> mine) override;
+  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                      std::span<const StripeMemory> mine) override;
   void settle(Stream& stream) override;
   void abort(const Status& why) noexcept override;
 

@@ -21,18 +21,15 @@ struct DirectGroup {
   ViewId view;
   Rank rank;                     // this one
   std::vector<Peer> peers;       // by rank
-  std::vector<Stripe> stripes;   // by rank
-  std::vector<Bucket> buckets;   // by index
-  Memory parameters;             // [group] f32, this rank's copy
-  Memory half;                   // [group] bf16, where every rank has such an image; else empty
-  Memory staging;                // direct_staging_bytes(), registered with the transport
-  GroupId id{};                  // stands in every message
-  Filter filter = Filter::none;  // the same in every rank; of updates, not of all_reduce
-  Memory sending{};              // direct_sending_bytes(), registered with the transport
+  std::vector<Stripe> stripes;     // each rank has at most one range of each bucket
+  std::vector<Bucket> buckets;     // by index
+  Memory parameters;               // [group] f32, this rank's copy
+  Memory half;                     // [group] bf16, where every rank has such an image; else empty
+  Memory staging;                  // direct_staging_bytes(), registered with the transport
+  GroupId id{};                    // stands in every message
+  std::uint64_t chunk = 0;         // the most elements that travel at once: chunk_elements(), or fewer
+  const Filter* filter = nullptr;  // of gradients on their way, not of all_reduce; the same in every rank; outlives it
 };
-
-/// What a filter needs of a group's `sending`.
-std::uint64_t direct_sending_bytes(std::span<const Bucket> buckets, Filter filter);
 
 /// The exchange channel of a transport, shared by the communicators of several groups. Outlives loop and transport.
 class DirectChannel final : public Receiver {
@@ -51,30 +48,33 @@ class DirectChannel final : public Receiver {
   std::vector<Receiver*> by_group_;
 };
 
-/// What a group's `staging` takes in each of its ranks.
-std::uint64_t direct_staging_bytes(std::span<const Stripe> stripes, std::span<const Bucket> buckets);
+/// What `group.staging` takes; reads rank, peers, stripes, buckets, chunk and filter.
+std::uint64_t direct_staging_bytes(const DirectGroup& group);
 
-/// Collectives over any transport, each payload sent once and landing where it is used. Per round, every rank sends
-/// every stripe's tenant its gradients over that stripe; the tenant adds them up in rank order, updates, and sends the
-/// new parameters to the others, straight into theirs. A head names view, round, step and bucket: ranks that disagree
-/// get an error with both names. Losing a peer ends the waits with peer_lost.
+/// Collectives over any transport, each payload sent once and landing where it is used. Buckets travel in chunks. Every
+/// rank sends every chunk's tenants its gradients over their parts; a tenant adds them up in rank order, updates, and
+/// sends the new parameters to the others, straight into theirs. Handing a bucket over never waits: chunks are worked on
+/// as they become complete, on a stream of the exchange's own. A head names view, call, step, bucket and chunk: ranks
+/// that disagree get an error with both names. Losing a peer ends the waits with peer_lost.
 class DirectCommunicator final : public Communicator {
  public:
   /// `loop` drives the bulk lane and is not started yet: this object becomes its exchange channel's receiver, or
-  /// `channel`'s for its group. Peers may send as soon as they are connected, so connect (or start) after it is made in
-  /// every rank. Outlives loop and transport and the stream's work, as does `space`. Throws Error{invalid} when the
-  /// group does not fit together.
-  DirectCommunicator(AddressSpace& space, LaneLoop& loop, DirectGroup group, DirectChannel* channel = nullptr);
+  /// `channel`'s for its group. `exchange` is of the device, and nothing else enqueues on it but other communicators of
+  /// this lane; it outlives the lane's last round. Peers may send as soon as they are connected, so connect (or start)
+  /// after it is made in every rank. Outlives loop and transport and the stream's work, as does `space`. Throws
+  /// Error{invalid} when the group does not fit together.
+  DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group,
+                     DirectChannel* channel = nullptr);
   ~DirectCommunicator() override;
 
   /// Any size, in rounds of as much as the staging takes.
   void all_reduce(Stream& stream, Memory data) override;
-  void reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                            std::span<const StripeMemory> mine) override;
+  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                             std::span<const StripeMemory> mine) override;
   void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
   void agree(Stream& stream, const BucketWork& work) override;
-  void update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                     std::span<const StripeMemory> mine) override;
+  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                      std::span<const StripeMemory> mine) override;
   void abort(const Status& why) noexcept override;
 
  private:

@@ -68,6 +68,7 @@ Place OpenClReplica::input(OpenClStream& stream, const Rows& rows, std::size_t l
 void OpenClReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   OpenClStream& queue = own(stream);
   const Rows taken = checked(batch, rows, sums);
+  for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
   queue.unless_ended([&] {
     forward(queue, taken);
     loss(queue, taken, sums, true);

@@ -37,6 +37,7 @@ class QuadraticReplica final : public Replica {
     FakeStream& queue = fake(stream);
     const std::byte* from = first_row(batch, rows);
     auto* to = space_.address_of<StepSums>(sums);
+    for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
     queue.call([this, from, rows, to] {
       read_targets(from, rows);
       const StepSums found = measure();

@@ -9,7 +9,7 @@
 namespace troupe::collectives {
 namespace {
 
-constexpr std::uint32_t kMark = 0x31584454;  // "TDX1"
+constexpr std::uint32_t kMark = 0x32584454;  // "TDX2"
 
 constexpr std::size_t kLongestReason = 400;
 
@@ -18,15 +18,18 @@ struct Packed {
   std::uint8_t cargo;
   std::uint8_t reduces;
   std::uint8_t sums;
-  std::uint8_t reserved;  // of Ended: the code
+  std::uint8_t code;  // of an AbortNotice
   std::uint32_t view;
   std::uint32_t rank;
   std::uint32_t bucket;
   std::uint16_t part;
   std::uint16_t group;
   std::uint64_t sequence;
+  std::uint64_t call;
   std::uint64_t step;
   std::uint64_t elements;
+  std::uint32_t chunk;
+  std::uint32_t reserved;
   StepSums step_sums;
 };
 static_assert(sizeof(Packed) == kDirectHeadBytes && std::is_trivially_copyable_v<Packed>);
@@ -50,7 +53,9 @@ std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept 
   packed.view = head.view;
   packed.rank = head.rank;
   packed.bucket = head.round.bucket;
+  packed.chunk = head.round.chunk;
   packed.sequence = head.round.sequence;
+  packed.call = head.round.call;
   packed.step = head.round.step;
   packed.elements = head.round.elements;
   packed.step_sums = head.sums;
@@ -73,9 +78,11 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   head.rank = packed.rank;
   head.group = {packed.group};
   head.round = {packed.sequence,
+                packed.call,
                 packed.step,
                 packed.elements,
                 packed.bucket,
+                packed.chunk,
                 packed.reduces == 1,
                 packed.sums == 1,
                 static_cast<RoundPart>(packed.part)};
@@ -83,30 +90,30 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   return head;
 }
 
-std::vector<std::byte> encode(const Ended& ended) {
+std::vector<std::byte> encode(const AbortNotice& notice) {
   Packed packed{};
   packed.mark = kMark;
-  packed.cargo = kEnded;
-  packed.reserved = static_cast<std::uint8_t>(ended.why.code());
-  packed.view = ended.view;
-  packed.rank = ended.rank;
-  packed.group = static_cast<std::uint16_t>(ended.group.value);
-  const std::string_view why = ended.why.text().substr(0, kLongestReason);
+  packed.cargo = kAborted;
+  packed.code = static_cast<std::uint8_t>(notice.why.code());
+  packed.view = notice.view;
+  packed.rank = notice.rank;
+  packed.group = static_cast<std::uint16_t>(notice.group.value);
+  const std::string_view why = notice.why.text().substr(0, kLongestReason);
   std::vector<std::byte> bytes(sizeof packed + why.size());
   std::memcpy(bytes.data(), &packed, sizeof packed);
   std::memcpy(bytes.data() + sizeof packed, why.data(), why.size());
   return bytes;
 }
 
-std::optional<Ended> decode_ended(std::span<const std::byte> bytes) {
+std::optional<AbortNotice> decode_abort_notice(std::span<const std::byte> bytes) {
   if (bytes.size() < kDirectHeadBytes) return std::nullopt;
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof packed);
-  const bool known = packed.reserved > 0 && packed.reserved <= static_cast<std::uint8_t>(Code::corrupt);
-  if (packed.mark != kMark || packed.cargo != kEnded || !known) return std::nullopt;
+  const bool known = packed.code > 0 && packed.code <= static_cast<std::uint8_t>(Code::corrupt);
+  if (packed.mark != kMark || packed.cargo != kAborted || !known) return std::nullopt;
   const std::span<const std::byte> why = bytes.subspan(sizeof packed);
   const std::string reason(reinterpret_cast<const char*>(why.data()), std::min(why.size(), kLongestReason));
-  return Ended{packed.view, packed.rank, {static_cast<Code>(packed.reserved), reason}, {packed.group}};
+  return AbortNotice{packed.view, packed.rank, {static_cast<Code>(packed.code), reason}, {packed.group}};
 }
 
 std::optional<GroupId> group_of(std::span<const std::byte> bytes) noexcept {

@@ -1,23 +1,13 @@
 #include "transports/collectives/detail/direct_rounds.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
 #include "runtime/exchange.hpp"
 
-// The lane's side, and what both sides need.
+// The lane's side, and what both sides need. The caller's side is in direct_communicator.cpp.
 namespace troupe::collectives {
-
-std::uint64_t capacity_of(std::span<const Stripe> stripes, std::span<const Bucket> buckets) {
-  std::uint64_t most = Layout::kAlignElements;
-  for (const Stripe& stripe : stripes) {
-    for (const Bucket& bucket : buckets) most = std::max(most, common_part(stripe, bucket).count);
-  }
-  return (most + Layout::kAlignElements - 1) / Layout::kAlignElements * Layout::kAlignElements;
-}
-
 namespace {
 
 bool carries_gradients(const RoundShape& shape) noexcept {
@@ -28,93 +18,60 @@ bool carries_parameters(const RoundShape& shape) noexcept {
   return shape.part == RoundPart::all || shape.part == RoundPart::parameters;
 }
 
+/// Calls that may be under way at all ranks together, on any line: two of each.
+std::size_t remembered_calls(const Ownership& ownership) { return 4 * (ownership.count_buckets() + 2); }
+
 }  // namespace
 
-void Delivery::sent(Status status) noexcept { sending.told(to, status); }
-
-Sending::Sending(Call& its_call, bool sends_results, std::uint32_t self, std::uint32_t ranks, std::uint32_t each)
-    : call(its_call), results(sends_results) {
-  for (std::uint32_t message = 0; message < each * (ranks - 1); ++message) {
-    deliveries.emplace_back(*this, (self + 1 + message / each) % ranks);
-  }
-}
-
-void Sending::reached(Point, Status status) noexcept {
-  if (!status.ok()) call.rounds.fail_everywhere(status);
-  if (!status.ok() || !call.rounds.post(*this)) call.rounds.give_back(call);
-}
-
-void Sending::run() noexcept {
-  DirectRounds& rounds = call.rounds;
-  if (!std::exchange(begun, true)) rounds.begin(*this);
-  while (next < count && !rounds.failed()) {
-    if (!rounds.try_send(*this, next)) {
-      // No room: again after the lane has moved on. A lane that runs no tasks any more sends nothing either.
-      if (rounds.post(*this)) return;
-      break;
-    }
-    ++next;
-  }
-  count = next;
-  if (on_way == 0) rounds.finished(*this);
-}
-
-void Sending::told(std::uint32_t rank, const Status& status) noexcept {
-  --on_way;
-  if (!status.ok()) call.rounds.undelivered(rank, status);
-  if (on_way == 0 && next == count) call.rounds.finished(*this);
-}
-
-void Farewell::run() noexcept {
-  for (; told < rounds.ranks(); ++told) {
-    if (rounds.try_tell(*this, told)) continue;
-    rounds.post(*this);  // no room: again after the lane has moved on
-    return;
-  }
-}
-
-DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, DirectGroup group)
+DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group)
     : space_(space),
       loop_(loop),
+      exchange_(exchange),
       group_(std::move(group)),
-      capacity_(capacity_of(group_.stripes, group_.buckets)),
       self_(group_.rank.value),
-      gathered_(space.timeline(space.make_private_timeline())),
-      published_(space.timeline(space.make_private_timeline())),
-      window_(group_.rank, static_cast<std::uint32_t>(group_.peers.size())) {
+      ownership_(group_.stripes, group_.buckets, static_cast<std::uint32_t>(group_.peers.size()), group_.chunk),
+      staging_(ownership_, self_, group_.filter != nullptr ? group_.filter->packed_bytes() : 0),
+      order_(remembered_calls(ownership_)),
+      outbox_(loop, ranks(), [this](Outbox::Message& message) { return try_send(static_cast<Delivery&>(message)); }) {
   TROUPE_CHECK(loop.lane() == Lane::bulk, Code::invalid, "gradients travel on the bulk lane");
-  TROUPE_CHECK(self_ < ranks() && group_.stripes.size() == ranks() && !group_.buckets.empty(), Code::invalid, "rank ",
-               self_, " of ", ranks(), " with ", group_.stripes.size(), " stripes and ", group_.buckets.size(),
-               " buckets");
+  TROUPE_CHECK(self_ < ranks() && !group_.buckets.empty(), Code::invalid, "rank ", self_, " of ", ranks(), " with ",
+               group_.buckets.size(), " buckets");
   std::uint64_t count = 0;
-  for (const Stripe& stripe : group_.stripes) count += stripe.count;
-  for (const Bucket& bucket : group_.buckets) {
-    std::uint64_t owned = 0;
-    for (const Stripe& stripe : group_.stripes) owned += common_part(stripe, bucket).count;
-    TROUPE_CHECK(bucket.count > 0 && owned == bucket.count && &bucket == &group_.buckets[bucket.index], Code::invalid,
-                 "bucket ", bucket.index, " of ", bucket.count, " elements: ", owned, " of them have a tenant");
-  }
+  for (const Bucket& bucket : group_.buckets) count += bucket.count;
   TROUPE_CHECK(group_.parameters.size_bytes == count * sizeof(float) &&
                    (group_.half.size_bytes == 0 || group_.half.size_bytes * 2 == group_.parameters.size_bytes),
                Code::invalid, count, " elements have tenants, the memory is of ", group_.parameters.size_bytes,
                " bytes of parameters and ", group_.half.size_bytes, " of their bf16 image");
-  const std::uint64_t staging = direct_staging_bytes(group_.stripes, group_.buckets);
-  TROUPE_CHECK(group_.staging.size_bytes >= staging, Code::invalid, "the staging memory has ",
-               group_.staging.size_bytes, " bytes, ", staging, " are needed");
-  const std::uint64_t sending = direct_sending_bytes(group_.buckets, group_.filter);
-  TROUPE_CHECK(group_.sending.size_bytes >= sending, Code::invalid, "the sending memory has ",
-               group_.sending.size_bytes, " bytes, ", sending, " are needed");
-  for (const Memory& memory : {group_.parameters, group_.half, group_.staging, group_.sending}) {
+  TROUPE_CHECK(group_.staging.size_bytes >= staging_.size_bytes(), Code::invalid, "the staging memory has ",
+               group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
+  for (const Memory& memory : {group_.parameters, group_.half, group_.staging}) {
     if (memory.size_bytes > 0) (void)space_.address(memory);  // throws when it is not mapped here
   }
+  staging_.place(group_.staging);
+  const auto add_line = [this](std::size_t first_channel, std::size_t count_channels) {
+    Line& line = lines_.emplace_back();
+    line.over = &space_.timeline(space_.make_private_timeline());
+    line.first_channel = first_channel;
+    line.count_channels = count_channels;
+  };
+  for (std::uint32_t b = 0; b < group_.buckets.size(); ++b)
+    add_line(ownership_.first_chunk(b), ownership_.chunks_of(b).size());
+  add_line(staging_.channel_of_reduce(), 1);
+  add_line(staging_.channel_of_sums(), 1);
+  for (std::size_t c = 0; c < staging_.count_channels(); ++c) channels_.emplace_back(group_.rank, ranks());
   parts_.reserve(ranks());
 }
 
+// ---- What rounds are about ----
+
+const Chunk& DirectRounds::chunk_of(const RoundShape& shape) const noexcept {
+  return ownership_.chunks_of(shape.bucket)[shape.chunk];
+}
+
+/// What of a round `rank` adds up and sends the result of.
 Part DirectRounds::part_of(const RoundShape& shape, std::uint32_t rank) const {
-  if (!shape.reduces) {
-    const Stripe part = common_part(group_.stripes[rank], group_.buckets[shape.bucket]);
-    return {part.first, part.count};
-  }
+  if (shape.part == RoundPart::sums) return {};
+  if (!shape.reduces) return ownership_.part_of(chunk_of(shape), rank);
   constexpr std::uint64_t kBlock = Layout::kAlignElements;
   const std::uint64_t each = (shape.elements + kBlock * ranks() - 1) / (kBlock * ranks()) * kBlock;
   const std::uint64_t first = std::min(rank * each, shape.elements);
@@ -123,89 +80,66 @@ Part DirectRounds::part_of(const RoundShape& shape, std::uint32_t rank) const {
 
 /// Whether `rank` tells everybody else of a result, with payload or without.
 bool DirectRounds::has_result(const RoundShape& shape, std::uint32_t rank) const {
-  return shape.part != RoundPart::sums && part_of(shape, rank).count > 0;
-}
-
-bool DirectRounds::is_filtered(const RoundShape& shape) const noexcept {
-  return group_.filter == Filter::bf16 && !shape.reduces && carries_gradients(shape);
-}
-
-/// What leaves, beside the gradients; the round before has been sent, since the stream waited for that.
-void DirectRounds::round_contributions(const Call& call) {
-  const auto* from = space_.address_of<const float>(call.contributions);
-  auto* to = space_.address_of<std::uint16_t>(group_.sending);
-  for (std::uint64_t i = 0; i < call.shape.elements; ++i) to[i] = to_bf16(from[i]);
-}
-
-/// Makes f32 of the `count` bf16 that landed in the second half of the place for as many f32. From the first on, no
-/// element is written over before it was read.
-void DirectRounds::widen(const Memory& landed, std::uint64_t count) {
-  const std::byte* from = space_.address(landed);
-  std::byte* to = space_.address(landed) - count * kHalfBytes;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    std::uint16_t half;
-    std::memcpy(&half, from + i * kHalfBytes, sizeof half);
-    const float value = from_bf16(half);
-    std::memcpy(to + i * sizeof(float), &value, sizeof value);
-  }
+  return (shape.reduces || carries_parameters(shape)) && part_of(shape, rank).count > 0;
 }
 
 /// Whether `rank` gets a contribution from everybody else: it adds something up, or at least the sums.
 bool DirectRounds::contributes_to(const RoundShape& shape, std::uint32_t rank) const {
-  return shape.sums || has_result(shape, rank);
+  return shape.sums || part_of(shape, rank).count > 0;
+}
+
+bool DirectRounds::is_filtered(const RoundShape& shape) const noexcept {
+  return group_.filter != nullptr && !shape.reduces && carries_gradients(shape);
+}
+
+bool DirectRounds::has_own_work(const RoundShape& shape) const {
+  return shape.sums || part_of(shape, self_).count > 0;
 }
 
 RoundWindow::Expected DirectRounds::expected(const RoundShape& shape) const {
   RoundWindow::Expected all;
   if (contributes_to(shape, self_)) all.contributions = ranks() - 1;
-  const std::uint32_t each = !shape.reduces && carries_parameters(shape) && group_.half.size_bytes > 0 ? 2 : 1;
+  const std::uint32_t each = !shape.reduces && group_.half.size_bytes > 0 ? 2 : 1;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (r != self_ && has_result(shape, r)) all.results += each;
   }
-  // An update's results lie in the parameters, which the next update writes, and that one waits for them. What an
-  // all_reduce leaves is the caller's at once.
+  all.own_work = has_own_work(shape);
+  // An update's results lie in the parameters, which the chunk's next update writes, and that one waits for them. What
+  // an all_reduce leaves is the caller's at once.
   all.own_results_first = shape.reduces && part_of(shape, self_).count > 0;
   return all;
 }
 
-Memory DirectRounds::staged_sums(std::uint64_t sequence, std::uint32_t rank) const {
-  return slice(group_.staging, ((sequence % 2) * ranks() + rank) * sizeof(StepSums), sizeof(StepSums));
+std::size_t DirectRounds::channel_of(const RoundShape& shape) const noexcept {
+  if (shape.reduces) return staging_.channel_of_reduce();
+  if (shape.part == RoundPart::sums) return staging_.channel_of_sums();
+  return ownership_.first_chunk(shape.bucket) + shape.chunk;
 }
 
-Memory DirectRounds::staged(std::uint32_t rank, std::uint64_t count) const {
-  const std::uint64_t place = rank < self_ ? rank : rank - 1;
-  const std::uint64_t base = 2 * ranks() * sizeof(StepSums);
-  return slice(group_.staging, base + place * capacity_ * sizeof(float), count * sizeof(float));
-}
-
-void DirectRounds::give_back(Call& call) noexcept {
-  if (call.uses.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const std::lock_guard lock{mutex_};
-  free_.push_back(&call);
-}
+// ---- Failure ----
 
 void DirectRounds::fail(const Status& why) noexcept {
   failed_.store(true, std::memory_order_release);
-  gathered_.poison(why);  // the first reason stays
-  published_.poison(why);
+  for (const Line& line : lines_) line.over->poison(why);  // the first reason stays
 }
 
 void DirectRounds::fail_everywhere(const Status& why) noexcept {
   const bool first = !failed();
   fail(why);
-  if (!first || farewell_posted_.exchange(true)) return;
-  farewell_.why = why;
-  loop_.post(farewell_);
+  if (!first || others_told_.exchange(true)) return;
+  notices_.why = why;
+  loop_.post(notices_);
 }
 
-bool DirectRounds::try_tell(Farewell& farewell, std::uint32_t rank) {
+bool DirectRounds::try_tell(AbortNotices& notices, std::uint32_t rank) {
   if (rank == self_) return true;
   return loop_.transport().send(group_.peers[rank], Lane::bulk, Class::control, Channel::exchange,
-                                encode(Ended{group_.view.value, self_, farewell.why, group_.id}), {}, farewell);
+                                encode(AbortNotice{group_.view.value, self_, notices.why, group_.id}), {}, notices);
 }
 
 template <class What>
 void DirectRounds::guarded(What&& what) noexcept {
+  if (failed()) return;
   try {
     what();
   } catch (const Error& error) {
@@ -215,75 +149,303 @@ void DirectRounds::guarded(What&& what) noexcept {
   }
 }
 
-/// Tells the stream how far the rounds have come.
-void DirectRounds::show_progress() {
-  if (failed()) return;
-  if (window_.gathered() > gathered_.value()) gathered_.signal(window_.gathered());
-  if (window_.published() > published_.value()) published_.signal(window_.published());
-}
+// ---- From call to call ----
 
-void DirectRounds::begin(Sending& sending) {
-  const Call& call = sending.call;
-  sending.count = static_cast<std::uint32_t>(sending.deliveries.size());
-  if (sending.results) {
-    window_.results_leave();
-    return;
-  }
-  data_[call.shape.sequence % 2] = call.contributions;
+/// The caller's stream has come to `call`; or the exchange's, to the sums of a step with a verdict.
+void DirectRounds::arrived_at(Call& call) noexcept {
   guarded([&] {
-    if (is_filtered(call.shape)) round_contributions(call);
-    const Status status = window_.announce(call.shape, expected(call.shape));
-    TROUPE_CHECK(status.ok(), status.code(), status.text());
-    show_progress();
+    const RoundShape& shape = call.rounds.front().shape;
+    if (shape.reduces || shape.part == RoundPart::all) return begin(call);
+    if (!call.begun) {
+      // What a line tells of different points may come by different threads, and so in any order.
+      const auto later = [&](const Call* other) { return other->verdict > call.verdict; };
+      verdict_.insert(std::find_if(verdict_.begin(), verdict_.end(), later), &call);
+    }
+    if (call.begun || shape.part == RoundPart::gradients) begin(call);
+    advance_verdict();
   });
 }
 
-/// Sends message number `message` of a sending. False: no room.
-bool DirectRounds::try_send(Sending& sending, std::uint32_t message) {
-  const Call& call = sending.call;
-  Delivery& delivery = sending.deliveries[message];
+/// Its contributions leave. The line's calls before it are over.
+void DirectRounds::begin(Call& call) {
+  call.begun = true;
+  const Line& line = lines_[call.line];
+  for (Round& round : call.rounds) {
+    Status status = order_.agree(group_.rank, round.shape);
+    ChunkRounds& channel = channels_[round.channel];
+    channel.rounds[round.shape.sequence % 2] = &round;
+    if (status.ok()) status = channel.window.announce(round.shape, expected(round.shape));
+    TROUPE_CHECK(status.ok(), status.code(), status.text());
+    send(round.contributions);
+  }
+  // The call may be over, and another one's, before the loop ends.
+  for (std::size_t c = line.first_channel; c < line.first_channel + line.count_channels; ++c) advance(c);
+  outbox_.pump();
+}
+
+void DirectRounds::advance(std::size_t index) {
+  ChunkRounds& channel = channels_[index];
+  while (channel.gathered < channel.window.gathered()) gathered(*channel.rounds[++channel.gathered % 2]);
+  while (channel.over < channel.window.published()) over(*channel.rounds[++channel.over % 2]);
+}
+
+void DirectRounds::gathered(Round& round) {
+  ++round.call.gathered;
+  if (round.shape.reduces) return reduce_own_part(round);
+  switch (round.shape.part) {
+    case RoundPart::all: return add_up_and_update(round);
+    case RoundPart::parameters: return update_own_part(round);
+    case RoundPart::gradients:
+    case RoundPart::sums: return advance_verdict();
+  }
+}
+
+void DirectRounds::over(Round& round) {
+  Call& call = round.call;
+  if (++call.over == call.rounds.size()) {
+    Line& line = lines_[call.line];
+    line.ended = call.number;
+    if (!failed()) line.over->signal(call.number);
+    release(call);
+    return advance_verdict();
+  }
+  release(call);
+}
+
+/// Goes through the calls of steps with a verdict as far as they may go on.
+void DirectRounds::advance_verdict() {
+  while (!verdict_.empty() && verdict_.front()->verdict == verdict_ended_ + 1) {
+    Call& call = *verdict_.front();
+    const bool follows = lines_[call.line].ended + 1 == call.number;
+    switch (call.rounds.front().shape.part) {
+      case RoundPart::gradients:
+        if (call.gathered < call.rounds.size()) return;
+        verdict_.pop_front();
+        measure(call);
+        break;
+      case RoundPart::sums:
+        if (call.gathered > 0) {
+          verdict_.pop_front();
+          agreed_ = call.number;
+          add_up_sums(call.rounds.front());
+          break;
+        }
+        if (!follows || std::exchange(call.begun, true)) return;
+        // It begins when all that was measured so far stands in the sums.
+        {
+          const Point measured = exchange_.mark();
+          space_.timeline(measured.line).wake(measured.value, call);
+        }
+        return;
+      case RoundPart::parameters:
+        // Whoever waits for the update reads what was agreed on, too.
+        if (!follows || lines_[line_of_sums()].ended < agreed_) return;
+        verdict_.pop_front();
+        begin(call);
+        break;
+      case RoundPart::all: return;  // never here
+    }
+    ++verdict_ended_;
+    release(call);
+  }
+}
+
+void DirectRounds::release(Call& call) noexcept {
+  if (--call.uses != 0) return;
+  const std::lock_guard lock{mutex_};
+  lines_[call.line].free.push_back(&call);
+}
+
+// ---- This rank's own work ----
+
+/// `own` in this rank's place among what the others' lay at `of_rank`.
+template <class OfRank>
+std::span<const Memory> DirectRounds::in_rank_order(Memory own, OfRank&& of_rank) {
+  parts_.clear();
+  for (std::uint32_t r = 0; r < ranks(); ++r) parts_.push_back(r == self_ ? own : of_rank(r));
+  return parts_;
+}
+
+std::span<const Memory> DirectRounds::sums_of(const Round& round) {
+  return in_rank_order(round.call.work.sums, [&](std::uint32_t r) {
+    return staging_.sums(round.channel, round.shape.sequence, r);
+  });
+}
+
+void DirectRounds::watch_own_work(Round& round) {
+  const Point done = exchange_.mark();
+  space_.timeline(done.line).wake(done.value, round);
+}
+
+/// Others' gradients over `own`, a part of a bucket, and this rank's, which begin at element `first`.
+std::span<const Memory> DirectRounds::gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own) {
+  const std::uint32_t bucket = shape.bucket;
+  if (is_filtered(shape)) {
+    for (std::uint32_t r = 0; r < ranks(); ++r) {
+      if (r == self_) continue;
+      group_.filter->unpack(exchange_, staging_.gradients(bucket, r, own), staging_.packed(bucket, r, own));
+    }
+  }
+  const std::uint64_t first = group_.buckets[bucket].first;
+  return in_rank_order(elements(gradients, own.first - first, own.count, sizeof(float)),
+                       [&](std::uint32_t r) { return staging_.gradients(bucket, r, own); });
+}
+
+void DirectRounds::add_up_and_update(Round& round) {
+  const Call& call = round.call;
+  if (!has_own_work(round.shape)) return;
+  const Memory total = staging_.total(round.channel, round.shape.sequence);
+  exchange_.sum_up(total, sums_of(round));
+  if (round.shape.sums) exchange_.copy(call.work.total, total);
+  const Part own = part_of(round.shape, self_);
+  if (own.count > 0) {
+    Stripe stripe = call.mine.stripe;
+    stripe.first = own.first;
+    stripe.count = own.count;
+    exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, call.rule.kind),
+                     gradients_of(round.shape, call.data, own), total);
+  }
+  watch_own_work(round);
+}
+
+void DirectRounds::update_own_part(Round& round) {
+  const Call& call = round.call;
+  const Part own = part_of(round.shape, self_);
+  if (own.count == 0) return;
+  Stripe stripe = call.mine.stripe;
+  stripe.first = own.first;
+  stripe.count = own.count;
+  const Memory summed = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
+  exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, call.rule.kind), {&summed, 1},
+                   call.work.total);
+  watch_own_work(round);
+}
+
+/// Over this rank's whole part of the bucket at once: what is measured is added up in the same order, however the
+/// bucket was cut.
+void DirectRounds::measure(Call& call) {
+  const RoundShape& shape = call.rounds.front().shape;
+  const Part own = ownership_.part_of(shape.bucket, self_);
+  if (own.count == 0) return;
+  const Memory sum = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
+  exchange_.measure(sum, gradients_of(shape, call.data, own), call.work.sums, own.first);
+  const Point done = exchange_.mark();
+  for (Round& round : call.rounds)
+    if (has_own_work(round.shape)) space_.timeline(done.line).wake(done.value, round);
+}
+
+void DirectRounds::add_up_sums(Round& round) {
+  exchange_.sum_up(round.call.work.total, sums_of(round));
+  watch_own_work(round);
+}
+
+void DirectRounds::reduce_own_part(Round& round) {
+  const Part own = part_of(round.shape, self_);
+  if (own.count == 0) return;
+  const Memory sum = elements(round.call.data, own.first, own.count, sizeof(float));
+  exchange_.reduce(sum, in_rank_order(sum, [&](std::uint32_t r) { return staging_.reduced(r, own.count); }));
+  watch_own_work(round);
+}
+
+void DirectRounds::own_work_done(Round& round) noexcept {
+  guarded([&] {
+    const std::size_t channel = round.channel;
+    RoundWindow& window = channels_[channel].window;
+    const std::uint64_t sequence = round.shape.sequence;
+    if (has_result(round.shape, self_)) {
+      window.results_leave();
+      send(round.results);
+    }
+    window.own_work_done(sequence);
+    advance(channel);
+    outbox_.pump();
+  });
+}
+
+// ---- Messages ----
+
+namespace {
+
+/// The next step reads the buckets in the opposite order of that in which a backward pass finishes them.
+Urgency urgency_of(const Flow& flow) noexcept {
+  const RoundShape& shape = flow.round.shape;
+  return {.kind = flow.results ? 1U : 0U, .bucket = ~shape.bucket};
+}
+
+}  // namespace
+
+Memory DirectRounds::payload_of(const Delivery& delivery) const {
+  const Flow& flow = delivery.flow;
+  const RoundShape& shape = flow.round.shape;
+  const Call& call = flow.round.call;
+  const Part part = part_of(shape, flow.results ? self_ : delivery.to);
+  if (part.count == 0) return {};
+  if (flow.results) {
+    if (shape.reduces) return elements(call.data, part.first, part.count, sizeof(float));
+    if (delivery.bf16) return elements(group_.half, part.first, part.count, kBf16Bytes);
+    return elements(group_.parameters, part.first, part.count, sizeof(float));
+  }
+  if (shape.reduces) return elements(call.data, part.first, part.count, sizeof(float));
+  if (!carries_gradients(shape)) return {};
+  if (is_filtered(shape)) return staging_.leaving(shape.bucket, part);
+  return elements(call.data, part.first - group_.buckets[shape.bucket].first, part.count, sizeof(float));
+}
+
+void DirectRounds::send(Flow& flow) {
+  const RoundShape& shape = flow.round.shape;
+  const auto is_due = [&](const Delivery& delivery) {
+    if (!flow.results) return contributes_to(shape, delivery.to);
+    return !delivery.bf16 || (!shape.reduces && group_.half.size_bytes > 0);
+  };
+  flow.left = static_cast<std::uint32_t>(std::count_if(flow.deliveries.begin(), flow.deliveries.end(), is_due));
+  if (flow.left == 0) return finished(flow);
+  for (Delivery& delivery : flow.deliveries) {
+    if (!is_due(delivery)) continue;
+    delivery.size_bytes = payload_of(delivery).size_bytes;
+    outbox_.add(delivery, urgency_of(flow));
+  }
+}
+
+/// False: the transport has no room.
+bool DirectRounds::try_send(Delivery& delivery) {
+  if (failed()) return true;  // nobody waits for it
+  const Flow& flow = delivery.flow;
   DirectHead head;
+  head.cargo = !flow.results ? Cargo::contribution : delivery.bf16 ? Cargo::half_result : Cargo::result;
   head.view = group_.view.value;
   head.rank = self_;
   head.group = group_.id;
-  head.round = call.shape;
-  Memory payload;
-  if (sending.results) {
-    const bool half = message % 2 == 1;
-    if (half && call.half.size_bytes == 0) return true;
-    head.cargo = half ? Cargo::half_result : Cargo::result;
-    payload = half ? call.half : call.result;
-  } else {
-    if (!contributes_to(call.shape, delivery.to)) return true;
-    const Part part = part_of(call.shape, delivery.to);
-    const std::uint64_t base = call.shape.reduces ? 0 : group_.buckets[call.shape.bucket].first;
-    if (part.count > 0 && carries_gradients(call.shape))
-      payload = is_filtered(call.shape) ? elements(group_.sending, part.first - base, part.count, kHalfBytes)
-                                        : elements(call.contributions, part.first - base, part.count, sizeof(float));
-    if (call.shape.sums) head.sums = *space_.address_of<const StepSums>(call.sums);
-  }
+  head.round = flow.round.shape;
+  const bool has_sums = !flow.results && !head.round.reduces && head.round.part != RoundPart::parameters;
+  if (has_sums) head.sums = *space_.address_of<const StepSums>(flow.round.call.work.sums);
+  const Memory payload = payload_of(delivery);
   const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
-  ++sending.on_way;
-  const bool taken = loop_.transport().send(group_.peers[delivery.to], Lane::bulk, Class::gradient, Channel::exchange,
-                                            encode(head), pieces, delivery);
-  if (!taken) --sending.on_way;
-  return taken;
+  return loop_.transport().send(group_.peers[delivery.to], Lane::bulk, Class::gradient, Channel::exchange, encode(head),
+                                pieces, delivery);
 }
 
-void DirectRounds::undelivered(std::uint32_t rank, const Status& why) noexcept {
-  fail({why.code(), text("rank ", rank, " did not get what was sent to it: ", why.text())});
+void DirectRounds::sent(Delivery& delivery, const Status& status) noexcept {
+  outbox_.sent(delivery);
+  if (!status.ok())
+    fail({status.code(), text("rank ", delivery.to, " did not get what was sent to it: ", status.text())});
+  guarded([&] {
+    Flow& flow = delivery.flow;
+    const std::size_t channel = flow.round.channel;
+    if (--flow.left == 0) {
+      finished(flow);
+      advance(channel);
+    }
+    outbox_.pump();
+  });
 }
 
-/// All of it is out (or the communicator has failed): its memory is not read any more.
-void DirectRounds::finished(Sending& sending) {
-  Call& call = sending.call;
-  if (sending.results) {
-    window_.results_sent(call.shape.sequence);
-  } else {
-    window_.contributions_sent(call.shape.sequence);
-  }
-  show_progress();
-  give_back(call);
+/// All of it is out: its memory is not read any more.
+void DirectRounds::finished(Flow& flow) {
+  RoundWindow& window = channels_[flow.round.channel].window;
+  const std::uint64_t sequence = flow.round.shape.sequence;
+  if (!flow.results) return window.contributions_sent(sequence);
+  window.results_sent(sequence);
+  release(flow.round.call);
 }
 
 /// The head of a message that may come now; Error for one that may not, nothing for one of an earlier view.
@@ -299,54 +461,73 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
                Code::corrupt, "peer ", from.value, " sent an exchange message as rank ", head->rank, " of view ",
                head->view, ", which it is not in view ", group_.view.value);
   const RoundShape& shape = head->round;
-  const bool known =
-      shape.reduces
-          ? shape.elements > 0 && shape.elements <= chunk_elements() && !shape.sums && shape.part == RoundPart::all
-          : shape.bucket < group_.buckets.size() && shape.elements == group_.buckets[shape.bucket].count;
-  TROUPE_CHECK(known, Code::invalid, "rank ", head->rank, " is at ", describe(shape), ", which rank ", self_,
+  TROUPE_CHECK(is_known(shape), Code::invalid, "rank ", head->rank, " is at ", describe(shape), ", which rank ", self_,
                " does not have");
-  const Part part = part_of(shape, head->cargo == Cargo::contribution ? self_ : head->rank);
-  const bool full = head->cargo == Cargo::contribution ? carries_gradients(shape) : carries_parameters(shape);
-  const bool halves = head->cargo == Cargo::half_result || (head->cargo == Cargo::contribution && is_filtered(shape));
-  const std::uint64_t expected = full ? part.count * (halves ? kHalfBytes : sizeof(float)) : 0;
-  const bool has_half = group_.half.size_bytes > 0 && !shape.reduces && carries_parameters(shape);
-  const bool due = head->cargo == Cargo::contribution  ? contributes_to(shape, self_)
-                   : head->cargo == Cargo::half_result ? has_half && has_result(shape, head->rank)
-                                                       : has_result(shape, head->rank);
+  const bool due = is_due(*head);
+  const std::uint64_t expected = due ? expected_bytes(*head) : 0;
   TROUPE_CHECK(due && size_bytes == expected, Code::corrupt, "rank ", head->rank, " sent ", size_bytes, " bytes for ",
-               describe(shape), ", ", due ? expected : 0, " were expected");
-  const Status status = window_.enter(Rank{head->rank}, shape, head->cargo);
+               describe(shape), ", ", expected, " were expected");
+  Status status = channels_[channel_of(shape)].window.enter(Rank{head->rank}, shape, head->cargo);
+  if (status.ok()) status = order_.agree(Rank{head->rank}, shape);
   TROUPE_CHECK(status.ok(), status.code(), status.text());
   return head;
 }
 
+/// Whether this group has such a round, so that the rest can be looked up.
+bool DirectRounds::is_known(const RoundShape& shape) const {
+  if (shape.reduces) {
+    return shape.elements > 0 && shape.elements <= most_reduced() && !shape.sums && shape.part == RoundPart::all;
+  }
+  if (shape.bucket >= group_.buckets.size()) return false;
+  if (shape.part == RoundPart::sums) return shape.sums && shape.chunk == 0 && shape.elements == 0;
+  return shape.chunk < ownership_.chunks_of(shape.bucket).size() && shape.elements == chunk_of(shape).count &&
+         (!shape.sums || shape.part == RoundPart::all);
+}
+
+bool DirectRounds::is_due(const DirectHead& head) const {
+  const RoundShape& shape = head.round;
+  if (head.cargo == Cargo::contribution) return contributes_to(shape, self_);
+  const bool image = group_.half.size_bytes > 0 && !shape.reduces;
+  return has_result(shape, head.rank) && (head.cargo == Cargo::result || image);
+}
+
+std::uint64_t DirectRounds::expected_bytes(const DirectHead& head) const {
+  const RoundShape& shape = head.round;
+  if (head.cargo != Cargo::contribution)
+    return part_of(shape, head.rank).count * (head.cargo == Cargo::half_result ? kBf16Bytes : sizeof(float));
+  if (!shape.reduces && !carries_gradients(shape)) return 0;
+  return part_of(shape, self_).count * (is_filtered(shape) ? group_.filter->packed_bytes() : sizeof(float));
+}
+
 /// Whether the message says that a rank's exchange has ended; if so, this one ends.
-bool DirectRounds::hear_ended(Peer from, std::span<const std::byte> bytes) {
-  const std::optional<Ended> ended = decode_ended(bytes);
-  if (!ended) return false;
-  const bool known = ended->rank < ranks() && group_.peers[ended->rank] == from;
-  if (known && ended->view == group_.view.value) {
-    fail({ended->why.code(), text("rank ", ended->rank, ": ", ended->why.text())});
+bool DirectRounds::hear_abort(Peer from, std::span<const std::byte> bytes) {
+  const std::optional<AbortNotice> notice = decode_abort_notice(bytes);
+  if (!notice) return false;
+  const bool known = notice->rank < ranks() && group_.peers[notice->rank] == from;
+  if (known && notice->view == group_.view.value) {
+    fail({notice->why.code(), text("rank ", notice->rank, ": ", notice->why.text())});
   }
   return true;
 }
 
 Memory DirectRounds::landing_of(const DirectHead& head) const {
+  const RoundShape& shape = head.round;
   if (head.cargo == Cargo::contribution) {
-    const std::uint64_t count = part_of(head.round, self_).count;
-    const Memory place = staged(head.rank, count);
-    return is_filtered(head.round) ? slice(place, count * kHalfBytes, count * kHalfBytes) : place;
+    const Part own = part_of(shape, self_);
+    if (shape.reduces) return staging_.reduced(head.rank, own.count);
+    return is_filtered(shape) ? staging_.packed(shape.bucket, head.rank, own)
+                              : staging_.gradients(shape.bucket, head.rank, own);
   }
-  const Part part = part_of(head.round, head.rank);
-  if (head.cargo == Cargo::half_result) return elements(group_.half, part.first, part.count, kHalfBytes);
-  // An all_reduce is in place: its owner has read what this rank contributed before it has a result to send.
-  const Memory& whole = head.round.reduces ? data_[head.round.sequence % 2] : group_.parameters;
-  return elements(whole, part.first, part.count, sizeof(float));
+  const Part part = part_of(shape, head.rank);
+  if (head.cargo == Cargo::half_result) return elements(group_.half, part.first, part.count, kBf16Bytes);
+  if (!shape.reduces) return elements(group_.parameters, part.first, part.count, sizeof(float));
+  // In place: its owner has read what this rank contributed before it has a result to send.
+  const Round& own = *channels_[channel_of(shape)].rounds[shape.sequence % 2];
+  return elements(own.call.data, part.first, part.count, sizeof(float));
 }
 
 Memory DirectRounds::landing(Peer from, Lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
   Memory place;
-  if (failed()) return place;
   guarded([&] {
     if (const std::optional<DirectHead> accepted = accept(from, head, size_bytes)) place = landing_of(*accepted);
   });
@@ -354,19 +535,18 @@ Memory DirectRounds::landing(Peer from, Lane, std::span<const std::byte> head, s
 }
 
 void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Memory payload) noexcept {
-  if (failed()) return;
   guarded([&] {
-    if (payload.size_bytes == 0 && hear_ended(from, head)) return;
+    if (payload.size_bytes == 0 && hear_abort(from, head)) return;
     // With a payload, landing() has accepted it.
     const std::optional<DirectHead> here = payload.size_bytes > 0 ? decode(head) : accept(from, head, 0);
     if (!here) return;
-    if (here->cargo == Cargo::contribution && here->round.sums) {
-      *space_.address_of<StepSums>(staged_sums(here->round.sequence, here->rank)) = here->sums;
-    }
-    if (here->cargo == Cargo::contribution && payload.size_bytes > 0 && is_filtered(here->round))
-      widen(payload, payload.size_bytes / kHalfBytes);
-    window_.arrived(here->round.sequence, here->cargo);
-    show_progress();
+    const RoundShape& shape = here->round;
+    const std::size_t channel = channel_of(shape);
+    if (here->cargo == Cargo::contribution && !shape.reduces)
+      *space_.address_of<StepSums>(staging_.sums(channel, shape.sequence, here->rank)) = here->sums;
+    channels_[channel].window.arrived(shape.sequence, here->cargo);
+    advance(channel);
+    outbox_.pump();
   });
 }
 

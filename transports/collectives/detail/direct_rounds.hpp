@@ -13,161 +13,152 @@
 #include "runtime/arena.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/lane_loop.hpp"
+#include "transports/collectives/detail/call_order.hpp"
+#include "transports/collectives/detail/direct_call.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
+#include "transports/collectives/detail/outbox.hpp"
+#include "transports/collectives/detail/ownership.hpp"
 #include "transports/collectives/detail/round_window.hpp"
+#include "transports/collectives/detail/staging.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe::collectives {
 
-/// Elements [first, first + count) of a bucket's group, or of an all_reduce's data.
-struct Part {
-  std::uint64_t first = 0;
-  std::uint64_t count = 0;
-};
+inline constexpr std::uint64_t kBf16Bytes = size_bytes(DType::bf16);
 
-inline constexpr std::uint64_t kHalfBytes = size_bytes(DType::bf16);
-
-/// The most elements any rank adds up in one round of updates; a multiple of Layout::kAlignElements.
-std::uint64_t capacity_of(std::span<const Stripe> stripes, std::span<const Bucket> buckets);
-
-class DirectRounds;
-struct Call;
-
-struct Sending;
-
-/// One message of a sending on its way.
-struct Delivery final : SendDone {
-  Delivery(Sending& its_sending, std::uint32_t rank) : sending(its_sending), to(rank) {}
-  void sent(Status status) noexcept override;
-
-  Sending& sending;
-  const std::uint32_t to;
-};
-
-/// One of a call's two sendings: waits for its mark on the stream, then sends on the lane's thread, as fast as there is
-/// room.
-struct Sending final : Waker, LaneTask {
-  /// To `ranks` ranks but `self`, whose neighbour comes first, so that not all begin with the same; `each` messages.
-  Sending(Call& its_call, bool sends_results, std::uint32_t self, std::uint32_t ranks, std::uint32_t each);
-  void reached(Point point, Status status) noexcept override;
-  void run() noexcept override;
-  void told(std::uint32_t rank, const Status& status) noexcept;
-
-  Call& call;
-  const bool results;
-  std::deque<Delivery> deliveries;
-  bool begun = false;
-  std::uint32_t next = 0;    // message to send
-  std::uint32_t count = 0;   // of messages
-  std::uint32_t on_way = 0;  // sent, and not told yet
-};
-
-/// One round of this rank, from the call until everything it sent is out.
-struct Call {
-  Call(DirectRounds& its_rounds, std::uint32_t self, std::uint32_t ranks)
-      : rounds(its_rounds), contribute(*this, false, self, ranks, 1), publish(*this, true, self, ranks, 2) {}
-  DirectRounds& rounds;
-  RoundShape shape;
-  Memory contributions;  // of the whole bucket or chunk
-  Memory sums;
-  Memory result;  // this rank's part
-  Memory half;
-  std::atomic<int> uses{0};  // sendings that are not finished
-  Sending contribute;
-  Sending publish;  // the stripe's parameters and, where there is one, their bf16 image
-};
-
-/// The last thing a rank sends: why its exchange has ended.
-struct Farewell final : LaneTask, SendDone {
-  explicit Farewell(DirectRounds& its_rounds) : rounds(its_rounds) {}
-  void run() noexcept override;
-  void sent(Status) noexcept override {}
-
-  DirectRounds& rounds;
-  Status why;              // written before it is posted
-  std::uint32_t told = 0;  // ranks, this one included
-};
-
-/// One rank's end of a group's rounds. The caller's side only enqueues on the stream; the lane's side sends, lets land
-/// and counts, and tells the stream by two lines of this process how far the rounds have come.
+/// One rank's end of a group's rounds. The caller's side only enqueues on its stream and is given a point of a line of
+/// this process, one for each bucket. The lane's side sends, lets land and counts. Once all that this rank adds up of a
+/// chunk is there it enqueues that work on the exchange's stream, and sends the result when that stream has done it; so
+/// chunks are worked on in the order in which they become complete, whatever the order of the calls.
+///
+/// A step with a verdict needs its calls in order: what is measured over the buckets is added up in their order, sums
+/// are exchanged after that, and updates follow those. The lane keeps these calls in a queue.
 class DirectRounds final : public Receiver {
  public:
-  DirectRounds(AddressSpace& space, LaneLoop& loop, DirectGroup group);
+  DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group);
 
-  void update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
-  void reduce(Stream& stream, Memory data);
+  Point update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
+  Point reduce(Stream& stream, Memory data);
   void gather(Stream& stream, const BucketWork& work, const StripeMemory& mine);
   void agree(Stream& stream, const BucketWork& work);
-  void publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
+  Point publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
   /// Ends every wait of this rank with `why`; the first reason stays.
   void fail(const Status& why) noexcept;
   /// The same for what went wrong at this rank, which the others hear, too.
   void fail_everywhere(const Status& why) noexcept;
-  std::uint32_t ranks() const noexcept { return static_cast<std::uint32_t>(group_.peers.size()); }
-  std::uint64_t chunk_elements() const noexcept { return capacity_ * ranks(); }
+  std::uint32_t ranks() const noexcept { return ownership_.ranks(); }
+  /// The most elements of an all_reduce.
+  std::uint64_t most_reduced() const noexcept { return ownership_.largest_part() * ranks(); }
 
   Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
   void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
   void dropped(Peer from, Lane lane, Memory payload, const Status& why) noexcept override;
   void lost(Peer peer, const Status& why) noexcept override;
 
-  // For Sending and Farewell.
+  // For calls and what they consist of.
   bool post(LaneTask& task) noexcept { return loop_.post(task); }
-  bool try_tell(Farewell& farewell, std::uint32_t rank);
+  bool try_tell(AbortNotices& notices, std::uint32_t rank);
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  void begin(Sending& sending);
-  bool try_send(Sending& sending, std::uint32_t message);
-  void undelivered(std::uint32_t rank, const Status& why) noexcept;
-  void finished(Sending& sending);
-  void give_back(Call& call) noexcept;
+  void arrived_at(Call& call) noexcept;
+  void own_work_done(Round& round) noexcept;
+  void sent(Delivery& delivery, const Status& status) noexcept;
 
  private:
-  Call& take_call(bool reduces, std::uint64_t count, bool owns);
-  Call& take_part(RoundPart part, const BucketWork& work, bool owns);
+  /// The calls of one bucket, of all_reduce, or of sums alone.
+  struct Line {
+    Timeline* over;             // how many calls are over
+    std::size_t first_channel;  // of the rounds of each call
+    std::size_t count_channels;
+    std::uint64_t enqueued = 0;  // the caller's
+    std::uint64_t ended = 0;     // the lane's: calls that are over
+    std::deque<Call> calls;      // as many as were ever under way at once; guarded by mutex_, as is free
+    std::vector<Call*> free;
+  };
+  /// A chunk's, all_reduce's or the sums' rounds. The lane's.
+  struct ChunkRounds {
+    ChunkRounds(Rank self, std::uint32_t ranks) : window(self, ranks) {}
+    RoundWindow window;
+    std::array<Round*, 2> rounds{};  // begun, by sequence
+    std::uint64_t gathered = 0;
+    std::uint64_t over = 0;
+  };
+
+  std::size_t line_of_reduce() const noexcept { return ownership_.count_buckets(); }
+  std::size_t line_of_sums() const noexcept { return line_of_reduce() + 1; }
+  // The caller's side.
   void check(const BucketWork& work, const StripeMemory& mine) const;
-  std::string name_of(Peer peer) const;
+  Call& take(std::size_t line, const RoundShape& common);
+  Call& take(RoundPart part, const BucketWork& work, const StripeMemory& mine);
+  void count_uses(Call& call, const RoundShape& shape) const;
+  Point enqueue(Stream& stream, Call& call);
+  Point enqueue_next(Stream& stream, Call& call);
+  // What rounds are about. The lane's side, as all that follows.
+  const Chunk& chunk_of(const RoundShape& shape) const noexcept;
   Part part_of(const RoundShape& shape, std::uint32_t rank) const;
   bool has_result(const RoundShape& shape, std::uint32_t rank) const;
-  /// Whether contributions to the round are rounded on their way.
-  bool is_filtered(const RoundShape& shape) const noexcept;
-  void round_contributions(const Call& call);
-  void widen(const Memory& landed, std::uint64_t count);
   bool contributes_to(const RoundShape& shape, std::uint32_t rank) const;
+  bool is_filtered(const RoundShape& shape) const noexcept;
+  bool has_own_work(const RoundShape& shape) const;
   RoundWindow::Expected expected(const RoundShape& shape) const;
-  void watch(Sending& sending, Point mark);
+  std::size_t channel_of(const RoundShape& shape) const noexcept;
+  // From call to call.
+  void begin(Call& call);
+  void advance(std::size_t channel);
+  void gathered(Round& round);
+  void over(Round& round);
+  void advance_verdict();
+  void release(Call& call) noexcept;
+  // This rank's own work, on the exchange's stream.
+  void add_up_and_update(Round& round);
+  void reduce_own_part(Round& round);
+  void measure(Call& call);
+  void add_up_sums(Round& round);
+  void update_own_part(Round& round);
+  void watch_own_work(Round& round);
+  std::span<const Memory> sums_of(const Round& round);
+  std::span<const Memory> gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own);
+  template <class OfRank>
+  std::span<const Memory> in_rank_order(Memory own, OfRank&& of_rank);
+  // Messages.
+  Memory payload_of(const Delivery& delivery) const;
+  void send(Flow& flow);
+  bool try_send(Delivery& delivery);
+  void finished(Flow& flow);
   std::optional<DirectHead> accept(Peer from, std::span<const std::byte> head, std::uint64_t size_bytes);
-  bool hear_ended(Peer from, std::span<const std::byte> bytes);
+  bool is_known(const RoundShape& shape) const;
+  std::uint64_t expected_bytes(const DirectHead& head) const;
+  bool is_due(const DirectHead& head) const;
+  bool hear_abort(Peer from, std::span<const std::byte> head);
   Memory landing_of(const DirectHead& head) const;
-  Memory staged_sums(std::uint64_t sequence, std::uint32_t rank) const;
-  Memory staged(std::uint32_t rank, std::uint64_t count) const;
-  template <class StagedFor>
-  std::span<const Memory> in_rank_order(Memory own, StagedFor&& staged_for);
-  void show_progress();
+  std::string name_of(Peer peer) const;
   /// `what` on the lane's thread; an Error in it ends the communicator.
   template <class What>
   void guarded(What&& what) noexcept;
 
   AddressSpace& space_;
   LaneLoop& loop_;
+  Stream& exchange_;  // the lane's side enqueues on it
   const DirectGroup group_;
-  const std::uint64_t capacity_;
   const std::uint32_t self_;
-  Timeline& gathered_;
-  Timeline& published_;
+  const Ownership ownership_;
+  Staging staging_;
+  std::deque<Line> lines_;  // by bucket, then all_reduce's and the sums'
   std::atomic<bool> failed_{false};
-  std::atomic<bool> farewell_posted_{false};
-  Farewell farewell_{*this};
+  std::atomic<bool> others_told_{false};
+  AbortNotices notices_{*this};
 
-  std::uint64_t sequence_ = 0;  // of the last call; the caller's
-  std::vector<Memory> parts_;   // the caller's, reused
-
-  std::mutex mutex_;        // guards calls_ and free_
-  std::deque<Call> calls_;  // as many as were ever under way at once
-  std::vector<Call*> free_;
+  std::uint64_t calls_ = 0;          // the caller's
+  std::uint64_t verdict_calls_ = 0;  // the caller's
+  std::mutex mutex_;         // guards lines_'s calls
 
   // The lane's thread only.
-  RoundWindow window_;
-  std::array<Memory, 2> data_{};  // of the all_reduce rounds under way
+  std::deque<ChunkRounds> channels_;
+  CallOrder order_;
+  Outbox outbox_;
+  std::deque<Call*> verdict_;  // calls of steps with a verdict, in their order; some may be missing yet
+  std::uint64_t verdict_ended_ = 0;  // of them
+  std::uint64_t agreed_ = 0;         // the last of the sums' calls that was in the queue
+  std::vector<Memory> parts_;  // reused
 };
 
 }  // namespace troupe::collectives

@@ -66,6 +66,11 @@ void RoundWindow::contributions_sent(std::uint64_t sequence) {
   advance();
 }
 
+void RoundWindow::own_work_done(std::uint64_t sequence) {
+  at(sequence).own_work_done = true;
+  advance();
+}
+
 void RoundWindow::results_sent(std::uint64_t sequence) {
   --results_leaving_;
   if (at(sequence).shape.sequence == sequence) at(sequence).results_sent = true;  // else the round is long over
@@ -80,7 +85,7 @@ bool RoundWindow::is_gathered(const Round& round) const noexcept {
 
 bool RoundWindow::is_published(const Round& round) const noexcept {
   return round.announced && round.contributions_sent && round.results == round.expected.results &&
-         (round.results_sent || !round.expected.own_results_first);
+         (round.own_work_done || !round.expected.own_work) && (round.results_sent || !round.expected.own_results_first);
 }
 
 /// Counts in order, and makes a place free for the round after next when both counts have passed it.

@@ -10,10 +10,11 @@
 
 namespace troupe::collectives {
 
-/// Which rounds have come how far at one rank: what arrived, what it sent. A pure state machine without memory or
-/// messages.
+/// How far the rounds of one chunk (or of all_reduce, or of sums alone) have come at one rank: what arrived, what it
+/// sent. A pure state machine without memory or messages. The rounds of other chunks have windows of their own, so that
+/// none waits for another chunk's.
 ///
-/// Two rounds are enough. A peer that takes part in round n has finished round n - 1, for which it needed what this
+/// Two rounds are enough. A rank begins a round of a chunk when its last one is over at that rank. A peer that takes part in round n has finished round n - 1, for which it needed what this
 /// rank contributed to n - 1 (or, where this rank alone owns that round, its result), and this rank contributes to n -
 /// 1 after it has finished n - 2. So nothing of round n comes while round n - 2 is unfinished, and what was landed for
 /// a round this rank owned a part of has been used before the next landing. A message that breaks this is an error.
@@ -25,8 +26,8 @@ class RoundWindow {
   struct Expected {
     std::uint32_t contributions = 0;  // messages
     std::uint32_t results = 0;        // messages
-    bool own_results_first =
-        false;  // whether its results must be out before it goes on: their memory is not the updates'
+    bool own_work = false;  // whether it adds up something itself, which must be done before the round is over
+    bool own_results_first = false;  // whether its results must be out first, too: their memory is the caller's
   };
   /// This rank's own call has come so far on its stream: its contributions may leave.
   Status announce(const RoundShape& shape, const Expected& expected);
@@ -36,6 +37,8 @@ class RoundWindow {
   void arrived(std::uint64_t sequence, Cargo cargo);
   /// This rank's contributions to the round are out, their memory may be written again.
   void contributions_sent(std::uint64_t sequence);
+  /// What this rank adds up is done.
+  void own_work_done(std::uint64_t sequence);
   /// This rank's results begin to leave, or are out. Their memory is not written again before: no later round counts as
   /// gathered meanwhile.
   void results_leave() { ++results_leaving_; }
@@ -43,7 +46,7 @@ class RoundWindow {
 
   /// All that this rank adds up has arrived for rounds up to this one.
   std::uint64_t gathered() const noexcept { return gathered_; }
-  /// All results have arrived, and this rank's gradients have been read, for rounds up to this one.
+  /// All results have arrived, this rank's gradients have been read and its own work is done, for rounds up to this one.
   std::uint64_t published() const noexcept { return published_; }
 
  private:
@@ -53,6 +56,7 @@ class RoundWindow {
     Rank known_from;
     bool announced = false;
     bool contributions_sent = false;
+    bool own_work_done = false;
     bool results_sent = false;
     Expected expected;
     std::uint32_t contributions = 0;

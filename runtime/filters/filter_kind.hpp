@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace troupe {
+
+/// What gradients and deltas become on their way from one process to another. Sums, parameters and the optimizer's
+/// state stay f32.
+enum class FilterKind : std::uint8_t {
+  none,
+  bf16,  // rounded to the nearest bf16, ties to even
+};
+constexpr std::string_view name_of(FilterKind filter) noexcept { return filter == FilterKind::bf16 ? "bf16" : "none"; }
+
+}  // namespace troupe

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/stream.hpp"
+#include "transports/collectives/detail/ownership.hpp"
+
+namespace troupe::collectives {
+
+/// Where what arrives for one rank lands, and what it packs waits to leave, in the memory that its group gave for that.
+///
+/// Gradients of a bucket land where those of the round before did: a rank contributes again once it has this rank's
+/// result, so they were read by then. StepSums take turns of two rounds: to a rank that owns nothing of a chunk, and so
+/// answers nobody, others may be one round ahead.
+class Staging {
+ public:
+  /// `packed_bytes`: of an element that goes through a filter; 0: none does.
+  Staging(const Ownership& ownership, std::uint32_t self, std::uint64_t packed_bytes);
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// The memory, of at least size_bytes().
+  void place(const Memory& memory) noexcept { memory_ = memory; }
+
+  /// Channels are the chunks, in their order, and then those of all_reduce and of sums alone.
+  std::size_t channel_of_reduce() const noexcept { return ownership_.chunks().size(); }
+  std::size_t channel_of_sums() const noexcept { return channel_of_reduce() + 1; }
+  std::size_t count_channels() const noexcept { return channel_of_sums() + 1; }
+
+  /// Those of `rank` in a round, and what all add up to.
+  Memory sums(std::size_t channel, std::uint64_t sequence, std::uint32_t rank) const noexcept;
+  Memory total(std::size_t channel, std::uint64_t sequence) const noexcept;
+  /// Another rank's f32 for this rank's part, or a range of it, of a bucket.
+  Memory gradients(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
+  /// The same packed.
+  Memory packed(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
+  /// Another rank's f32 in a round of all_reduce, at most Ownership::largest_part().
+  Memory reduced(std::uint32_t rank, std::uint64_t count) const noexcept;
+  /// This rank's packed gradients over a range of a bucket.
+  Memory leaving(std::uint32_t bucket, const Part& part) const noexcept;
+
+ private:
+  Memory slot(const std::vector<std::uint64_t>& first, std::uint32_t bucket, std::uint32_t rank, const Part& part,
+              std::uint64_t element_bytes) const noexcept;
+
+  const Ownership& ownership_;
+  const std::uint32_t self_;
+  const std::uint64_t packed_bytes_;
+  std::vector<std::uint64_t> gradients_;  // first byte, by bucket
+  std::vector<std::uint64_t> packed_;     // likewise; without a filter none
+  std::vector<std::uint64_t> leaving_;    // likewise
+  std::uint64_t reduced_ = 0;
+  std::uint64_t size_bytes_ = 0;
+  Memory memory_;
+};
+
+}  // namespace troupe::collectives
