@@ -4,14 +4,12 @@
 
 namespace troupe {
 
-std::uint64_t chunk_elements(std::uint64_t count_elements, std::uint32_t ranks) noexcept {
-  constexpr std::uint64_t kSmallest = 256 << 10;
-  constexpr std::uint64_t kSmallestPart = 32 << 10;
+std::uint64_t chunk_elements(std::uint64_t count_elements) noexcept {
+  constexpr std::uint64_t kSmallest = 16 << 10;
   constexpr std::uint64_t kMostChunks = 512;
   constexpr std::uint64_t kBlock = 1024;  // as stripes are cut
   const std::uint64_t few_chunks = (count_elements + kMostChunks - 1) / kMostChunks;
-  const std::uint64_t wanted = std::max({kSmallest, kSmallestPart * ranks, few_chunks});
-  return (wanted + kBlock - 1) / kBlock * kBlock;
+  return (std::max(kSmallest, few_chunks) + kBlock - 1) / kBlock * kBlock;
 }
 
 std::vector<Chunk> cut_into_chunks(std::span<const Bucket> buckets, std::uint64_t most_elements) {

@@ -31,8 +31,8 @@ class Communicator {
   /// data = sum over the ranks, added in rank order; f32, in place, everywhere the same bits. Work enqueued after the
   /// call sees it.
   virtual void all_reduce(Stream& stream, Memory data) = 0;
-  /// Hands a bucket over for the synchronous step: its gradients are summed over the ranks in rank order, each stripe is
-  /// updated once, on its tenant or who else was ordered to, and every rank gets the new parameters. `mine` are the
+  /// Hands a bucket over for the synchronous step: its gradients are summed over the ranks in rank order, each stripe
+  /// is updated once, on its tenant or who else was ordered to, and every rank gets the new parameters. `mine` are the
   /// parts of the bucket that this rank updates (those with count 0: nothing).
   /// From the returned point on the bucket's parameters are the new ones here, its gradients may be written again, and
   /// with the step's first bucket `work.total` is known. A point of value 0: for whatever is enqueued on `stream` after

@@ -13,12 +13,12 @@
 
 namespace troupe {
 
-/// Told in the middle of a step which buckets it works on. May enqueue more on `stream`; must not throw: what goes wrong
-/// shows on the stream, or when the step is committed.
+/// Told in the middle of a step which buckets it works on. May enqueue more on `stream`; must not throw: what goes
+/// wrong shows on the stream, or when the step is committed.
 class BucketSink {
  public:
-  /// Called once a step for each bucket, before the first work is enqueued that reads the bucket's weights or writes its
-  /// gradients: `stream` goes on when both are free, so the later the call comes the more is done meanwhile.
+  /// Called once a step for each bucket, before the first work is enqueued that reads the bucket's weights or writes
+  /// its gradients: `stream` goes on when both are free, so the later the call comes the more is done meanwhile.
   virtual void acquire(const Bucket& /*bucket*/, Stream& /*stream*/) noexcept {}
   /// The gradients of `bucket` are written, and this step's remaining work no longer reads its weights, once `stream`
   /// has come this far.
@@ -36,8 +36,8 @@ class Replica {
   /// more rows would be; what lies behind them is not read. Gradients are sums over the samples, not means; they
   /// overwrite the ones before, with zeros when there are no rows. Loss, correct and samples are written to the
   /// StepSums at `sums` before the first bucket is ready; its `stop` is left alone. Each bucket is acquired
-  /// before it is used; buckets become ready in the order of their index. A number of rows that is new may cost some milliseconds and memory here; another step of as many
-  /// takes none.
+  /// before it is used; buckets become ready in the order of their index. A number of rows that is new may cost some
+  /// milliseconds and memory here; another step of as many takes none.
   virtual void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) = 0;
   /// Enqueues a forward pass over the first `rows` rows that adds loss, correct and samples to the StepSums at `sums`.
   virtual void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) = 0;

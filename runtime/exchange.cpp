@@ -192,6 +192,13 @@ StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleK
   return part;
 }
 
+StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, RuleKind rule,
+                         std::size_t journal_slots) {
+  for (const StripeMemory& stripe : stripes)
+    if (common_part(stripe.stripe, bucket).count > 0) return common_part(stripe, bucket, rule, journal_slots);
+  return common_part(stripes.front(), bucket, rule, journal_slots);
+}
+
 std::uint64_t relief_journal_bytes(std::span<const Stripe> stripes, std::span<const Bucket> buckets,
                                    std::size_t state_slots) noexcept {
   std::uint64_t parts = 0;

@@ -157,6 +157,10 @@ inline StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket
   return common_part(stripe, bucket, rule, state_slots(rule));
 }
 
+/// The same of the one of a rank's `stripes` that has something in common with the bucket, or of the first.
+StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, RuleKind rule,
+                         std::size_t journal_slots);
+
 /// Where a group's shards begin to host it.
 struct HostingStart {
   PolicySettings policy;
@@ -192,8 +196,8 @@ class HostedRoute {
 
 /// What the ranks of a lent group work on. "Whole" is of the group's elements.
 struct LentMemory {
-  Memory gradients;   // whole f32; the replica writes them
-  StripeMemory mine;  // the stripe this rank is tenant of, with the rule's state
+  Memory gradients;                // whole f32; the replica writes them
+  std::vector<StripeMemory> mine;  // the stripes this rank is tenant of, at least one, with the rule's state
   /// Where ranks have weights of their own: those, which the replica reads, and what all tenants have published, of
   /// which `mine.parameters` is a part. Empty: the replica reads what the tenants publish.
   Memory weights, half;  // whole f32, bf16
@@ -201,7 +205,7 @@ struct LentMemory {
   Memory held;                                 // whole f32: gradients kept or on their way, or weights put aside
   Memory held_half;                            // whole bf16, where there is `half`
   std::array<Memory, kMaxStateSlots> state{};  // whole; `mine.state` are parts of it. Of policies that work locally
-  StripeMemory outer;                          // `mine` with the outer rule's state and a journal of its own; likewise
+  std::vector<StripeMemory> outer;             // `mine` with the outer rule's state and journals of their own; likewise
   Memory carry, round_total;                   // StepSums each
   /// Where ranks reach each other's stripes: all of them as their tenants have them but for the journals, in rank
   /// order, and journals for pieces of them (relief_journal_bytes), or none.

@@ -3,8 +3,8 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cstring>
 #include <bit>
+#include <cstring>
 #include <optional>
 
 #include "runtime/data/random.hpp"

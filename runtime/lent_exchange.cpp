@@ -32,8 +32,7 @@ class LentExchange final : public Exchange {
                      memory_.relief_journal.size_bytes >= relief_journals(),
                  Code::invalid, "the journals for pieces of other ranks' stripes have ",
                  memory_.relief_journal.size_bytes, " bytes, ", relief_journals(), " are needed");
-    for (const Bucket& bucket : parts_.buckets)
-      valid_.resize(std::max<std::size_t>(valid_.size(), bucket.index + 1));
+    for (const Bucket& bucket : parts_.buckets) valid_.resize(std::max<std::size_t>(valid_.size(), bucket.index + 1));
   }
 
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
@@ -60,13 +59,15 @@ class LentExchange final : public Exchange {
                  "a round behind the next step needs a stream of its own");
     first_ = true;
     if (orders_.sent == Sent::gradient) ++updates_;
-    if (orders_.switched && memory_.outer.state[0].size_bytes != 0) stream.clear(memory_.outer.state[0]);
+    if (orders_.switched) clear_outer(stream);
   }
 
   bool has_round() const noexcept override { return orders_.hosted || orders_.sent != Sent::nothing; }
   bool totals_are_common() const noexcept override { return !orders_.hosted || parts_.hosted->totals_are_common(); }
 
-  void acquire(Stream& stream, const Bucket& bucket) override { stream.wait(std::exchange(valid_.at(bucket.index), {})); }
+  void acquire(Stream& stream, const Bucket& bucket) override {
+    stream.wait(std::exchange(valid_.at(bucket.index), {}));
+  }
 
   std::span<const Point> pending() const noexcept override { return valid_; }
 
@@ -134,8 +135,8 @@ class LentExchange final : public Exchange {
                                 : needs.held && memory_.held.size_bytes == 0 ? "room for gradients that wait"
                                 : needs.whole_state && !parts_.policy->works_locally()
                                     ? "all of the optimizer's state at each rank"
-                                : needs.outer_state && memory_.outer.state[0].size_bytes == 0 ? "an outer momentum"
-                                : needs.hosted && parts_.hosted == nullptr                    ? "shards and workers"
+                                : needs.outer_state && !has_outer_state()        ? "an outer momentum"
+                                : needs.hosted && parts_.hosted == nullptr       ? "shards and workers"
                                 : needs.landing && !parts_.hosted->has_landing() ? "room for what ranks read"
                                 : needs.side_stream && parts_.side == nullptr    ? "a second stream"
                                                                                  : nullptr;
@@ -159,11 +160,17 @@ class LentExchange final : public Exchange {
       if (parts_.communicator != nullptr) parts_.communicator->abort(why);
       if (parts_.hosted != nullptr) parts_.hosted->retire(why);
     }
-    return {memory_.mine};
+    return memory_.mine;
   }
 
  private:
+  GroupId group() const noexcept { return parts_.buckets.front().group; }
   bool has_own_weights() const noexcept { return memory_.weights.size_bytes != 0; }
+  bool has_outer_state() const noexcept {
+    return std::all_of(memory_.outer.begin(), memory_.outer.end(), [](const StripeMemory& part) {
+      return part.stripe.count == 0 || part.state[0].size_bytes != 0;
+    });
+  }
   /// Whether each bucket leaves as soon as it is ready.
   bool sends_at_once() const noexcept {
     return orders_.sent == Sent::gradient && orders_.finish && !orders_.finish_previous;
@@ -171,7 +178,7 @@ class LentExchange final : public Exchange {
 
   void check_tenancy(Step step) const {
     TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
-                 ": the exchange of group ", memory_.mine.stripe.group.value, " was retired");
+                 ": the exchange of group ", group().value, " was retired");
   }
 
   /// Who updates nothing in this step. Nobody waits for them in a round, but all do before the next step without one,
@@ -185,7 +192,7 @@ class LentExchange final : public Exchange {
   }
 
   void begin_hosted(Stream& stream, const StepFacts& facts, bool was_hosted) {
-    TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", memory_.mine.stripe.group.value, " has no shards");
+    TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", group().value, " has no shards");
     join(stream);
     if (orders_.switched || !was_hosted) {
       if (was_hosted) updates_ = parts_.hosted->updates();
@@ -266,10 +273,10 @@ class LentExchange final : public Exchange {
   std::span<const StripeMemory> parts_of(const Bucket& bucket) {
     updated_.clear();
     if (relieved_.empty()) {
-      updated_.push_back(common_part(memory_.mine, bucket, rule_.kind));
+      updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
       return updated_;
     }
-    const Rank self = memory_.mine.stripe.tenant;
+    const Rank self = memory_.mine.front().stripe.tenant;
     std::uint64_t journal = journals_before(bucket);
     for (const StripeMemory& theirs : memory_.stripes) {
       const Stripe part = common_part(theirs.stripe, bucket);
@@ -278,11 +285,11 @@ class LentExchange final : public Exchange {
       const Stripe piece = piece_of(part, self, memory_.stripes.size(), relieved_);
       if (piece.count == 0) continue;
       if (piece.tenant == self) {
-        updated_.push_back(common_part(memory_.mine, bucket, rule_.kind));
+        updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
         continue;
       }
       StripeMemory& taken = updated_.emplace_back(slice_of(theirs, piece, rule_.kind));
-      taken.no_decay = memory_.mine.no_decay;
+      taken.no_decay = memory_.mine.front().no_decay;
       const std::uint64_t each = journal_bytes(state_slots(rule_.kind));
       if (memory_.relief_journal.size_bytes != 0) taken.journal = slice(memory_.relief_journal, place * each, each);
     }
@@ -341,14 +348,28 @@ class LentExchange final : public Exchange {
   /// Every rank gets all tenants' parts of the state: the sum over ranks, each with zeros where it is no tenant.
   void gather_state(Stream& stream) {
     join(stream);
-    const std::uint64_t first = memory_.mine.stripe.first * sizeof(float);
-    const std::uint64_t end = first + memory_.mine.stripe.count * sizeof(float);
+    std::vector<Stripe> own;
+    for (const StripeMemory& part : memory_.mine) own.push_back(part.stripe);
+    std::sort(own.begin(), own.end(), [](const Stripe& one, const Stripe& other) { return one.first < other.first; });
     for (const Memory& state : memory_.state) {
       if (state.size_bytes == 0) continue;
-      if (first > 0) stream.clear(slice(state, 0, first));
-      if (end < state.size_bytes) stream.clear(slice(state, end, state.size_bytes - end));
+      std::uint64_t done = 0;  // bytes
+      const auto clear_until = [&](std::uint64_t end) {
+        if (end > done) stream.clear(slice(state, done, end - done));
+      };
+      for (const Stripe& stripe : own) {
+        if (stripe.count == 0) continue;
+        clear_until(stripe.first * sizeof(float));
+        done = (stripe.first + stripe.count) * sizeof(float);
+      }
+      clear_until(state.size_bytes);
       parts_.communicator->all_reduce(stream, state);
     }
+  }
+
+  void clear_outer(Stream& stream) {
+    for (const StripeMemory& part : memory_.outer)
+      if (part.state[0].size_bytes != 0) stream.clear(part.state[0]);
   }
 
   void clear_state(Stream& stream) {
@@ -358,13 +379,13 @@ class LentExchange final : public Exchange {
   }
 
   void update_locally(Stream& stream) {
-    StripeMemory own{.stripe = memory_.mine.stripe};
+    StripeMemory own{.stripe = memory_.mine.front().stripe};
     own.stripe.first = 0;
     own.stripe.count = memory_.weights.size_bytes / sizeof(float);
     own.parameters = memory_.weights;
     own.half = memory_.half;
     own.state = memory_.state;
-    own.no_decay = memory_.mine.no_decay;
+    own.no_decay = memory_.mine.front().no_decay;
     ++updates_;
     stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
     moved_ = true;

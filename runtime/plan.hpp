@@ -52,13 +52,13 @@ struct GroupPlan {
   std::string name = "default";
   std::vector<std::string> parameters;  // their names
   RuleKind kind = RuleKind::sgd;
-  std::string rule;                   // to_string(Rule), and what changes it
-  std::vector<PolicyPhase> policies;  // one after the other
-  FilterKind filter = FilterKind::none;       // of the direct route; in the arena nothing travels
-  std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
-  std::uint64_t count = 0;            // elements
-  std::vector<Stripe> stripes;        // by rank
-  std::vector<Bucket> buckets;        // by index
+  std::string rule;                      // to_string(Rule), and what changes it
+  std::vector<PolicyPhase> policies;     // one after the other
+  FilterKind filter = FilterKind::none;  // of the direct route; in the arena nothing travels
+  std::uint64_t first = 0;               // of the layout's elements, which are the group's from here on
+  std::uint64_t count = 0;               // elements
+  std::vector<Stripe> stripes;           // one for each rank, in rank order; over a transport so many of each bucket
+  std::vector<Bucket> buckets;           // by index
   friend bool operator==(const GroupPlan&, const GroupPlan&) = default;
 };
 

@@ -87,9 +87,11 @@ std::string nodes_table(const Plan& plan) {
 
 std::string ranks_table(const Plan& plan) {
   const Row header{"rank", "node", "device", "cpus", "threads", "lanes", "waits", "stripe", "arena", "memory"};
+  std::vector<std::uint64_t> owned(plan.ranks.size());
+  for (const GroupPlan& group : plan.groups)
+    for (const Stripe& stripe : group.stripes) owned.at(stripe.tenant.value) += stripe.count;
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
-    std::uint64_t own = 0;
-    for (const GroupPlan& group : plan.groups) own += i < group.stripes.size() ? group.stripes[i].count : 0;
+    const std::uint64_t own = owned[i];
     return Row{std::to_string(rank.rank.value),
                std::to_string(rank.node),
                rank.device,

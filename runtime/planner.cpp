@@ -92,6 +92,22 @@ std::vector<double> stripe_shares(const Settings& settings, std::uint32_t ranks)
   return shares;
 }
 
+/// Every rank owns a part of each bucket, so that all have as much to send for each; a shard hosts one range.
+std::vector<Stripe> stripes_of(const GroupPlan& group, std::uint32_t ranks, const std::vector<double>& shares) {
+  const auto cut = [&](std::uint64_t count) {
+    return shares.empty() ? equal_stripes(group.id, count, ranks) : shared_stripes(group.id, count, shares);
+  };
+  if (needs_of(group.policies).hosted) return cut(group.count);
+  std::vector<Stripe> all;
+  for (const Bucket& bucket : group.buckets) {
+    for (Stripe& stripe : cut(bucket.count)) {
+      stripe.first += bucket.first;
+      all.push_back(stripe);
+    }
+  }
+  return all;
+}
+
 void choose_route(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
   plan.route = plan.nodes.size() == 1 ? Route::arena : Route::direct;
   TROUPE_CHECK(plan.route == Route::arena || settings.cluster.transport != "shm", Code::invalid,
@@ -100,9 +116,8 @@ void choose_route(Plan& plan, const Settings& settings, const Graph& graph, cons
   std::size_t buckets = 0;
   const std::vector<double> shares = stripe_shares(settings, plan.world_size());
   for (GroupPlan& group : plan.groups) {
-    group.stripes = shares.empty() ? equal_stripes(group.id, group.count, plan.world_size())
-                                   : shared_stripes(group.id, group.count, shares);
     group.buckets = make_buckets(group.id, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
+    group.stripes = stripes_of(group, plan.world_size(), shares);
     buckets += group.buckets.size();
   }
   if (plan.route == Route::arena) {
@@ -151,9 +166,10 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
     made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
-    TROUPE_CHECK(made.filter == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid, "update.compress = \"",
-                 name_of(made.filter), "\" works only with policies that exchange in rounds; leave it out of group \"",
-                 made.name, "\", whose shards take f32");
+    TROUPE_CHECK(made.filter == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid,
+                 "update.compress = \"", name_of(made.filter),
+                 "\" works only with policies that exchange in rounds; leave it out of group \"", made.name,
+                 "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
     made.count = layout.groups().at(made.id.value).count;
     for (std::size_t p = 0; p < graph.parameters().size(); ++p)
@@ -229,7 +245,7 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
     sums.own.at(stripe.tenant.value) += stripe.count;
     sums.largest = std::max(sums.largest, stripe.count);
   }
-  if (plan.route == Route::direct) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count, plan.world_size())).size();
+  if (plan.route == Route::direct) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
   if (plan.route != Route::direct && plan.measured)
     sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group.kind));
   return sums;
@@ -259,7 +275,7 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
 std::uint64_t direct_staging(const Plan& plan, const GroupPlan& group, const GroupSums& sums, std::uint64_t own) {
   constexpr std::uint64_t kAlign = 64;
   const std::uint64_t ranks = plan.world_size(), others = ranks - 1, buckets = group.buckets.size();
-  const std::uint64_t reduced = std::min(sums.largest, chunk_elements(group.count, plan.world_size()));
+  const std::uint64_t reduced = std::min(sums.largest, chunk_elements(group.count));
   std::uint64_t bytes = 2 * (sums.chunks + 2) * (ranks + 1) * sizeof(StepSums);
   bytes += others * (own * sizeof(float) + kAlign * buckets) + others * (reduced * sizeof(float) + kAlign);
   if (group.filter == FilterKind::bf16)

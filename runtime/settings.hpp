@@ -56,8 +56,8 @@ struct Settings {
     double roll_back_rate = 0.5;   // and what the rate is multiplied by each time
   } train;
   PolicySettings update;
-  FilterKind filter = FilterKind::none;        // update.compress
-  std::vector<PolicySwitch> switches;  // of update.switch, in their order
+  FilterKind filter = FilterKind::none;  // update.compress
+  std::vector<PolicySwitch> switches;    // of update.switch, in their order
   /// Parameters that are updated in another way than the rest.
   struct Group {
     std::string name = "default";

@@ -9,7 +9,7 @@ namespace troupe {
 
 HostedGroup::HostedGroup(const HostedGroupParts& parts)
     : system_(parts.system), remote_(parts.remote), plan_(parts.plan), self_(parts.self) {
-  StripeMemory stripe = parts.memory.stripe;
+  StripeMemory stripe = parts.memory.stripes.at(0);
   stripe.journal = {};
   stripe.no_decay = parts.no_decay;
   std::shared_ptr<UpdateReplay> replay;

@@ -55,7 +55,7 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
     if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
   }
   LentMemory lent = memory_.groups[g].own;
-  lent.mine.no_decay = no_decay_[g];
+  for (StripeMemory& part : lent.mine) part.no_decay = no_decay_[g];
   if (job_.plan.route == Route::arena && job_.plan.measured)
     lent.stripes = stripes_in_reach(space_, job_.plan, group, arenas(), memory_.groups[g]);
   return lent_exchange({.communicator = communicators_[g].get(),

@@ -1,5 +1,7 @@
 #include "apps/session/rank_memory.hpp"
 
+#include <algorithm>
+
 #include "actors/device_actor.hpp"
 #include "runtime/chunks.hpp"
 #include "runtime/planner.hpp"
@@ -42,9 +44,14 @@ void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all
 class GroupTaker {
  public:
   GroupTaker(Arena& own, const Plan& plan, const GroupPlan& group, Rank self)
-      : own_(own), plan_(plan), group_(group), self_(self), needs_(needs_of(group.policies)), slots_(state_slots(group.kind)) {
+      : own_(own),
+        plan_(plan),
+        group_(group),
+        self_(self),
+        needs_(needs_of(group.policies)),
+        slots_(state_slots(group.kind)) {
     for (const Stripe& stripe : group.stripes)
-      if (stripe.tenant == self) stripe_ = stripe;
+      if (stripe.tenant == self) stripes_.push_back(stripe);
   }
 
   void take(GroupMemory& m) {
@@ -66,34 +73,43 @@ class GroupTaker {
     own_.publish(name_in(group_, "ready"), m.ready);
     m.published = own_.make_timeline();
     own_.publish(name_in(group_, "published"), m.published);
-    m.stripe.stripe = stripe_;
-    if (stripe_.count != 0) take_stripe(m);
+    for (const Stripe& stripe : stripes_) {
+      StripeMemory& part = m.stripes.emplace_back();
+      StripeMemory outer;
+      part.stripe = outer.stripe = stripe;
+      if (stripe.count != 0) take_stripe(m, part, outer);
+      m.own.outer.push_back(outer);
+    }
     if (plan_.route == Route::arena && plan_.measured)
       m.own.relief_journal = own_.allocate(relief_journal_bytes(group_.stripes, group_.buckets, slots_));
   }
 
  private:
+  /// Peers that share the arena find the parts of a rank's one stripe by their names.
+  void publish(const char* name, const Memory& part) {
+    if (plan_.route == Route::arena) own_.publish(name_in(group_, name), part);
+  }
   Memory take(const char* name, std::uint64_t size_bytes) {
     const Memory part = own_.allocate(size_bytes);
-    own_.publish(name_in(group_, name), part);
+    publish(name, part);
     return part;
   }
 
-  void take_stripe(GroupMemory& m) {
-    const std::uint64_t first = stripe_.first * sizeof(float), size = stripe_.count * sizeof(float);
+  void take_stripe(GroupMemory& m, StripeMemory& part, StripeMemory& outer) {
+    const std::uint64_t first = part.stripe.first * sizeof(float), size = part.stripe.count * sizeof(float);
     for (std::size_t slot = 0; slot < slots_; ++slot) {
       if (needs_.whole_state) {
-        m.stripe.state[slot] = slice(m.own.state[slot], first, size);
-        own_.publish(name_in(group_, kStateNames[slot]), m.stripe.state[slot]);
+        part.state[slot] = slice(m.own.state[slot], first, size);
+        publish(kStateNames[slot], part.state[slot]);
       } else {
-        m.stripe.state[slot] = take(kStateNames[slot], size);
+        part.state[slot] = take(kStateNames[slot], size);
       }
     }
-    if (needs_.outer_state) m.own.outer.state[0] = take("outer", size);
+    if (needs_.outer_state) outer.state[0] = take("outer", size);
     if (plan_.route != Route::arena) return;
-    m.stripe.journal = take("journal", journal_bytes(slots_) * group_.buckets.size());
+    part.journal = take("journal", journal_bytes(slots_) * group_.buckets.size());
     if (needs_.whole_state)
-      m.own.outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * group_.buckets.size());
+      outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * group_.buckets.size());
   }
 
   Arena& own_;
@@ -102,7 +118,7 @@ class GroupTaker {
   const Rank self_;
   const PolicyNeeds needs_;
   const std::size_t slots_;
-  Stripe stripe_;
+  std::vector<Stripe> stripes_;
 };
 
 /// What a checkpoint has of this rank's stripes.
@@ -111,7 +127,8 @@ std::uint64_t snapshot_bytes(const Plan& plan, const std::vector<GroupMemory>& g
   for (const GroupPlan& group : plan.groups) {
     const bool outer = needs_of(group.policies).outer_state;
     const std::size_t saved = 1 + state_slots(group.kind) + (outer ? kMaxOuterSlots : 0);
-    size_bytes += saved * groups[group.id.value].stripe.stripe.count * sizeof(float);
+    for (const StripeMemory& part : groups[group.id.value].stripes)
+      size_bytes += saved * part.stripe.count * sizeof(float);
   }
   return size_bytes;
 }
@@ -170,14 +187,14 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
     GroupMemory& m = memory.groups[group.id.value];
     m.parameters = part_of(memory.parameters, group, sizeof(float));
     m.half = part_of(memory.half, group, size_bytes(DType::bf16));
-    const Stripe& stripe = m.stripe.stripe;
-    m.stripe.parameters = elements(m.parameters, stripe.first, stripe.count, sizeof(float));
-    m.stripe.half = elements(m.half, stripe.first, stripe.count, size_bytes(DType::bf16));
+    const auto join = [&](StripeMemory& part) {
+      part.parameters = elements(m.parameters, part.stripe.first, part.stripe.count, sizeof(float));
+      part.half = elements(m.half, part.stripe.first, part.stripe.count, size_bytes(DType::bf16));
+    };
+    std::for_each(m.stripes.begin(), m.stripes.end(), join);
+    std::for_each(m.own.outer.begin(), m.own.outer.end(), join);
     m.own.gradients = m.gradients;
-    m.own.mine = m.stripe;
-    m.own.outer.stripe = stripe;
-    m.own.outer.parameters = m.stripe.parameters;
-    m.own.outer.half = m.stripe.half;
+    m.own.mine = m.stripes;
     if (!own_weights) continue;
     m.own.common = m.parameters;
     m.own.common_half = m.half;
@@ -195,9 +212,10 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
     g.ready = require_line(arena, name_in(group, "ready"));
     g.published = require_line(arena, name_in(group, "published"));
     for (const Stripe& stripe : group.stripes)
-      if (stripe.tenant == rank) g.stripe.stripe = stripe;
-    for (std::size_t slot = 0; g.stripe.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
-      g.stripe.state[slot] = require(arena, name_in(group, kStateNames[slot]));
+      if (stripe.tenant == rank) g.stripes.emplace_back().stripe = stripe;
+    StripeMemory& only = g.stripes.at(0);
+    for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
+      only.state[slot] = require(arena, name_in(group, kStateNames[slot]));
   }
   return m;
 }
@@ -209,7 +227,7 @@ DirectGroup direct_group(const Plan& plan, const GroupPlan& group, Rank self) {
   made.stripes = group.stripes;
   made.buckets = group.buckets;
   made.id = group.id;
-  made.chunk = chunk_elements(group.count, plan.world_size());
+  made.chunk = chunk_elements(group.count);
   return made;
 }
 
@@ -231,7 +249,7 @@ std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan
   std::vector<StripeMemory> all;
   for (std::uint32_t r = 0; r < arenas.size(); ++r) {
     const RankMemory rank = find_rank_memory(space.arena(arenas[r]), plan, {r});
-    StripeMemory& theirs = all.emplace_back(rank.groups[group.id.value].stripe);
+    StripeMemory& theirs = all.emplace_back(rank.groups[group.id.value].stripes.at(0));
     const Stripe& stripe = theirs.stripe;
     theirs.parameters = elements(own.parameters, stripe.first, stripe.count, sizeof(float));
     theirs.half = elements(own.half, stripe.first, stripe.count, size_bytes(DType::bf16));

@@ -24,10 +24,10 @@ struct GroupMemory {
   LentMemory own;        // what the policy needs beyond that; see LentMemory
   Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
   Memory one;            // a StepSums, likewise
-  StripeMemory stripe;   // this rank's: parts of parameters and half, its state and journal
-  Memory staging;        // direct route: what arrives for the stripe, and what leaves through a filter
-  TimelineId ready;      // gradients written
-  TimelineId published;  // stripe updated
+  std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and half, state and journals
+  Memory staging;                     // direct route: what arrives for the stripe, and what leaves through a filter
+  TimelineId ready;                   // gradients written
+  TimelineId published;               // stripe updated
 };
 
 /// Where everything of one rank lies in its arena. Peers of the node find the parts by the names under which they are

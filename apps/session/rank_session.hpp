@@ -168,7 +168,7 @@ class RankSession final : public Session {
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> exchange_stream_;  // of the direct route: the bulk lane's thread enqueues on it
+  std::unique_ptr<Stream> exchange_stream_;           // of the direct route: the bulk lane's thread enqueues on it
   std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
   std::string bad_step_;                              // written by the device actor, before the run ends
   std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them

@@ -143,14 +143,17 @@ void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const 
 
 void Resumed::load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group,
                          const GroupMemory& memory) {
-  const Stripe& mine = memory.stripe.stripe;
   const LentMemory& own = memory.own;
   for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
-    const bool whole = own.state[slot].size_bytes != 0;
-    const Stripe all{.group = group.id, .tenant = mine.tenant, .first = 0, .count = group.count};
-    load(job, space, kStates[slot], whole ? all : mine, whole ? own.state[slot] : memory.stripe.state[slot]);
+    if (own.state[slot].size_bytes != 0) {
+      load(job, space, kStates[slot], {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count},
+           own.state[slot]);
+      continue;
+    }
+    for (const StripeMemory& part : memory.stripes) load(job, space, kStates[slot], part.stripe, part.state[slot]);
   }
-  if (own.outer.state[0].size_bytes != 0) load(job, space, kOuter, mine, own.outer.state[0]);
+  for (const StripeMemory& part : own.outer)
+    if (part.state[0].size_bytes != 0) load(job, space, kOuter, part.stripe, part.state[0]);
 }
 
 std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
@@ -181,12 +184,11 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
   };
   for (const GroupPlan& group : job.plan.groups) {
     const GroupMemory& m = memory.groups[group.id.value];
-    const Stripe& stripe = m.stripe.stripe;
-    if (stripe.count == 0) continue;
-    add(group, stripe, CheckpointPart::parameters, m.stripe.parameters);
+    for (const StripeMemory& part : m.stripes) add(group, part.stripe, CheckpointPart::parameters, part.parameters);
     for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot)
-      add(group, stripe, kStates[slot], m.stripe.state[slot]);
-    if (m.own.outer.state[0].size_bytes != 0) add(group, stripe, kOuter, m.own.outer.state[0]);
+      for (const StripeMemory& part : m.stripes) add(group, part.stripe, kStates[slot], part.state[slot]);
+    for (const StripeMemory& part : m.own.outer)
+      if (part.state[0].size_bytes != 0) add(group, part.stripe, kOuter, part.state[0]);
   }
   return parts;
 }

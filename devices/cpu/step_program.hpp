@@ -119,9 +119,9 @@ class StepProgram {
   // f32 copies of the operands of one product; none where operands are used as they are stored.
   dnnl::memory wide_inputs_, wide_weights_, wide_outputs_;
   LossShape loss_;
-  std::vector<dnnl::memory> scratchpads_;  // all the same place: primitives run one after another
-  dnnl::memory scratch_;                   // none where nothing is needed, or another program's serves
-  std::vector<std::vector<Call>> forward_;  // a piece ends where the next stage reads another bucket
+  std::vector<dnnl::memory> scratchpads_;               // all the same place: primitives run one after another
+  dnnl::memory scratch_;                                // none where nothing is needed, or another program's serves
+  std::vector<std::vector<Call>> forward_;              // a piece ends where the next stage reads another bucket
   std::vector<std::vector<std::uint32_t>> first_read_;  // by piece: places in the buckets
   std::vector<std::vector<Call>> segments_;
   std::string description_;

@@ -181,9 +181,8 @@ void ReferenceStream::clear(Memory memory) {
 void ReferenceStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
   const std::uint64_t count = from.size_bytes / size_bytes(from_type);
   call([target = address_of<std::byte>(space_, to, count * size_bytes(to_type)),
-        source = space_.address_of<const std::byte>(from), to_type, from_type, count] {
-    convert_elements(target, to_type, source, from_type, count);
-  });
+        source = space_.address_of<const std::byte>(from), to_type, from_type,
+        count] { convert_elements(target, to_type, source, from_type, count); });
 }
 
 void ReferenceStream::digest(Memory to, Memory of) {

@@ -274,6 +274,50 @@ TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWrit
   EXPECT_EQ(at<StepSums>(sink.copied_sums).loss, at<StepSums>(whole.sums).loss);
 }
 
+TEST_P(ReplicaContract, AcquiresEveryBucketOnceBeforeItReadsItsWeightsOrWritesItsGradients) {
+  // Weights and gradients are spoilt until a bucket is acquired: then, in stream order, the right weights are there.
+  struct Sink final : BucketSink {
+    ReplicaMemory memory;
+    Memory right;  // weights
+    Memory marks;  // one f32 for each element, which a gradient that is written too early would take away
+    std::vector<std::uint32_t> acquired, ready_ones;
+    static Memory part(const Memory& whole, const Bucket& bucket) {
+      return slice(whole, bucket.first * sizeof(float), bucket.count * sizeof(float));
+    }
+    void acquire(const Bucket& bucket, Stream& stream) noexcept override {
+      stream.copy(part(memory.parameters, bucket), part(right, bucket));
+      stream.copy(part(marks, bucket), part(memory.gradients, bucket));
+      acquired.push_back(bucket.index);
+    }
+    void ready(const Bucket& bucket, Stream&) noexcept override {
+      if (std::find(acquired.begin(), acquired.end(), bucket.index) != acquired.end())
+        ready_ones.push_back(bucket.index);
+    }
+  };
+  const auto stream = device().stream();
+  Model whole = make_model(graph());
+  const Memory batch = make_batch(whole.batch, 2);
+  const std::vector<float> expected = gradients(whole, *stream, batch);
+  Model model = make_model(graph(), /*target_bytes=*/1);
+  Sink sink;
+  sink.memory = model.memory;
+  sink.right = put(get(model.memory.parameters));
+  sink.marks = put(std::vector<float>(expected.size()));
+  std::fill_n(&at<float>(model.memory.parameters), expected.size(), 1e6F);
+  model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
+  finish(*stream);
+  std::sort(sink.acquired.begin(), sink.acquired.end());
+  EXPECT_EQ(sink.acquired, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(sink.ready_ones, (std::vector<std::uint32_t>{0, 1, 2})) << "ready before it was acquired";
+  const std::vector<float> found = get(model.memory.gradients), before = get(sink.marks);
+  for (const Layout::Entry& entry : model.layout.entries()) {
+    for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
+      ASSERT_EQ(found[i], expected[i]) << i;
+      ASSERT_EQ(before[i], 99.0F) << i;
+    }
+  }
+}
+
 TEST_P(ReplicaContract, LowersTheLossWhenItsGradientsAreFollowed) { expect_loss_falls(DType::f32); }
 
 TEST_P(ReplicaContract, LowersTheLossInBf16WhenItsGradientsAreFollowed) {

@@ -322,6 +322,28 @@ TEST_P(StreamContract, ClearsMemoryAndNothingBesideIt) {
   EXPECT_EQ(get(memory), expected);
 }
 
+TEST_P(StreamContract, ConvertsNumbersToTheNearestOfTheOtherTypeAndBack) {
+  const auto stream = device().stream();
+  // 37 elements, so that no vector's width divides them: ties, denormals, infinities and NaN among them.
+  std::vector<float> values{0.0F, -0.0F, 1.0F, 1.00390625F, 1.01171875F, INFINITY, -INFINITY, NAN, 3.4e38F};
+  for (std::uint64_t i = values.size(); i < 37; ++i) values.push_back(static_cast<float>(random_normal(5, i)) * 1e3F);
+  const Memory from = put(values), back = put(std::vector<float>(values.size(), 7.0F));
+  const Memory packed = put(std::span<const std::uint16_t>{std::vector<std::uint16_t>(values.size(), 7)});
+  try {
+    stream->convert(packed, DType::bf16, from, DType::f32);
+  } catch (const Error& error) {
+    ASSERT_EQ(error.code(), Code::unsupported);
+    GTEST_SKIP() << error.what();
+  }
+  stream->convert(back, DType::f32, packed, DType::bf16);
+  finish(*stream);
+  const std::vector<float> found = get(back);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float expected = from_bf16(to_bf16(values[i]));
+    ASSERT_TRUE(found[i] == expected || (std::isnan(found[i]) && std::isnan(expected))) << i << ": " << found[i];
+  }
+}
+
 TEST_P(StreamContract, DigestsWhatStandsThereWhenItsTurnComes) {
   const auto stream = device().stream();
   const Memory memory = put(std::vector<float>(100, 5.0F)), result = put(std::vector<float>(2, 0.0F));

@@ -28,7 +28,7 @@ std::unique_ptr<Exchange> lent(const GroupSpec& spec, const RankView& view, std:
                         .rule = spec.rule,
                         .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, spec.ranks),
                         .buckets = spec.buckets,
-                        .memory = {.gradients = view.gradients, .mine = view.mine},
+                        .memory = {.gradients = view.gradients, .mine = {view.mine}},
                         .updates = updates});
 }
 ExchangeCase arena_case(std::string name, const Devices& devices) {

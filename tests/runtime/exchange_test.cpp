@@ -284,7 +284,7 @@ class LentExchangeTest : public ::testing::Test {
                      .rule = rule_,
                      .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                      .buckets = {bucket_},
-                     .memory = {.gradients = gradients_, .mine = make_stripe(32, 64, RuleKind::adam, 2)},
+                     .memory = {.gradients = gradients_, .mine = {make_stripe(32, 64, RuleKind::adam, 2)}},
                      .updates = 6});
 };
 
@@ -294,7 +294,7 @@ TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
                                        .rule = {.kind = RuleKind::sgd, .clip_norm = 1},
                                        .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                                        .buckets = {last, bucket_},
-                                       .memory = {.gradients = gradients_, .mine = {}}});
+                                       .memory = {.gradients = gradients_, .mine = {StripeMemory{}}}});
   for (std::uint64_t step = 0; step < 2; ++step) {
     exchange->begin(stream_, {.step = Step{step}}, sums_, total_);
     exchange->contribute(stream_, last);
@@ -305,10 +305,10 @@ TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
 }
 
 TEST_F(LentExchangeTest, WaitsForRelievedRanksBeforeAStepWithoutARoundAndRelievesNobodyInTheLast) {
-  LentMemory memory{.gradients = gradients_, .mine = make_stripe(32, 16, RuleKind::sgd, 2)};
+  LentMemory memory{.gradients = gradients_, .mine = {make_stripe(32, 16, RuleKind::sgd, 2)}};
   memory.held = gradients_;
   memory.carry = total_;
-  memory.stripes = {make_stripe(0, 32, RuleKind::sgd, 2), memory.mine};
+  memory.stripes = {make_stripe(0, 32, RuleKind::sgd, 2), memory.mine[0]};
   memory.stripes[0].stripe.tenant = {0};
   const auto exchange =
       lent_exchange({.communicator = &communicator_,
@@ -335,7 +335,7 @@ TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
                                        .rule = {.kind = RuleKind::sgd, .rate = 8},
                                        .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
                                        .buckets = {bucket_},
-                                       .memory = {.gradients = gradients_, .mine = {}},
+                                       .memory = {.gradients = gradients_, .mine = {StripeMemory{}}},
                                        .rate = RateSchedule{8, halves, {}}});
   for (const auto& [samples, rate] : {std::pair{0, 8.0F}, {99, 8.0F}, {100, 4.0F}, {350, 1.0F}}) {
     exchange->begin(stream_, {.step = Step{0}, .samples_before = static_cast<std::uint64_t>(samples), .samples = 50},
@@ -347,7 +347,7 @@ TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
 }
 
 TEST_F(LentExchangeTest, ScalesTheRateWithTheSamplesOfAnUpdateWhichAccumulationMultiplies) {
-  LentMemory memory{.gradients = gradients_, .mine = {}};
+  LentMemory memory{.gradients = gradients_, .mine = {StripeMemory{}}};
   memory.held = gradients_;
   memory.carry = total_;
   const auto exchange = lent_exchange(

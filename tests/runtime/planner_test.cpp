@@ -494,14 +494,18 @@ void expect_sound_placement(const Plan& plan, const World& world) {
 
 void expect_full_cover(const Plan& plan) {
   const std::uint64_t n = Layout{mlp()}.count_elements();
-  std::uint64_t next = 0;
-  ASSERT_EQ(plan.groups[0].stripes.size(), plan.ranks.size());
-  for (std::uint32_t r = 0; r < plan.groups[0].stripes.size(); ++r) {
-    EXPECT_EQ(plan.groups[0].stripes[r].tenant.value, r);
-    EXPECT_EQ(plan.groups[0].stripes[r].first, next);
-    next += plan.groups[0].stripes[r].count;
+  const GroupPlan& group = plan.groups[0];
+  ASSERT_EQ(group.stripes.size(), plan.ranks.size() * group.buckets.size());
+  for (std::size_t b = 0; b < group.buckets.size(); ++b) {  // every rank has a part of each
+    std::uint64_t next = group.buckets[b].first;
+    for (std::uint32_t r = 0; r < plan.ranks.size(); ++r) {
+      const Stripe& stripe = group.stripes[b * plan.ranks.size() + r];
+      EXPECT_EQ(stripe.tenant.value, r);
+      EXPECT_EQ(stripe.first, next);
+      next += stripe.count;
+    }
+    EXPECT_EQ(next, group.buckets[b].first + group.buckets[b].count);
   }
-  EXPECT_EQ(next, n);
   std::uint64_t end = n;  // buckets come from the last layer to the first
   for (const Bucket& bucket : plan.groups[0].buckets) {
     EXPECT_EQ(bucket.first + bucket.count, end);

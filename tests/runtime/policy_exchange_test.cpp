@@ -242,7 +242,7 @@ class ExchangedRun {
     RankView& view = group_.world->rank(r);
     const std::uint64_t bytes = spec.elements * sizeof(float);
     const PolicyNeeds needs = needs_of(script_.phases);
-    LentMemory memory{.gradients = view.gradients, .mine = view.mine};
+    LentMemory memory{.gradients = view.gradients, .mine = {view.mine}};
     memory.held = slice(view.contributions, bytes, bytes);
     memory.carry = view.arena->allocate(sizeof(StepSums));
     memory.round_total = view.arena->allocate(sizeof(StepSums));
@@ -253,12 +253,12 @@ class ExchangedRun {
     for (std::size_t s = 0; needs.whole_state && s < state_slots(spec.rule.kind); ++s) {
       memory.state[s] = view.arena->allocate(bytes);
       const Stripe& mine = spec.stripes[r];
-      memory.mine.state[s] = slice(memory.state[s], mine.first * sizeof(float), mine.count * sizeof(float));
+      memory.mine[0].state[s] = slice(memory.state[s], mine.first * sizeof(float), mine.count * sizeof(float));
     }
-    memory.outer = view.mine;
-    memory.outer.state[0] = view.arena->allocate(std::max<std::uint64_t>(64, spec.stripes[r].count * sizeof(float)));
-    memory.outer.state[0].size_bytes = spec.stripes[r].count * sizeof(float);
-    memory.outer.journal = view.arena->allocate(spec.buckets.size() * journal_bytes(kMaxOuterSlots));
+    StripeMemory& outer = memory.outer.emplace_back(view.mine);
+    outer.state[0] = view.arena->allocate(std::max<std::uint64_t>(64, spec.stripes[r].count * sizeof(float)));
+    outer.state[0].size_bytes = spec.stripes[r].count * sizeof(float);
+    outer.journal = view.arena->allocate(spec.buckets.size() * journal_bytes(kMaxOuterSlots));
     weights_.push_back(needs.own_weights ? memory.weights : view.parameters);
     return memory;
   }
@@ -268,7 +268,7 @@ class ExchangedRun {
     RankView& view = group_.world->rank(r);
     LentMemory memory = memory_[r];
     if (dynamic_cast<ArenaWorld*>(group_.world.get()) != nullptr) {
-      for (const LentMemory& theirs : memory_) memory.stripes.push_back(theirs.mine);
+      for (const LentMemory& theirs : memory_) memory.stripes.push_back(theirs.mine[0]);
       memory.relief_journal =
           view.arena->allocate(relief_journal_bytes(spec.stripes, spec.buckets, state_slots(spec.rule.kind)));
     }

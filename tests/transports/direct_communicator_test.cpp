@@ -59,6 +59,25 @@ class DirectCommunicatorTest : public ::testing::Test {
   }
 };
 
+TEST_F(DirectCommunicatorTest, HandingBucketsOverDoesNotHoldTheStreamUp) {
+  WorkingGroup group = make(two_buckets(2));
+  RankView& view = group.world->rank(0);
+  std::vector<Point> points;
+  for (const Bucket& bucket : group.spec.buckets) {
+    const StripeMemory mine = group.part_of(0, bucket);
+    points.push_back(view.communicator->reduce_update_gather(*view.stream, group.work_of(0, 0, bucket),
+                                                             rule_step(group.spec.rule, 1), {&mine, 1}));
+  }
+  const auto handed_over = group.reach({{0, view.stream->mark()}});
+  ASSERT_TRUE(handed_over) << "the stream waits for the other rank";
+  EXPECT_TRUE(handed_over->front().ok());
+  for (const Point& point : points) EXPECT_LT(view.space->timeline(point.line).value(), point.value);
+  group.enqueue_step(1, 0);
+  const auto statuses = group.reach({{0, points[0]}, {0, points[1]}});
+  ASSERT_TRUE(statuses);
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.text();
+}
+
 TEST_F(DirectCommunicatorTest, LosingAPeerEndsTheWaitsAndNamesItsRank) {
   WorkingGroup group = make(two_buckets(3));
   std::vector<std::pair<std::uint32_t, Point>> points;

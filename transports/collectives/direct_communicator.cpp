@@ -83,8 +83,9 @@ void DirectRounds::check(const BucketWork& work, const StripeMemory& mine) const
                "the group has no such bucket");
   const Part own = ownership_.part_of(bucket.index, self_);
   const Stripe& stripe = mine.stripe;
-  TROUPE_CHECK(stripe.count == own.count && (own.count == 0 || (stripe.first == own.first && stripe.tenant.value == self_)),
-               Code::invalid, where(), "the stripe of rank ", self_, " is not the group's");
+  TROUPE_CHECK(
+      stripe.count == own.count && (own.count == 0 || (stripe.first == own.first && stripe.tenant.value == self_)),
+      Code::invalid, where(), "the stripe of rank ", self_, " is not the group's");
   TROUPE_CHECK(work.gradients.size_bytes == bucket.count * sizeof(float), Code::invalid, where(), "gradients of ",
                work.gradients.size_bytes, " bytes for ", bucket.count, " elements");
   if (stripe.count == 0) return;
@@ -107,8 +108,8 @@ void DirectRounds::gather(Stream& stream, const BucketWork& work, const StripeMe
 
 /// The lane begins it after what was measured before, whatever the stream does meanwhile.
 void DirectRounds::agree(Stream& stream, const BucketWork& work) {
-  Call& call =
-      take(line_of_sums(), {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
+  Call& call = take(line_of_sums(),
+                    {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
   call.work = work;
   call.work.relieved = {};
   count_uses(call, call.rounds.front().shape);

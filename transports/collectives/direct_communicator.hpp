@@ -19,8 +19,8 @@ class DirectRounds;  // not public
 /// A group of ranks that exchange over a transport; the same in every one of them but for `rank` and the memory.
 struct DirectGroup {
   ViewId view;
-  Rank rank;                     // this one
-  std::vector<Peer> peers;       // by rank
+  Rank rank;                       // this one
+  std::vector<Peer> peers;         // by rank
   std::vector<Stripe> stripes;     // each rank has at most one range of each bucket
   std::vector<Bucket> buckets;     // by index
   Memory parameters;               // [group] f32, this rank's copy
@@ -53,9 +53,9 @@ std::uint64_t direct_staging_bytes(const DirectGroup& group);
 
 /// Collectives over any transport, each payload sent once and landing where it is used. Buckets travel in chunks. Every
 /// rank sends every chunk's tenants its gradients over their parts; a tenant adds them up in rank order, updates, and
-/// sends the new parameters to the others, straight into theirs. Handing a bucket over never waits: chunks are worked on
-/// as they become complete, on a stream of the exchange's own. A head names view, call, step, bucket and chunk: ranks
-/// that disagree get an error with both names. Losing a peer ends the waits with peer_lost.
+/// sends the new parameters to the others, straight into theirs. Handing a bucket over never waits: chunks are worked
+/// on as they become complete, on a stream of the exchange's own. A head names view, call, step, bucket and chunk:
+/// ranks that disagree get an error with both names. Losing a peer ends the waits with peer_lost.
 class DirectCommunicator final : public Communicator {
  public:
   /// `loop` drives the bulk lane and is not started yet: this object becomes its exchange channel's receiver, or

@@ -95,7 +95,7 @@ class End {
     parts.mine = mine_;
     route_ = hosted_route(std::move(parts));
     const std::vector<PolicyPhase> phases{{.policy = {.kind = PolicyKind::ssp, .staleness = 0}}};
-    LentMemory memory{.gradients = gradients_, .mine = mine_};
+    LentMemory memory{.gradients = gradients_, .mine = {mine_}};
     memory.weights = weights_;
     exchange_ = lent_exchange({.rule = spec_.rule,
                                .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),

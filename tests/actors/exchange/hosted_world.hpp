@@ -154,7 +154,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
                                .mine = views_[r].mine};
     for (std::size_t s = 0; s < shards_.size(); ++s)
       if (tenants_[s] == r) hosted.shard = shards_[s];
-    LentMemory memory{.gradients = views_[r].gradients, .mine = views_[r].mine};
+    LentMemory memory{.gradients = views_[r].gradients, .mine = {views_[r].mine}};
     memory.weights = memories_[r].weights;
     const std::vector<PolicyPhase> phases{{.policy = options.settings}};
     return lent_exchange({.rule = spec_.rule,

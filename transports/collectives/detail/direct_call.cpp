@@ -16,7 +16,10 @@ Flow::Flow(Round& its_round, bool sends_results, std::uint32_t self, std::uint32
 }
 
 Round::Round(Call& its_call, std::size_t its_channel, std::uint32_t self, std::uint32_t ranks)
-    : call(its_call), channel(its_channel), contributions(*this, false, self, ranks), results(*this, true, self, ranks) {}
+    : call(its_call),
+      channel(its_channel),
+      contributions(*this, false, self, ranks),
+      results(*this, true, self, ranks) {}
 
 void Round::reached(Point, Status status) noexcept {
   if (!status.ok()) return call.owner.fail_everywhere(status);

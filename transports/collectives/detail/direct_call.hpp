@@ -64,8 +64,8 @@ struct Call final : Waker, LaneTask {
   // The caller's words; of an all_reduce only `data`.
   BucketWork work;
   RuleStep rule;
-  StripeMemory mine;  // this rank's part of the bucket
-  Memory data;        // what it contributes: the bucket's gradients, or an all_reduce's data
+  StripeMemory mine;          // this rank's part of the bucket
+  Memory data;                // what it contributes: the bucket's gradients, or an all_reduce's data
   std::uint64_t number = 0;   // of its line
   std::uint64_t verdict = 0;  // its place among the calls of steps with a verdict, from 1; 0: it is none
   // The lane's.

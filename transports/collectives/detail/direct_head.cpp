@@ -77,15 +77,9 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   head.view = packed.view;
   head.rank = packed.rank;
   head.group = {packed.group};
-  head.round = {packed.sequence,
-                packed.call,
-                packed.step,
-                packed.elements,
-                packed.bucket,
-                packed.chunk,
-                packed.reduces == 1,
-                packed.sums == 1,
-                static_cast<RoundPart>(packed.part)};
+  head.round = {packed.sequence,     packed.call,      packed.step,
+                packed.elements,     packed.bucket,    packed.chunk,
+                packed.reduces == 1, packed.sums == 1, static_cast<RoundPart>(packed.part)};
   head.sums = packed.step_sums;
   return head;
 }

@@ -92,9 +92,7 @@ bool DirectRounds::is_filtered(const RoundShape& shape) const noexcept {
   return group_.filter != nullptr && !shape.reduces && carries_gradients(shape);
 }
 
-bool DirectRounds::has_own_work(const RoundShape& shape) const {
-  return shape.sums || part_of(shape, self_).count > 0;
-}
+bool DirectRounds::has_own_work(const RoundShape& shape) const { return shape.sums || part_of(shape, self_).count > 0; }
 
 RoundWindow::Expected DirectRounds::expected(const RoundShape& shape) const {
   RoundWindow::Expected all;
@@ -267,9 +265,8 @@ std::span<const Memory> DirectRounds::in_rank_order(Memory own, OfRank&& of_rank
 }
 
 std::span<const Memory> DirectRounds::sums_of(const Round& round) {
-  return in_rank_order(round.call.work.sums, [&](std::uint32_t r) {
-    return staging_.sums(round.channel, round.shape.sequence, r);
-  });
+  return in_rank_order(round.call.work.sums,
+                       [&](std::uint32_t r) { return staging_.sums(round.channel, round.shape.sequence, r); });
 }
 
 void DirectRounds::watch_own_work(Round& round) {

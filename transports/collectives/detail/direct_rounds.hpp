@@ -149,16 +149,16 @@ class DirectRounds final : public Receiver {
 
   std::uint64_t calls_ = 0;          // the caller's
   std::uint64_t verdict_calls_ = 0;  // the caller's
-  std::mutex mutex_;         // guards lines_'s calls
+  std::mutex mutex_;                 // guards lines_'s calls
 
   // The lane's thread only.
   std::deque<ChunkRounds> channels_;
   CallOrder order_;
   Outbox outbox_;
-  std::deque<Call*> verdict_;  // calls of steps with a verdict, in their order; some may be missing yet
+  std::deque<Call*> verdict_;        // calls of steps with a verdict, in their order; some may be missing yet
   std::uint64_t verdict_ended_ = 0;  // of them
   std::uint64_t agreed_ = 0;         // the last of the sums' calls that was in the queue
-  std::vector<Memory> parts_;  // reused
+  std::vector<Memory> parts_;        // reused
 };
 
 }  // namespace troupe::collectives

@@ -1,5 +1,6 @@
 #include "transports/collectives/detail/outbox.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe::collectives {
@@ -11,8 +12,25 @@ void Outbox::add(Message& message, Urgency urgency) {
 }
 
 void Outbox::sent(const Message& message) {
+  follow(message);
+  take_back(message);
+}
+
+void Outbox::take_back(const Message& message) {
   --queues_[message.to].on_way;
   bytes_on_way_ -= message.size_bytes;
+}
+
+/// The window grows by as many bytes as were sent when messages take no time, and shrinks by as many when they take
+/// twice the target; only when it is what held messages back does it grow.
+void Outbox::follow(const Message& message) noexcept {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  const Milliseconds delay = Clock::now() - message.handed_over;
+  const double off = std::max(-1.0, 1.0 - delay / Milliseconds{kTarget});
+  if (off > 0 && waiting_ == 0) return;
+  const double share = static_cast<double>(message.size_bytes) / ahead_;  // of what one round trip takes along
+  constexpr double kGain = 256 << 10;
+  ahead_ = std::clamp(ahead_ + kGain * off * share, double{kFewestAhead}, double{kMostAhead});
 }
 
 /// From a callback of the transport, too, which may not be called back there: so it is posted.
@@ -31,7 +49,7 @@ Outbox::ToRank* Outbox::next() noexcept {
   for (ToRank& queue : queues_) {
     if (queue.waiting.empty()) continue;
     const Waiting& first = queue.waiting.top();
-    if (queue.on_way > 0 && bytes_on_way_ + first.message->size_bytes > kBytesAhead) continue;
+    if (queue.on_way > 0 && bytes_on_way_ + first.message->size_bytes > bytes_ahead()) continue;
     if (best == nullptr || best->waiting.top() > first) best = &queue;
   }
   return best;
@@ -46,8 +64,9 @@ void Outbox::run() noexcept {
     --waiting_;
     ++queue->on_way;
     bytes_on_way_ += first.message->size_bytes;
+    first.message->handed_over = Clock::now();
     if (send_(*first.message)) continue;
-    sent(*first.message);
+    take_back(*first.message);
     ++waiting_;
     queue->waiting.push(first);
     return pump();  // no room: again after the lane has moved on

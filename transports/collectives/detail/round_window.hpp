@@ -14,10 +14,11 @@ namespace troupe::collectives {
 /// sent. A pure state machine without memory or messages. The rounds of other chunks have windows of their own, so that
 /// none waits for another chunk's.
 ///
-/// Two rounds are enough. A rank begins a round of a chunk when its last one is over at that rank. A peer that takes part in round n has finished round n - 1, for which it needed what this
-/// rank contributed to n - 1 (or, where this rank alone owns that round, its result), and this rank contributes to n -
-/// 1 after it has finished n - 2. So nothing of round n comes while round n - 2 is unfinished, and what was landed for
-/// a round this rank owned a part of has been used before the next landing. A message that breaks this is an error.
+/// Two rounds are enough. A rank begins a round of a chunk when its last one is over at that rank. A peer that takes
+/// part in round n has finished round n - 1, for which it needed what this rank contributed to n - 1 (or, where this
+/// rank alone owns that round, its result), and this rank contributes to n - 1 after it has finished n - 2. So nothing
+/// of round n comes while round n - 2 is unfinished, and what was landed for a round this rank owned a part of has been
+/// used before the next landing. A message that breaks this is an error.
 class RoundWindow {
  public:
   RoundWindow(Rank self, std::uint32_t ranks);
@@ -26,7 +27,7 @@ class RoundWindow {
   struct Expected {
     std::uint32_t contributions = 0;  // messages
     std::uint32_t results = 0;        // messages
-    bool own_work = false;  // whether it adds up something itself, which must be done before the round is over
+    bool own_work = false;           // whether it adds up something itself, which must be done before the round is over
     bool own_results_first = false;  // whether its results must be out first, too: their memory is the caller's
   };
   /// This rank's own call has come so far on its stream: its contributions may leave.
@@ -46,7 +47,8 @@ class RoundWindow {
 
   /// All that this rank adds up has arrived for rounds up to this one.
   std::uint64_t gathered() const noexcept { return gathered_; }
-  /// All results have arrived, this rank's gradients have been read and its own work is done, for rounds up to this one.
+  /// All results have arrived, this rank's gradients have been read and its own work is done, for rounds up to this
+  /// one.
   std::uint64_t published() const noexcept { return published_; }
 
  private:

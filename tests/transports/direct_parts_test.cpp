@@ -1,0 +1,204 @@
+// What the direct communicator consists of, piece by piece.
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "runtime/data/random.hpp"
+#include "transports/collectives/detail/call_order.hpp"
+#include "transports/collectives/detail/outbox.hpp"
+#include "transports/collectives/detail/ownership.hpp"
+#include "transports/collectives/detail/staging.hpp"
+#include "transports/loopback/loopback_transport.hpp"
+
+namespace troupe::collectives {
+namespace {
+
+class OutboxTest : public ::testing::Test {
+ protected:
+  OutboxTest() {
+    posted_ = std::make_unique<Outbox>(loop_, 3, [this](Outbox::Message& message) {
+      if (has_room_) sent_.push_back(&message);
+      return has_room_;
+    });
+  }
+  Outbox::Message& add(std::uint32_t to, std::uint64_t bytes, Urgency urgency) {
+    messages_.push_back({.to = to, .size_bytes = bytes, .handed_over = {}});
+    outbox().add(messages_.back(), urgency);
+    return messages_.back();
+  }
+
+  Outbox& outbox() { return *posted_; }
+
+  std::unique_ptr<Outbox> posted_;  // outlives the lane that it posts itself to
+  LoopbackNetwork network_;
+  AddressSpace space_;
+  std::unique_ptr<Transport> transport_ = network_.endpoint(Peer{0}, space_);
+  LaneLoop loop_{*transport_, Lane::bulk, {}, "bulk"};  // never started: the test is the lane
+  std::deque<Outbox::Message> messages_;
+  std::vector<const Outbox::Message*> sent_;
+  bool has_room_ = true;
+};
+
+TEST_F(OutboxTest, SendsContributionsBeforeResultsAndWhatIsReadFirstBeforeTheRest) {
+  // So large that one is on its way at a time.
+  const std::uint64_t large = outbox().bytes_ahead();
+  const auto& first = add(1, large, {.kind = 1, .bucket = 0});
+  outbox().run();
+  const auto& result = add(1, large, {.kind = 1, .bucket = 0});
+  const auto& later = add(1, large, {.kind = 0, .bucket = 5});
+  const auto& sooner = add(1, large, {.kind = 0, .bucket = 2});
+  const auto& after_that = add(1, large, {.kind = 0, .bucket = 2});
+  for (std::size_t i = 0; i < 5; ++i) {
+    outbox().run();
+    ASSERT_EQ(sent_.size(), i + 1);
+    outbox().sent(*sent_.back());
+  }
+  EXPECT_EQ(sent_, (std::vector<const Outbox::Message*>{&first, &sooner, &after_that, &later, &result}));
+}
+
+TEST_F(OutboxTest, HasOneMessageOnItsWayToEveryRankAndMoreOnlyAsFarAsTheWindowGoes) {
+  const std::uint64_t half = outbox().bytes_ahead() / 2;
+  for (int i = 0; i < 3; ++i) add(1, half, {});
+  outbox().run();
+  EXPECT_EQ(sent_.size(), 2U);
+  add(2, half, {});
+  outbox().run();
+  ASSERT_EQ(sent_.size(), 3U);
+  EXPECT_EQ(sent_.back()->to, 2U) << "a rank waits behind another one's messages";
+}
+
+TEST_F(OutboxTest, KeepsAMessageForWhichTheTransportHasNoRoom) {
+  const auto& one = add(1, 100, {});
+  has_room_ = false;
+  outbox().run();
+  EXPECT_TRUE(sent_.empty());
+  has_room_ = true;
+  outbox().run();
+  EXPECT_EQ(sent_, std::vector<const Outbox::Message*>{&one});
+}
+
+TEST_F(OutboxTest, TakesLessAheadWhenMessagesTakeLongAndMoreWhenTheyDoNot) {
+  const auto send_with_delay = [&](std::chrono::milliseconds delay) {
+    Outbox::Message& message = add(1, 64 << 10, {});
+    add(1, 64 << 10, {});  // waits, so that the window is what holds it back
+    outbox().run();
+    message.handed_over = Clock::now() - delay;
+    outbox().sent(message);
+  };
+  const std::uint64_t before = outbox().bytes_ahead();
+  for (int i = 0; i < 200; ++i) send_with_delay(Outbox::kTarget * 3);
+  EXPECT_EQ(outbox().bytes_ahead(), Outbox::kFewestAhead);
+  EXPECT_LT(outbox().bytes_ahead(), before);
+}
+
+RoundShape call(std::uint64_t number, std::uint64_t step, std::uint32_t bucket) {
+  return {.sequence = 1, .call = number, .step = step, .bucket = bucket};
+}
+
+TEST(CallOrder, AgreesAsLongAsAllRanksMakeTheSameCalls) {
+  CallOrder order{8};
+  for (std::uint64_t number = 1; number <= 100; ++number)
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      EXPECT_TRUE(order.agree(Rank{rank}, call(number, number / 2, number % 2)).ok());
+}
+
+TEST(CallOrder, NamesBothRanksThatMakeDifferentCalls) {
+  CallOrder order{8};
+  EXPECT_TRUE(order.agree(Rank{0}, call(5, 2, 0)).ok());
+  const Status status = order.agree(Rank{3}, call(5, 2, 1));
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_NE(status.text().find("rank 3 is at step 2 bucket 1, rank 0 at step 2 bucket 0"), std::string_view::npos)
+      << status.text();
+}
+
+TEST(CallOrder, ForgetsCallsThatAreLongOver) {
+  CallOrder order{4};
+  EXPECT_TRUE(order.agree(Rank{0}, call(9, 4, 0)).ok());
+  EXPECT_TRUE(order.agree(Rank{1}, call(5, 1, 1)).ok());
+}
+
+struct Cut {
+  std::vector<Stripe> stripes;
+  std::vector<Bucket> buckets;
+};
+
+Cut cut_each_bucket(std::uint64_t seed, std::uint32_t ranks) {
+  Cut cut;
+  std::uint64_t first = 0;
+  for (std::uint32_t b = 0; b < 3; ++b) {
+    const std::uint64_t count = Layout::kAlignElements * (1 + random_below(seed, b, 600));
+    cut.buckets.push_back({GroupId{}, b, first, count});
+    for (Stripe stripe : equal_stripes(GroupId{}, count, ranks)) {
+      stripe.first += first;
+      cut.stripes.push_back(stripe);
+    }
+    first += count;
+  }
+  return cut;
+}
+
+TEST(Ownership, GivesEveryElementOfAChunkToOneRank) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Cut cut = cut_each_bucket(seed, 3);
+    const Ownership ownership(cut.stripes, cut.buckets, 3, 512);
+    for (const Chunk& chunk : ownership.chunks()) {
+      std::uint64_t next = chunk.first;
+      for (std::uint32_t rank = 0; rank < 3; ++rank) {
+        const Part part = ownership.part_of(chunk, rank);
+        if (part.count == 0) continue;
+        EXPECT_EQ(part.first, next);
+        EXPECT_LE(part.count, ownership.largest_part());
+        next += part.count;
+      }
+      EXPECT_EQ(next, chunk.first + chunk.count);
+    }
+  }
+}
+
+TEST(Ownership, RefusesElementsWithoutAnOwnerOrWithTwo) {
+  const std::vector<Bucket> buckets{{GroupId{}, 0, 0, 64}};
+  const auto made_of = [&](std::vector<Stripe> stripes) { return Ownership(stripes, buckets, 2, 64); };
+  EXPECT_NO_THROW(made_of({{GroupId{}, Rank{0}, 0, 32}, {GroupId{}, Rank{1}, 32, 32}}));
+  EXPECT_THROW(made_of({{GroupId{}, Rank{0}, 0, 32}}), Error);
+  EXPECT_THROW(made_of({{GroupId{}, Rank{0}, 0, 64}, {GroupId{}, Rank{1}, 32, 32}}), Error);
+  EXPECT_THROW(made_of({{GroupId{}, Rank{0}, 0, 32}, {GroupId{}, Rank{0}, 32, 32}}), Error);
+  EXPECT_THROW(made_of({{GroupId{}, Rank{0}, 0, 32}, {GroupId{}, Rank{2}, 32, 32}}), Error);
+}
+
+TEST(Staging, HasAPlaceOfItsOwnForEverythingThatMayBeThereAtOnce) {
+  const Cut cut = cut_each_bucket(3, 3);
+  const Ownership ownership(cut.stripes, cut.buckets, 3, 512);
+  for (std::uint32_t self = 0; self < 3; ++self) {
+    Staging staging(ownership, self, 2);
+    const Memory memory{ArenaId{9}, 4096, staging.size_bytes()};
+    staging.place(memory);
+    std::vector<Memory> all;
+    for (std::size_t channel = 0; channel < staging.count_channels(); ++channel)
+      for (std::uint64_t sequence : {4, 5}) {
+        for (std::uint32_t rank = 0; rank < 3; ++rank) all.push_back(staging.sums(channel, sequence, rank));
+        all.push_back(staging.total(channel, sequence));
+      }
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      if (rank != self) all.push_back(staging.reduced(rank, ownership.largest_part()));
+    for (const Chunk& chunk : ownership.chunks()) {
+      all.push_back(staging.leaving(chunk.bucket, {chunk.first, chunk.count}));
+      for (std::uint32_t rank = 0; rank < 3; ++rank) {
+        const Part own = ownership.part_of(chunk, self);
+        if (rank == self || own.count == 0) continue;
+        all.push_back(staging.gradients(chunk.bucket, rank, own));
+        all.push_back(staging.packed(chunk.bucket, rank, own));
+      }
+    }
+    std::sort(all.begin(), all.end(), [](const Memory& a, const Memory& b) { return a.offset < b.offset; });
+    std::uint64_t end = memory.offset;
+    for (const Memory& each : all) {
+      ASSERT_GE(each.offset, end);
+      end = each.offset + each.size_bytes;
+    }
+    EXPECT_LE(end, memory.offset + memory.size_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::collectives
