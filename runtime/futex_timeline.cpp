@@ -66,7 +66,8 @@ FutexTimeline::~FutexTimeline() {
 }
 
 void FutexTimeline::signal(std::uint64_t to) noexcept {
-  word_.value.store(to, std::memory_order_seq_cst);
+  // Nobody else signals, so the difference is right whatever happens to the poison's bit meanwhile.
+  word_.value.fetch_add(to - value(), std::memory_order_seq_cst);
   const bool asleep = word_.sleepers.load(std::memory_order_seq_cst) != 0;
   const bool due = next_.load(std::memory_order_seq_cst) <= to;
   if (asleep) {
@@ -87,7 +88,10 @@ void FutexTimeline::wake_sleepers() noexcept {
 
 void FutexTimeline::poison(const Status& why) noexcept {
   std::uint32_t expected = kNotPoisoned;
-  if (word_.poisoned.compare_exchange_strong(expected, kBeingWritten, std::memory_order_seq_cst)) {
+  const bool first = word_.poisoned.compare_exchange_strong(expected, kBeingWritten, std::memory_order_seq_cst);
+  // Before the reason is written: a poisoner that dies over that has released the waits.
+  word_.value.fetch_or(kPoisonedWord, std::memory_order_seq_cst);
+  if (first) {
     const std::string_view reason = why.ok() ? std::string_view{"poisoned without a reason"} : why.text();
     const std::size_t length = cut_length(reason, sizeof word_.poison_text - 1);
     word_.poison_code = static_cast<std::uint32_t>(why.ok() ? Code::aborted : why.code());
@@ -123,7 +127,7 @@ void FutexTimeline::wake(std::uint64_t at, Waker& waker) {
   }
   enter(at, waker);
   // Whoever signalled before the entry could be seen did not run it.
-  if (word_.value.load(std::memory_order_seq_cst) >= at || poisoned()) run_due();
+  if (word_.value.load(std::memory_order_seq_cst) >= at) run_due();
 }
 
 void FutexTimeline::enter(std::uint64_t at, Waker& waker) {
@@ -155,7 +159,7 @@ void FutexTimeline::run_due() noexcept {
       const std::lock_guard lock{mutex_};
       if (entries_.empty()) return;
       entry = entries_.back();
-      reached = word_.value.load(std::memory_order_seq_cst) >= entry.at;
+      reached = (word_.value.load(std::memory_order_seq_cst) & ~kPoisonedWord) >= entry.at;
       if (!reached && end.ok()) return;
       entries_.pop_back();
       note_next();
@@ -173,7 +177,7 @@ Status FutexTimeline::wait(Blocking& blocking, std::uint64_t at, Deadline deadli
 
 /// True when the wait is over.
 bool FutexTimeline::poll(std::uint64_t at) const noexcept {
-  const auto over = [&] { return value() >= at || word_.poisoned.load(std::memory_order_acquire) != 0; };
+  const auto over = [&] { return word() >= at; };
   const auto span = spin_.load(std::memory_order_relaxed);
   if (span.count() == 0) return over();
   const Deadline end = Deadline::after(span);
@@ -188,7 +192,7 @@ bool FutexTimeline::poll(std::uint64_t at) const noexcept {
 
 /// True when the wait is over, false at the deadline.
 bool FutexTimeline::sleep(std::uint64_t at, Deadline deadline) noexcept {
-  const auto over = [&] { return word_.value.load(std::memory_order_seq_cst) >= at || poisoned(); };
+  const auto over = [&] { return word_.value.load(std::memory_order_seq_cst) >= at; };
   word_.sleepers.fetch_add(1, std::memory_order_seq_cst);
   bool done;
   for (;;) {

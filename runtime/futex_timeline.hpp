@@ -23,8 +23,9 @@ class LineWatch {
   ~LineWatch() = default;
 };
 
-/// A timeline over a TimelineWord. A signal is one exchange of the value, plus a system call when somebody sleeps; a
-/// wait that is over already is one load.
+/// A timeline over a TimelineWord. A signal is one addition to the word, plus a system call when somebody sleeps; a wait
+/// that is over already is one load. Signals add and poison sets a bit, so neither takes the other back, whichever
+/// process was first.
 ///
 /// Who is told how: a sleeper counts itself in `sleepers`, notes `change`, looks at the value once more and sleeps on
 /// `change`; a signaller raises the value and then looks at `sleepers`. Both orders are sequentially consistent, so one
@@ -43,7 +44,8 @@ class FutexTimeline final : public Timeline {
   FutexTimeline& operator=(const FutexTimeline&) = delete;
 
   TimelineId id() const noexcept override { return id_; }
-  std::uint64_t value() const noexcept override { return word_.value.load(std::memory_order_acquire); }
+  std::uint64_t value() const noexcept override { return word() & ~kPoisonedWord; }
+  std::uint64_t word() const noexcept override { return word_.value.load(std::memory_order_acquire); }
   void signal(std::uint64_t to) noexcept override;
   void poison(const Status& why) noexcept override;
   Status status() const noexcept override;
@@ -64,7 +66,6 @@ class FutexTimeline final : public Timeline {
   };
   static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 
-  bool poisoned() const noexcept { return word_.poisoned.load(std::memory_order_seq_cst) != 0; }
   void wake_sleepers() noexcept;
   void enter(std::uint64_t at, Waker& waker);
   void note_next() noexcept;

@@ -26,7 +26,7 @@ milliseconds whole(Clock::duration span) { return std::chrono::ceil<milliseconds
 
 struct LaneWait::Goal {
   bool reached() const noexcept { return line.value() >= at; }
-  bool over() const noexcept { return reached() || !line.status().ok(); }
+  bool over() const noexcept { return line.word() >= at; }
 
   Timeline& line;
   const std::uint64_t at;

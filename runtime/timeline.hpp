@@ -26,10 +26,17 @@ class Waker {
 /// Threads: any thread may call anything; signal() has one caller at a time, the sequence's owner.
 class Timeline {
  public:
+  /// Above all points: what word() is at least once the line is poisoned.
+  static constexpr std::uint64_t kPoisonedWord = std::uint64_t{1} << 63;
+
   virtual ~Timeline() = default;
   virtual TimelineId id() const noexcept = 0;
   /// The last value signalled; everything written before that signal is visible to the caller.
   virtual std::uint64_t value() const noexcept = 0;
+  /// What a waiter sees that can only compare 64 bits, as a GPU does: value(), and once the line is poisoned
+  /// kPoisonedWord more. So every such wait ends. Whether its point was reached value() and status() say: a point above
+  /// value() was not.
+  virtual std::uint64_t word() const noexcept = 0;
   /// Raises the value to `to`, which must be larger than value(). Wakes everyone waiting at or below it.
   virtual void signal(std::uint64_t to) noexcept = 0;
   /// Ends the sequence: every wait, now and later, above value() reports `why`. Idempotent: the first reason stays.
@@ -46,7 +53,7 @@ class Timeline {
 /// A futex timeline as it lies in an arena, 128 bytes so that two lines never share a cache line (nor its neighbour
 /// that the prefetcher brings along). Zero bytes are a fresh line.
 struct alignas(128) TimelineWord {
-  std::atomic<std::uint64_t> value;
+  std::atomic<std::uint64_t> value;     // Timeline::word()
   std::atomic<std::uint32_t> change;    // counts signals and poison: what sleepers' futex calls compare
   std::atomic<std::uint32_t> sleepers;  // threads in the kernel; nobody there, no system call
   std::atomic<std::uint32_t> poisoned;  // 0 no, 1 being written, 2 yes

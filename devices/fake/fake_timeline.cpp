@@ -23,6 +23,11 @@ std::uint64_t FakeTimeline::value() const noexcept {
   return value_;
 }
 
+std::uint64_t FakeTimeline::word() const noexcept {
+  const std::lock_guard lock{mutex_};
+  return poison_.ok() ? value_ : value_ | kPoisonedWord;
+}
+
 void FakeTimeline::signal(std::uint64_t to) noexcept {
   {
     const std::lock_guard lock{mutex_};

@@ -24,6 +24,7 @@ class FakeTimeline final : public Timeline {
 
   TimelineId id() const noexcept override { return id_; }
   std::uint64_t value() const noexcept override;
+  std::uint64_t word() const noexcept override;
   void signal(std::uint64_t to) noexcept override;
   void poison(const Status& why) noexcept override;
   Status status() const noexcept override;

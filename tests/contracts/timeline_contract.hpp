@@ -188,6 +188,51 @@ TEST_P(TimelineContract, PoisonTellsWhoAsksLaterToo) {
   EXPECT_EQ(waker.status().code(), Code::aborted);
 }
 
+TEST_P(TimelineContract, PoisonReleasesWhoComparesTheWordAloneAndNobodyTakesItForSuccess) {
+  line().signal(5);
+  settle();
+  EXPECT_EQ(peer().word(), 5u);
+  peer().poison({Code::peer_lost, "rank 2 is lost"});
+  settle();
+  for (const std::uint64_t at : {std::uint64_t{6}, std::uint64_t{1} << 40, Timeline::kPoisonedWord - 1}) {
+    EXPECT_GE(line().word(), at) << "a device still waits";
+    EXPECT_LT(line().value(), at) << "it takes the poison for its point";
+  }
+  EXPECT_EQ(line().value(), 5u);
+  EXPECT_EQ(line().status().code(), Code::peer_lost);
+}
+
+TEST_P(TimelineContract, ASignalDoesNotTakePoisonBack) {
+  peer().poison({Code::aborted, "view 8 follows"});
+  line().signal(9);
+  settle();
+  EXPECT_EQ(line().value(), 9u);
+  EXPECT_GE(line().word(), Timeline::kPoisonedWord);
+  EXPECT_EQ(line().status().code(), Code::aborted);
+}
+
+TEST_P(TimelineContract, KeepsBothWhenSignalsAndPoisonMeet) {
+  if (!has_threads()) GTEST_SKIP() << "one thread drives this line";
+  constexpr std::uint64_t kSignals = 20000;
+  std::atomic<bool> released{false};
+  std::thread waiter([&] {
+    const Deadline deadline = Deadline::after(kSoon);
+    while (line().word() <= kSignals && !deadline.passed()) std::this_thread::yield();
+    released = true;
+  });
+  std::thread poisoner([&] {
+    while (line().value() < kSignals / 2) std::this_thread::yield();
+    peer().poison({Code::aborted, "the end"});
+  });
+  for (std::uint64_t to = 1; to <= kSignals; ++to) line().signal(to);
+  poisoner.join();
+  waiter.join();
+  EXPECT_TRUE(released);
+  EXPECT_EQ(line().value(), kSignals);
+  EXPECT_GE(peer().word(), Timeline::kPoisonedWord);
+  EXPECT_EQ(peer().status().text(), "the end");
+}
+
 TEST_P(TimelineContract, TheFirstPoisonStays) {
   line().poison({Code::timeout, "first"});
   line().poison({Code::aborted, "second"});
