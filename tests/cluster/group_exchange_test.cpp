@@ -86,7 +86,11 @@ class GroupedRun {
       member->stream.reset();
       member->sides.clear();
     }
-    for (const auto& member : members_) member->loop.reset();
+    for (const auto& member : members_) {
+      if (member->loop) member->loop->stop(Deadline::after(std::chrono::seconds{10}));
+      member->exchange.reset();
+      member->loop.reset();
+    }
     for (const auto& member : members_) member->transport.reset();
   }
 

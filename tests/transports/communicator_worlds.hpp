@@ -171,8 +171,10 @@ class DirectWorld final : public DeviceGroup {
   ~DirectWorld() override {
     for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
     end_streams();
-    loops_.clear();
+    // The lanes enqueue on these streams, which in turn post to the lanes.
+    for (auto& loop : loops_) loop->stop(Deadline::after(std::chrono::seconds{10}));
     exchanges_.clear();
+    loops_.clear();
     end_devices();
     transports_.clear();
   }

@@ -208,8 +208,9 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
   ~DirectCommunicatorAndAStranger() override {
     communicator_->abort({Code::aborted, "the test is over"});
     stream_.reset();
-    loop_.reset();
+    loop_->stop(Deadline::after(std::chrono::seconds{10}));
     exchange_.reset();
+    loop_.reset();
     transport_.reset();
   }
   /// What a step ends with after the stranger has sent `head` and a payload.

@@ -18,6 +18,11 @@ bool carries_parameters(const RoundShape& shape) noexcept {
   return shape.part == RoundPart::all || shape.part == RoundPart::parameters;
 }
 
+/// Whether contributions to the round come with the sender's sums. While gradients are measured they are being written.
+bool carries_sums(const RoundShape& shape) noexcept {
+  return !shape.reduces && (shape.part == RoundPart::all || shape.part == RoundPart::sums);
+}
+
 /// Calls that may be under way at all ranks together, on any line: two of each.
 std::size_t remembered_calls(const Ownership& ownership) { return 4 * (ownership.count_buckets() + 2); }
 
@@ -413,8 +418,7 @@ bool DirectRounds::try_send(Delivery& delivery) {
   head.rank = self_;
   head.group = group_.id;
   head.round = flow.round.shape;
-  const bool has_sums = !flow.results && !head.round.reduces && head.round.part != RoundPart::parameters;
-  if (has_sums) head.sums = *space_.address_of<const StepSums>(flow.round.call.work.sums);
+  if (!flow.results && carries_sums(head.round)) head.sums = *space_.address_of<const StepSums>(flow.round.call.work.sums);
   const Memory payload = payload_of(delivery);
   const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
   return loop_.transport().send(group_.peers[delivery.to], Lane::bulk, Class::gradient, Channel::exchange, encode(head),
@@ -539,7 +543,7 @@ void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Mem
     if (!here) return;
     const RoundShape& shape = here->round;
     const std::size_t channel = channel_of(shape);
-    if (here->cargo == Cargo::contribution && !shape.reduces)
+    if (here->cargo == Cargo::contribution && carries_sums(shape))
       *space_.address_of<StepSums>(staging_.sums(channel, shape.sequence, here->rank)) = here->sums;
     channels_[channel].window.arrived(shape.sequence, here->cargo);
     advance(channel);
