@@ -27,22 +27,25 @@ struct SavingVote {
 };
 
 struct UnderWay {
+  Step step;
   Lease lease;         // kept so that its slot returns on this thread
   bool common = true;  // the step's sums are of all ranks
 };
 
 struct DeviceState {
   static constexpr const char* name = "device";
-  std::deque<BatchLease> ready;          // as many as the loader's pool has slots
-  std::deque<UnderWay> in_flight;        // steps not yet committed
-  std::optional<Step> last;              // the job's last step, once it is known
-  std::optional<Step> next;              // the step to enqueue
-  std::optional<std::uint32_t> held_by;  // the number of the order that lets steps go on
-  std::deque<OrderedSwitch> switches;    // to come
-  std::optional<Step> evaluated_step;    // whose evaluation's verdict decides what comes next
-  bool consistent_there = false;         // after that step
-  bool digest_due = false;               // at the next step after which all weights are alike
-  std::deque<Step> digests;              // on the stream
+  std::deque<BatchLease> ready;                   // as many as the loader's pool has slots
+  std::deque<UnderWay> in_flight;                 // steps not yet committed
+  std::deque<EvaluationReached> evaluated_early;  // before it was heard that their steps are committed
+  std::optional<SnapshotReached> copied_early;    // likewise
+  std::optional<Step> last;                       // the job's last step, once it is known
+  std::optional<Step> next;                       // the step to enqueue
+  std::optional<std::uint32_t> held_by;           // the number of the order that lets steps go on
+  std::deque<OrderedSwitch> switches;             // to come
+  std::optional<Step> evaluated_step;             // whose evaluation's verdict decides what comes next
+  bool consistent_there = false;                  // after that step
+  bool digest_due = false;                        // at the next step after which all weights are alike
+  std::deque<Step> digests;                       // on the stream
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // passes begun
   std::uint64_t evaluations_left = 0;  // begun and not reached
@@ -172,6 +175,7 @@ void tell_digest(Self self, const DeviceParts& parts, const RankDigestReceiver& 
 }
 
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
+  const TraceSpan span(parts.trace, "enqueue step", {.step = batch.step.value});
   DeviceState& s = self->state;
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch), votes);
@@ -193,11 +197,12 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
     s.evaluated_step = batch.step;
     s.consistent_there = parts.exchange.is_consistent();
   }
-  s.in_flight.push_back({std::move(batch.lease), parts.exchange.totals_are_common()});
+  s.in_flight.push_back({batch.step, std::move(batch.lease), parts.exchange.totals_are_common()});
   --s.credits;
 }
 
 void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
+  const TraceSpan span(parts.trace, "enqueue evaluation", {.step = batch.step.value});
   DeviceState& s = self->state;
   const Memory sums = evaluation_slot(parts, s.evaluation);
   if (!s.evaluating) {
@@ -288,6 +293,36 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   if (step == *s.last) s.all_committed = true;
 }
 
+/// Whether it was heard that `step` is committed. The stream may have gone on before whoever tells of that has run.
+bool is_committed(const DeviceState& s, Step step) { return s.in_flight.empty() || s.in_flight.front().step > step; }
+
+void take_evaluation(Self self, const DeviceParts& parts, const DeviceAudience& audience,
+                     const EvaluationReached& reached) {
+  DeviceState& s = self->state;
+  const std::uint64_t pass = s.evaluation - s.evaluations_left;
+  --s.evaluations_left;
+  self->send(audience.evaluated,
+             Evaluated{reached.step, *parts.space.address_of<StepSums>(evaluation_slot(parts, pass))});
+  s.last_pass_reached = reached.step == *s.last;
+}
+
+void take_snapshot(Self self, const DeviceAudience& audience, const SnapshotReached& reached) {
+  self->state.copying = false;
+  self->send(audience.snapshots,
+             SnapshotTaken{reached.step, reached.number, reached.updates, reached.evaluated, reached.policies});
+}
+
+/// What waited for the step that was committed last.
+void take_early(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
+  DeviceState& s = self->state;
+  while (!s.evaluated_early.empty() && is_committed(s, s.evaluated_early.front().step)) {
+    take_evaluation(self, parts, audience, s.evaluated_early.front());
+    s.evaluated_early.pop_front();
+  }
+  if (s.copied_early && is_committed(s, s.copied_early->step))
+    take_snapshot(self, audience, *std::exchange(s.copied_early, {}));
+}
+
 /// No step begins until the order comes; those under way go on.
 void hold(Self self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
   DeviceState& s = self->state;
@@ -349,24 +384,20 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
               return end_by_verdict(self, audience, verdict);
             }
             on_committed(self, parts, audience, reached.step);
+            take_early(self, parts, audience);
             enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
           },
           [=](const EvaluationReached& reached) {
             if (ends_with(reached.status)) return;
-            DeviceState& s = self->state;
-            const std::uint64_t pass = s.evaluation - s.evaluations_left;
-            --s.evaluations_left;
-            self->send(audience.evaluated,
-                       Evaluated{reached.step, *parts.space.address_of<StepSums>(evaluation_slot(parts, pass))});
-            s.last_pass_reached = reached.step == *s.last;
+            self->state.evaluated_early.push_back(reached);
+            take_early(self, parts, audience);
             finish_when_done(self, parts, audience);
           },
           [=](const SnapshotReached& reached) {
             if (ends_with(reached.status)) return;
-            self->state.copying = false;
-            self->send(audience.snapshots, SnapshotTaken{reached.step, reached.number, reached.updates,
-                                                         reached.evaluated, reached.policies});
+            self->state.copied_early = reached;
+            take_early(self, parts, audience);
             finish_when_done(self, parts, audience);
           },
           [=](SnapshotFree) {

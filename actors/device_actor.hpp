@@ -87,6 +87,7 @@ struct DeviceParts {
   /// Whether after an evaluation no step begins before its EvaluationVerdict, so that one which ends the run does so
   /// at the same step in every run of the same numbers.
   bool awaits_verdicts = false;
+  TraceRow* trace = nullptr;  // null: nothing is noted
 };
 
 /// Who is told, in this order, and never answers.

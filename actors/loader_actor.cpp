@@ -34,6 +34,7 @@ void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device)
   if (!slot) return;
   BatchHead head = s.cursor->next(*s.ledger, *s.order, s.indices);
   const Source& source = head.evaluation ? parts.test : parts.train;
+  const TraceSpan span(parts.trace, "fill batch", {.step = head.step.value});
   source.fill(s.indices, parts.batch, slot->data());
   self->send(device, BatchLease{std::move(*slot).publish(), head.step, head.evaluation, head.last, head.rows,
                                 std::move(head.relieved)});

@@ -5,6 +5,7 @@
 #include "runtime/lease.hpp"
 #include "runtime/ledger.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -23,7 +24,8 @@ struct LoaderParts {
   Schedule schedule;
   Rank rank;
   std::uint64_t seed = 0;
-  Ledger ledger{schedule};  // as far as it is known when the job begins
+  Ledger ledger{schedule};    // as far as it is known when the job begins
+  TraceRow* trace = nullptr;  // null: nothing is noted
 };
 
 LoaderActor spawn_loader(caf::actor_system& system, const LoaderParts& parts, BatchReceiver device);

@@ -76,10 +76,13 @@ void act(Self self, const MembershipActions& actions) {
   }
 }
 
-/// Ends the view. The coordinator tells the others whom it lost, before its own end looks like a loss to them.
+/// Ends the view. The coordinator tells the others whom it lost, and another rank the coordinator, before its own end
+/// looks like a loss to them.
 void lose(Self self, Rank rank, const Status& why) {
   MembershipState& s = self->state;
   const MembershipActions actions = s.machine->lost(rank, why);
+  if (actions.abort && s.parts.coordinator && rank.value != 0)
+    self->send(s.parts.coordinator, MemberLost{rank.value, std::string(why.text())});
   if (actions.abort)
     for (const auto& [number, member] : s.members)
       if (number != rank.value) self->send(member, MemberLost{rank.value, std::string(why.text())});
@@ -215,8 +218,10 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
             end_run(self, {});
           },
           [=](const MemberLost& lost) {
-            if (self->state.machine)
-              act(self, self->state.machine->told_lost({lost.rank}, {Code::peer_lost, lost.why}));
+            if (!self->state.machine) return;
+            const Status why{Code::peer_lost, lost.why};
+            if (self->state.machine->coordinator()) return lose(self, {lost.rank}, why);
+            act(self, self->state.machine->told_lost({lost.rank}, why));
           },
           [=](StartOverdue) { on_overdue(self); },
           [=](EndOverdue) { on_end_overdue(self); },

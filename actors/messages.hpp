@@ -201,7 +201,8 @@ struct LeaveView {
   Code unsaved_code = Code::ok;   // why the last save failed
   std::string unsaved;
 };
-/// Coordinator to member: another member is lost. Members that never spoke to each other do not watch each other.
+/// Between coordinator and members, either way: another member is lost. Members that never spoke to each other do not
+/// watch each other, and who notices a loss may end before the coordinator does.
 struct MemberLost {
   std::uint32_t rank = 0;
   std::string why;

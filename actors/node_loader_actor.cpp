@@ -41,6 +41,7 @@ bool fill_slot(Self self, const NodeLoaderParts& parts, Target& target) {
   target.slots.pop_front();
   const BatchHead head = target.cursor.next(*s.ledger, *s.order, s.indices);
   const Source& source = head.evaluation ? parts.test : parts.train;
+  const TraceSpan span(parts.trace, "fill batch", {.step = head.step.value});
   source.fill(s.indices, parts.batch, parts.space.address(slot));
   SlotFilled filled{slot.offset, head.step.value, head.evaluation, head.last, head.rows};
   for (const Rank rank : head.relieved) filled.relieved.push_back(rank.value);

@@ -24,7 +24,8 @@ struct NodeLoaderParts {
   Schedule schedule;
   std::vector<Rank> ranks;
   std::uint64_t seed = 0;
-  Ledger ledger{schedule};  // as far as it is known when the job begins
+  Ledger ledger{schedule};    // as far as it is known when the job begins
+  TraceRow* trace = nullptr;  // null: nothing is noted
 };
 
 NodeLoaderActor spawn_node_loader(caf::actor_system& system, const NodeLoaderParts& parts);

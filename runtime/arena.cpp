@@ -259,8 +259,8 @@ Memory Arena::allocate(std::uint64_t size_bytes, std::uint64_t alignment) {
   }
 }
 
-TimelineId Arena::make_timeline() {
-  const Memory word = allocate(sizeof(TimelineWord), alignof(TimelineWord));
+TimelineId Arena::make_timelines(std::size_t count) {
+  const Memory word = allocate(count * sizeof(TimelineWord), alignof(TimelineWord));
   return {id_, static_cast<std::uint32_t>(word.offset / sizeof(TimelineWord))};
 }
 

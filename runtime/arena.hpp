@@ -57,7 +57,9 @@ class Arena {
   /// Nothing is ever given back. Throws Error{out_of_memory} when the arena is full, with both sizes.
   Memory allocate(std::uint64_t size_bytes, std::uint64_t alignment = 64);
   /// Takes a fresh timeline from the arena.
-  TimelineId make_timeline();
+  TimelineId make_timeline() { return make_timelines(1); }
+  /// The first of `count` fresh ones, whose indices follow each other.
+  TimelineId make_timelines(std::size_t count);
   /// Enters `part` under `name` (at most 23 characters, once) in the directory, for peers to find.
   void publish(std::string_view name, Memory part);
   void publish(std::string_view name, TimelineId line);

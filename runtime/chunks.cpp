@@ -16,8 +16,12 @@ std::vector<Chunk> cut_into_chunks(std::span<const Bucket> buckets, std::uint64_
   std::vector<Chunk> chunks;
   for (const Bucket& bucket : buckets) {
     std::uint32_t index = 0;
-    for (std::uint64_t done = 0; done < bucket.count; done += most_elements)
-      chunks.push_back({bucket.index, index++, bucket.first + done, std::min(most_elements, bucket.count - done)});
+    std::uint64_t done = 0;
+    do {
+      const std::uint64_t count = std::min(most_elements, bucket.count - done);
+      chunks.push_back({bucket.index, index++, bucket.first + done, count});
+      done += count;
+    } while (done < bucket.count);
   }
   return chunks;
 }

@@ -23,7 +23,7 @@ struct Chunk {
 std::uint64_t chunk_elements(std::uint64_t count_elements) noexcept;
 
 /// Cuts each of a group's `buckets`, given by index, into chunks of at most `most_elements`; a bucket's chunks follow
-/// each other.
+/// each other, and an empty bucket has an empty one.
 std::vector<Chunk> cut_into_chunks(std::span<const Bucket> buckets, std::uint64_t most_elements);
 
 }  // namespace troupe

@@ -457,6 +457,16 @@ constexpr std::array kRest{
                .today = "report.format = \"chainermn\" or \"json\"",
                .store = [](S& s, const V& v) { s.report.format = v.text; },
                .show = [](const S& s) { return quoted(s.report.format); }},
+    SettingKey{.name = "report.trace",
+               .kind = K::text,
+               .help = "file for a time line of the run, in the JSON of Chrome's tracing and Perfetto; \"\": none",
+               .example = "\"trace.json\"",
+               .more = "The same as rtrun --trace FILE. A row for each stream, lane, link and actor of each rank, with "
+                       "spans named by what was done, step and bucket. Every rank keeps its first million of spans. "
+                       "Ranks that rtrun does not start on its own machine write a file each, with .rank-N behind the "
+                       "name. rtrun timeline draws a step of it.",
+               .store = [](S& s, const V& v) { s.report.trace = v.text; },
+               .show = [](const S& s) { return quoted(s.report.trace); }},
     SettingKey{.name = "faults.on_loss",
                .kind = K::choice,
                .help = "what the others do when a rank is lost",

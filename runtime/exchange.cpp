@@ -38,6 +38,7 @@ Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes vot
   const Step step = facts.step;
   TROUPE_CHECK(!open_, Code::invalid, "step ", step.value, " begins before step ", step_.value, " was committed");
   TROUPE_CHECK(!begun_ || step == next(step_), Code::invalid, "step ", step.value, " follows step ", step_.value);
+  stream.about({.step = step.value});
   for (std::size_t g = 0; g < exchanges_.size(); ++g) {
     const Memory total = of_group(totals_, step, g);
     *space_.address_of<StepSums>(total) = {};
@@ -82,14 +83,20 @@ void StepExchange::guarded(const Bucket& bucket, What&& what) noexcept {
 }
 
 void StepExchange::acquire(const Bucket& bucket, Stream& stream) noexcept {
-  guarded(bucket, [&](Exchange& exchange) { exchange.acquire(stream, bucket); });
+  guarded(bucket, [&](Exchange& exchange) {
+    stream.about({step_.value, bucket.index});
+    exchange.acquire(stream, bucket);
+    stream.about({.step = step_.value});
+  });
 }
 
 void StepExchange::ready(const Bucket& bucket, Stream& stream) noexcept {
   guarded(bucket, [&](Exchange& exchange) {
+    stream.about({step_.value, bucket.index});
     if (ready_ == 0) share_sums(stream);
     exchange.contribute(stream, bucket);
     ++ready_;
+    stream.about({.step = step_.value});
   });
 }
 
@@ -106,6 +113,7 @@ Point StepExchange::commit(Stream& stream) {
       if (point.value != 0) points_.push_back(point);
   }
   const Point end = stream.mark();
+  stream.about({});
   if (points_.empty()) return end;
   points_.push_back(end);
   return committed_.join(points_);

@@ -67,7 +67,11 @@ FutexTimeline::~FutexTimeline() {
 
 void FutexTimeline::signal(std::uint64_t to) noexcept {
   // Nobody else signals, so the difference is right whatever happens to the poison's bit meanwhile.
-  word_.value.fetch_add(to - value(), std::memory_order_seq_cst);
+  add(to - value());
+}
+
+void FutexTimeline::add(std::uint64_t count) noexcept {
+  const std::uint64_t to = (word_.value.fetch_add(count, std::memory_order_seq_cst) & ~kPoisonedWord) + count;
   const bool asleep = word_.sleepers.load(std::memory_order_seq_cst) != 0;
   const bool due = next_.load(std::memory_order_seq_cst) <= to;
   if (asleep) {

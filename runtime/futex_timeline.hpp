@@ -23,8 +23,8 @@ class LineWatch {
   ~LineWatch() = default;
 };
 
-/// A timeline over a TimelineWord. A signal is one addition to the word, plus a system call when somebody sleeps; a wait
-/// that is over already is one load. Signals add and poison sets a bit, so neither takes the other back, whichever
+/// A timeline over a TimelineWord. A signal is one addition to the word, plus a system call when somebody sleeps; a
+/// wait that is over already is one load. Signals add and poison sets a bit, so neither takes the other back, whichever
 /// process was first.
 ///
 /// Who is told how: a sleeper counts itself in `sleepers`, notes `change`, looks at the value once more and sleeps on
@@ -47,6 +47,7 @@ class FutexTimeline final : public Timeline {
   std::uint64_t value() const noexcept override { return word() & ~kPoisonedWord; }
   std::uint64_t word() const noexcept override { return word_.value.load(std::memory_order_acquire); }
   void signal(std::uint64_t to) noexcept override;
+  void add(std::uint64_t count) noexcept override;
   void poison(const Status& why) noexcept override;
   Status status() const noexcept override;
   void wake(std::uint64_t at, Waker& waker) override;

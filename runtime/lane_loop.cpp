@@ -16,6 +16,7 @@
 #include "runtime/detail/lane_state.hpp"
 #include "runtime/error.hpp"
 #include "runtime/thread.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 namespace {
@@ -152,11 +153,24 @@ bool LaneLoop::State::run_tasks(LaneTask* replacement) noexcept {
 }
 
 bool LaneLoop::State::round() {
+  const auto begun = options.trace == nullptr ? Clock::time_point{} : Clock::now();
   bool did = posted.load(std::memory_order_relaxed) != closed_mark() && run_tasks(nullptr);
   for (int call = 0; call < kProgressCalls && transport.progress(lane); ++call) did = true;
   did |= std::exchange(busy_hook, false);
   if (did && hook) busy_hook = hook();
+  if (options.trace != nullptr) note_round(begun, did);
   return did;
+}
+
+/// Rounds that follow each other are one span.
+void LaneLoop::State::note_round(Clock::time_point begun, bool did) noexcept {
+  constexpr std::chrono::milliseconds kLongest{1};
+  if (did && !busy_since) busy_since = begun;
+  if (did) busy_until = Clock::now();
+  if (busy_since && (!did || busy_until - *busy_since > kLongest)) {
+    options.trace->span("move", *busy_since, busy_until);
+    busy_since.reset();
+  }
 }
 
 /// The calling thread drives this lane from now on, instead of its own one; false when that is awake. With

@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+class TraceRow;
+
 /// How one lane's thread waits, and where it runs.
 struct LaneOptions {
   /// How long to poll before sleeping when nothing happens, at least; 0: sleep at once (fewer cores than threads).
@@ -16,6 +18,7 @@ struct LaneOptions {
   std::chrono::nanoseconds spin_most{0};
   /// CPUs that the thread is kept on, which nothing else should be kept busy on; empty: wherever the process may run.
   std::vector<std::uint32_t> cpus;
+  TraceRow* trace = nullptr;  // is told when the lane has something to do; outlives it. Null: nobody is
 };
 
 /// Those of a process's two lanes.

@@ -38,9 +38,23 @@ void write(std::ostream& out, const GroupPlan& group) {
     out << b.group.value << ' ' << b.index << ' ' << b.first << ' ' << b.count << ' ' << b.base << '\n';
 }
 
+void write(std::ostream& out, const ExchangeLevel& level) {
+  out << (level.means == LevelMeans::arena ? "arena " : "transport ") << level.sets.size() << '\n';
+  for (const std::vector<Rank>& set : level.sets) {
+    out << set.size();
+    for (const Rank rank : set) out << ' ' << rank.value;
+    out << '\n';
+  }
+}
+
 }  // namespace
 
-std::string_view name_of(Route route) noexcept { return route == Route::arena ? "arena" : "direct"; }
+std::vector<Rank> Plan::node_members(Rank rank) const {
+  std::vector<Rank> members;
+  for (const RankPlan& other : ranks)
+    if (other.node == ranks.at(rank.value).node) members.push_back(other.rank);
+  return members;
+}
 
 std::uint64_t Plan::hash() const {
   const std::string all = to_string();
@@ -76,7 +90,9 @@ std::string Plan::to_string() const {
     write(out, " bulk", rank.bulk_cpus);
     out << '\n';
   }
-  out << "route " << name_of(route) << '\n' << "groups " << groups.size() << '\n';
+  out << "levels " << levels.size() << '\n';
+  for (const ExchangeLevel& level : levels) write(out, level);
+  out << "groups " << groups.size() << '\n';
   for (const GroupPlan& group : groups) write(out, group);
   out << "reasons " << reasons.size() << '\n';
   for (const std::string& reason : reasons) out << std::quoted(reason) << '\n';

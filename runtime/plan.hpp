@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/exchange_level.hpp"
 #include "runtime/filters/filter_kind.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/ids.hpp"
@@ -15,13 +16,6 @@
 #include "runtime/topology.hpp"
 
 namespace troupe {
-
-/// How a synchronous group's gradients travel.
-enum class Route : std::uint8_t {
-  arena,   // every rank is on one node: one pass over shared memory
-  direct,  // over a transport: each rank sends each stripe's gradients to its tenant, tenants send parameters back
-};
-std::string_view name_of(Route route) noexcept;
 
 /// One rank's place.
 struct RankPlan {
@@ -54,7 +48,7 @@ struct GroupPlan {
   RuleKind kind = RuleKind::sgd;
   std::string rule;                      // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;     // one after the other
-  FilterKind filter = FilterKind::none;  // of the direct route; in the arena nothing travels
+  FilterKind filter = FilterKind::none;  // of what is sent; in the arena nothing is
   std::uint64_t first = 0;               // of the layout's elements, which are the group's from here on
   std::uint64_t count = 0;               // elements
   std::vector<Stripe> stripes;           // one for each rank, in rank order; over a transport so many of each bucket
@@ -84,13 +78,19 @@ struct Plan {
   bool deterministic = false;
   bool saves = false;  // checkpoints
   std::vector<NodePlan> nodes;
-  std::vector<RankPlan> ranks;  // by rank
-  Route route = Route::arena;
-  std::vector<GroupPlan> groups;     // at least one
-  std::vector<std::string> reasons;  // why it is so, a sentence each
-  std::uint64_t digest_steps = 0;    // from one comparison of all ranks' weights to the next; 0: none
+  std::vector<RankPlan> ranks;            // by rank
+  std::vector<ExchangeLevel> levels{{}};  // at least one: of every group's exchange, from within nodes to between them
+  std::vector<GroupPlan> groups;          // at least one
+  std::vector<std::string> reasons;       // why it is so, a sentence each
+  std::uint64_t digest_steps = 0;         // from one comparison of all ranks' weights to the next; 0: none
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
+  /// Whether the ranks of a node have one copy of the parameters, in its leader's arena; otherwise each has its own.
+  bool shares_memory() const noexcept { return levels.front().means == LevelMeans::arena; }
+  /// Whether anything is sent to other nodes, or to ranks as if they were there.
+  bool crosses_nodes() const noexcept { return levels.back().means == LevelMeans::transport; }
+  /// By local rank, those of the node of `rank`.
+  std::vector<Rank> node_members(Rank rank) const;
   /// Whether `rank` leads its node.
   bool leads_node(Rank rank) const { return nodes.at(ranks.at(rank.value).node).leader == rank.value; }
   /// Whether `rank` reads the data set.

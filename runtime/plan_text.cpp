@@ -107,12 +107,15 @@ std::string ranks_table(const Plan& plan) {
 
 /// What the memory in the table consists of.
 std::string memory_note(const Plan& plan) {
-  const bool shares = plan.route == Route::arena && plan.world_size() > 1;
+  const bool shares = plan.shares_memory() && plan.world_size() > 1;
   return fmt::format(
       "memory = the data set ({}{}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
       "         activations (estimated){}; libraries come on top\n",
       scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "",
-      shares ? " in one of them" : "", plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
+      !shares                ? ""
+      : plan.crosses_nodes() ? " in one of each node's"
+                             : " in one of them",
+      plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "");
 }
 
@@ -132,10 +135,10 @@ std::string beginning(const PolicyPhase& phase) {
   return {};
 }
 
-std::string filter_text(Route route, FilterKind filter) {
+std::string filter_text(const Plan& plan, FilterKind filter) {
   return fmt::format("{}: {}", name_of(filter),
-                     route == Route::arena ? "no effect, since all ranks are on one node, where nothing is sent"
-                                           : "what a rank sends of its gradients or deltas is rounded; sums are f32");
+                     plan.crosses_nodes() ? "what a rank sends of gradients or deltas is rounded; sums are f32"
+                                          : "no effect, since all ranks are on one node, where nothing is sent");
 }
 
 template <class Out>
@@ -170,8 +173,8 @@ std::string describe(const Plan& plan) {
       fmt::format_to(line, "rule     {}\n", group.rule);
       add_policies(line, group, plan.world_size());
     }
-    if (group.filter != FilterKind::none) fmt::format_to(line, "filter   {}\n", filter_text(plan.route, group.filter));
-    fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.route), group.stripes.size(),
+    if (group.filter != FilterKind::none) fmt::format_to(line, "filter   {}\n", filter_text(plan, group.filter));
+    fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.levels), group.stripes.size(),
                    group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
   }
   out += "\n";

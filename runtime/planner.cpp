@@ -108,29 +108,42 @@ std::vector<Stripe> stripes_of(const GroupPlan& group, std::uint32_t ranks, cons
   return all;
 }
 
-void choose_route(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
-  plan.route = plan.nodes.size() == 1 ? Route::arena : Route::direct;
-  TROUPE_CHECK(plan.route == Route::arena || settings.cluster.transport != "shm", Code::invalid,
+/// A shard hosts for all ranks alike, so where one may, nodes are not told apart.
+std::vector<ExchangeLevel> levels_of(const Plan& plan) {
+  std::vector<std::vector<Rank>> nodes(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) nodes[rank.node].push_back(rank.rank);
+  return exchange_levels(nodes, needs_of(plan).hosted);
+}
+
+std::string why(const Plan& plan, std::size_t buckets) {
+  if (plan.world_size() == 1)
+    return "One rank: no gradients are exchanged, and the update is one pass over its memory.";
+  if (!plan.crosses_nodes())
+    return text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
+                ": gradients are reduced where they lie, in shared memory.");
+  if (!plan.shares_memory())
+    return text("The ranks are on ", plan.nodes.size(), " nodes: gradients travel over the transport, in ", buckets,
+                " buckets of 1 MiB or more, each as soon as it is ready.");
+  return text(
+      "The ", plan.world_size(), " ranks are on ", plan.nodes.size(),
+      " nodes: those of a node reduce their gradients in its shared memory, and each exchanges its share of the "
+      "sums with its counterparts on the other nodes, in ",
+      buckets, " buckets of 1 MiB or more, each as soon as it is ready.");
+}
+
+void choose_levels(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
+  plan.levels = levels_of(plan);
+  TROUPE_CHECK(!plan.crosses_nodes() || settings.cluster.transport != "shm", Code::invalid,
                "cluster.transport = \"shm\" reaches one node only, but rank ", plan.nodes.back().leader, " is on node ",
                plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
   std::size_t buckets = 0;
   const std::vector<double> shares = stripe_shares(settings, plan.world_size());
   for (GroupPlan& group : plan.groups) {
-    group.buckets = make_buckets(group.id, graph, layout, plan.route == Route::arena ? 0 : kBucketBytes);
+    group.buckets = make_buckets(group.id, graph, layout, plan.crosses_nodes() ? kBucketBytes : 0);
     group.stripes = stripes_of(group, plan.world_size(), shares);
     buckets += group.buckets.size();
   }
-  if (plan.route == Route::arena) {
-    plan.reasons.push_back(
-        plan.world_size() == 1
-            ? std::string{"One rank: no gradients are exchanged, and the update is one pass over its memory."}
-            : text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
-                   ": gradients are reduced where they lie, in shared memory."));
-  } else {
-    plan.reasons.push_back(text("The ranks are on ", plan.nodes.size(),
-                                " nodes: gradients travel over the transport, in ", buckets,
-                                " buckets of 1 MiB or more, each as soon as it is ready."));
-  }
+  plan.reasons.push_back(why(plan, buckets));
 }
 
 /// The policies one after the other, each with every number in it. Throws Error{invalid} for one that cannot work.
@@ -232,10 +245,11 @@ constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
 
 /// What a group's stripes and buckets make every rank need. Counted once for all ranks: there may be 65,536 of both.
 struct GroupSums {
-  std::vector<std::uint64_t> own;  // elements of each rank's stripes
-  std::uint64_t largest = 0;       // stripe
-  std::uint64_t chunks = 0;        // of the buckets
-  std::uint64_t relief = 0;        // bytes of journals for pieces that others finish
+  std::vector<std::uint64_t> own;   // elements of each rank's stripes
+  std::vector<std::uint64_t> sets;  // likewise of each set of counterparts, of whom none is counted for another
+  std::uint64_t largest = 0;        // stripe
+  std::uint64_t chunks = 0;         // of the buckets
+  std::uint64_t relief = 0;         // bytes of journals for pieces that others finish
 };
 
 GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
@@ -245,8 +259,11 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
     sums.own.at(stripe.tenant.value) += stripe.count;
     sums.largest = std::max(sums.largest, stripe.count);
   }
-  if (plan.route == Route::direct) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
-  if (plan.route != Route::direct && plan.measured)
+  if (plan.levels.size() > 1) sums.sets.resize(plan.levels.back().sets.size());
+  for (const RankPlan& rank : plan.ranks)
+    if (!sums.sets.empty()) sums.sets.at(rank.local_rank) += sums.own[rank.rank.value];
+  if (plan.crosses_nodes()) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
+  if (!plan.crosses_nodes() && plan.measured)
     sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group.kind));
   return sums;
 }
@@ -271,46 +288,71 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
   return sums;
 }
 
-/// What arrives for a rank of the direct route, and what leaves through a filter; everything at a multiple of 64 bytes.
-std::uint64_t direct_staging(const Plan& plan, const GroupPlan& group, const GroupSums& sums, std::uint64_t own) {
+/// What arrives for a rank from `others`, and what leaves through a filter; everything at a multiple of 64 bytes.
+/// `ranges` are exchanged, in `chunks`, of which it adds up `own` elements of `all`.
+struct Staged {
+  std::uint64_t others, ranges, chunks, own, all;
+};
+std::uint64_t staging_bytes(const GroupPlan& group, const GroupSums& sums, const Staged& what) {
   constexpr std::uint64_t kAlign = 64;
-  const std::uint64_t ranks = plan.world_size(), others = ranks - 1, buckets = group.buckets.size();
   const std::uint64_t reduced = std::min(sums.largest, chunk_elements(group.count));
-  std::uint64_t bytes = 2 * (sums.chunks + 2) * (ranks + 1) * sizeof(StepSums);
-  bytes += others * (own * sizeof(float) + kAlign * buckets) + others * (reduced * sizeof(float) + kAlign);
+  std::uint64_t bytes = 2 * (what.chunks + 2) * (what.others + 2) * sizeof(StepSums);
+  bytes += what.others * (what.own * sizeof(float) + kAlign * what.ranges);
+  bytes += what.others * (reduced * sizeof(float) + kAlign);
   if (group.filter == FilterKind::bf16)
-    bytes += others * (own * size_bytes(DType::bf16) + kAlign * buckets) + group.count * size_bytes(DType::bf16) +
-             kAlign * buckets;
+    bytes += what.others * (what.own * size_bytes(DType::bf16) + kAlign * what.ranges) +
+             what.all * size_bytes(DType::bf16) + kAlign * what.ranges;
+  return bytes;
+}
+
+/// Of all levels on which `rank` sends.
+std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
+                            std::uint64_t ranks_of_node) {
+  const std::uint64_t own = sums.own.at(rank.value), buckets = group.buckets.size();
+  if (!plan.shares_memory())
+    return staging_bytes(group, sums, {plan.world_size() - 1, buckets, sums.chunks, own, group.count});
+  const std::uint64_t nodes = plan.nodes.size();
+  std::uint64_t bytes = 0;
+  // Each range is one rank's part of a bucket. The rank is in its own set and in those where it stands in for others.
+  for (std::size_t set = plan.ranks.at(rank.value).local_rank; set < sums.sets.size(); set += ranks_of_node)
+    bytes +=
+        staging_bytes(group, sums, {nodes - 1, buckets * nodes, sums.chunks + buckets * nodes, own, sums.sets[set]});
   return bytes;
 }
 
 /// What one group adds to the rank's needs.
-void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank) {
+void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
+               std::uint64_t ranks_of_node) {
   const std::uint64_t own = sums.own.at(rank.value);
-  const bool direct = plan.route == Route::direct;
+  const bool crosses = plan.crosses_nodes();
   const std::size_t slots = state_slots(group.kind);
   const PolicyNeeds policy = needs_of(group.policies);
   const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
   needs.state += (policy.whole_state ? slots * group.count : slots * own) * sizeof(float) + outer;
   needs.snapshot += plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
-  needs.journal += direct || own == 0 ? 0 : journals * group.buckets.size();
+  needs.journal += crosses || own == 0 ? 0 : journals * group.buckets.size();
   needs.journal += sums.relief;
-  needs.staging += direct ? direct_staging(plan, group, sums, own) : 0;
-  needs.words += 2 * sizeof(StepSums);
+  needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
+  needs.words += 5 * sizeof(StepSums);
+  if (crosses && plan.leads_node(rank)) needs.words += group.buckets.size() * sizeof(TimelineWord);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
   if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
-  if (!direct) needs.peers += (plan.world_size() - 1) * own * sizeof(float);
+  if (!plan.shares_memory()) return;
+  // The others' gradients over what it reduces: of one node, its stripe.
+  const std::uint64_t local = ranks_of_node;
+  needs.peers += (local - 1) * (crosses ? (group.count + local - 1) / local : own) * sizeof(float);
 }
 
 MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums, Rank rank) {
   const BatchLayout batch{plan.room, graph.input().count_elements(), plan.dtype};
   MemoryNeeds needs;
-  const bool direct = plan.route == Route::direct;
+  const bool shares = plan.shares_memory();
+  const std::uint64_t local = sums.ranks_of_node.at(plan.ranks.at(rank.value).node);
   const std::uint64_t parameters = sums.elements * sizeof(float);
   const std::uint64_t half = plan.dtype == DType::bf16 ? sums.elements * size_bytes(DType::bf16) : 0;
-  const bool leads = direct || plan.nodes.at(plan.ranks.at(rank.value).node).leader == rank.value;
+  const bool leads = !shares || plan.leads_node(rank);
   if (leads) {
     needs.parameters = parameters;
     needs.half = half;
@@ -324,10 +366,10 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = 2 * plan.room * sums.outputs * size_bytes(plan.dtype);
-  if (!direct && !leads) needs.peers = parameters + half;
-  if (plan.node_loader && plan.leads_node(rank))
-    needs.peers += (sums.ranks_of_node.at(plan.ranks.at(rank.value).node) - 1) * needs.pool;
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) add_group(needs, plan, plan.groups[g], sums.groups[g], rank);
+  if (shares && !leads) needs.peers = parameters + half;
+  if (plan.node_loader && plan.leads_node(rank)) needs.peers += (local - 1) * needs.pool;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    add_group(needs, plan, plan.groups[g], sums.groups[g], rank, local);
   return needs;
 }
 
@@ -399,7 +441,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   choose_loaders(plan, settings);
   const Layout layout = layout_of(settings, graph);
   add_groups(plan, settings, graph, layout);
-  choose_route(plan, settings, graph, layout);
+  choose_levels(plan, settings, graph, layout);
   const PlanSums sums = sums_of(plan, graph);
   for (RankPlan& rank : plan.ranks) {
     const MemoryNeeds needs = memory_of(plan, graph, sums, rank.rank);

@@ -38,15 +38,15 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
 /// What one rank will have in use by the plan, in bytes. The one place where the sizes stand: plans show them, arenas
 /// are made by them. The libraries' own memory comes on top.
 struct MemoryNeeds {
-  std::uint64_t parameters = 0;   // f32; in the arena route the leader's, for the whole node
+  std::uint64_t parameters = 0;   // f32; where a node shares memory, its leader's
   std::uint64_t half = 0;         // their bf16 image, likewise
   std::uint64_t weights = 0;      // of policies whose ranks have their own, and what they put aside
   std::uint64_t gradients = 0;    // f32
   std::uint64_t state = 0;        // the optimizer's, of this rank's stripe
-  std::uint64_t journal = 0;      // of restartable updates: the arena route's, one a bucket
+  std::uint64_t journal = 0;      // of restartable updates: where all ranks share memory, one a bucket
   std::uint64_t snapshot = 0;     // of jobs that save: a copy of this rank's stripe and its state
   std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
-  std::uint64_t staging = 0;      // direct route: what the ranks send to this one's stripe
+  std::uint64_t staging = 0;      // what other ranks send to this one, and what it packs
   std::uint64_t words = 0;        // directory page, timelines, sums, digests
   std::uint64_t data = 0;         // the samples as they were read; 0 where another rank of the node reads them
   std::uint64_t activations = 0;  // the device's own, estimated: every layer's output and its gradient
@@ -56,7 +56,7 @@ struct MemoryNeeds {
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 
-/// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, route and groups of the plan.
+/// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, levels and groups of the plan.
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank);
 
 /// Of any of the groups. Weights of its own, and room for what is put aside, a rank has for all of them or for none,

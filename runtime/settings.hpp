@@ -97,6 +97,7 @@ struct Settings {
   struct Report {
     std::string dir = "run";
     std::string format = "chainermn";  // chainermn, json
+    std::string trace;                 // file; empty: none
   } report;
   struct Faults {
     std::string on_loss = "abort";

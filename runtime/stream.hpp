@@ -10,6 +10,7 @@
 #include "runtime/layout.hpp"
 #include "runtime/rules/rule.hpp"
 #include "runtime/stream_times.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -79,6 +80,16 @@ struct StripeMemory {
   std::span<const Layout::Entry> no_decay{};
 };
 
+/// What Stream::measure looks for, and where it tells it.
+struct Measurement {
+  Memory sums;                      // a StepSums, to which what is found is added
+  std::uint64_t first_element = 0;  // of the group: the one that is measured first
+  std::span<const Rank> ranks{};    // whose the parts are; outlives the work. None: part r is rank r's
+  bool squares = true;              // whether they are added up; otherwise it only looks whether all is finite
+
+  std::uint64_t rank_of(std::uint64_t part) const noexcept { return ranks.empty() ? part : ranks[part].value; }
+};
+
 /// A queue of work on one device, done in the order it was enqueued; every call only enqueues and returns. The first
 /// failure (a poisoned or overdue wait, a fault) ends the stream: later work is dropped and its timeline is poisoned
 /// with the reason. Threads: one caller at a time.
@@ -98,9 +109,9 @@ class Stream {
   virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
   /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of one size. `to` may be one of the parts.
   virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
-  /// As reduce, and adds to the StepSums at `sums` what `to` then holds: its squares (in f64, as measure_gradient), and
-  /// its first element that is not finite, of the group's elements from `first_element` on. Part r is rank r's.
-  virtual void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) = 0;
+  /// As reduce, and tells of what `to` then holds: its squares (in f64, as measure_gradient), and its first element
+  /// that is not finite, with the rank that made it so.
+  virtual void measure(Memory to, std::span<const Memory> parts, const Measurement& what) = 0;
   /// to[i] = samples * (anchor[i] - from[i]), samples those of the StepSums at `sums`; f32, all of one size. `to` may
   /// be one of the others.
   virtual void weigh(Memory to, Memory anchor, Memory from, Memory sums) = 0;
@@ -123,6 +134,10 @@ class Stream {
   /// bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
+  /// Tells `row`, which outlives the stream, what it does when; before its first work. A device need not.
+  virtual void trace(TraceRow& /*row*/) {}
+  /// What the work that is enqueued from here on is about, for the trace.
+  virtual void about(const WorkLabel& /*label*/) {}
   /// Where its time has gone so far. Any thread.
   virtual StreamTimes times() const noexcept { return {}; }
 };

@@ -39,6 +39,9 @@ class Timeline {
   virtual std::uint64_t word() const noexcept = 0;
   /// Raises the value to `to`, which must be larger than value(). Wakes everyone waiting at or below it.
   virtual void signal(std::uint64_t to) noexcept = 0;
+  /// Raises the value by `count`, for lines that several count up: any threads, of any process, at once. No such line
+  /// is ever signalled.
+  virtual void add(std::uint64_t count) noexcept = 0;
   /// Ends the sequence: every wait, now and later, above value() reports `why`. Idempotent: the first reason stays.
   virtual void poison(const Status& why) noexcept = 0;
   /// The poison, or ok.

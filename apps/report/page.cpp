@@ -88,7 +88,7 @@ std::string facts(const RunRecord& record) {
     for (const GroupPlan& group : plan.groups)
       out += fact(plan.groups.size() == 1 ? "optimizer" : "optimizer of " + group.name, group.rule);
     out += fact("ranks", fmt::format("{} on {} node{}; gradients by {}", plan.world_size(), plan.nodes.size(),
-                                     plan.nodes.size() == 1 ? "" : "s", name_of(plan.route)));
+                                     plan.nodes.size() == 1 ? "" : "s", name_of(plan.levels)));
     out +=
         fact("batch", fmt::format("{} a rank{}, {} a step{}", grouped(plan.batch), plan.measured ? " on average" : "",
                                   grouped(std::uint64_t{plan.batch} * plan.world_size()),

@@ -1,34 +1,39 @@
 // What a rank has for each parameter group: who moves its bytes, and its exchange.
 
+#include "apps/session/communicators.hpp"
 #include "apps/session/rank_session.hpp"
-#include "transports/collectives/arena_communicator.hpp"
-#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 
-std::unique_ptr<Communicator> RankSession::make_communicator(const GroupPlan& group) {
-  const GroupMemory& own = memory_.groups[group.id.value];
-  if (job_.plan.route == Route::direct) {
-    if (!channel_) channel_ = std::make_unique<DirectChannel>(*bulk_);
-    if (!exchange_stream_) exchange_stream_ = device_->stream();
-    filters_.push_back(make_filter(group.filter));
-    DirectGroup ranks = direct_group(job_.plan, group, job_.self());
-    ranks.view = kFirstView;
-    ranks.parameters = own.parameters;
-    ranks.half = own.half;
-    ranks.staging = own.staging;
-    ranks.filter = filters_.back().get();
-    return std::make_unique<DirectCommunicator>(space_, *bulk_, *exchange_stream_, std::move(ranks), channel_.get());
+void RankSession::make_communicators() {
+  const Plan& plan = job_.plan;
+  const std::vector<ArenaId> arenas = node_arenas();
+  if (plan.crosses_nodes()) {
+    channel_ = std::make_unique<DirectChannel>(*bulk_);
+    exchange_stream_ = traced_stream(trace_.exchange);
   }
-  ArenaGroup members = arena_group(space_, job_.plan, group, arenas());
-  members.rank = job_.self();
-  return std::make_unique<ArenaCommunicator>(space_, std::move(members));
+  for (const GroupPlan& group : plan.groups) {
+    filters_.push_back(make_filter(group.filter));
+    node_streams_.push_back(plan.levels.size() > 1 ? traced_stream(trace_.node) : nullptr);
+    communicators_.push_back(make_communicator({.space = space_,
+                                                .plan = plan,
+                                                .self = job_.self(),
+                                                .view = kFirstView,
+                                                .node_arenas = arenas,
+                                                .bulk = bulk_.get(),
+                                                .channel = channel_.get(),
+                                                .exchange = exchange_stream_.get(),
+                                                .filter = filters_.back().get(),
+                                                .node = node_streams_.back().get(),
+                                                .trace = trace_.trace()},
+                                               group, memory_.groups[group.id.value]));
+  }
 }
 
-/// By rank.
-std::vector<ArenaId> RankSession::arenas() const {
+/// Of the node's ranks, by local rank.
+std::vector<ArenaId> RankSession::node_arenas() const {
   std::vector<ArenaId> all;
-  for (const PlaceBlob& place : places_) all.push_back(place.arena.id);
+  for (const Rank rank : job_.plan.node_members(job_.self())) all.push_back(places_[rank.value].arena.id);
   return all;
 }
 
@@ -45,7 +50,7 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
                                                                 .ranks = job_.plan.world_size(),
                                                                 .plan = group,
                                                                 .memory = memory_.groups[g],
-                                                                .shares_parameters = job_.plan.route == Route::arena,
+                                                                .shares_parameters = job_.plan.shares_memory(),
                                                                 .rule = rule,
                                                                 .rate = rate(rule),
                                                                 .no_decay = no_decay_[g],
@@ -56,8 +61,8 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
   }
   LentMemory lent = memory_.groups[g].own;
   for (StripeMemory& part : lent.mine) part.no_decay = no_decay_[g];
-  if (job_.plan.route == Route::arena && job_.plan.measured)
-    lent.stripes = stripes_in_reach(space_, job_.plan, group, arenas(), memory_.groups[g]);
+  if (!job_.plan.crosses_nodes() && job_.plan.measured)
+    lent.stripes = stripes_in_reach(space_, job_.plan, group, node_arenas(), memory_.groups[g]);
   return lent_exchange({.communicator = communicators_[g].get(),
                         .rule = rule,
                         .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),

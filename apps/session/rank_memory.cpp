@@ -63,12 +63,14 @@ class GroupTaker {
     }
     m.own.carry = own_.allocate(sizeof(StepSums));
     m.own.round_total = own_.allocate(sizeof(StepSums));
-    if (plan_.route == Route::direct) {
+    if (plan_.crosses_nodes()) {
       const auto filter = make_filter(group_.filter);
-      DirectGroup shape = direct_group(plan_, group_, self_);
-      shape.filter = filter.get();
-      m.staging = own_.allocate(direct_staging_bytes(shape));
+      for (DirectGroup& shape : direct_groups(plan_, group_, self_)) {
+        shape.filter = filter.get();
+        m.staging.push_back(own_.allocate(direct_staging_bytes(shape)));
+      }
     }
+    if (plan_.levels.size() > 1) take_node_part(m);
     m.ready = own_.make_timeline();
     own_.publish(name_in(group_, "ready"), m.ready);
     m.published = own_.make_timeline();
@@ -80,14 +82,28 @@ class GroupTaker {
       if (stripe.count != 0) take_stripe(m, part, outer);
       m.own.outer.push_back(outer);
     }
-    if (plan_.route == Route::arena && plan_.measured)
+    if (!plan_.crosses_nodes() && plan_.measured)
       m.own.relief_journal = own_.allocate(relief_journal_bytes(group_.stripes, group_.buckets, slots_));
   }
 
  private:
+  void take_node_part(GroupMemory& m) {
+    m.handed = own_.make_timeline();
+    own_.publish(name_in(group_, "handed"), m.handed);
+    m.measured = own_.make_timeline();
+    own_.publish(name_in(group_, "measured"), m.measured);
+    m.verdict = own_.allocate(sizeof(StepSums));
+    own_.publish(name_in(group_, "verdict"), m.verdict);
+    m.node_sums = own_.allocate(sizeof(StepSums));
+    m.found = own_.allocate(sizeof(StepSums));
+    if (!plan_.leads_node(self_)) return;
+    m.updated = own_.make_timelines(group_.buckets.size());
+    own_.publish(name_in(group_, "updated"), m.updated);
+  }
+
   /// Peers that share the arena find the parts of a rank's one stripe by their names.
   void publish(const char* name, const Memory& part) {
-    if (plan_.route == Route::arena) own_.publish(name_in(group_, name), part);
+    if (!plan_.crosses_nodes()) own_.publish(name_in(group_, name), part);
   }
   Memory take(const char* name, std::uint64_t size_bytes) {
     const Memory part = own_.allocate(size_bytes);
@@ -106,7 +122,7 @@ class GroupTaker {
       }
     }
     if (needs_.outer_state) outer.state[0] = take("outer", size);
-    if (plan_.route != Route::arena) return;
+    if (plan_.crosses_nodes()) return;
     part.journal = take("journal", journal_bytes(slots_) * group_.buckets.size());
     if (needs_.whole_state)
       outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * group_.buckets.size());
@@ -144,7 +160,7 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
   };
   const std::uint64_t whole = count_elements(plan) * sizeof(float);
   const std::uint64_t half = plan.dtype == DType::bf16 ? count_elements(plan) * size_bytes(DType::bf16) : 0;
-  const bool leads = plan.route == Route::direct || plan.nodes[plan.ranks[self.value].node].leader == self.value;
+  const bool leads = !plan.shares_memory() || plan.leads_node(self);
   if (leads) {
     m.parameters = take("parameters", whole);
     if (half != 0) m.half = take("half", half);
@@ -213,6 +229,13 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
     g.published = require_line(arena, name_in(group, "published"));
     for (const Stripe& stripe : group.stripes)
       if (stripe.tenant == rank) g.stripes.emplace_back().stripe = stripe;
+    if (plan.levels.size() > 1) {
+      g.handed = require_line(arena, name_in(group, "handed"));
+      g.measured = require_line(arena, name_in(group, "measured"));
+      g.verdict = require(arena, name_in(group, "verdict"));
+      if (plan.leads_node(rank)) g.updated = require_line(arena, name_in(group, "updated"));
+    }
+    if (plan.crosses_nodes()) continue;
     StripeMemory& only = g.stripes.at(0);
     for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
       only.state[slot] = require(arena, name_in(group, kStateNames[slot]));
@@ -220,26 +243,74 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
   return m;
 }
 
-DirectGroup direct_group(const Plan& plan, const GroupPlan& group, Rank self) {
+namespace {
+
+DirectGroup all_ranks(const Plan& plan, const GroupPlan& group, Rank self) {
   DirectGroup made;
   made.rank = self;
   for (std::uint32_t rank = 0; rank < plan.world_size(); ++rank) made.peers.push_back({rank});
   made.stripes = group.stripes;
   made.buckets = group.buckets;
-  made.id = group.id;
-  made.chunk = chunk_elements(group.count);
   return made;
 }
 
+/// By node, by local rank.
+const std::vector<std::vector<Rank>>& nodes_of(const Plan& plan) { return plan.levels.front().sets; }
+
+}  // namespace
+
+std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group, Rank self) {
+  const ExchangeLevel& level = plan.levels.back();
+  std::vector<DirectGroup> all;
+  for (std::uint32_t s = 0; s < level.sets.size(); ++s) {
+    const std::vector<Rank>& set = level.sets[s];
+    const auto place = std::find(set.begin(), set.end(), self);
+    if (place == set.end()) continue;
+    const Rank own{static_cast<std::uint32_t>(place - set.begin())};
+    DirectGroup& made = all.emplace_back(
+        plan.levels.size() == 1
+            ? all_ranks(plan, group, own)
+            : between_nodes(counterpart_group(level, s, group.stripes, group.buckets), own, nodes_of(plan)));
+    made.id = {static_cast<std::uint32_t>(group.id.value * level.sets.size() + s)};
+    made.chunk = chunk_elements(group.count);
+  }
+  return all;
+}
+
+namespace {
+
+ArenaMember arena_member(const GroupPlan& group, const RankMemory& rank) {
+  const GroupMemory& its = rank.groups[group.id.value];
+  ArenaMember member{its.contributions, rank.sums, its.ready, its.published, {}};
+  if (needs_of(group.policies).whole_state) member.scratch = its.scratch;
+  return member;
+}
+
+}  // namespace
+
 ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
-                       std::span<const ArenaId> arenas) {
-  ArenaGroup all{.rank = {}, .members = {}};
-  for (std::uint32_t r = 0; r < arenas.size(); ++r) {
-    const RankMemory rank = find_rank_memory(space.arena(arenas[r]), plan, {r});
+                       std::span<const ArenaId> arenas, Rank self) {
+  ArenaGroup all{.rank = Rank{plan.ranks.at(self.value).local_rank}, .members = {}};
+  const std::vector<Rank> members = plan.node_members(self);
+  for (std::size_t m = 0; m < members.size(); ++m)
+    all.members.push_back(arena_member(group, find_rank_memory(space.arena(arenas[m]), plan, members[m])));
+  return all;
+}
+
+NodeGroup node_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
+                     std::span<const ArenaId> arenas, Rank self, const GroupMemory& own) {
+  NodeGroup all;
+  all.rank = Rank{plan.ranks.at(self.value).local_rank};
+  all.names = plan.node_members(self);
+  all.buckets = group.buckets;
+  all.between = plan.levels.back();
+  all.node_sums = own.node_sums;
+  all.found = own.found;
+  for (std::size_t m = 0; m < all.names.size(); ++m) {
+    const RankMemory rank = find_rank_memory(space.arena(arenas[m]), plan, all.names[m]);
     const GroupMemory& its = rank.groups[group.id.value];
-    ArenaMember& member = all.members.emplace_back();
-    member = {its.contributions, rank.sums, its.ready, its.published, {}};
-    if (needs_of(group.policies).whole_state) member.scratch = its.scratch;
+    all.members.push_back({arena_member(group, rank), its.handed, its.measured, its.verdict});
+    if (plan.leads_node(all.names[m])) all.updated = its.updated;
   }
   return all;
 }

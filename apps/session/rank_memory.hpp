@@ -11,6 +11,7 @@
 #include "runtime/stream.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
+#include "transports/collectives/hierarchical_communicator.hpp"
 
 namespace troupe {
 
@@ -25,15 +26,19 @@ struct GroupMemory {
   Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
   Memory one;            // a StepSums, likewise
   std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and half, state and journals
-  Memory staging;                     // direct route: what arrives for the stripe, and what leaves through a filter
+  std::vector<Memory> staging;        // of each set of ranks with which it exchanges over a transport
   TimelineId ready;                   // gradients written
   TimelineId published;               // stripe updated
+  // Where the exchange has a level within nodes and one between them; see NodeGroup.
+  TimelineId handed, measured;
+  Memory verdict, node_sums, found;  // a StepSums each
+  TimelineId updated;                // at the leader: the first of its buckets' lines
 };
 
 /// Where everything of one rank lies in its arena. Peers of the node find the parts by the names under which they are
 /// published.
 struct RankMemory {
-  Memory parameters;                // [layout] f32; the arena route has one for the node, at its leader
+  Memory parameters;                // [layout] f32; of ranks that share memory, their leader's
   Memory half;                      // [layout] bf16 likewise; empty in f32
   ReplicaMemory replica;            // [layout]: the weights that it reads are those, or of the rank's own
   Memory sums;                      // StepExchange::ring_bytes()
@@ -55,15 +60,20 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
 /// name that the plan promises is missing.
 RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank);
 
-/// What a rank exchanges of a group over the transport, but for its memory and `filter`.
-DirectGroup direct_group(const Plan& plan, const GroupPlan& group, Rank self);
+/// What a rank exchanges of a group over the transport, with each set of ranks: of one level with all, else with its
+/// counterparts. All but memory, view and `filter`.
+std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group, Rank self);
 
-/// What the ranks of one node, whose `arenas` (by rank) are mapped, show each other of a group. The caller says which
-/// of them it is.
+/// What the ranks of a node, all of whose `arenas` (by local rank) are mapped, show each other of a group, one of which
+/// is `self`.
 ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
-                       std::span<const ArenaId> arenas);
+                       std::span<const ArenaId> arenas, Rank self);
 
-/// LentMemory::stripes of such ranks, one of which has `own`.
+/// Likewise of nodes that exchange with others; the rank itself has `own`.
+NodeGroup node_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
+                     std::span<const ArenaId> arenas, Rank self, const GroupMemory& own);
+
+/// LentMemory::stripes of ranks that are all on one node, one of which has `own`.
 std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
                                            std::span<const ArenaId> arenas, const GroupMemory& own);
 

@@ -75,6 +75,7 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
       deadline_(Deadline::after(start_within(options_.configuration.settings))),
       job_(join_job(blocking, options_, deadline_)),
       affinity_(job_.mine().cpus),
+      trace_(settings().report.trace),
       log_(std::move(log)),
       listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
       config_(std::max<std::size_t>(1, job_.mine().cpus.size() / 2)),
@@ -200,7 +201,9 @@ void RankSession::make_transport() {
                                            .means = means(settings()),
                                            .hosts = hosts_of(job_.hellos),
                                            .network_device = network_device(job_.plan, node)});
-  const LanePair lanes = lanes_on(job_.mine().control_cpus, job_.mine().bulk_cpus);
+  LanePair lanes = lanes_on(job_.mine().control_cpus, job_.mine().bulk_cpus);
+  lanes.control.trace = trace_.control_lane;
+  lanes.bulk.trace = trace_.bulk_lane;
   control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, lanes.control, "lane-control");
   bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, lanes.bulk, "lane-bulk");
   RemoteOptions options{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes};
@@ -263,26 +266,26 @@ void RankSession::watch_peers() {
 
 void RankSession::make_device() {
   const RankPlan& mine = job_.mine();
-  if (job_.plan.route == Route::arena) {
-    for (const PlaceBlob& place : places_)
-      if (place.arena.id != arena_->id()) space_.map(Arena::open(place.arena));
+  if (job_.plan.shares_memory()) {
+    for (const Rank rank : job_.plan.node_members(job_.self()))
+      if (rank != job_.self()) space_.map(Arena::open(places_[rank.value].arena));
     const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
     join_node_memory(memory_, job_.plan, space_.arena(places_[leader].arena.id));
   }
   // Between nodes the stream waits for what the bulk lane brings.
-  if (bulk_ && job_.plan.route == Route::direct)
+  if (bulk_ && job_.plan.crosses_nodes())
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = device_for(mine);
-  for (const GroupPlan& group : job_.plan.groups) communicators_.push_back(make_communicator(group));
+  make_communicators();
   const std::vector<Bucket> buckets = job_.buckets();
   if (options_.model) {
     replica_ = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
     replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), buckets, memory_.replica);
   }
-  stream_ = device_->stream();
+  stream_ = traced_stream(trace_.compute);
   for (const GroupPlan& group : job_.plan.groups) {
-    side_streams_.push_back(needs_of(group.policies).side_stream ? device_->stream() : nullptr);
+    side_streams_.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
     no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
   }
   hosted_.resize(job_.plan.groups.size());
@@ -292,6 +295,13 @@ void RankSession::make_device() {
   step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
   snapshot_messages_ = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
   evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
+}
+
+/// What it does shows in `row`; null: nowhere.
+std::unique_ptr<Stream> RankSession::traced_stream(TraceRow* row) {
+  std::unique_ptr<Stream> stream = device_->stream();
+  if (row != nullptr) stream->trace(*row);
+  return stream;
 }
 
 std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
@@ -377,6 +387,7 @@ void RankSession::make_actors() {
                       .answer_within = settings().faults.exchange,
                       .epoch = {}};
   parts.device.sums_are_common = sums_are_common();
+  parts.device.trace = trace_.device_actor;
   parts.device.awaits_verdicts = settings().evaluate.patience != 0;
   for (const auto& group : hosted_) {
     if (!group) continue;
@@ -399,19 +410,18 @@ void RankSession::add_loader(TrainingParts& parts) {
   const Ledger ledger = job_.ledger(schedule_);
   if (!job_.plan.node_loader) {
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
-                                     job_.plan.seed, ledger});
+                                     job_.plan.seed, ledger, trace_.loader_actor});
     return;
   }
   parts.lent = pool_.get();
   if (!leads_node()) return;
-  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch(), schedule_,
-                         {},     job_.plan.seed,   ledger};
+  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch(),       schedule_,
+                         {},     job_.plan.seed,   ledger,          trace_.loader_actor};
   for (const RankPlan& rank : job_.plan.ranks) {
     if (rank.node != job_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
-    // The arena route has mapped them already.
-    if (job_.plan.route == Route::direct && rank.rank != job_.self())
-      space_.map(Arena::open(places_[rank.rank.value].arena));
+    // Where parameters are shared they are mapped already.
+    if (!job_.plan.shares_memory() && rank.rank != job_.self()) space_.map(Arena::open(places_[rank.rank.value].arena));
   }
   parts.node_loader.emplace(std::move(loader));
 }

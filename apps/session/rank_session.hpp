@@ -22,6 +22,7 @@
 #include "apps/session/resume.hpp"
 #include "apps/session/run_end_box.hpp"
 #include "apps/session/session.hpp"
+#include "apps/session/session_trace.hpp"
 #include "apps/session/silence_notes.hpp"
 #include "apps/session/system_config.hpp"
 #include "apps/session/training.hpp"
@@ -83,7 +84,7 @@ class RankSession final : public Session {
   const Settings& settings() const { return options_.configuration.settings; }
   bool leads_node() const { return job_.plan.leads_node(job_.self()); }
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
-  bool holds_parameters() const { return job_.plan.route == Route::direct || leads_node(); }
+  bool holds_parameters() const { return !job_.plan.shares_memory() || leads_node(); }
   bool saves() const { return job_.plan.saves; }
   /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
   bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
@@ -103,8 +104,9 @@ class RankSession final : public Session {
   void note_resumed(const CheckpointStart& start);
   void make_device();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
-  std::unique_ptr<Communicator> make_communicator(const GroupPlan& group);
-  std::vector<ArenaId> arenas() const;
+  std::unique_ptr<Stream> traced_stream(TraceRow* row);
+  void make_communicators();
+  std::vector<ArenaId> node_arenas() const;
   std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);
   std::vector<Exchange*> all_exchanges() const;
   void abort_exchanges(const Status& why) noexcept;
@@ -149,6 +151,7 @@ class RankSession final : public Session {
   std::unique_ptr<Resumed> resumed_;  // null: from the beginning
   Schedule schedule_;
   std::vector<PlaceBlob> places_;  // by rank
+  SessionTrace trace_;             // outlives streams, lanes and actors
   std::vector<SessionTensor> tensors_;
   std::unique_ptr<OwnLoop> loop_;
   std::unique_ptr<LogWriter> log_;
@@ -160,20 +163,21 @@ class RankSession final : public Session {
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane
   std::unique_ptr<RemoteActors> remote_;
-  std::unique_ptr<DirectChannel> channel_;                    // of the direct route
-  std::vector<std::unique_ptr<const Filter>> filters_;        // of the direct route, by group; null: none
+  std::unique_ptr<DirectChannel> channel_;                    // null: nothing is exchanged over a transport
+  std::vector<std::unique_ptr<const Filter>> filters_;        // by group, of what is sent; null: none
   std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<LaneLoop> bulk_;
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> exchange_stream_;           // of the direct route: the bulk lane's thread enqueues on it
-  std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
-  std::string bad_step_;                              // written by the device actor, before the run ends
-  std::vector<std::vector<Layout::Entry>> no_decay_;  // by group; the stream's work reads them
-  std::vector<std::unique_ptr<HostedGroup>> hosted_;  // by group; null: no policy of it is a hosted one
-  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group
+  std::unique_ptr<Stream> exchange_stream_;            // between nodes: the bulk lane's thread enqueues on it
+  std::vector<std::unique_ptr<Stream>> node_streams_;  // by group; null: nothing is reduced within nodes first
+  std::uint64_t left_out_ = 0;                         // steps, counted by the device actor
+  std::string bad_step_;                               // written by the device actor, before the run ends
+  std::vector<std::vector<Layout::Entry>> no_decay_;   // by group; the stream's work reads them
+  std::vector<std::unique_ptr<HostedGroup>> hosted_;   // by group; null: no policy of it is a hosted one
+  std::vector<std::unique_ptr<Exchange>> exchanges_;   // by group
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
   std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;

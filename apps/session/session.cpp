@@ -131,14 +131,18 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
       text("rank ", job_.self().value, " of ", schedule_.ranks, " on node ", job_.hosts()[job_.self().value], ": ",
            committed, " of ", schedule_.steps, " steps committed, in epoch ",
            schedule_.epoch_number({std::min(committed, schedule_.steps - 1)}), '\n');
-  if (job_.plan.route == Route::arena) {
-    for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
-      const RankMemory its = find_rank_memory(space_.arena(places_[rank].arena.id), job_.plan, {rank});
+  if (job_.plan.shares_memory()) {
+    for (const Rank rank : job_.plan.node_members(job_.self())) {
+      const RankMemory its = find_rank_memory(space_.arena(places_[rank.value].arena.id), job_.plan, rank);
       for (const GroupPlan& group : job_.plan.groups) {
         const GroupMemory& memory = its.groups[group.id.value];
-        all += text("rank ", rank, its.groups.size() == 1 ? "" : ", group " + group.name, ": gradients of ",
-                    space_.timeline(memory.ready).value(), " exchanges ready, parameters of ",
-                    space_.timeline(memory.published).value(), " published\n");
+        all += text("rank ", rank.value, its.groups.size() == 1 ? "" : ", group " + group.name, ": ");
+        if (job_.plan.crosses_nodes()) {
+          all += text("gradients of ", space_.timeline(memory.handed).value(), " buckets ready for its node\n");
+        } else {
+          all += text("gradients of ", space_.timeline(memory.ready).value(), " exchanges ready, parameters of ",
+                      space_.timeline(memory.published).value(), " published\n");
+        }
       }
     }
   }
@@ -168,6 +172,8 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   if (job_.bootstrap) job_.bootstrap->leave();
   if (control_) control_->stop(deadline);
   if (bulk_) bulk_->stop(deadline);
+  const std::string said = trace_.write(job_.self().value, job_.plan.world_size(), job_.hosts()[job_.self().value]);
+  if (!said.empty()) note(said);
   lineage_.lock.reset();  // nobody of this session writes any more
 }
 

@@ -88,7 +88,7 @@ void CpuStream::pin(const std::vector<std::uint32_t>& cpus) { keep_on(thread_, c
 void CpuStream::push(const Operation& operation) {
   TROUPE_CHECK(!ring_.full(), Code::invalid, "a stream has ", OperationRing::kOperations,
                " pieces of work waiting and takes no more: enqueue fewer steps ahead");
-  ring_.push(operation);
+  ring_.push(operation, label_);
   news_.fetch_add(1, std::memory_order_release);
   news_.notify_one();
 }
@@ -137,13 +137,13 @@ void CpuStream::reduce(Memory to, std::span<const Memory> parts) {
   push(Reduce{target, to.size_bytes / sizeof(float), resolve(parts, to.size_bytes, "parts of a reduction")});
 }
 
-void CpuStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+void CpuStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a measured reduction over ", to.size_bytes,
                " bytes, which are not whole f32");
   auto* target = space_.address_of<float>(to);
-  auto* found = address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of a measured reduction");
+  auto* found = address_of<StepSums>(space_, what.sums, sizeof(StepSums), "the sums of a measured reduction");
   const Operands added = resolve(parts, to.size_bytes, "parts of a measured reduction");
-  push(Measure{{target, to.size_bytes / sizeof(float), added}, found, first_element});
+  push(Measure{{target, to.size_bytes / sizeof(float), added}, found, what});
 }
 
 void CpuStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -190,7 +190,12 @@ void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeM
   push(Update{rule, number, at, resolve(contributions, size_bytes, "contributions to an update"), sums});
 }
 
-void CpuStream::run(const RunProgram& part) { push(part); }
+void CpuStream::run(const RunProgram& part) {
+  const WorkLabel before = label_;
+  if (part.part == ProgramPart::backward) label_.bucket = part.segment;
+  push(part);
+  label_ = before;
+}
 
 // ---- The stream's thread ----
 
@@ -215,9 +220,49 @@ void CpuStream::work() {
     if (!ended_) {
       if (const Status status = execute(ring_.front()); !status.ok()) end(status);
     }
+    const Clock::time_point begun = meter_.last();
     meter_.did(ring_.front());
+    if (row_ != nullptr) note(begun);
     ring_.pop();
   }
+}
+
+namespace {
+
+const char* phase_of(const RunProgram& program) noexcept {
+  switch (program.part) {
+    case ProgramPart::forward:
+    case ProgramPart::forward_and_loss: return "forward";
+    case ProgramPart::backward: return "backward";
+    case ProgramPart::evaluate: return "evaluate";
+    case ProgramPart::products: return "products";
+    case ProgramPart::no_rows: return "no rows";
+  }
+  return "program";
+}
+
+struct PhaseOf {
+  const char* operator()(const AwaitPoint&) const noexcept { return "wait"; }
+  const char* operator()(const SignalPoint&) const noexcept { return "signal"; }
+  const char* operator()(const CopyBytes&) const noexcept { return "copy"; }
+  const char* operator()(const SumUp&) const noexcept { return "sum up"; }
+  const char* operator()(const Reduce&) const noexcept { return "reduce"; }
+  const char* operator()(const Measure&) const noexcept { return "measure"; }
+  const char* operator()(const Weigh&) const noexcept { return "weigh"; }
+  const char* operator()(const ConvertElements&) const noexcept { return "convert"; }
+  const char* operator()(const ClearBytes&) const noexcept { return "clear"; }
+  const char* operator()(const Digest&) const noexcept { return "digest"; }
+  const char* operator()(const Update&) const noexcept { return "update"; }
+  const char* operator()(const RunProgram& program) const noexcept { return phase_of(program); }
+};
+
+}  // namespace
+
+/// The operation at hand took from `begun` until now. What took no time is left out, for there is much of it.
+void CpuStream::note(Clock::time_point begun) const noexcept {
+  constexpr std::chrono::microseconds kLeast{1};
+  if (meter_.last() - begun < kLeast) return;
+  row_->span(std::visit(PhaseOf{}, ring_.front()), begun, meter_.last(), ring_.label());
 }
 
 void CpuStream::end(const Status& why) noexcept {
@@ -286,8 +331,7 @@ Status CpuStream::execute(const Reduce& operation) {
 
 Status CpuStream::execute(const Measure& operation) {
   const Reduce& what = operation.reduce;
-  cpu::measure(kernels_, what.to, ring_.operands<float>(what.parts), what.count, *operation.sums,
-               operation.first_element);
+  cpu::measure(kernels_, what.to, ring_.operands<float>(what.parts), what.count, *operation.sums, operation.what);
   return {};
 }
 

@@ -31,13 +31,15 @@ class CpuStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
-  void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) override;
+  void measure(Memory to, std::span<const Memory> parts, const Measurement& what) override;
   void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
+  void trace(TraceRow& row) override { row_ = &row; }
+  void about(const WorkLabel& label) override { label_ = label; }
   StreamTimes times() const noexcept override { return meter_.times(); }
   /// Enqueues a part of a replica's program.
   void run(const RunProgram& part);
@@ -50,6 +52,7 @@ class CpuStream final : public Stream {
   bool wait_for_work();
   bool waits_next() const noexcept;
   void end(const Status& why) noexcept;
+  void note(Clock::time_point begun) const noexcept;
   Status execute(const Operation& operation);
   Status execute(const AwaitPoint& operation);
   Status execute(const SignalPoint& operation);
@@ -71,6 +74,8 @@ class CpuStream final : public Stream {
   ActiveWait* const waits_;
   const Kernels& kernels_;
   Timeline& line_;
+  TraceRow* row_ = nullptr;                         // set before the first work
+  WorkLabel label_;                                 // the enqueuing side's
   std::uint64_t marks_ = 0;                         // the enqueuing side's
   bool ended_ = false;                              // the thread's: a failure was met
   bool announced_ = false;                          // the thread's: waits_ knows that a wait comes next

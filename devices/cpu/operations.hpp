@@ -49,7 +49,7 @@ struct Reduce {
 struct Measure {
   Reduce reduce;
   StepSums* sums;
-  std::uint64_t first_element;
+  Measurement what;
 };
 struct Weigh {
   float* to;
@@ -113,9 +113,9 @@ class OperationRing {
     operands_written_ += taken.count;
     return {operands_.data() + taken.first % kOperands, count};
   }
-  /// Hands over one operation; not full().
-  void push(const Operation& operation) noexcept {
-    slots_[written_ % kOperations] = {operation, operands_written_};
+  /// Hands over one operation, which is about `label`; not full().
+  void push(const Operation& operation, const WorkLabel& label) noexcept {
+    slots_[written_ % kOperations] = {operation, operands_written_, label};
     ++written_;
     published_.store(written_, std::memory_order_release);
   }
@@ -128,6 +128,7 @@ class OperationRing {
   const Operation& front() const noexcept {
     return slots_[read_.load(std::memory_order_relaxed) % kOperations].operation;
   }
+  const WorkLabel& label() const noexcept { return slots_[read_.load(std::memory_order_relaxed) % kOperations].label; }
   /// The one after it; null: not there yet.
   const Operation* second() const noexcept {
     const std::uint32_t next = read_.load(std::memory_order_relaxed) + 1;
@@ -147,6 +148,7 @@ class OperationRing {
   struct Entry {
     Operation operation;
     std::uint32_t operands_end;
+    WorkLabel label;
   };
   // Counters run on and wrap; the capacities are powers of two.
   std::uint32_t written_ = 0;  // the enqueuing side's own

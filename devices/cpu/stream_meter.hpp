@@ -23,6 +23,9 @@ class StreamMeter {
     begun_ = true;
   }
 
+  /// When the last call was.
+  Clock::time_point last() const noexcept { return last_; }
+
   /// The time since the last call went to `operation`.
   void did(const Operation& operation) noexcept {
     const auto span = lap();

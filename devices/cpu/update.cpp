@@ -37,11 +37,11 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
 }
 
 void measure(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
-             StepSums& sums, std::uint64_t first_element) {
+             StepSums& sums, const Measurement& what) {
   reduce(kernels, to, parts, count);
   SquareLanes lanes{};
   kernels.add_squares(lanes.data(), to, count);
-  note_gradient(sums, fold(lanes), to, parts, count, first_element);
+  note_gradient(sums, fold(lanes), to, parts, count, what);
 }
 
 void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {

@@ -12,7 +12,7 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
 
 /// Stream::measure on addresses.
 void measure(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
-             StepSums& sums, std::uint64_t first_element);
+             StepSums& sums, const Measurement& what);
 
 /// The arithmetic of an update for some elements of a stripe, for run_update_pass.
 class UpdateArithmetic {

@@ -119,12 +119,12 @@ void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
            }});
 }
 
-void FakeStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
-  check_size(sums, sizeof(StepSums), "the sums of a measured reduction");
+void FakeStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
+  check_size(what.sums, sizeof(StepSums), "the sums of a measured reduction");
   auto* sum = device_.space_.address_of<float>(to);
-  auto* found = device_.space_.address_of<StepSums>(sums);
+  auto* found = device_.space_.address_of<StepSums>(what.sums);
   enqueue({{}, [=, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
-             fake::measure(sum, from, count, *found, first_element);
+             fake::measure(sum, from, count, *found, what);
            }});
 }
 

@@ -43,7 +43,7 @@ class FakeStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
-  void measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) override;
+  void measure(Memory to, std::span<const Memory> parts, const Measurement& what) override;
   void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;

@@ -37,6 +37,15 @@ void FakeTimeline::signal(std::uint64_t to) noexcept {
   tell_due();
 }
 
+void FakeTimeline::add(std::uint64_t count) noexcept {
+  {
+    const std::lock_guard lock{mutex_};
+    value_ += count;
+  }
+  changed_.notify_all();
+  tell_due();
+}
+
 void FakeTimeline::poison(const Status& why) noexcept {
   {
     const std::lock_guard lock{mutex_};

@@ -26,6 +26,7 @@ class FakeTimeline final : public Timeline {
   std::uint64_t value() const noexcept override;
   std::uint64_t word() const noexcept override;
   void signal(std::uint64_t to) noexcept override;
+  void add(std::uint64_t count) noexcept override;
   void poison(const Status& why) noexcept override;
   Status status() const noexcept override;
   void wake(std::uint64_t at, Waker& waker) override;

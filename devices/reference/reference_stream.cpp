@@ -156,11 +156,11 @@ void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
   });
 }
 
-void ReferenceStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+void ReferenceStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
   reduce(to, parts);
-  call([sum = space_.address_of<const float>(to), count = to.size_bytes / sizeof(float), first_element,
-        found = address_of<StepSums>(space_, sums, sizeof(StepSums)),
-        parts = resolve<float>(parts, to.size_bytes)] { measure_gradient(*found, sum, parts, count, first_element); });
+  call([sum = space_.address_of<const float>(to), count = to.size_bytes / sizeof(float), what,
+        found = address_of<StepSums>(space_, what.sums, sizeof(StepSums)),
+        parts = resolve<float>(parts, to.size_bytes)] { measure_gradient(*found, sum, parts, count, what); });
 }
 
 void ReferenceStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {

@@ -64,6 +64,7 @@ struct LaneLoop::State {
   void wake_sleeper() noexcept;
   bool run_tasks(LaneTask* replacement) noexcept;
   bool round();
+  void note_round(Clock::time_point begun, bool did) noexcept;
   void run();
   bool finish();
   bool take(bool unless_woken);
@@ -116,6 +117,8 @@ struct LaneLoop::State {
 
   // Only who drives the lane.
   bool busy_hook = false;
+  std::optional<Clock::time_point> busy_since;  // for the trace
+  Clock::time_point busy_until;
   bool has_other = false;               // `other` is driven by this one now
   bool cores = true;                    // this lane's thread need not share one core with the other's
   Clock::time_point leave_other_until;  // its own thread has it

@@ -30,36 +30,36 @@ inline double fold(const SquareLanes& lanes) noexcept {
 /// Who made the first element of `sum` that is not finite so: the first other rank whose part is not finite there, else
 /// the rank whose part `sum` took the place of, else the last one (all parts are finite, their sum is not).
 inline std::uint64_t find_bad(const float* sum, std::span<const float* const> parts, std::uint64_t count,
-                              std::uint64_t first_element) noexcept {
+                              const Measurement& what) noexcept {
   std::uint64_t at = 0;
   while (at < count && std::isfinite(sum[at])) ++at;
   if (at == count) return 0;
   std::uint64_t own = parts.size() - 1;
-  for (std::uint64_t rank = 0; rank < parts.size(); ++rank) {
-    if (parts[rank] == sum) {
-      own = rank;
-    } else if (!std::isfinite(parts[rank][at])) {
-      return bad_at(first_element + at, rank);
+  for (std::uint64_t part = 0; part < parts.size(); ++part) {
+    if (parts[part] == sum) {
+      own = part;
+    } else if (!std::isfinite(parts[part][at])) {
+      return bad_at(what.first_element + at, what.rank_of(part));
     }
   }
-  return bad_at(first_element + at, own);
+  return bad_at(what.first_element + at, what.rank_of(own));
 }
 
 /// What `squares` and, where they are not finite, the search amount to, added to `sums`.
 inline void note_gradient(StepSums& sums, double squares, const float* sum, std::span<const float* const> parts,
-                          std::uint64_t count, std::uint64_t first_element) noexcept {
-  sums.squares += squares;
+                          std::uint64_t count, const Measurement& what) noexcept {
+  if (what.squares) sums.squares += squares;
   if (std::isfinite(squares)) return;
-  const std::uint64_t bad = find_bad(sum, parts, count, first_element);
+  const std::uint64_t bad = find_bad(sum, parts, count, what);
   if (bad != 0 && (sums.bad == 0 || bad < sums.bad)) sums.bad = bad;
 }
 
 /// The whole of it for `sum`, which `parts` were added up to.
 inline void measure_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
-                             std::uint64_t first_element) noexcept {
+                             const Measurement& what) noexcept {
   SquareLanes lanes{};
   add_squares(lanes, sum, count);
-  note_gradient(sums, fold(lanes), sum, parts, count, first_element);
+  note_gradient(sums, fold(lanes), sum, parts, count, what);
 }
 
 }  // namespace troupe

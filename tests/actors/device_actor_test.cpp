@@ -42,6 +42,7 @@ class NotingExchange final : public Exchange {
     stream.sum_up(total, {&sums, 1});
   }
   void commit(Stream&) override {}
+  std::span<const Point> pending() const noexcept override { return {&late, 1}; }
   bool is_consistent() const noexcept override { return consistent_every == 1 || steps.size() % consistent_every == 0; }
   void show_common(Stream&) override { shown.push_back(true); }
   void show_own(Stream&) override { shown.push_back(false); }
@@ -64,6 +65,7 @@ class NotingExchange final : public Exchange {
   std::size_t consistent_every = 1;  // steps
   bool refuses = false;
   bool common = true;  // its totals
+  Point late;          // of what is contributed; value 0: nothing is late
 
  private:
   Memory sums, total;
@@ -271,6 +273,26 @@ TEST(DeviceActor, AddsUpAnEvaluationAndTellsItBeforeItFinishes) {
   w.run_device();
   ASSERT_EQ(w.evaluated.size(), 1u);
   EXPECT_EQ(w.evaluated[0].sums.samples, 4u);
+  EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+TEST(DeviceActor, TellsOfAnEvaluationAndACopyAfterTheStepThatTheyFollow) {
+  SavePlan saves{.every_steps = 1};
+  World w{Schedule{.train_samples = 2, .test_samples = 2, .rows = 2, .ranks = 1, .steps = 1}, saves};
+  Timeline& line = w.space.timeline(w.space.make_private_timeline());
+  w.exchange.late = {line.id(), 1};
+  w.begin();
+  w.give(0);
+  w.give(0, true, true);
+  w.run_device();
+  EXPECT_TRUE(w.committed.empty());
+  EXPECT_TRUE(w.evaluated.empty()) << "nobody has heard of the step";
+  line.signal(1);
+  w.actors.run();
+  w.run_device();
+  EXPECT_EQ(w.committed.size(), 1U);
+  EXPECT_EQ(w.evaluated.size(), 1U);
+  EXPECT_EQ(w.saved.size(), 1U);
   EXPECT_EQ(w.finished, std::vector<bool>{false});
 }
 

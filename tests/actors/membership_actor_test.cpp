@@ -127,6 +127,22 @@ TEST_F(MembershipActorTest, WaitsForTheCoordinatorsWordWhenAPeerIsGoneAndItsPart
   caf::anon_send_exit(two.device, caf::exit_reason::kill);
 }
 
+TEST_F(MembershipActorTest, OfARankThatLosesAnotherTellsTheCoordinatorWhomBeforeItEnds) {
+  Process two{world, 2};
+  for (Process* p : {&zero, &one, &two}) {
+    world.send(p->actor, p->parts(p->self.value == 0 ? MembershipPeer{} : MembershipPeer{zero.actor}, 3));
+    world.run();
+  }
+  tell(one, PeerLost{{2}, {Code::peer_lost, "its endpoint timed out"}});
+  ASSERT_EQ(one.ended.size(), 1u);
+  ASSERT_EQ(zero.ended.size(), 1u);
+  EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("rank 2 on node node was lost"));
+  for (Process* p : {&one, &two}) {
+    caf::anon_send_exit(p->actor, caf::exit_reason::kill);
+    caf::anon_send_exit(p->device, caf::exit_reason::kill);
+  }
+}
+
 TEST_F(MembershipActorTest, OfTheCoordinatorTellsTheOthersWhomItLost) {
   Process two{world, 2};
   for (Process* p : {&zero, &one, &two}) {

@@ -38,8 +38,9 @@ class Agreement : public ClusterTest {
     if (!cache_.empty()) std::filesystem::remove_all(cache_);
   }
 
-  Trained train(std::uint32_t ranks, const std::vector<std::string>& settings,
-                const NamespaceCluster* nodes = nullptr) {
+  /// Of several nodes, `ranks_per_node` on each but the last, which may have fewer.
+  Trained train(std::uint32_t ranks, const std::vector<std::string>& settings, const NamespaceCluster* nodes = nullptr,
+                std::uint32_t ranks_per_node = 1) {
     const std::string file = folder_.path() / "probe";
     const std::string secret = folder_.write_secret("secret", "open sesame");
     const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
@@ -59,7 +60,7 @@ class Agreement : public ClusterTest {
       if (ranks == 1) start.arguments.push_back("placement.cores=1");  // one thread, as each of several ranks has
       start.arguments.insert(start.arguments.end(), settings.begin(), settings.end());
       if (rank == slow_rank_) start.run_by(slow_group_->enter());
-      if (nodes != nullptr) start.run_by(nodes->enter(rank));
+      if (nodes != nullptr) start.run_by(nodes->enter(rank / ranks_per_node));
       programs.push_back(std::make_unique<Program>(start));
     }
     for (auto& program : programs) EXPECT_EQ(program->wait(90s), 0) << program->err();
@@ -133,6 +134,37 @@ TEST_F(Agreement, OfTwoNodesWithOneProcess) {
   EXPECT_LT(loss_distance(train(2, kAdam, &nodes), train(1, kAdam)), 1e-5);
   EXPECT_LT(loss_distance(train(2, kSgd, &nodes), train(1, kSgd)), 1e-4);
   EXPECT_LT(parameter_distance(train(2, kShortSgd, &nodes), train(1, kShortSgd)), 5e-5);
+}
+
+TEST_F(Agreement, OfNodesOfSeveralRanksWithOneProcess) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const Trained adam = train(1, kAdam), sgd = train(1, kShortSgd);
+  EXPECT_LT(loss_distance(train(4, kAdam, &nodes, 2), adam), 1e-5);
+  EXPECT_LT(parameter_distance(train(4, kShortSgd, &nodes, 2), sgd), 5e-5);
+  // A node of two and one of one, which stands in for its missing second.
+  global_batch_ = 300;
+  EXPECT_LT(loss_distance(train(3, kAdam, &nodes, 2), train(1, kAdam)), 1e-5);
+}
+
+TEST_F(Agreement, OfNodesOfSeveralRanksHoweverTheirGradientsAreJudgedAndSent) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  std::vector<std::string> judged = kAdam;
+  judged.emplace_back("optimizer.clip_norm=0.5");
+  judged.emplace_back("train.deterministic=true");
+  judged.emplace_back("update.digest_steps=1");
+  const Trained clipped = train(4, judged, &nodes, 2);
+  EXPECT_LT(loss_distance(clipped, train(1, judged)), 1e-5);
+  EXPECT_EQ(train(4, judged, &nodes, 2).parameters, clipped.parameters) << "deterministic";
+  std::vector<std::string> groups = kAdam;
+  groups.emplace_back("update.group=[{ name = \"biases\", match = \"*.bias\" }]");
+  EXPECT_LT(loss_distance(train(4, groups, &nodes, 2), train(1, groups)), 1e-5);
+  std::vector<std::string> rounded = kAdam;
+  rounded.emplace_back("update.compress=\"bf16\"");
+  const double distance = loss_distance(train(4, rounded, &nodes, 2), train(1, kAdam));
+  EXPECT_GT(distance, 1e-5);
+  EXPECT_LT(distance, 0.02);
 }
 
 TEST_F(Agreement, OfParameterGroupsOnTwoNodesWithOneGroup) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/session/rank_memory.hpp"
+#include "apps/session/communicators.hpp"
 #include "runtime/data/random.hpp"
 #include "runtime/planner.hpp"
 #include "tests/transports/communicator_worlds.hpp"
@@ -34,8 +34,8 @@ Graph small_mlp(DType dtype) {
 
 struct Job {
   std::uint32_t ranks = 1;
-  bool direct = false;
-  bool threads = false;  // reference devices, otherwise simulated ones
+  std::uint32_t nodes = 1;  // among which the ranks are dealt
+  bool threads = false;     // reference devices, otherwise simulated ones
   DType dtype = DType::f32;
   std::uint64_t seed = 0;
   std::uint64_t bucket_bytes = 0;  // 0: as planned
@@ -53,6 +53,7 @@ struct Member {
   std::unique_ptr<LaneLoop> loop;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> exchange;  // the lane enqueues on it
+  std::vector<std::unique_ptr<Stream>> node_streams;
   std::unique_ptr<Stream> stream;
   std::vector<std::unique_ptr<Stream>> sides;
   std::vector<std::unique_ptr<Exchange>> exchanges;
@@ -73,7 +74,7 @@ class GroupedRun {
     for (std::uint32_t r = 0; r < job.ranks; ++r) take_memory(r);
     for (std::uint32_t r = 0; r < job.ranks; ++r) connect(r);
     for (std::uint32_t r = 0; r < job.ranks; ++r) make_rank(r);
-    if (!job.direct) return;
+    if (job.nodes == 1) return;
     for (std::uint32_t r = 0; r < job.ranks; ++r)
       for (std::uint32_t other = 0; other < job.ranks; ++other)
         if (other != r) members_[r]->transport->connect(Peer{other}, members_[other]->transport->address());
@@ -89,6 +90,7 @@ class GroupedRun {
     for (const auto& member : members_) {
       if (member->loop) member->loop->stop(Deadline::after(std::chrono::seconds{10}));
       member->exchange.reset();
+      member->node_streams.clear();
       member->loop.reset();
     }
     for (const auto& member : members_) member->transport.reset();
@@ -111,7 +113,7 @@ class GroupedRun {
  private:
   PlanInputs inputs() const {
     PlanInputs inputs{.ranks = {}, .topologies = {}, .train_samples = 1000, .test_samples = 10, .data_bytes = 1};
-    for (std::uint32_t n = 0; n < (job_.direct ? job_.ranks : 1); ++n) {
+    for (std::uint32_t n = 0; n < job_.nodes; ++n) {
       Topology topology;
       topology.identity = {"boot", n + 1};
       topology.host = "host";
@@ -119,24 +121,27 @@ class GroupedRun {
       inputs.topologies.push_back(topology);
     }
     for (std::uint32_t r = 0; r < job_.ranks; ++r)
-      inputs.ranks.push_back({inputs.topologies[job_.direct ? r : 0].identity, "host"});
+      inputs.ranks.push_back({inputs.topologies[r % job_.nodes].identity, "host"});
     return inputs;
   }
 
   void take_memory(std::uint32_t r) {
     Member& member = *members_[r];
     member.arena = Arena::create(arena_id(Peer{r}, 1), memory_needs(plan_, graph_, {r}).arena_bytes() + (1 << 20));
-    for (std::uint32_t other = 0; other < job_.ranks; ++other) {
-      if (other == r || (!job_.direct && other < r)) member.space.map(members_[other]->arena);
-      if (!job_.direct && other < r) members_[other]->space.map(member.arena);
+    member.space.map(member.arena);
+    for (const Rank other : plan_.node_members({r})) {
+      if (!plan_.shares_memory() || other.value >= r) continue;
+      member.space.map(members_[other.value]->arena);
+      members_[other.value]->space.map(member.arena);
     }
     member.memory = allocate_rank_memory(*member.arena, plan_, {r});
   }
 
   void connect(std::uint32_t r) {
     Member& member = *members_[r];
-    join_node_memory(member.memory, plan_, job_.direct ? *member.arena : *members_[0]->arena);
-    if (job_.direct || r == 0) {
+    const std::uint32_t holder = plan_.shares_memory() ? plan_.nodes[plan_.ranks[r].node].leader : r;
+    join_node_memory(member.memory, plan_, *members_[holder]->arena);
+    if (holder == r) {
       auto* first = member.space.address_of<float>(member.memory.parameters);
       fill_initial(graph_, layout_, job_.seed, {first, layout_.count_elements()});
       if (member.memory.half.size_bytes != 0) {
@@ -144,7 +149,7 @@ class GroupedRun {
         for (std::uint64_t i = 0; i < layout_.count_elements(); ++i) half[i] = to_bf16(first[i]);
       }
     }
-    if (!job_.direct) return;
+    if (job_.nodes == 1) return;
     member.transport = network_.endpoint(Peer{r}, member.space);
     member.loop = std::make_unique<LaneLoop>(*member.transport, Lane::bulk, LaneOptions{}, text("bulk ", r));
     member.channel = std::make_unique<DirectChannel>(*member.loop);
@@ -152,24 +157,22 @@ class GroupedRun {
 
   std::unique_ptr<Communicator> communicator(std::uint32_t r, const GroupPlan& group) {
     Member& member = *members_[r];
-    const GroupMemory& own = member.memory.groups[group.id.value];
-    if (job_.direct) {
-      if (!member.exchange) member.exchange = member.device->stream();
-      member.filters.push_back(make_filter(group.filter));
-      DirectGroup ranks = direct_group(plan_, group, {r});
-      ranks.view = ViewId{1};
-      ranks.parameters = own.parameters;
-      ranks.half = own.half;
-      ranks.staging = own.staging;
-      ranks.filter = member.filters.back().get();
-      return std::make_unique<DirectCommunicator>(member.space, *member.loop, *member.exchange, std::move(ranks),
-                                                  member.channel.get());
-    }
     std::vector<ArenaId> arenas;
-    for (const auto& other : members_) arenas.push_back(other->arena->id());
-    ArenaGroup members = arena_group(member.space, plan_, group, arenas);
-    members.rank = {r};
-    return std::make_unique<ArenaCommunicator>(member.space, std::move(members));
+    for (const Rank other : plan_.node_members({r})) arenas.push_back(members_[other.value]->arena->id());
+    if (job_.nodes > 1 && !member.exchange) member.exchange = member.device->stream();
+    member.filters.push_back(make_filter(group.filter));
+    member.node_streams.push_back(plan_.levels.size() > 1 ? member.device->stream() : nullptr);
+    return make_communicator({.space = member.space,
+                              .plan = plan_,
+                              .self = {r},
+                              .view = ViewId{1},
+                              .node_arenas = arenas,
+                              .bulk = member.loop.get(),
+                              .channel = member.channel.get(),
+                              .exchange = member.exchange.get(),
+                              .filter = member.filters.back().get(),
+                              .node = member.node_streams.back().get()},
+                             group, member.memory.groups[group.id.value]);
   }
 
   void make_rank(std::uint32_t r) {
@@ -278,19 +281,20 @@ Settings in_groups(Settings settings) {
 }
 
 std::vector<Job> jobs(std::initializer_list<bool> with_threads) {
+  struct World {
+    std::uint32_t ranks, nodes;
+  };
   std::vector<Job> all;
-  for (const bool direct : {false, true})
+  for (const World world : {World{1, 1}, {2, 1}, {3, 1}, {2, 2}, {3, 3}, {4, 2}, {5, 2}})
     for (const bool threads : with_threads)
-      for (const std::uint32_t ranks : {1u, 2u, 3u})
-        if (!direct || ranks > 1)
-          for (const DType dtype : {DType::f32, DType::bf16})
-            all.push_back({ranks, direct, threads, dtype, all.size(), direct ? 2000u : 0u});
+      for (const DType dtype : {DType::f32, DType::bf16})
+        all.push_back({world.ranks, world.nodes, threads, dtype, all.size(), world.nodes > 1 ? 2000u : 0u});
   return all;
 }
 
 std::string job_name(const ::testing::TestParamInfo<Job>& info) {
   const Job& job = info.param;
-  return text(job.ranks, job.direct ? "Direct" : "Arena", job.threads ? "Threads" : "Fakes", name_of(job.dtype));
+  return text(job.ranks, "RanksOn", job.nodes, "Nodes", job.threads ? "Threads" : "Fakes", name_of(job.dtype));
 }
 
 class Groups : public ::testing::TestWithParam<Job> {};
@@ -346,7 +350,7 @@ TEST_P(Groups, WhoseGradientsAreRoundedOnTheirWayMoveOnlyALittleApart) {
       moved = std::max<double>(moved, std::abs(expected[0][p][i]));
     }
   }
-  if (!GetParam().direct) {
+  if (GetParam().nodes == 1) {
     EXPECT_EQ(got, expected) << "in an arena nothing travels";
   } else {
     EXPECT_GT(off, 0);

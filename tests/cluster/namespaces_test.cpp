@@ -22,12 +22,20 @@ class TwoNodes : public ClusterTest {
     secret_ = folder_.write_secret("secret", "open sesame");
   }
 
-  std::unique_ptr<Program> start(std::uint32_t rank, const std::vector<std::string>& arguments = {}) const {
-    ProgramStart start = folder_.rank(rank, 2, cluster_->address(0), 29500);
+  std::unique_ptr<Program> start(std::uint32_t rank, const std::vector<std::string>& arguments = {},
+                                 std::uint32_t ranks_per_node = 1) const {
+    ProgramStart start = folder_.rank(rank, 2 * ranks_per_node, cluster_->address(0), 29500);
     start.environment.emplace_back("TROUPE_SECRET_FILE", secret_);
     start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
-    start.run_by(cluster_->enter(rank));
+    start.run_by(cluster_->enter(rank / ranks_per_node));
     return std::make_unique<Program>(start);
+  }
+  /// Two on each node.
+  std::vector<std::unique_ptr<Program>> start_four(std::vector<std::string> arguments = {}) const {
+    std::vector<std::unique_ptr<Program>> ranks;
+    arguments.insert(arguments.end(), {"--set", "placement.cores=0"});  // there may be fewer than four
+    for (std::uint32_t rank = 0; rank < 4; ++rank) ranks.push_back(start(rank, arguments, 2));
+    return ranks;
   }
 
   std::unique_ptr<NamespaceCluster> cluster_;
@@ -40,6 +48,52 @@ TEST_F(TwoNodes, TrainOverTheNetwork) {
   EXPECT_EQ(first->wait(60s), 0) << first->err();
   EXPECT_EQ(second->wait(10s), 0) << second->err();
   EXPECT_NE(first->out().find("Using direct communicator\n"), std::string::npos) << first->out();
+}
+
+TEST_F(TwoNodes, OfTwoRanksEachReduceWithinThemselvesFirst) {
+  const auto ranks = start_four();
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
+  EXPECT_NE(ranks[0]->out().find("Using hierarchical communicator\n"), std::string::npos) << ranks[0]->out();
+}
+
+TEST_F(TwoNodes, OfTwoRanksEachNameTheOneThatDiedAtEverySurvivor) {
+  const auto ranks = start_four(JobFolder::endless());
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 30s)) << ranks[0]->out() << ranks[0]->err();
+  ranks[3]->signal(SIGKILL);
+  for (const std::uint32_t survivor : {0, 1, 2}) EXPECT_EQ(ranks[survivor]->wait(20s), 4) << ranks[survivor]->err();
+  EXPECT_NE(ranks[0]->err().find("rank 3"), std::string::npos)
+      << ranks[0]->err() << ranks[1]->err() << ranks[2]->err();
+}
+
+TEST_F(TwoNodes, OfTwoRanksEachSwitchBetweenAllPoliciesThatExchangeInRounds) {
+  std::string switches = "update.switch=[";
+  std::uint64_t step = 0;
+  for (const char* policy : {"local_sgd\", every_steps=3", "double_buffered\"", "block_momentum\", block_samples=600",
+                             "sync\"", "diloco\", every_steps=4", "model_averaging\", block_samples=400", "sync\""}) {
+    step += 6;
+    switches += text(step == 6 ? "" : ", ", "{at_step=", step, ", policy=\"", policy, "}");
+  }
+  for (const char* dtype : {"f32", "bf16"}) {
+    const auto ranks = start_four({"--set", switches + "]", "--set", text("train.steps=", step + 6), "--set",
+                                   "update.digest_steps=1", "--set", text("model.dtype=\"", dtype, '"')});
+    for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60s), 0) << dtype << ": " << rank->err();
+  }
+}
+
+TEST_F(TwoNodes, OfTwoRanksEachGoOnFromACheckpointOnOneNodeAndTheOtherWayRound) {
+  const std::vector<std::string> saving{"--set", "checkpoint.every_steps=5", "--set", "checkpoint.resume=auto"};
+  const auto until = [&](std::uint64_t steps) {
+    std::vector<std::string> arguments = saving;
+    arguments.insert(arguments.end(), {"--set", text("train.steps=", steps)});
+    return arguments;
+  };
+  const auto begun = start_four(until(10));
+  for (const auto& rank : begun) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
+  std::vector<std::unique_ptr<Program>> two;
+  for (const std::uint32_t rank : {0, 1}) two.push_back(start(rank, until(20)));
+  for (const auto& rank : two) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
+  const auto four = start_four(until(30));
+  for (const auto& rank : four) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
 }
 
 TEST_F(TwoNodes, NameARankOfTheOtherNodeThatDied) {

@@ -241,9 +241,9 @@ TEST_P(StreamContract, MeasuresWhatItReducesWithTheBitsOfTheDefinition) {
       for (std::size_t r = 1; r < ranks; ++r)
         for (std::size_t i = 0; i < count; ++i) sum[i] += values[r][i];
       StepSums expected{.loss = 3, .samples = 2, .squares = 0.5};
-      measure_gradient(expected, sum.data(), {}, count, 70);
+      measure_gradient(expected, sum.data(), {}, count, {{}, 70});
       const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .squares = 0.5});
-      stream->measure(parts.back(), parts, sums, 70);
+      stream->measure(parts.back(), parts, {sums, 70});
       finish(*stream);
       EXPECT_EQ(get(parts.back()), sum);
       EXPECT_EQ(at<StepSums>(sums).squares, expected.squares);
@@ -262,7 +262,7 @@ TEST_P(StreamContract, NamesTheFirstElementThatIsNotFiniteAndWhoMadeItSo) {
     values[0][where] = first, values[1][where] = second, values[2][where] = third;
     const std::vector<Memory> parts{put(values[0]), put(values[1]), put(values[2])};
     const Memory sums = put_sums(StepSums{.samples = 2});
-    stream->measure(parts[1], parts, sums, 5000);
+    stream->measure(parts[1], parts, {sums, 5000});
     finish(*stream);
     EXPECT_FALSE(std::isfinite(at<StepSums>(sums).squares));
     return at<StepSums>(sums).bad;
@@ -271,6 +271,31 @@ TEST_P(StreamContract, NamesTheFirstElementThatIsNotFiniteAndWhoMadeItSo) {
   EXPECT_EQ(found(7, -INFINITY, 1, 1), bad_at(5007, 0));
   EXPECT_EQ(found(7, 1, kNaN, 1), bad_at(5007, 1));       // the part whose place the sum took
   EXPECT_EQ(found(7, kMost, kMost, 1), bad_at(5007, 1));  // all are finite, their sum is not
+}
+
+TEST_P(StreamContract, NamesTheRankWhoseThePartIsAndLeavesSquaresOutWhereTheyAreNotWanted) {
+  const auto stream = device().stream();
+  const std::vector<Rank> ranks{Rank{4}, Rank{9}, Rank{17}};
+  std::vector<std::vector<float>> values(3, std::vector<float>(2000, 1.0F));
+  values[0][1500] = std::numeric_limits<float>::quiet_NaN();  // whose place the sum takes
+  values[2][1700] = values[1][1800] = std::numeric_limits<float>::infinity();
+  const std::vector<Memory> parts{put(values[0]), put(values[1]), put(values[2])};
+  const Memory sums = put_sums(StepSums{.samples = 2, .squares = 0.25});
+  const auto in = [](const Memory& all, std::uint64_t first) {
+    return slice(all, first * sizeof(float), 100 * sizeof(float));
+  };
+  const auto found = [&](std::uint64_t first) {
+    at<StepSums>(sums).bad = 0;
+    const std::vector<Memory> some{in(parts[0], first), in(parts[1], first), in(parts[2], first)};
+    stream->measure(some[0], some, {sums, first, ranks, /*squares=*/false});
+    finish(*stream);
+    EXPECT_EQ(at<StepSums>(sums).squares, 0.25);
+    return at<StepSums>(sums).bad;
+  };
+  EXPECT_EQ(found(1300), 0U);
+  EXPECT_EQ(found(1450), bad_at(1500, 4));
+  EXPECT_EQ(found(1650), bad_at(1700, 17));
+  EXPECT_EQ(found(1780), bad_at(1800, 9));
 }
 
 TEST_P(StreamContract, ClipsOrLeavesOutAnUpdateByWhatAllRanksHaveMeasured) {

@@ -233,6 +233,35 @@ TEST_P(TimelineContract, KeepsBothWhenSignalsAndPoisonMeet) {
   EXPECT_EQ(peer().status().text(), "the end");
 }
 
+TEST_P(TimelineContract, CountsWhatSeveralAdd) {
+  NotedWaker two, seven;
+  line().wake(2, two);
+  line().wake(7, seven);
+  line().add(1);
+  settle();
+  EXPECT_EQ(two.times(), 0);
+  peer().add(3);
+  ASSERT_TRUE(told(two));
+  EXPECT_EQ(line().value(), 4u);
+  const auto add = [this](int i) { (i % 2 == 0 ? line() : peer()).add(1); };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    if (has_threads())
+      threads.emplace_back(add, i);
+    else
+      add(i);
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(told(seven));
+  EXPECT_TRUE(seven.status().ok());
+  EXPECT_EQ(line().value(), 8u);
+  peer().poison({Code::aborted, "over"});
+  line().add(1);
+  settle();
+  EXPECT_EQ(line().value(), 9u);
+  EXPECT_EQ(line().word(), 9u + Timeline::kPoisonedWord);
+}
+
 TEST_P(TimelineContract, TheFirstPoisonStays) {
   line().poison({Code::timeout, "first"});
   line().poison({Code::aborted, "second"});

@@ -20,7 +20,7 @@ class QuietStream final : public Stream {
   void copy(Memory, Memory) override {}
   void sum_up(Memory, std::span<const Memory>) override {}
   void reduce(Memory, std::span<const Memory>) override {}
-  void measure(Memory, std::span<const Memory>, Memory, std::uint64_t) override {}
+  void measure(Memory, std::span<const Memory>, const Measurement&) override {}
   void weigh(Memory, Memory, Memory, Memory) override {}
   void clear(Memory) override {}
   void update(const RuleStep&, std::uint64_t, const StripeMemory&, std::span<const Memory>, Memory) override {}
@@ -244,7 +244,12 @@ TEST(CommonPart, IsNothingInAnotherGroup) {
 
 class NotedCommunicator final : public Communicator {
  public:
-  void all_reduce(Stream&, Memory) override {}
+  CommunicatorTraits traits() const noexcept override { return {}; }
+  Rank rank() const noexcept override { return {}; }
+  std::uint32_t ranks() const noexcept override { return 1; }
+  void reduce_scatter(Stream&, std::span<const OwnedPart>) override {}
+  void all_gather(Stream&, std::span<const OwnedPart>) override {}
+  void barrier(Stream&) override {}
   Point reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r,
                              std::span<const StripeMemory> m) override {
     work = w;
@@ -253,8 +258,9 @@ class NotedCommunicator final : public Communicator {
     calls += text('r', w.relieved.size());
     return {};
   }
-  void gather_gradients(Stream&, const BucketWork& w, std::span<const StripeMemory>) override {
+  Point gather_gradients(Stream&, const BucketWork& w, std::span<const StripeMemory>) override {
     calls += text('g', w.bucket.index);
+    return {};
   }
   void agree(Stream&, const BucketWork&) override { calls += "a"; }
   Point update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {

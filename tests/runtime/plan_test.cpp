@@ -16,6 +16,7 @@ Plan some_plan() {
   plan.nodes = {{{"boot", 7}, "host", 0}};
   plan.ranks = {{.rank = {0}, .device = "cpu", .cpus = {0, 1}},
                 {.rank = {1}, .local_rank = 1, .device = "cpu", .cpus = {2}}};
+  plan.levels = {{LevelMeans::arena, {{{0}, {1}}}}};
   plan.groups = {{.rule = "adam(rate=0.001)",
                   .count = 1536,
                   .stripes = {{{0}, {0}, 0, 1024}, {{0}, {1}, 1024, 512}},
@@ -73,7 +74,9 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.ranks[0].arena_bytes = 4; },
       [](Plan& p) { p.ranks[0].memory_bytes = 4; },
       [](Plan& p) { p.ranks.pop_back(); },
-      [](Plan& p) { p.route = Route::direct; },
+      [](Plan& p) { p.levels.front().means = LevelMeans::transport; },
+      [](Plan& p) { p.levels.front().sets = {{{0}}, {{1}}}; },
+      [](Plan& p) { p.levels.push_back(p.levels.front()); },
       [](Plan& p) { p.groups[0].stripes[1].tenant = {0}; },
       [](Plan& p) { p.groups[0].stripes[1].count = 4; },
       [](Plan& p) { p.groups[0].buckets[0].count = 4; },

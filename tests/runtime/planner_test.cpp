@@ -216,7 +216,7 @@ TEST(Planner, AQuotaBelowTheShareMeansFewerThreadsAndNoPolling) {
 
 TEST(Planner, OneNodeTakesTheArenaWithOneBucket) {
   const Plan plan = plan_of({node("a", 2)}, {2});
-  EXPECT_EQ(plan.route, Route::arena);
+  EXPECT_EQ(name_of(plan.levels), "arena");
   EXPECT_EQ(plan.groups[0].buckets.size(), 1u);
   EXPECT_EQ(plan.nodes.size(), 1u);
 }
@@ -226,11 +226,28 @@ TEST(Planner, TwoNetworkNamespacesAreTwoNodesWithTheDirectRoute) {
   Topology b = a;
   b.identity.network_namespace = 99;
   const Plan plan = plan_of({a, b}, {1, 1});
-  EXPECT_EQ(plan.route, Route::direct);
+  EXPECT_EQ(name_of(plan.levels), "direct");
   EXPECT_EQ(plan.nodes.size(), 2u);
   EXPECT_GT(plan.groups[0].buckets.size(), 1u);
   EXPECT_EQ(plan.nodes[1].leader, 1u);
   EXPECT_EQ(plan.ranks[1].local_rank, 0u);
+}
+
+TEST(Planner, NodesOfSeveralRanksReduceWithinThemselvesFirst) {
+  const Plan plan = plan_of({node("a", 2), node("b", 2)}, {2, 2});
+  EXPECT_EQ(name_of(plan.levels), "hierarchical");
+  EXPECT_TRUE(plan.shares_memory());
+  EXPECT_TRUE(plan.crosses_nodes());
+  EXPECT_GT(plan.groups[0].buckets.size(), 1u);
+  EXPECT_THAT(plan.reasons.back(), HasSubstr("its share of the sums with its counterparts"));
+  const MemoryNeeds leader = memory_needs(plan, mlp(), Rank{2}), other = memory_needs(plan, mlp(), Rank{3});
+  EXPECT_GT(leader.parameters, 0u);
+  EXPECT_EQ(other.parameters, 0u) << "the node has one copy";
+  EXPECT_EQ(other.journal, 0u);
+  EXPECT_GT(other.staging, 0u);
+  Settings hosted;
+  hosted.update.kind = PolicyKind::async;
+  EXPECT_EQ(name_of(plan_of({node("a", 2), node("b", 2)}, {2, 2}, hosted).levels), "direct");
 }
 
 TEST(Planner, TwoNetworkNamespacesOfOneHostShareItsCoresOut) {
@@ -252,7 +269,7 @@ TEST(Planner, SharedMemoryAloneDoesNotReachASecondNode) {
                   },
                   Code::invalid),
               HasSubstr("cluster.transport = \"shm\" reaches one node only, but rank 1 is on node b"));
-  EXPECT_EQ(plan_of({node("a", 2)}, {2}, settings).route, Route::arena);
+  EXPECT_EQ(name_of(plan_of({node("a", 2)}, {2}, settings).levels), "arena");
 }
 
 TEST(Planner, StepsEndWithTheLastSampleOfTheLastEpoch) {
@@ -385,9 +402,9 @@ TEST(Planner, DirectRouteHasOwnParametersAndStaging) {
 
 TEST(Planner, TheDescriptionTellsWhoRunsWhere) {
   const std::string text = describe(plan_of({node("alpha", 4, 2), node("beta", 2)}, {2, 1}));
-  for (const char* part :
-       {"alpha", "beta", "0-1,4-5", "1,796,010 parameters", "direct", "60,000 training", "batch 100 x 3 ranks = 300",
-        "200 an epoch", "4,000 in all", "poll", "the data set (55.0 MB)", "libraries come on top"}) {
+  for (const char* part : {"alpha", "beta", "0-1,4-5", "1,796,010 parameters", "hierarchical", "60,000 training",
+                           "batch 100 x 3 ranks = 300", "200 an epoch", "4,000 in all", "poll",
+                           "the data set (55.0 MB)", "libraries come on top"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }
@@ -527,7 +544,7 @@ TEST(Planner, AnyWorldIsPlacedSoundly) {
     const std::uint64_t wanted = world.settings.train.epochs * world.inputs.train_samples;
     EXPECT_GE(plan.steps * rows, wanted);
     EXPECT_LT((plan.steps - 1) * rows, wanted);
-    EXPECT_EQ(plan.route == Route::arena, plan.nodes.size() == 1);
+    EXPECT_EQ(!plan.crosses_nodes(), plan.nodes.size() == 1);
     EXPECT_FALSE(describe(plan).empty());
     if (testing::Test::HasFailure()) return;
   }

@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Le;
 using ::testing::Not;
-using ::testing::SizeIs;
 using testing::run_of;
+using ::testing::SizeIs;
 
 // ---- the page ----
 

@@ -13,6 +13,7 @@
 #include "tests/contracts/communicator_contract.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
+#include "transports/collectives/hierarchical_communicator.hpp"
 
 // Groups of ranks in one process, each with its own address space and device, as processes have.
 namespace troupe::contracts {
@@ -187,6 +188,122 @@ class DirectWorld final : public DeviceGroup {
   std::vector<std::unique_ptr<LaneLoop>> loops_;
   std::vector<std::unique_ptr<LaneWait>> waits_;
   std::vector<std::unique_ptr<Stream>> exchanges_;  // the lanes enqueue on them
+};
+
+/// Ranks of several nodes: those of a node share arenas, and nothing else is mapped.
+class HierarchicalWorld final : public DeviceGroup {
+ public:
+  HierarchicalWorld(const GroupSpec& spec, MakeDevice make_device, std::unique_ptr<DirectNetwork> network)
+      : DeviceGroup(spec, std::move(make_device)), network_(std::move(network)), nodes_(nodes_of(spec)) {
+    for (const std::vector<Rank>& node : nodes_) make_node(node);
+    const ExchangeLevel between{LevelMeans::transport, counterpart_sets(nodes_)};
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) make_rank(r, between);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r)
+      for (std::uint32_t other = 0; other < spec.ranks; ++other)
+        if (other != r) transports_[r]->connect(Peer{other}, transports_[other]->address());
+    for (auto& loop : loops_) loop->start();
+  }
+  ~HierarchicalWorld() override {
+    for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
+    end_streams();
+    for (auto& loop : loops_) loop->stop(Deadline::after(std::chrono::seconds{10}));
+    exchanges_.clear();
+    loops_.clear();
+    end_devices();
+    transports_.clear();
+  }
+  DirectNetwork& network() { return *network_; }
+
+  /// Ranks on one to three nodes, by the seed: dealt out, or in rows of their own lengths.
+  static std::vector<std::vector<Rank>> nodes_of(const GroupSpec& spec) {
+    const std::uint64_t key = sub_key(spec.seed, 900 + spec.ranks);
+    std::vector<std::vector<Rank>> nodes(1 + random_below(key, 0, std::min(spec.ranks, 3U)));
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      const std::uint64_t node = r < nodes.size() ? r : random_below(key, 1 + r, nodes.size());
+      nodes[node].push_back(Rank{r});
+    }
+    return nodes;
+  }
+
+ private:
+  void make_node(const std::vector<Rank>& node) {
+    Arena& leader = *arenas_[node[0].value];
+    const Memory parameters = leader.allocate(spec_.elements * sizeof(float));
+    const Memory half = spec_.half ? leader.allocate(spec_.elements * sizeof(std::uint16_t)) : Memory{};
+    NodeGroup group{.rank = {}, .members = {}, .names = node, .buckets = spec_.buckets};
+    group.updated = leader.make_timelines(spec_.buckets.size());
+    for (const Rank rank : node) {
+      RankView& view = views_[rank.value];
+      Arena& arena = *arenas_[rank.value];
+      for (const Rank other : node) spaces_[rank.value]->map(arenas_[other.value]);
+      view.parameters = parameters;
+      view.half = half;
+      allocate_rank(spec_, rank.value, arena, view);
+      group.members.push_back({.plain = {view.contributions, view.sums, arena.make_timeline(), arena.make_timeline(),
+                                         arena.allocate(kScratchBytes)},
+                               .handed = arena.make_timeline(),
+                               .measured = arena.make_timeline(),
+                               .verdict = arena.allocate(sizeof(StepSums))});
+    }
+    groups_.push_back(group);
+  }
+  void make_rank(std::uint32_t r, const ExchangeLevel& between) {
+    Arena& arena = *arenas_[r];
+    transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
+    loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
+    channels_.push_back(std::make_unique<DirectChannel>(*loops_[r]));
+    waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
+    add_stream(r, *waits_[r]);
+    exchanges_.push_back(device(r).stream());
+    Stream& exchange = *exchanges_.back();
+    exchanges_.push_back(device(r).stream());
+    NodeGroup group = group_of(r);
+    group.between = between;
+    group.node_sums = arena.allocate(sizeof(StepSums));
+    group.found = arena.allocate(sizeof(StepSums));
+    std::vector<Counterparts> sets;
+    for (std::uint32_t s = 0; s < between.sets.size(); ++s) {
+      const std::vector<Rank>& set = between.sets[s];
+      const auto place = std::find(set.begin(), set.end(), Rank{r});
+      if (place == set.end()) continue;
+      Counterparts made{
+          .set = s, .group = counterpart_group(between, s, spec_.stripes, spec_.buckets), .communicator = nullptr};
+      DirectGroup ranks = between_nodes(made.group, Rank{static_cast<std::uint32_t>(place - set.begin())}, nodes_);
+      ranks.view = ViewId{3};
+      ranks.id = GroupId{s};
+      ranks.parameters = views_[r].parameters;
+      ranks.half = views_[r].half;
+      ranks.chunk = spec_.chunk;
+      ranks.staging = arena.allocate(direct_staging_bytes(ranks));
+      made.communicator =
+          std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], exchange, std::move(ranks), channels_[r].get());
+      sets.push_back(std::move(made));
+    }
+    communicators_.push_back(
+        std::make_unique<HierarchicalCommunicator>(*spaces_[r], *exchanges_.back(), std::move(group), std::move(sets)));
+    views_[r].communicator = communicators_.back().get();
+  }
+  NodeGroup group_of(std::uint32_t r) const {
+    for (NodeGroup group : groups_) {
+      const auto place = std::find(group.names.begin(), group.names.end(), Rank{r});
+      if (place == group.names.end()) continue;
+      group.rank = Rank{static_cast<std::uint32_t>(place - group.names.begin())};
+      return group;
+    }
+    fail(Code::invalid, text("rank ", r, " is on no node"));
+  }
+
+  static constexpr std::uint64_t kScratchBytes = 8000;
+
+  std::unique_ptr<DirectNetwork> network_;
+  const std::vector<std::vector<Rank>> nodes_;
+  std::vector<NodeGroup> groups_;                                         // by node
+  std::vector<std::unique_ptr<HierarchicalCommunicator>> communicators_;  // outlive loops and transports
+  std::vector<std::unique_ptr<DirectChannel>> channels_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<LaneLoop>> loops_;
+  std::vector<std::unique_ptr<LaneWait>> waits_;
+  std::vector<std::unique_ptr<Stream>> exchanges_;  // the lanes', and the nodes', by turns
 };
 
 }  // namespace troupe::contracts

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "runtime/data/random.hpp"
@@ -17,7 +18,7 @@ constexpr RoundWindow::Expected kOneOfEach{.contributions = 1, .results = 1};
 class RoundWindowTest : public ::testing::Test {
  protected:
   void whole_message(std::uint64_t sequence, Cargo cargo) {
-    const Status status = window_.enter(Rank{1}, round(sequence), cargo);
+    const Status status = window_.enter(1, round(sequence), cargo);
     EXPECT_TRUE(status.ok()) << status.text();
     window_.arrived(sequence, cargo);
   }
@@ -27,7 +28,8 @@ class RoundWindowTest : public ::testing::Test {
     whole_message(sequence, Cargo::contribution);
     whole_message(sequence, Cargo::result);
   }
-  RoundWindow window_{Rank{0}, 2};
+  const std::array<Rank, 2> names_{Rank{0}, Rank{1}};
+  RoundWindow window_{0, names_};
 };
 
 TEST_F(RoundWindowTest, CountsARoundAsGatheredWhenAllContributionsAreThere) {
@@ -91,26 +93,26 @@ TEST_F(RoundWindowTest, HoldsARoundBackUntilItsOwnResultsAreOutWhereTheirMemoryI
 }
 
 TEST_F(RoundWindowTest, RefusesARoundThatCannotHaveBegun) {
-  EXPECT_EQ(window_.enter(Rank{1}, round(3), Cargo::contribution).code(), Code::corrupt);
-  EXPECT_EQ(window_.enter(Rank{1}, round(0), Cargo::contribution).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(1, round(3), Cargo::contribution).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(1, round(0), Cargo::contribution).code(), Code::corrupt);
   whole_round(1);
-  EXPECT_EQ(window_.enter(Rank{1}, round(1), Cargo::contribution).code(), Code::corrupt) << "a round that is over";
+  EXPECT_EQ(window_.enter(1, round(1), Cargo::contribution).code(), Code::corrupt) << "a round that is over";
 }
 
 TEST_F(RoundWindowTest, RefusesAMessageThatCameBefore) {
   whole_message(1, Cargo::contribution);
-  EXPECT_EQ(window_.enter(Rank{1}, round(1), Cargo::contribution).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(1, round(1), Cargo::contribution).code(), Code::corrupt);
 }
 
 TEST_F(RoundWindowTest, RefusesAResultOfWhatItHasNotContributedTo) {
-  EXPECT_EQ(window_.enter(Rank{1}, round(1), Cargo::result).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(1, round(1), Cargo::result).code(), Code::corrupt);
 }
 
 TEST_F(RoundWindowTest, NamesBothRanksThatDisagree) {
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
   RoundShape other = round(1);
   other.bucket = 2;
-  const Status status = window_.enter(Rank{1}, other, Cargo::contribution);
+  const Status status = window_.enter(1, other, Cargo::contribution);
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_NE(status.text().find("rank 1 is at step 1 bucket 2"), std::string_view::npos) << status.text();
   EXPECT_NE(status.text().find("rank 0 at step 1 bucket 0"), std::string_view::npos) << status.text();
@@ -120,7 +122,7 @@ TEST_F(RoundWindowTest, TellsWhatDiffersWhenStepAndBucketAreTheSame) {
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
   RoundShape other = round(1);
   other.elements = 99;
-  const Status status = window_.enter(Rank{1}, other, Cargo::contribution);
+  const Status status = window_.enter(1, other, Cargo::contribution);
   EXPECT_NE(status.text().find("of 99"), std::string_view::npos) << status.text();
   EXPECT_NE(status.text().find("of 100"), std::string_view::npos) << status.text();
 }
@@ -136,7 +138,7 @@ TEST(DirectHead, IsReadAsItWasWritten) {
                 .elements = 12345,
                 .bucket = 2,
                 .chunk = 7,
-                .reduces = false,
+                .plain = PlainOperation::none,
                 .sums = true};
   head.sums = {.loss = 1.5, .correct = 2, .samples = 3, .stop = 1};
   const auto read = decode(encode(head));

@@ -31,7 +31,7 @@ class BareRank {
         cursor_(schedule_, job_.self(), job_.batch().rows),
         order_(job_.data.train->count_samples(), job_.plan.seed) {
     const std::vector<PolicyPhase>& policies = job_.plan.groups.front().policies;
-    TROUPE_CHECK(job_.plan.route == Route::arena && job_.plan.groups.size() == 1 && !job_.plan.measured &&
+    TROUPE_CHECK(!job_.plan.crosses_nodes() && job_.plan.groups.size() == 1 && !job_.plan.measured &&
                      policies.size() == 1 && policies.front().policy.kind == PolicyKind::sync &&
                      settings_.evaluate.every_epochs == 0,
                  Code::unsupported,
@@ -104,7 +104,7 @@ class BareRank {
                                        .wait_deadline = settings_.faults.exchange});
     replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.buckets(), memory_.replica);
     stream_ = device_->stream();
-    ArenaGroup members = arena_group(space_, job_.plan, group, arenas_);
+    ArenaGroup members = arena_group(space_, job_.plan, group, arenas_, job_.self());
     members.rank = job_.self();
     communicator_ = std::make_unique<ArenaCommunicator>(space_, std::move(members));
     lent_ = lent_exchange({.communicator = communicator_.get(),

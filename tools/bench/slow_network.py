@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains one app.toml after the other on ranks whose network is slow, and says how far each came.
 
-Every rank gets a network namespace of its own whose egress is limited by a token bucket. For each file one JSON line:
-steps/s, the bytes that a rank sent for a step, and the seconds until an accuracy was reached first. The logs stay
+Every node, of one rank or more, is a network namespace whose egress is limited by a token bucket. For each file one
+JSON line: steps/s, the bytes that left a node in a step, and the seconds until an accuracy was reached first. The logs stay
 under --out, for policy_curves.py. Needs root.
 """
 
@@ -78,11 +78,12 @@ def train(options, nodes, file, folder):
         command += ["--set", setting]
     with contextlib.ExitStack() as stack:
         programs = []
-        for rank in range(nodes.count):
-            environment = dict(os.environ, RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(nodes.count))
+        for rank in range(options.ranks):
+            node, local = divmod(rank, options.ranks_per_node)
+            environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(local), WORLD_SIZE=str(options.ranks))
             environment.update(MASTER_ADDR=nodes.address(0), MASTER_PORT="29477", TROUPE_SECRET_FILE=str(secret))
             output = stack.enter_context(open(folder / f"rank-{rank}.out", "w"))
-            inside = ["ip", "netns", "exec", nodes.name(rank)]
+            inside = ["ip", "netns", "exec", nodes.name(node)]
             programs.append(subprocess.Popen(inside + command, env=environment, stdout=output, stderr=output))
         begun = time.monotonic()
         try:
@@ -104,14 +105,15 @@ def main():
     parser.add_argument("rtrun", help="the program")
     parser.add_argument("files", nargs="+", type=pathlib.Path, help="app.toml files, by turns")
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--mbit", type=int, default=100, help="each rank's egress, in Mbit/s")
+    parser.add_argument("--ranks-per-node", type=int, default=1)
+    parser.add_argument("--mbit", type=int, default=100, help="each node's egress, in Mbit/s")
     parser.add_argument("--accuracy", type=float, default=0.97, help="whose first time is told")
     parser.add_argument("--most-seconds", type=float, default=3600, help="a run that takes longer is stopped")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE, for every file")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("run/slow-network"))
     options = parser.parse_args()
-    with Nodes(options.ranks, options.mbit) as nodes:
+    with Nodes(-(-options.ranks // options.ranks_per_node), options.mbit) as nodes:
         for turn in range(options.rounds):
             for file in options.files:
                 folder = options.out / f"{options.mbit}-{turn}" / file.stem

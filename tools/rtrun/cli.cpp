@@ -93,6 +93,17 @@ Examples:
 
 Exit codes: 0 done, 1 the run refused or gave no answer, 2 no such request, 3 no run listens there.)";
 
+constexpr const char* kTimelineFooter =
+    R"(Draws everything that went on while the ranks worked at one step: a row for each stream, lane, link and actor.
+
+Examples:
+  rtrun --trace trace.json apps/mnist/app.toml      train, and keep a trace
+  rtrun timeline trace.json                         a step in the middle, as trace.svg
+  rtrun timeline trace.json --step 40 -o step.svg
+
+The trace itself opens in Perfetto (ui.perfetto.dev) and in Chrome (chrome://tracing).
+Exit codes: 0 done, 2 no such trace or step, 3 the picture cannot be written.)";
+
 constexpr const char* kCompletionFooter =
     R"(Completes verbs, options, and after --set the keys of app.toml and their values.
 
@@ -161,6 +172,9 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.add_option("--resume", resume,
                  "auto: go on from the newest checkpoint, if there is one; never; or the path of a checkpoint")
       ->type_name("auto|never|PATH");
+  std::string trace;
+  app.add_option("--trace", trace, "Write a time line of the run, in the JSON of Chrome's tracing and Perfetto")
+      ->type_name("FILE");
   app.add_flag("--version", version, "Print the versions of troupe and of the libraries that it uses");
   app.add_flag("-q,--quiet", line.quiet, "No header, table or progress: only the last line, warnings and errors");
   app.add_flag("--json", line.json, "Print a JSON object per line on stdout, and nothing else there");
@@ -176,6 +190,11 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
   control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], stop or describe")->required();
   control.footer(kControlFooter);
+  CLI::App& timeline = *app.add_subcommand("timeline", "Draw one step of a run's trace as a picture");
+  timeline.add_option("TRACE", line.file, "What rtrun --trace wrote")->required();
+  timeline.add_option("--step", line.step, "The step; without it one in the middle of the trace");
+  timeline.add_option("-o,--out", line.picture, "The SVG to write; without it TRACE with .svg instead of .json");
+  timeline.footer(kTimelineFooter);
   std::string shell;
   CLI::App& completion =
       *app.add_subcommand("completion", "Print a script with which a shell completes rtrun's arguments");
@@ -189,6 +208,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     return usage_error(app, error, words, out, err);
   }
   if (app.count("--resume") > 0) line.overrides.push_back("checkpoint.resume=" + in_quotes(resume));
+  if (app.count("--trace") > 0) line.overrides.push_back("report.trace=" + in_quotes(trace));
   if (version) {
     out << version_text();
     return Answered{0};
@@ -206,13 +226,14 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   if (check.parsed()) line.verb = Verb::check;
   if (plan.parsed()) line.verb = Verb::plan;
   if (control.parsed()) line.verb = Verb::control;
+  if (timeline.parsed()) line.verb = Verb::timeline;
   if (!line.program.empty() && (line.verb != Verb::train || line.json)) {
     err << "rtrun: error: "
-        << (line.json ? "--json is about what rtrun itself prints" : "check, plan and control run nothing")
+        << (line.json ? "--json is about what rtrun itself prints" : "check, plan, control and timeline run nothing")
         << ", and takes no program after --\n";
     return Answered{2};
   }
-  if (line.verb == Verb::control) return line;
+  if (line.verb == Verb::control || line.verb == Verb::timeline) return line;
   if (line.file.empty() && resume.ends_with(".toml")) {
     return refuse("--resume takes auto, never or the path of a checkpoint, and so took " + resume +
                       "; write `rtrun --resume auto " + resume + "`",

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <variant>
@@ -7,18 +9,20 @@
 
 namespace troupe::rtrun {
 
-enum class Verb { train, check, plan, control };
+enum class Verb { train, check, plan, control, timeline };
 
 /// What the user asked for.
 struct CommandLine {
   Verb verb = Verb::train;
   std::string file;                    // app.toml
-  std::vector<std::string> overrides;  // "a.b=c", in order; --resume's too
+  std::vector<std::string> overrides;  // "a.b=c", in order; --resume's and --trace's too
   std::vector<std::string> program;    // what stands behind "--": each rank is this program, with its arguments
   bool quiet = false;
   bool json = false;
-  std::string run;                   // control: the run's folder
-  std::vector<std::string> request;  // control: its words
+  std::string run;                    // control: the run's folder
+  std::vector<std::string> request;   // control: its words
+  std::string picture;                // timeline: the file to write; its trace is `file`
+  std::optional<std::uint64_t> step;  // timeline: the one to draw; nothing: one in the middle
 };
 
 /// The exit code of a program that has said all there was to say (--help, --version, completion, a usage error).

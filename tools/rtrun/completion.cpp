@@ -15,9 +15,10 @@ struct Word {
   std::string_view help;
 };
 
-constexpr std::array<Word, 5> kVerbs{{{"check", "print the effective settings; runs nothing"},
+constexpr std::array<Word, 6> kVerbs{{{"check", "print the effective settings; runs nothing"},
                                       {"plan", "print who would run where; runs nothing"},
                                       {"control", "ask a run for another policy, or its end"},
+                                      {"timeline", "draw a step of a run's trace"},
                                       {"reference", "print every key of app.toml"},
                                       {"completion", "print a completion script"}}};
 
@@ -27,8 +28,9 @@ struct Option {
   std::string_view value;  // of its argument, if it has one
   bool of_verbs = false;   // check and plan take it too
 };
-constexpr std::array<Option, 6> kOptions{{{"set", "override a value", "a.b=c", true},
+constexpr std::array<Option, 7> kOptions{{{"set", "override a value", "a.b=c", true},
                                           {"resume", "go on from a checkpoint", "auto|never|PATH"},
+                                          {"trace", "write a time line of the run", "FILE"},
                                           {"quiet", "only the last line and errors", ""},
                                           {"json", "lines of JSON on stdout", ""},
                                           {"version", "print versions", ""},

@@ -98,7 +98,7 @@ void Console::started(const Plan& plan, const std::string& device, const DataPla
     const nlohmann::ordered_json line{{"event", "started"},
                                       {"ranks", plan.world_size()},
                                       {"device", device},
-                                      {"communicator", name_of(plan.route)},
+                                      {"communicator", name_of(plan.levels)},
                                       {"model", plan.model},
                                       {"dtype", name_of(plan.dtype)},
                                       {"batch", plan.batch},

@@ -6,14 +6,18 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <string_view>
 
 #include "apps/report/report_writer.hpp"
+#include "apps/report/timeline.hpp"
 #include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/planner.hpp"
+#include "runtime/trace.hpp"
 #include "tools/rtrun/cli.hpp"
 #include "tools/rtrun/console.hpp"
 #include "tools/rtrun/control.hpp"
@@ -58,6 +62,18 @@ int failed(const std::string& why, int exit_code, bool json) {
 /// A year: how long ranks that are a program may go on after one has ended well.
 constexpr std::chrono::hours kAsLongAsItTakes{24 * 365};
 
+/// Of ranks on other hosts the parts stay there.
+void join_trace(const std::string& file, std::uint32_t ranks) {
+  try {
+    const std::uint32_t joined = join_trace_parts(file, ranks);
+    if (joined < ranks)
+      say(text("the trace ", file, " has ", joined, " of ", ranks, " ranks; where the others ran, theirs are in ",
+               trace_part(file, ranks - 1), " and the like"));
+  } catch (const Error& error) {
+    say(error.what());
+  }
+}
+
 /// Starts the ranks of the job, and says how it ended.
 int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& line, const Settings& settings,
                LaunchOptions options) {
@@ -73,7 +89,10 @@ int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& li
     report::tell_failure(report_file(settings), what);
     if (line.json) std::cout << failed_json(what, exit_code) << std::flush;
   };
-  return launch(blocking, signals, options);
+  const auto ranks = static_cast<std::uint32_t>(options.sites.size());
+  const int exit_code = launch(blocking, signals, options);
+  if (!settings.report.trace.empty()) join_trace(settings.report.trace, ranks);
+  return exit_code;
 }
 
 /// The ranks are a program of the user's own.
@@ -146,8 +165,23 @@ int control(const CommandLine& line) {
   return 0;
 }
 
+int timeline(const CommandLine& line) {
+  const std::vector<report::TimelineRow> rows = report::read_timeline(line.file);
+  const std::string picture = report::step_timeline(rows, line.step.value_or(report::middle_step(rows).value_or(0)));
+  std::filesystem::path out = line.picture;
+  if (out.empty()) out = std::filesystem::path{line.file}.replace_extension(".svg");
+  std::ofstream file{out};
+  file << picture;
+  file.close();
+  TROUPE_CHECK(file.good(), Code::environment, "the picture could not be written to ", out.string(),
+               "; is there room, and may this user write there?");
+  std::cout << out.string() << '\n' << std::flush;
+  return 0;
+}
+
 int run(const CommandLine& line, std::vector<std::string> arguments) {
   if (line.verb == Verb::control) return control(line);
+  if (line.verb == Verb::timeline) return timeline(line);
   const Configuration configuration = read_configuration(line.file, line.overrides);
   switch (line.verb) {
     case Verb::check:
@@ -157,7 +191,8 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
       std::cout << describe(preview(configuration, look_for_data(configuration), host_list(configuration)));
       return 0;
     case Verb::train:
-    case Verb::control: break;
+    case Verb::control:
+    case Verb::timeline: break;
   }
   if (!line.program.empty()) return train_program(line, configuration, std::move(arguments));
   return train(line, configuration, std::move(arguments));

@@ -15,7 +15,7 @@ namespace troupe::rtrun {
 namespace {
 
 constexpr std::array<std::string_view, 5> kVerbs{"check", "plan", "control", "completion", "reference"};
-constexpr std::array<std::string_view, 6> kOptions{"set", "resume", "version", "quiet", "json", "help"};
+constexpr std::array<std::string_view, 7> kOptions{"set", "resume", "trace", "version", "quiet", "json", "help"};
 
 template <std::size_t kCount>
 std::string_view nearest_of(std::string_view word, const std::array<std::string_view, kCount>& words) {

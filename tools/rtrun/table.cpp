@@ -79,7 +79,7 @@ std::string job_header(const Settings& settings, const Plan& plan) {
   return fmt::format(
       "{0}Num process (COMM_WORLD): {1}\nUsing {2}\nUsing {3} communicator\nNum unit: {4}\nNum Minibatch-size: {5}\n"
       "{6}\n{0}",
-      kRule, plan.world_size(), upper(device), name_of(plan.route), units_text(settings.model.units),
+      kRule, plan.world_size(), upper(device), name_of(plan.levels), units_text(settings.model.units),
       settings.data.batch, length_text(settings));
 }
 

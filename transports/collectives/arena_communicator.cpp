@@ -71,6 +71,7 @@ ArenaCommunicator::ArenaCommunicator(AddressSpace& space, ArenaGroup group) : sp
 
 /// Says that this rank has come to `round_` on `line`, and waits until every other has that is not in `without`.
 void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without) {
+  if (line == &ArenaMember::published) published_ = round_;
   stream.signal({group_.members[group_.rank.value].*line, round_});
   for (std::uint32_t r = 0; r < group_.members.size(); ++r) {
     if (Rank{r} == group_.rank || std::binary_search(without.begin(), without.end(), Rank{r})) continue;
@@ -96,7 +97,7 @@ Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& 
   return {};
 }
 
-void ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
+Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
   meet(stream, &ArenaMember::ready);
@@ -104,8 +105,9 @@ void ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work,
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
     // Nobody else reads this rank's gradients over what it updates itself.
-    stream.measure(parts_[group_.rank.value], parts_, work.sums, part.stripe.first);
+    stream.measure(parts_[group_.rank.value], parts_, {work.sums, part.stripe.first});
   }
+  return {};
 }
 
 void ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
@@ -128,16 +130,23 @@ Point ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, c
   return {};
 }
 
+/// Bytes, a multiple of 64.
+std::uint64_t ArenaCommunicator::half_of_scratch() const {
+  const std::uint64_t half = group_.members[0].scratch.size_bytes / 2 / 64 * 64;
+  TROUPE_CHECK(half >= 64 * group_.members.size(), Code::invalid, "collectives need scratch memory of at least ",
+               128 * group_.members.size(), " bytes in every rank, there are ", group_.members[0].scratch.size_bytes);
+  return half;
+}
+
 void ArenaCommunicator::all_reduce(Stream& stream, Memory data) {
   TROUPE_CHECK(data.size_bytes % sizeof(float) == 0, Code::invalid, data.size_bytes,
                " bytes are no whole number of f32");
   if (group_.members.size() == 1 || data.size_bytes == 0) return;
-  const std::uint64_t half = group_.members[0].scratch.size_bytes / 2 / 64 * 64;
-  TROUPE_CHECK(half >= 64 * group_.members.size(), Code::invalid, "all_reduce needs scratch memory of at least ",
-               128 * group_.members.size(), " bytes in every rank, there are ", group_.members[0].scratch.size_bytes);
+  const std::uint64_t half = half_of_scratch();
   for (std::uint64_t done = 0; done < data.size_bytes; done += half) {
     all_reduce_chunk(stream, slice(data, done, std::min(half, data.size_bytes - done)));
   }
+  barrier(stream);
 }
 
 /// Each rank shows its data, adds up its part of everyone's in place, and collects the other parts. Halves of the
@@ -146,9 +155,9 @@ void ArenaCommunicator::all_reduce(Stream& stream, Memory data) {
 void ArenaCommunicator::all_reduce_chunk(Stream& stream, Memory data) {
   ++round_;
   const std::uint64_t ranks = group_.members.size();
-  const std::uint64_t half = group_.members[0].scratch.size_bytes / 2 / 64 * 64;
+  const std::uint64_t half = half_of_scratch();
   const std::uint64_t each = (data.size_bytes + 64 * ranks - 1) / (64 * ranks) * 64;
-  const auto shown_by = [&](std::uint64_t rank, std::uint64_t part) {
+  const auto shown = [&](std::uint64_t rank, std::uint64_t part) {
     const std::uint64_t first = std::min(part * each, data.size_bytes);
     const std::uint64_t end = std::min(first + each, data.size_bytes);
     return slice(group_.members[rank].scratch, (round_ % 2) * half + first, end - first);
@@ -156,21 +165,98 @@ void ArenaCommunicator::all_reduce_chunk(Stream& stream, Memory data) {
   const std::uint64_t own = group_.rank.value;
   stream.copy(slice(group_.members[own].scratch, (round_ % 2) * half, data.size_bytes), data);
   meet(stream, &ArenaMember::ready);
-  const Memory mine = shown_by(own, own);
+  const Memory mine = shown(own, own);
   if (mine.size_bytes > 0) {
     parts_.clear();
-    for (std::uint64_t r = 0; r < ranks; ++r) parts_.push_back(shown_by(r, own));
+    for (std::uint64_t r = 0; r < ranks; ++r) parts_.push_back(shown(r, own));
     stream.reduce(mine, parts_);
   }
   meet(stream, &ArenaMember::published);
   for (std::uint64_t r = 0; r < ranks; ++r) {
-    const Memory part = shown_by(r, r);
+    const Memory part = shown(r, r);
     if (part.size_bytes > 0) stream.copy(slice(data, r * each, part.size_bytes), part);
   }
 }
 
+/// Calls `round(some, first, room)` until all of `parts` was moved: as many of them at once as the scratch has places
+/// for, and bytes [first, first + room) of each. The scratch is free again afterwards.
+template <class Round>
+void ArenaCommunicator::in_rounds(std::span<const OwnedPart> parts, Round&& round) {
+  std::uint64_t longest = 0;
+  for (const OwnedPart& part : parts) longest = std::max(longest, part.data.size_bytes);
+  if (group_.members.size() == 1 || longest == 0) return;
+  const std::uint64_t half = half_of_scratch();
+  for (std::size_t begin = 0; begin < parts.size();) {
+    const std::size_t count = std::min<std::size_t>(parts.size() - begin, group_.members.size());
+    const std::uint64_t room = half / count / 64 * 64;
+    for (std::uint64_t first = 0; first < longest; first += room) round(parts.subspan(begin, count), first, room);
+    begin += count;
+  }
+}
+
+/// Place `slot` of a rank's scratch in this round.
+Memory ArenaCommunicator::shown_by(std::uint32_t rank, std::size_t slot, std::uint64_t room,
+                                   std::uint64_t size_bytes) const noexcept {
+  const Memory& scratch = group_.members[rank].scratch;
+  return slice(scratch, (round_ % 2) * (scratch.size_bytes / 2 / 64 * 64) + slot * room, size_bytes);
+}
+
+namespace {
+
+Memory piece_of(const OwnedPart& part, std::uint64_t first, std::uint64_t room) noexcept {
+  if (first >= part.data.size_bytes) return slice(part.data, 0, 0);
+  return slice(part.data, first, std::min(room, part.data.size_bytes - first));
+}
+
+}  // namespace
+
+void ArenaCommunicator::reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) {
+  for (const OwnedPart& part : parts)
+    TROUPE_CHECK(part.data.size_bytes % sizeof(float) == 0, Code::invalid, part.data.size_bytes,
+                 " bytes are no whole number of f32");
+  in_rounds(parts, [&](std::span<const OwnedPart> some, std::uint64_t first, std::uint64_t room) {
+    ++round_;
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Memory piece = piece_of(some[i], first, room);
+      if (piece.size_bytes > 0) stream.copy(shown_by(group_.rank.value, i, room, piece.size_bytes), piece);
+    }
+    meet(stream, &ArenaMember::ready);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Memory piece = piece_of(some[i], first, room);
+      if (some[i].owner != group_.rank || piece.size_bytes == 0) continue;
+      parts_.clear();
+      for (std::uint32_t r = 0; r < ranks(); ++r) parts_.push_back(shown_by(r, i, room, piece.size_bytes));
+      stream.reduce(piece, parts_);
+    }
+  });
+  barrier(stream);
+}
+
+void ArenaCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> parts) {
+  in_rounds(parts, [&](std::span<const OwnedPart> some, std::uint64_t first, std::uint64_t room) {
+    ++round_;
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Memory piece = piece_of(some[i], first, room);
+      if (some[i].owner == group_.rank && piece.size_bytes > 0)
+        stream.copy(shown_by(group_.rank.value, i, room, piece.size_bytes), piece);
+    }
+    meet(stream, &ArenaMember::ready);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Memory piece = piece_of(some[i], first, room);
+      if (some[i].owner != group_.rank && piece.size_bytes > 0)
+        stream.copy(piece, shown_by(some[i].owner.value, i, room, piece.size_bytes));
+    }
+  });
+  barrier(stream);
+}
+
+void ArenaCommunicator::barrier(Stream& stream) {
+  ++round_;
+  meet(stream, &ArenaMember::ready);
+}
+
 void ArenaCommunicator::settle(Stream& stream) {
-  for (const ArenaMember& member : group_.members) stream.wait({member.published, round_});
+  for (const ArenaMember& member : group_.members) stream.wait({member.published, published_});
 }
 
 void ArenaCommunicator::abort(const Status& why) noexcept {

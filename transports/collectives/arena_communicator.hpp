@@ -33,12 +33,19 @@ class ArenaCommunicator final : public Communicator {
   /// Its own lines are fresh. Throws Error{invalid} when the members do not fit together. `space` outlives it.
   ArenaCommunicator(AddressSpace& space, ArenaGroup group);
 
-  /// Any size, staged through the scratch memories half a scratch at a time. Throws Error{invalid} without one.
+  CommunicatorTraits traits() const noexcept override { return {.in_place = true, .device_memory = true}; }
+  Rank rank() const noexcept override { return group_.rank; }
+  std::uint32_t ranks() const noexcept override { return static_cast<std::uint32_t>(group_.members.size()); }
+  // Of any size, staged through the scratch memories half a scratch at a time. All but barrier throw Error{invalid}
+  // without one.
+  void reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) override;
+  void all_gather(Stream& stream, std::span<const OwnedPart> parts) override;
+  void barrier(Stream& stream) override;
   void all_reduce(Stream& stream, Memory data) override;
   /// `work.gradients` and `work.sums` lie in this rank's own `gradients` and `sums`, at the same place as the others'.
   Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                              std::span<const StripeMemory> mine) override;
-  void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
+  Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
   void agree(Stream& stream, const BucketWork& work) override;
   Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                       std::span<const StripeMemory> mine) override;
@@ -47,12 +54,17 @@ class ArenaCommunicator final : public Communicator {
 
  private:
   void meet(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without = {});
+  std::uint64_t half_of_scratch() const;
   void all_reduce_chunk(Stream& stream, Memory data);
+  template <class Round>
+  void in_rounds(std::span<const OwnedPart> parts, Round&& round);
+  Memory shown_by(std::uint32_t rank, std::size_t slot, std::uint64_t room, std::uint64_t size_bytes) const noexcept;
 
   AddressSpace& space_;
   const ArenaGroup group_;
-  std::uint64_t round_ = 0;    // calls so far (of all_reduce: chunks), the lines' values
-  std::vector<Memory> parts_;  // reused by every call
+  std::uint64_t round_ = 0;      // calls so far (of plain operations: what is moved at once), the lines' values
+  std::uint64_t published_ = 0;  // the last round that raised `published`
+  std::vector<Memory> parts_;    // reused by every call
 };
 
 /// Enqueues on `stream` what `theirs.stripe.tenant`, a rank that died inside its update of `work`, left undone: with

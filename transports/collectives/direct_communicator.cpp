@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/checkpoint/hash.hpp"
 #include "runtime/exchange.hpp"
 #include "transports/collectives/detail/direct_rounds.hpp"
 
@@ -22,7 +23,7 @@ Call& DirectRounds::take(std::size_t place, const RoundShape& common) {
   Call& call = *line.free.back();
   line.free.pop_back();
   call.number = ++line.enqueued;
-  call.verdict = common.reduces || common.part == RoundPart::all ? 0 : ++verdict_calls_;
+  call.verdict = common.plain != PlainOperation::none || common.part == RoundPart::all ? 0 : ++verdict_calls_;
   call.begun = false;
   call.gathered = call.over = 0;
   call.uses = call.verdict != 0 ? 1 : 0;
@@ -49,14 +50,12 @@ Call& DirectRounds::take(RoundPart part, const BucketWork& work, const StripeMem
     shape.chunk = c;
     shape.elements = ownership_.chunks_of(bucket)[c].count;
     shape.sums = part == RoundPart::all && work.first && c == 0;
-    count_uses(call, shape);
+    count_uses(call, call.rounds[c]);
   }
   return call;
 }
 
-void DirectRounds::count_uses(Call& call, const RoundShape& shape) const {
-  call.uses += has_result(shape, self_) ? 2 : 1;
-}
+void DirectRounds::count_uses(Call& call, const Round& round) const { call.uses += has_result(round, self_) ? 2 : 1; }
 
 /// Hands the call over to the lane once `stream` has come so far.
 Point DirectRounds::enqueue(Stream& stream, Call& call) {
@@ -102,8 +101,8 @@ Point DirectRounds::update(Stream& stream, const BucketWork& work, const RuleSte
   return enqueue_next(stream, call);
 }
 
-void DirectRounds::gather(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
-  enqueue_next(stream, take(RoundPart::gradients, work, mine));
+Point DirectRounds::gather(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
+  return enqueue_next(stream, take(RoundPart::gradients, work, mine));
 }
 
 /// The lane begins it after what was measured before, whatever the stream does meanwhile.
@@ -112,7 +111,7 @@ void DirectRounds::agree(Stream& stream, const BucketWork& work) {
                     {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
   call.work = work;
   call.work.relieved = {};
-  count_uses(call, call.rounds.front().shape);
+  count_uses(call, call.rounds.front());
   enqueue(stream, call);
 }
 
@@ -123,14 +122,34 @@ Point DirectRounds::publish(Stream& stream, const BucketWork& work, const RuleSt
   return enqueue(stream, call);
 }
 
-Point DirectRounds::reduce(Stream& stream, Memory data) {
-  Call& call = take(line_of_reduce(), {.elements = data.size_bytes / sizeof(float), .reduces = true});
-  call.data = data;
-  count_uses(call, call.rounds.front().shape);
+Point DirectRounds::plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts) {
+  std::uint64_t size_bytes = 0;
+  std::vector<std::uint64_t> sizes;
+  for (const Memory& part : parts) {
+    sizes.push_back(part.size_bytes);
+    size_bytes += part.size_bytes;
+  }
+  Call& call = take(line_of_plain(),
+                    {.step = xxh3(std::as_bytes(std::span{sizes})), .elements = size_bytes, .plain = operation});
+  call.parts.assign(parts.begin(), parts.end());
+  count_uses(call, call.rounds.front());
   return enqueue_next(stream, call);
 }
 
 }  // namespace collectives
+
+DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<const std::vector<Rank>> nodes) {
+  DirectGroup made;
+  made.rank = self;
+  made.stripes = group.stripes;
+  made.buckets = group.ranges;
+  made.names = group.ranks;
+  made.ranges_a_bucket = group.ranges_a_bucket;
+  for (const Rank rank : group.ranks) made.peers.push_back({rank.value});
+  // A fault that no rank of the node has by itself comes of their sum.
+  for (const std::vector<Rank>& node : nodes) made.blamed.push_back(node.back());
+  return made;
+}
 
 std::uint64_t direct_staging_bytes(const DirectGroup& group) {
   const collectives::Ownership ownership(group.stripes, group.buckets, static_cast<std::uint32_t>(group.peers.size()),
@@ -152,14 +171,58 @@ DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stre
 
 DirectCommunicator::~DirectCommunicator() = default;
 
-void DirectCommunicator::all_reduce(Stream& stream, Memory data) {
-  TROUPE_CHECK(data.size_bytes % sizeof(float) == 0, Code::invalid, data.size_bytes,
-               " bytes are no whole number of f32");
+CommunicatorTraits DirectCommunicator::traits() const noexcept { return {}; }
+
+Rank DirectCommunicator::rank() const noexcept { return Rank{rounds_->self()}; }
+
+std::uint32_t DirectCommunicator::ranks() const noexcept { return rounds_->ranks(); }
+
+/// In as many rounds as it takes: one part of each rank at a time, and of what is reduced as much as the staging takes.
+void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation operation,
+                               std::span<const OwnedPart> parts) {
   if (rounds_->ranks() == 1) return;
-  const std::uint64_t most = rounds_->most_reduced() * sizeof(float);
-  for (std::uint64_t done = 0; done < data.size_bytes; done += most) {
-    stream.wait(rounds_->reduce(stream, slice(data, done, std::min(most, data.size_bytes - done))));
+  const bool reduces = operation != collectives::PlainOperation::all_gather;
+  std::vector<Memory> round(rounds_->ranks());
+  const auto enqueue = [&] {
+    std::uint64_t longest = 0;
+    for (const Memory& part : round) longest = std::max(longest, part.size_bytes);
+    const std::uint64_t most = reduces ? rounds_->most_reduced() : longest;
+    for (std::uint64_t first = 0; first < longest; first += most) {
+      std::vector<Memory> pieces;
+      for (const Memory& part : round) {
+        const std::uint64_t begin = std::min(first, part.size_bytes);
+        pieces.push_back(slice(part, begin, std::min(most, part.size_bytes - begin)));
+      }
+      stream.wait(rounds_->plain(stream, operation, pieces));
+    }
+    std::fill(round.begin(), round.end(), Memory{});
+  };
+  for (const OwnedPart& part : parts) {
+    TROUPE_CHECK(!reduces || part.data.size_bytes % sizeof(float) == 0, Code::invalid, part.data.size_bytes,
+                 " bytes are no whole number of f32");
+    Memory& place = round.at(part.owner.value);
+    if (place.size_bytes != 0) enqueue();
+    place = part.data;
   }
+  enqueue();
+}
+
+void DirectCommunicator::reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) {
+  plain(stream, collectives::PlainOperation::reduce_scatter, parts);
+}
+
+void DirectCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> parts) {
+  plain(stream, collectives::PlainOperation::all_gather, parts);
+}
+
+void DirectCommunicator::all_reduce(Stream& stream, Memory data) {
+  plain(stream, collectives::PlainOperation::all_reduce, equal_parts(data, rounds_->ranks()));
+}
+
+void DirectCommunicator::barrier(Stream& stream) {
+  if (rounds_->ranks() == 1) return;
+  const std::vector<Memory> nothing(rounds_->ranks());
+  stream.wait(rounds_->plain(stream, collectives::PlainOperation::barrier, nothing));
 }
 
 namespace {
@@ -177,8 +240,8 @@ Point DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork&
   return rounds_->update(stream, work, rule, only_one(mine));
 }
 
-void DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
-  rounds_->gather(stream, work, only_one(mine));
+Point DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
+  return rounds_->gather(stream, work, only_one(mine));
 }
 
 void DirectCommunicator::agree(Stream& stream, const BucketWork& work) { rounds_->agree(stream, work); }

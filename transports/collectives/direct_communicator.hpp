@@ -7,6 +7,7 @@
 
 #include "runtime/arena.hpp"
 #include "runtime/communicator.hpp"
+#include "runtime/exchange_level.hpp"
 #include "runtime/filters/filter.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/transport.hpp"
@@ -14,21 +15,30 @@
 namespace troupe {
 namespace collectives {
 class DirectRounds;  // not public
-}
+enum class PlainOperation : std::uint8_t;
+}  // namespace collectives
 
-/// A group of ranks that exchange over a transport; the same in every one of them but for `rank` and the memory.
+/// A group of ranks that exchange over a transport; the same in every one of them but for `rank` and the memory. They
+/// may be some of a job's, and their buckets some ranges of a parameter group: then they count in the order of `peers`,
+/// and are called what `names` says.
 struct DirectGroup {
   ViewId view;
   Rank rank;                       // this one
   std::vector<Peer> peers;         // by rank
   std::vector<Stripe> stripes;     // each rank has at most one range of each bucket
-  std::vector<Bucket> buckets;     // by index
+  std::vector<Bucket> buckets;     // by index; a bucket may be empty
   Memory parameters;               // [group] f32, this rank's copy
   Memory half;                     // [group] bf16, where every rank has such an image; else empty
   Memory staging;                  // direct_staging_bytes(), registered with the transport
   GroupId id{};                    // stands in every message
   std::uint64_t chunk = 0;         // the most elements that travel at once: chunk_elements(), or fewer
   const Filter* filter = nullptr;  // of gradients on their way, not of all_reduce; the same in every rank; outlives it
+  std::vector<Rank> names{};       // of the ranks, in the job; empty: as they stand here
+  /// Whom a gradient that is not finite is laid to, by the rank that contributed it; empty: to that one. Of ranks that
+  /// contribute for others, too, one that is not below those.
+  std::vector<Rank> blamed{};
+  Trace* trace = nullptr;             // null: nothing is noted; outlives it
+  std::uint32_t ranges_a_bucket = 1;  // how many of `buckets`, one after the other, a backward pass finishes at once
 };
 
 /// The exchange channel of a transport, shared by the communicators of several groups. Outlives loop and transport.
@@ -47,6 +57,10 @@ class DirectChannel final : public Receiver {
  private:
   std::vector<Receiver*> by_group_;
 };
+
+/// A set of counterparts as a group of their own, of which this is rank `self`: everything but view, memory, filter, id
+/// and chunk. `nodes[n]` are node n's ranks.
+DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<const std::vector<Rank>> nodes);
 
 /// What `group.staging` takes; reads rank, peers, stripes, buckets, chunk and filter.
 std::uint64_t direct_staging_bytes(const DirectGroup& group);
@@ -67,17 +81,25 @@ class DirectCommunicator final : public Communicator {
                      DirectChannel* channel = nullptr);
   ~DirectCommunicator() override;
 
-  /// Any size, in rounds of as much as the staging takes.
+  CommunicatorTraits traits() const noexcept override;
+  Rank rank() const noexcept override;
+  std::uint32_t ranks() const noexcept override;
+  // Of any size, in rounds of as much as the staging takes.
+  void reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) override;
+  void all_gather(Stream& stream, std::span<const OwnedPart> parts) override;
+  void barrier(Stream& stream) override;
   void all_reduce(Stream& stream, Memory data) override;
   Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                              std::span<const StripeMemory> mine) override;
-  void gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
+  Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
   void agree(Stream& stream, const BucketWork& work) override;
   Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                       std::span<const StripeMemory> mine) override;
   void abort(const Status& why) noexcept override;
 
  private:
+  void plain(Stream& stream, collectives::PlainOperation operation, std::span<const OwnedPart> parts);
+
   std::unique_ptr<collectives::DirectRounds> rounds_;
 };
 

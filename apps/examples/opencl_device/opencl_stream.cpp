@@ -165,17 +165,20 @@ void OpenClStream::reduce(Memory to, std::span<const Memory> parts) {
   });
 }
 
-void OpenClStream::measure(Memory to, std::span<const Memory> parts, Memory sums, std::uint64_t first_element) {
+void OpenClStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
+  const Memory& sums = what.sums;
   check_size(sums, sizeof(StepSums));
   reduce(to, parts);
-  const cl_ulong count = to.size_bytes / sizeof(float), first = first_element;
+  const cl_ulong count = to.size_bytes / sizeof(float), first = what.first_element;
   if (count == 0) return;
   const auto place = std::find(parts.begin(), parts.end(), to);
-  const cl_ulong own = place == parts.end() ? parts.size() - 1 : static_cast<std::size_t>(place - parts.begin());
+  const std::size_t taken = place == parts.end() ? parts.size() - 1 : static_cast<std::size_t>(place - parts.begin());
+  const cl_ulong own = what.rank_of(taken);
   unless_ended([&] {
-    run(Kernel::measure, {1, 1}, use(to), use(sums), count, first, own);
-    for (cl_ulong rank = 0; rank < parts.size(); ++rank) {
-      if (rank != own) run(Kernel::blame, {1, 1}, use(parts[rank]), use(sums), count, first, own, rank);
+    run(Kernel::measure, {1, 1}, use(to), use(sums), count, first, own, cl_uint{what.squares});
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      const cl_ulong rank = what.rank_of(part);
+      if (part != taken) run(Kernel::blame, {1, 1}, use(parts[part]), use(sums), count, first, own, rank);
     }
   });
 }

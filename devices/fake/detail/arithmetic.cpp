@@ -69,10 +69,10 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
 }
 
 void measure(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
-             std::uint64_t first_element) {
+             const Measurement& what) {
   reduce(to, parts, count);
   const FlushDenormals flush;
-  measure_gradient(sums, to, parts, count, first_element);
+  measure_gradient(sums, to, parts, count, what);
 }
 
 void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {

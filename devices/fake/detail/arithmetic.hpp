@@ -15,7 +15,7 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
 
 /// Stream::measure as plain loops.
 void measure(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
-             std::uint64_t first_element);
+             const Measurement& what);
 /// Stream::weigh as plain loops.
 void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count);
 /// Stream::reduce as plain loops.

@@ -4,8 +4,8 @@ namespace troupe::collectives {
 namespace {
 
 bool same_call(const RoundShape& a, const RoundShape& b) noexcept {
-  if (a.reduces != b.reduces) return false;
-  return a.reduces || (a.step == b.step && a.bucket == b.bucket && a.part == b.part);
+  if (a.plain != b.plain) return false;
+  return a.plain != PlainOperation::none || (a.step == b.step && a.bucket == b.bucket && a.part == b.part);
 }
 
 }  // namespace

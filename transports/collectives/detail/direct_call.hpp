@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <vector>
 
 #include "runtime/communicator.hpp"
 #include "runtime/lane_loop.hpp"
@@ -35,7 +36,7 @@ struct Flow {
   std::uint32_t left = 0;           // of this round's, not told to be sent
 };
 
-/// What a call does about one chunk, or about all of an all_reduce's data, or about the sums.
+/// What a call does about one chunk, or about all parts of a plain operation, or about the sums.
 struct Round final : Waker, LaneTask {
   Round(Call& its_call, std::size_t its_channel, std::uint32_t self, std::uint32_t ranks);
   /// The exchange's stream has done this rank's own work.
@@ -61,11 +62,12 @@ struct Call final : Waker, LaneTask {
   DirectRounds& owner;
   const std::size_t line;
   std::deque<Round> rounds;
-  // The caller's words; of an all_reduce only `data`.
+  // The caller's words; of a plain operation only `parts`.
   BucketWork work;
   RuleStep rule;
   StripeMemory mine;          // this rank's part of the bucket
-  Memory data;                // what it contributes: the bucket's gradients, or an all_reduce's data
+  Memory data;                // what it contributes: the bucket's gradients
+  std::vector<Memory> parts;  // by owner
   std::uint64_t number = 0;   // of its line
   std::uint64_t verdict = 0;  // its place among the calls of steps with a verdict, from 1; 0: it is none
   // The lane's.

@@ -9,14 +9,14 @@
 namespace troupe::collectives {
 namespace {
 
-constexpr std::uint32_t kMark = 0x32584454;  // "TDX2"
+constexpr std::uint32_t kMark = 0x33584454;  // "TDX3"
 
 constexpr std::size_t kLongestReason = 400;
 
 struct Packed {
   std::uint32_t mark;
   std::uint8_t cargo;
-  std::uint8_t reduces;
+  std::uint8_t plain;
   std::uint8_t sums;
   std::uint8_t code;  // of an AbortNotice
   std::uint32_t view;
@@ -38,7 +38,9 @@ static_assert(sizeof(Packed) == kDirectHeadBytes && std::is_trivially_copyable_v
 
 std::string describe(const RoundShape& shape) {
   constexpr std::array<std::string_view, 4> kParts{"", " gradients", " sums", " parameters"};
-  if (shape.reduces) return "an all_reduce";
+  constexpr std::array<std::string_view, 5> kPlain{"", "an all_reduce", "a reduce_scatter", "an all_gather",
+                                                   "a barrier"};
+  if (shape.plain != PlainOperation::none) return std::string{kPlain.at(static_cast<std::size_t>(shape.plain))};
   return text("step ", shape.step, " bucket ", shape.bucket, kParts.at(static_cast<std::size_t>(shape.part)));
 }
 
@@ -46,7 +48,7 @@ std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept 
   Packed packed{};
   packed.mark = kMark;
   packed.cargo = static_cast<std::uint8_t>(head.cargo);
-  packed.reduces = head.round.reduces ? 1 : 0;
+  packed.plain = static_cast<std::uint8_t>(head.round.plain);
   packed.sums = head.round.sums ? 1 : 0;
   packed.part = static_cast<std::uint16_t>(head.round.part);
   packed.group = static_cast<std::uint16_t>(head.group.value);
@@ -68,7 +70,8 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() != kDirectHeadBytes) return std::nullopt;
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof packed);
-  if (packed.mark != kMark || packed.cargo < 1 || packed.cargo > 3 || packed.reduces > 1 || packed.sums > 1 ||
+  if (packed.mark != kMark || packed.cargo < 1 || packed.cargo > 3 ||
+      packed.plain > static_cast<std::uint8_t>(PlainOperation::barrier) || packed.sums > 1 ||
       packed.part > static_cast<std::uint16_t>(RoundPart::parameters)) {
     return std::nullopt;
   }
@@ -77,9 +80,15 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   head.view = packed.view;
   head.rank = packed.rank;
   head.group = {packed.group};
-  head.round = {packed.sequence,     packed.call,      packed.step,
-                packed.elements,     packed.bucket,    packed.chunk,
-                packed.reduces == 1, packed.sums == 1, static_cast<RoundPart>(packed.part)};
+  head.round = {packed.sequence,
+                packed.call,
+                packed.step,
+                packed.elements,
+                packed.bucket,
+                packed.chunk,
+                static_cast<PlainOperation>(packed.plain),
+                packed.sums == 1,
+                static_cast<RoundPart>(packed.part)};
   head.sums = packed.step_sums;
   return head;
 }

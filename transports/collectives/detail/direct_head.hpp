@@ -24,20 +24,23 @@ inline constexpr std::uint8_t kAborted = 4;  // in the same place: an AbortNotic
 /// Only a round that does all, or `parameters`, has results.
 enum class RoundPart : std::uint8_t { all, gradients, sums, parameters };
 
+/// What a round does that is no update: a plain operation of the communicator.
+enum class PlainOperation : std::uint8_t { none, all_reduce, reduce_scatter, all_gather, barrier };
+
 /// One round as every rank must see it: disagreement is an error, not a hang.
 struct RoundShape {
-  std::uint64_t sequence = 0;  // of the chunk's rounds, or of all_reduce's, or of those for sums alone; from 1
+  std::uint64_t sequence = 0;  // of the chunk's rounds, or of plain operations', or of those for sums alone; from 1
   std::uint64_t call = 0;      // of the communicator, from 1
   std::uint64_t step = 0;      // of an update
-  std::uint64_t elements = 0;  // of the chunk, or of the data
+  std::uint64_t elements = 0;  // of the chunk; of a plain operation, a hash of its parts' sizes
   std::uint32_t bucket = 0;    // of an update
   std::uint32_t chunk = 0;     // of the bucket
-  bool reduces = false;        // all_reduce; otherwise an update
-  bool sums = false;           // every rank gets every other's StepSums, not only those that add up gradients
+  PlainOperation plain = PlainOperation::none;  // otherwise an update
+  bool sums = false;  // every rank gets every other's StepSums, not only those that add up gradients
   RoundPart part = RoundPart::all;
   friend bool operator==(const RoundShape&, const RoundShape&) = default;
 };
-/// "step 4 bucket 1" or "an all_reduce"; short, for lines keep 103 characters of why they were poisoned.
+/// "step 4 bucket 1" or "a barrier"; short, for lines keep 103 characters of why they were poisoned.
 std::string describe(const RoundShape& shape);
 
 struct DirectHead {

@@ -10,6 +10,18 @@
 namespace troupe::collectives {
 namespace {
 
+bool is_plain(const RoundShape& shape) noexcept { return shape.plain != PlainOperation::none; }
+
+bool reduces(const RoundShape& shape) noexcept {
+  return shape.plain == PlainOperation::all_reduce || shape.plain == PlainOperation::reduce_scatter;
+}
+
+/// Whether what a plain operation makes of a part goes to the ranks that do not own it; otherwise they only hear that
+/// it is made, so that none goes on before all have come so far.
+bool spreads(const RoundShape& shape) noexcept {
+  return shape.plain == PlainOperation::all_reduce || shape.plain == PlainOperation::all_gather;
+}
+
 bool carries_gradients(const RoundShape& shape) noexcept {
   return shape.part == RoundPart::all || shape.part == RoundPart::gradients;
 }
@@ -20,7 +32,13 @@ bool carries_parameters(const RoundShape& shape) noexcept {
 
 /// Whether contributions to the round come with the sender's sums. While gradients are measured they are being written.
 bool carries_sums(const RoundShape& shape) noexcept {
-  return !shape.reduces && (shape.part == RoundPart::all || shape.part == RoundPart::sums);
+  return !is_plain(shape) && (shape.part == RoundPart::all || shape.part == RoundPart::sums);
+}
+
+DirectGroup with_names(DirectGroup group) {
+  for (std::uint32_t r = 0; group.names.size() < group.peers.size(); ++r) group.names.push_back({r});
+  if (group.blamed.empty()) group.blamed = group.names;
+  return group;
 }
 
 /// Calls that may be under way at all ranks together, on any line: two of each.
@@ -32,7 +50,7 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
     : space_(space),
       loop_(loop),
       exchange_(exchange),
-      group_(std::move(group)),
+      group_(with_names(std::move(group))),
       self_(group_.rank.value),
       ownership_(group_.stripes, group_.buckets, static_cast<std::uint32_t>(group_.peers.size()), group_.chunk),
       staging_(ownership_, self_, group_.filter != nullptr ? group_.filter->packed_bytes() : 0),
@@ -41,11 +59,11 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
   TROUPE_CHECK(loop.lane() == Lane::bulk, Code::invalid, "gradients travel on the bulk lane");
   TROUPE_CHECK(self_ < ranks() && !group_.buckets.empty(), Code::invalid, "rank ", self_, " of ", ranks(), " with ",
                group_.buckets.size(), " buckets");
-  std::uint64_t count = 0;
-  for (const Bucket& bucket : group_.buckets) count += bucket.count;
-  TROUPE_CHECK(group_.parameters.size_bytes == count * sizeof(float) &&
+  std::uint64_t end = 0;
+  for (const Bucket& bucket : group_.buckets) end = std::max(end, bucket.first + bucket.count);
+  TROUPE_CHECK(group_.parameters.size_bytes >= end * sizeof(float) &&
                    (group_.half.size_bytes == 0 || group_.half.size_bytes * 2 == group_.parameters.size_bytes),
-               Code::invalid, count, " elements have tenants, the memory is of ", group_.parameters.size_bytes,
+               Code::invalid, end, " elements are exchanged, the memory is of ", group_.parameters.size_bytes,
                " bytes of parameters and ", group_.half.size_bytes, " of their bf16 image");
   TROUPE_CHECK(group_.staging.size_bytes >= staging_.size_bytes(), Code::invalid, "the staging memory has ",
                group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
@@ -61,10 +79,14 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
   };
   for (std::uint32_t b = 0; b < group_.buckets.size(); ++b)
     add_line(ownership_.first_chunk(b), ownership_.chunks_of(b).size());
-  add_line(staging_.channel_of_reduce(), 1);
+  add_line(staging_.channel_of_plain(), 1);
   add_line(staging_.channel_of_sums(), 1);
-  for (std::size_t c = 0; c < staging_.count_channels(); ++c) channels_.emplace_back(group_.rank, ranks());
+  for (std::size_t c = 0; c < staging_.count_channels(); ++c) channels_.emplace_back(self_, group_.names);
   parts_.reserve(ranks());
+  for (std::uint32_t r = 0; group_.trace != nullptr && r < ranks(); ++r) {
+    const bool other = r != self_;
+    links_.push_back({other ? &group_.trace->row(text("to rank ", name(r).value)) : nullptr, {}});
+  }
 }
 
 // ---- What rounds are about ----
@@ -73,50 +95,61 @@ const Chunk& DirectRounds::chunk_of(const RoundShape& shape) const noexcept {
   return ownership_.chunks_of(shape.bucket)[shape.chunk];
 }
 
-/// What of a round `rank` adds up and sends the result of.
+/// What of an update's round `rank` adds up and sends the result of.
 Part DirectRounds::part_of(const RoundShape& shape, std::uint32_t rank) const {
   if (shape.part == RoundPart::sums) return {};
-  if (!shape.reduces) return ownership_.part_of(chunk_of(shape), rank);
-  constexpr std::uint64_t kBlock = Layout::kAlignElements;
-  const std::uint64_t each = (shape.elements + kBlock * ranks() - 1) / (kBlock * ranks()) * kBlock;
-  const std::uint64_t first = std::min(rank * each, shape.elements);
-  return {first, std::min(each, shape.elements - first)};
+  return ownership_.part_of(chunk_of(shape), rank);
+}
+
+/// Whether something of the round is `rank`'s to add up, to update or to send to all.
+bool DirectRounds::owns(const Round& round, std::uint32_t rank) const {
+  if (is_plain(round.shape)) return round.call.parts[rank].size_bytes > 0;
+  return part_of(round.shape, rank).count > 0;
 }
 
 /// Whether `rank` tells everybody else of a result, with payload or without.
-bool DirectRounds::has_result(const RoundShape& shape, std::uint32_t rank) const {
-  return (shape.reduces || carries_parameters(shape)) && part_of(shape, rank).count > 0;
+bool DirectRounds::has_result(const Round& round, std::uint32_t rank) const {
+  return (is_plain(round.shape) || carries_parameters(round.shape)) && owns(round, rank);
 }
 
-/// Whether `rank` gets a contribution from everybody else: it adds something up, or at least the sums.
-bool DirectRounds::contributes_to(const RoundShape& shape, std::uint32_t rank) const {
-  return shape.sums || part_of(shape, rank).count > 0;
+/// Whether `rank` gets a contribution from everybody else: it owns something, or adds up at least the sums. Without
+/// payload it says that the sender has come so far.
+bool DirectRounds::contributes_to(const Round& round, std::uint32_t rank) const {
+  return round.shape.plain == PlainOperation::barrier || round.shape.sums || owns(round, rank);
 }
 
 bool DirectRounds::is_filtered(const RoundShape& shape) const noexcept {
-  return group_.filter != nullptr && !shape.reduces && carries_gradients(shape);
+  return group_.filter != nullptr && !is_plain(shape) && carries_gradients(shape);
 }
 
-bool DirectRounds::has_own_work(const RoundShape& shape) const { return shape.sums || part_of(shape, self_).count > 0; }
+bool DirectRounds::has_own_work(const Round& round) const { return contributes_to(round, self_); }
 
-RoundWindow::Expected DirectRounds::expected(const RoundShape& shape) const {
+RoundWindow::Expected DirectRounds::expected(const Round& round) const {
   RoundWindow::Expected all;
-  if (contributes_to(shape, self_)) all.contributions = ranks() - 1;
-  const std::uint32_t each = !shape.reduces && group_.half.size_bytes > 0 ? 2 : 1;
+  if (contributes_to(round, self_)) all.contributions = ranks() - 1;
+  const bool plain = is_plain(round.shape);
+  const std::uint32_t each = !plain && group_.half.size_bytes > 0 ? 2 : 1;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    if (r != self_ && has_result(shape, r)) all.results += each;
+    if (r != self_ && has_result(round, r)) all.results += each;
   }
-  all.own_work = has_own_work(shape);
+  all.own_work = has_own_work(round);
   // An update's results lie in the parameters, which the chunk's next update writes, and that one waits for them. What
-  // an all_reduce leaves is the caller's at once.
-  all.own_results_first = shape.reduces && part_of(shape, self_).count > 0;
+  // a plain operation leaves is the caller's at once.
+  all.own_results_first = plain && has_result(round, self_);
   return all;
 }
 
 std::size_t DirectRounds::channel_of(const RoundShape& shape) const noexcept {
-  if (shape.reduces) return staging_.channel_of_reduce();
+  if (is_plain(shape)) return staging_.channel_of_plain();
   if (shape.part == RoundPart::sums) return staging_.channel_of_sums();
   return ownership_.first_chunk(shape.bucket) + shape.chunk;
+}
+
+/// This rank's round of that shape, if its call has come so far.
+const Round* DirectRounds::begun(const RoundShape& shape) const noexcept {
+  const ChunkRounds& channel = channels_[channel_of(shape)];
+  const std::size_t place = shape.sequence % 2;
+  return channel.begun[place] == shape.sequence ? channel.rounds[place] : nullptr;
 }
 
 // ---- Failure ----
@@ -158,7 +191,7 @@ void DirectRounds::guarded(What&& what) noexcept {
 void DirectRounds::arrived_at(Call& call) noexcept {
   guarded([&] {
     const RoundShape& shape = call.rounds.front().shape;
-    if (shape.reduces || shape.part == RoundPart::all) return begin(call);
+    if (is_plain(shape) || shape.part == RoundPart::all) return begin(call);
     if (!call.begun) {
       // What a line tells of different points may come by different threads, and so in any order.
       const auto later = [&](const Call* other) { return other->verdict > call.verdict; };
@@ -174,10 +207,11 @@ void DirectRounds::begin(Call& call) {
   call.begun = true;
   const Line& line = lines_[call.line];
   for (Round& round : call.rounds) {
-    Status status = order_.agree(group_.rank, round.shape);
+    Status status = order_.agree(name(self_), round.shape);
     ChunkRounds& channel = channels_[round.channel];
     channel.rounds[round.shape.sequence % 2] = &round;
-    if (status.ok()) status = channel.window.announce(round.shape, expected(round.shape));
+    channel.begun[round.shape.sequence % 2] = round.shape.sequence;
+    if (status.ok()) status = channel.window.announce(round.shape, expected(round));
     TROUPE_CHECK(status.ok(), status.code(), status.text());
     send(round.contributions);
   }
@@ -194,7 +228,8 @@ void DirectRounds::advance(std::size_t index) {
 
 void DirectRounds::gathered(Round& round) {
   ++round.call.gathered;
-  if (round.shape.reduces) return reduce_own_part(round);
+  exchange_.about(label_of(round.shape));
+  if (is_plain(round.shape)) return do_plain(round);
   switch (round.shape.part) {
     case RoundPart::all: return add_up_and_update(round);
     case RoundPart::parameters: return update_own_part(round);
@@ -224,6 +259,7 @@ void DirectRounds::advance_verdict() {
       case RoundPart::gradients:
         if (call.gathered < call.rounds.size()) return;
         verdict_.pop_front();
+        exchange_.about(label_of(call.rounds.front().shape));
         measure(call);
         break;
       case RoundPart::sums:
@@ -274,6 +310,11 @@ std::span<const Memory> DirectRounds::sums_of(const Round& round) {
                        [&](std::uint32_t r) { return staging_.sums(round.channel, round.shape.sequence, r); });
 }
 
+WorkLabel DirectRounds::label_of(const RoundShape& shape) const noexcept {
+  if (is_plain(shape)) return {};
+  return {shape.step, shape.bucket / group_.ranges_a_bucket};
+}
+
 void DirectRounds::watch_own_work(Round& round) {
   const Point done = exchange_.mark();
   space_.timeline(done.line).wake(done.value, round);
@@ -295,7 +336,7 @@ std::span<const Memory> DirectRounds::gradients_of(const RoundShape& shape, cons
 
 void DirectRounds::add_up_and_update(Round& round) {
   const Call& call = round.call;
-  if (!has_own_work(round.shape)) return;
+  if (!has_own_work(round)) return;
   const Memory total = staging_.total(round.channel, round.shape.sequence);
   exchange_.sum_up(total, sums_of(round));
   if (round.shape.sums) exchange_.copy(call.work.total, total);
@@ -330,10 +371,10 @@ void DirectRounds::measure(Call& call) {
   const Part own = ownership_.part_of(shape.bucket, self_);
   if (own.count == 0) return;
   const Memory sum = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
-  exchange_.measure(sum, gradients_of(shape, call.data, own), call.work.sums, own.first);
+  exchange_.measure(sum, gradients_of(shape, call.data, own), {call.work.sums, own.first, group_.blamed});
   const Point done = exchange_.mark();
   for (Round& round : call.rounds)
-    if (has_own_work(round.shape)) space_.timeline(done.line).wake(done.value, round);
+    if (has_own_work(round)) space_.timeline(done.line).wake(done.value, round);
 }
 
 void DirectRounds::add_up_sums(Round& round) {
@@ -341,11 +382,11 @@ void DirectRounds::add_up_sums(Round& round) {
   watch_own_work(round);
 }
 
-void DirectRounds::reduce_own_part(Round& round) {
-  const Part own = part_of(round.shape, self_);
-  if (own.count == 0) return;
-  const Memory sum = elements(round.call.data, own.first, own.count, sizeof(float));
-  exchange_.reduce(sum, in_rank_order(sum, [&](std::uint32_t r) { return staging_.reduced(r, own.count); }));
+void DirectRounds::do_plain(Round& round) {
+  if (!has_own_work(round)) return;
+  const Memory& own = round.call.parts[self_];
+  if (reduces(round.shape))
+    exchange_.reduce(own, in_rank_order(own, [&](std::uint32_t r) { return staging_.reduced(r, own.size_bytes); }));
   watch_own_work(round);
 }
 
@@ -354,7 +395,7 @@ void DirectRounds::own_work_done(Round& round) noexcept {
     const std::size_t channel = round.channel;
     RoundWindow& window = channels_[channel].window;
     const std::uint64_t sequence = round.shape.sequence;
-    if (has_result(round.shape, self_)) {
+    if (has_result(round, self_)) {
       window.results_leave();
       send(round.results);
     }
@@ -366,38 +407,30 @@ void DirectRounds::own_work_done(Round& round) noexcept {
 
 // ---- Messages ----
 
-namespace {
-
 /// The next step reads the buckets in the opposite order of that in which a backward pass finishes them.
-Urgency urgency_of(const Flow& flow) noexcept {
-  const RoundShape& shape = flow.round.shape;
-  return {.kind = flow.results ? 1U : 0U, .bucket = ~shape.bucket};
+Urgency DirectRounds::urgency_of(const Flow& flow) const noexcept {
+  return {.kind = flow.results ? 1U : 0U, .bucket = ~(flow.round.shape.bucket / group_.ranges_a_bucket)};
 }
-
-}  // namespace
 
 Memory DirectRounds::payload_of(const Delivery& delivery) const {
   const Flow& flow = delivery.flow;
   const RoundShape& shape = flow.round.shape;
   const Call& call = flow.round.call;
-  const Part part = part_of(shape, flow.results ? self_ : delivery.to);
+  const std::uint32_t owner = flow.results ? self_ : delivery.to;
+  if (is_plain(shape)) return (flow.results ? spreads(shape) : reduces(shape)) ? call.parts[owner] : Memory{};
+  const Part part = part_of(shape, owner);
   if (part.count == 0) return {};
-  if (flow.results) {
-    if (shape.reduces) return elements(call.data, part.first, part.count, sizeof(float));
-    if (delivery.bf16) return elements(group_.half, part.first, part.count, kBf16Bytes);
-    return elements(group_.parameters, part.first, part.count, sizeof(float));
-  }
-  if (shape.reduces) return elements(call.data, part.first, part.count, sizeof(float));
+  if (delivery.bf16) return elements(group_.half, part.first, part.count, kBf16Bytes);
+  if (flow.results) return elements(group_.parameters, part.first, part.count, sizeof(float));
   if (!carries_gradients(shape)) return {};
   if (is_filtered(shape)) return staging_.leaving(shape.bucket, part);
   return elements(call.data, part.first - group_.buckets[shape.bucket].first, part.count, sizeof(float));
 }
 
 void DirectRounds::send(Flow& flow) {
-  const RoundShape& shape = flow.round.shape;
   const auto is_due = [&](const Delivery& delivery) {
-    if (!flow.results) return contributes_to(shape, delivery.to);
-    return !delivery.bf16 || (!shape.reduces && group_.half.size_bytes > 0);
+    if (!flow.results) return contributes_to(flow.round, delivery.to);
+    return !delivery.bf16 || (!is_plain(flow.round.shape) && group_.half.size_bytes > 0);
   };
   flow.left = static_cast<std::uint32_t>(std::count_if(flow.deliveries.begin(), flow.deliveries.end(), is_due));
   if (flow.left == 0) return finished(flow);
@@ -418,17 +451,31 @@ bool DirectRounds::try_send(Delivery& delivery) {
   head.rank = self_;
   head.group = group_.id;
   head.round = flow.round.shape;
-  if (!flow.results && carries_sums(head.round)) head.sums = *space_.address_of<const StepSums>(flow.round.call.work.sums);
+  if (!flow.results && carries_sums(head.round))
+    head.sums = *space_.address_of<const StepSums>(flow.round.call.work.sums);
   const Memory payload = payload_of(delivery);
   const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
   return loop_.transport().send(group_.peers[delivery.to], Lane::bulk, Class::gradient, Channel::exchange, encode(head),
                                 pieces, delivery);
 }
 
+/// Messages to one rank leave one after the other, so one is on the link from when the one before it was out.
+void DirectRounds::note(const Delivery& delivery) noexcept {
+  Link& link = links_[delivery.to];
+  const Clock::time_point begun = std::max(delivery.handed_over, link.sent);
+  link.sent = Clock::now();
+  const RoundShape& shape = delivery.flow.round.shape;
+  const char* const phase = delivery.size_bytes == 0 ? "send sums"
+                            : delivery.flow.results  ? "send parameters"
+                                                     : "send gradients";
+  link.row->span(is_plain(shape) ? "send" : phase, begun, link.sent, label_of(shape));
+}
+
 void DirectRounds::sent(Delivery& delivery, const Status& status) noexcept {
   outbox_.sent(delivery);
+  if (!links_.empty()) note(delivery);
   if (!status.ok())
-    fail({status.code(), text("rank ", delivery.to, " did not get what was sent to it: ", status.text())});
+    fail({status.code(), text("rank ", name(delivery.to).value, " did not get what was sent to it: ", status.text())});
   guarded([&] {
     Flow& flow = delivery.flow;
     const std::size_t channel = flow.round.channel;
@@ -462,41 +509,56 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
                Code::corrupt, "peer ", from.value, " sent an exchange message as rank ", head->rank, " of view ",
                head->view, ", which it is not in view ", group_.view.value);
   const RoundShape& shape = head->round;
-  TROUPE_CHECK(is_known(shape), Code::invalid, "rank ", head->rank, " is at ", describe(shape), ", which rank ", self_,
-               " does not have");
+  const Rank sender = name(head->rank);
+  TROUPE_CHECK(is_known(shape), Code::invalid, "rank ", sender.value, " is at ", describe(shape), ", which rank ",
+               name(self_).value, " does not have");
   const bool due = is_due(*head);
-  const std::uint64_t expected = due ? expected_bytes(*head) : 0;
-  TROUPE_CHECK(due && size_bytes == expected, Code::corrupt, "rank ", head->rank, " sent ", size_bytes, " bytes for ",
+  const std::uint64_t expected = due ? expected_bytes(*head, size_bytes) : 0;
+  TROUPE_CHECK(due && size_bytes == expected, Code::corrupt, "rank ", sender.value, " sent ", size_bytes, " bytes for ",
                describe(shape), ", ", expected, " were expected");
-  Status status = channels_[channel_of(shape)].window.enter(Rank{head->rank}, shape, head->cargo);
-  if (status.ok()) status = order_.agree(Rank{head->rank}, shape);
+  Status status = channels_[channel_of(shape)].window.enter(head->rank, shape, head->cargo);
+  if (status.ok()) status = order_.agree(sender, shape);
   TROUPE_CHECK(status.ok(), status.code(), status.text());
   return head;
 }
 
 /// Whether this group has such a round, so that the rest can be looked up.
 bool DirectRounds::is_known(const RoundShape& shape) const {
-  if (shape.reduces) {
-    return shape.elements > 0 && shape.elements <= most_reduced() && !shape.sums && shape.part == RoundPart::all;
-  }
+  if (is_plain(shape)) return !shape.sums && shape.part == RoundPart::all;
   if (shape.bucket >= group_.buckets.size()) return false;
   if (shape.part == RoundPart::sums) return shape.sums && shape.chunk == 0 && shape.elements == 0;
   return shape.chunk < ownership_.chunks_of(shape.bucket).size() && shape.elements == chunk_of(shape).count &&
          (!shape.sums || shape.part == RoundPart::all);
 }
 
+/// Of a plain operation that this rank has not come to, only others know the parts; that they are the same everywhere
+/// is seen when it comes there.
 bool DirectRounds::is_due(const DirectHead& head) const {
   const RoundShape& shape = head.round;
-  if (head.cargo == Cargo::contribution) return contributes_to(shape, self_);
-  const bool image = group_.half.size_bytes > 0 && !shape.reduces;
-  return has_result(shape, head.rank) && (head.cargo == Cargo::result || image);
+  const bool contributes = head.cargo == Cargo::contribution;
+  if (is_plain(shape)) {
+    const Round* const own = begun(shape);
+    if (own == nullptr) return head.cargo != Cargo::half_result;
+    return contributes ? contributes_to(*own, self_) : has_result(*own, head.rank) && head.cargo == Cargo::result;
+  }
+  if (contributes) return shape.sums || part_of(shape, self_).count > 0;
+  const bool image = group_.half.size_bytes > 0;
+  return carries_parameters(shape) && part_of(shape, head.rank).count > 0 && (head.cargo == Cargo::result || image);
 }
 
-std::uint64_t DirectRounds::expected_bytes(const DirectHead& head) const {
+/// How many there must be where `found` came.
+std::uint64_t DirectRounds::expected_bytes(const DirectHead& head, std::uint64_t found) const {
   const RoundShape& shape = head.round;
-  if (head.cargo != Cargo::contribution)
+  const bool contributes = head.cargo == Cargo::contribution;
+  if (is_plain(shape)) {
+    if (!(contributes ? reduces(shape) : spreads(shape))) return 0;
+    const Round* const own = begun(shape);
+    if (own == nullptr) return std::min(found / sizeof(float) * sizeof(float), most_reduced());
+    return own->call.parts[contributes ? self_ : head.rank].size_bytes;
+  }
+  if (!contributes)
     return part_of(shape, head.rank).count * (head.cargo == Cargo::half_result ? kBf16Bytes : sizeof(float));
-  if (!shape.reduces && !carries_gradients(shape)) return 0;
+  if (!carries_gradients(shape)) return 0;
   return part_of(shape, self_).count * (is_filtered(shape) ? group_.filter->packed_bytes() : sizeof(float));
 }
 
@@ -506,31 +568,33 @@ bool DirectRounds::hear_abort(Peer from, std::span<const std::byte> bytes) {
   if (!notice) return false;
   const bool known = notice->rank < ranks() && group_.peers[notice->rank] == from;
   if (known && notice->view == group_.view.value) {
-    fail({notice->why.code(), text("rank ", notice->rank, ": ", notice->why.text())});
+    fail({notice->why.code(), text("rank ", name(notice->rank).value, ": ", notice->why.text())});
   }
   return true;
 }
 
-Memory DirectRounds::landing_of(const DirectHead& head) const {
+Memory DirectRounds::landing_of(const DirectHead& head, std::uint64_t size_bytes) const {
   const RoundShape& shape = head.round;
+  if (is_plain(shape)) {
+    if (head.cargo == Cargo::contribution) return staging_.reduced(head.rank, size_bytes);
+    // In place: its owner has read what this rank contributed before it has a result to send.
+    return begun(shape)->call.parts[head.rank];
+  }
   if (head.cargo == Cargo::contribution) {
     const Part own = part_of(shape, self_);
-    if (shape.reduces) return staging_.reduced(head.rank, own.count);
     return is_filtered(shape) ? staging_.packed(shape.bucket, head.rank, own)
                               : staging_.gradients(shape.bucket, head.rank, own);
   }
   const Part part = part_of(shape, head.rank);
   if (head.cargo == Cargo::half_result) return elements(group_.half, part.first, part.count, kBf16Bytes);
-  if (!shape.reduces) return elements(group_.parameters, part.first, part.count, sizeof(float));
-  // In place: its owner has read what this rank contributed before it has a result to send.
-  const Round& own = *channels_[channel_of(shape)].rounds[shape.sequence % 2];
-  return elements(own.call.data, part.first, part.count, sizeof(float));
+  return elements(group_.parameters, part.first, part.count, sizeof(float));
 }
 
 Memory DirectRounds::landing(Peer from, Lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
   Memory place;
   guarded([&] {
-    if (const std::optional<DirectHead> accepted = accept(from, head, size_bytes)) place = landing_of(*accepted);
+    if (const std::optional<DirectHead> accepted = accept(from, head, size_bytes))
+      place = landing_of(*accepted, size_bytes);
   });
   return place;
 }
@@ -563,7 +627,9 @@ void DirectRounds::lost(Peer peer, const Status& why) noexcept {
 
 std::string DirectRounds::name_of(Peer peer) const {
   const auto place = std::find(group_.peers.begin(), group_.peers.end(), peer);
-  return place == group_.peers.end() ? text("peer ", peer.value) : text("rank ", place - group_.peers.begin());
+  return place == group_.peers.end()
+             ? text("peer ", peer.value)
+             : text("rank ", group_.names[static_cast<std::size_t>(place - group_.peers.begin())].value);
 }
 
 }  // namespace troupe::collectives

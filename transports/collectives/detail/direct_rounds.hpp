@@ -38,8 +38,9 @@ class DirectRounds final : public Receiver {
   DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group);
 
   Point update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
-  Point reduce(Stream& stream, Memory data);
-  void gather(Stream& stream, const BucketWork& work, const StripeMemory& mine);
+  /// `parts` by owner; of what reduces, each at most most_reduced().
+  Point plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts);
+  [[nodiscard]] Point gather(Stream& stream, const BucketWork& work, const StripeMemory& mine);
   void agree(Stream& stream, const BucketWork& work);
   Point publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
   /// Ends every wait of this rank with `why`; the first reason stays.
@@ -47,8 +48,9 @@ class DirectRounds final : public Receiver {
   /// The same for what went wrong at this rank, which the others hear, too.
   void fail_everywhere(const Status& why) noexcept;
   std::uint32_t ranks() const noexcept { return ownership_.ranks(); }
-  /// The most elements of an all_reduce.
-  std::uint64_t most_reduced() const noexcept { return ownership_.largest_part() * ranks(); }
+  std::uint32_t self() const noexcept { return self_; }
+  /// The most bytes of each part that are reduced at once.
+  std::uint64_t most_reduced() const noexcept { return ownership_.largest_part() * sizeof(float); }
 
   Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
   void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
@@ -64,7 +66,7 @@ class DirectRounds final : public Receiver {
   void sent(Delivery& delivery, const Status& status) noexcept;
 
  private:
-  /// The calls of one bucket, of all_reduce, or of sums alone.
+  /// The calls of one bucket, of plain operations, or of sums alone.
   struct Line {
     Timeline* over;             // how many calls are over
     std::size_t first_channel;  // of the rounds of each call
@@ -74,32 +76,40 @@ class DirectRounds final : public Receiver {
     std::deque<Call> calls;      // as many as were ever under way at once; guarded by mutex_, as is free
     std::vector<Call*> free;
   };
-  /// A chunk's, all_reduce's or the sums' rounds. The lane's.
+  /// What goes to one rank, for the trace.
+  struct Link {
+    TraceRow* row;
+    Clock::time_point sent;  // the last message, wholly
+  };
+  /// A chunk's, plain operations' or the sums' rounds. The lane's.
   struct ChunkRounds {
-    ChunkRounds(Rank self, std::uint32_t ranks) : window(self, ranks) {}
+    ChunkRounds(std::uint32_t self, std::span<const Rank> names) : window(self, names) {}
     RoundWindow window;
-    std::array<Round*, 2> rounds{};  // begun, by sequence
+    std::array<Round*, 2> rounds{};        // begun, by sequence
+    std::array<std::uint64_t, 2> begun{};  // their sequences
     std::uint64_t gathered = 0;
     std::uint64_t over = 0;
   };
 
-  std::size_t line_of_reduce() const noexcept { return ownership_.count_buckets(); }
-  std::size_t line_of_sums() const noexcept { return line_of_reduce() + 1; }
+  std::size_t line_of_plain() const noexcept { return ownership_.count_buckets(); }
+  std::size_t line_of_sums() const noexcept { return line_of_plain() + 1; }
   // The caller's side.
   void check(const BucketWork& work, const StripeMemory& mine) const;
   Call& take(std::size_t line, const RoundShape& common);
   Call& take(RoundPart part, const BucketWork& work, const StripeMemory& mine);
-  void count_uses(Call& call, const RoundShape& shape) const;
+  void count_uses(Call& call, const Round& round) const;
   Point enqueue(Stream& stream, Call& call);
   Point enqueue_next(Stream& stream, Call& call);
   // What rounds are about. The lane's side, as all that follows.
   const Chunk& chunk_of(const RoundShape& shape) const noexcept;
+  bool owns(const Round& round, std::uint32_t rank) const;
   Part part_of(const RoundShape& shape, std::uint32_t rank) const;
-  bool has_result(const RoundShape& shape, std::uint32_t rank) const;
-  bool contributes_to(const RoundShape& shape, std::uint32_t rank) const;
+  bool has_result(const Round& round, std::uint32_t rank) const;
+  bool contributes_to(const Round& round, std::uint32_t rank) const;
   bool is_filtered(const RoundShape& shape) const noexcept;
-  bool has_own_work(const RoundShape& shape) const;
-  RoundWindow::Expected expected(const RoundShape& shape) const;
+  bool has_own_work(const Round& round) const;
+  RoundWindow::Expected expected(const Round& round) const;
+  const Round* begun(const RoundShape& shape) const noexcept;
   std::size_t channel_of(const RoundShape& shape) const noexcept;
   // From call to call.
   void begin(Call& call);
@@ -110,27 +120,32 @@ class DirectRounds final : public Receiver {
   void release(Call& call) noexcept;
   // This rank's own work, on the exchange's stream.
   void add_up_and_update(Round& round);
-  void reduce_own_part(Round& round);
+  void do_plain(Round& round);
   void measure(Call& call);
   void add_up_sums(Round& round);
   void update_own_part(Round& round);
   void watch_own_work(Round& round);
+  WorkLabel label_of(const RoundShape& shape) const noexcept;
+  void note(const Delivery& delivery) noexcept;
   std::span<const Memory> sums_of(const Round& round);
   std::span<const Memory> gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own);
   template <class OfRank>
   std::span<const Memory> in_rank_order(Memory own, OfRank&& of_rank);
   // Messages.
+  Urgency urgency_of(const Flow& flow) const noexcept;
   Memory payload_of(const Delivery& delivery) const;
   void send(Flow& flow);
   bool try_send(Delivery& delivery);
   void finished(Flow& flow);
   std::optional<DirectHead> accept(Peer from, std::span<const std::byte> head, std::uint64_t size_bytes);
   bool is_known(const RoundShape& shape) const;
-  std::uint64_t expected_bytes(const DirectHead& head) const;
+  std::uint64_t expected_bytes(const DirectHead& head, std::uint64_t found) const;
   bool is_due(const DirectHead& head) const;
   bool hear_abort(Peer from, std::span<const std::byte> head);
-  Memory landing_of(const DirectHead& head) const;
+  Memory landing_of(const DirectHead& head, std::uint64_t size_bytes) const;
   std::string name_of(Peer peer) const;
+  /// What the job calls one of the group's ranks.
+  Rank name(std::uint32_t rank) const { return group_.names[rank]; }
   /// `what` on the lane's thread; an Error in it ends the communicator.
   template <class What>
   void guarded(What&& what) noexcept;
@@ -142,7 +157,7 @@ class DirectRounds final : public Receiver {
   const std::uint32_t self_;
   const Ownership ownership_;
   Staging staging_;
-  std::deque<Line> lines_;  // by bucket, then all_reduce's and the sums'
+  std::deque<Line> lines_;  // by bucket, then plain operations' and the sums'
   std::atomic<bool> failed_{false};
   std::atomic<bool> others_told_{false};
   AbortNotices notices_{*this};
@@ -153,6 +168,7 @@ class DirectRounds final : public Receiver {
 
   // The lane's thread only.
   std::deque<ChunkRounds> channels_;
+  std::vector<Link> links_;  // by rank; empty: nothing is noted
   CallOrder order_;
   Outbox outbox_;
   std::deque<Call*> verdict_;        // calls of steps with a verdict, in their order; some may be missing yet

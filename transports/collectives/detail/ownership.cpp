@@ -27,8 +27,8 @@ Ownership::Ownership(std::span<const Stripe> stripes, std::span<const Bucket> bu
       part = {common.first, common.count};
       owned += common.count;
     }
-    TROUPE_CHECK(bucket.count > 0 && owned == bucket.count, Code::invalid, "bucket ", b, " of ", bucket.count,
-                 " elements: ", owned, " of them have a tenant");
+    TROUPE_CHECK(owned == bucket.count, Code::invalid, "bucket ", b, " of ", bucket.count, " elements: ", owned,
+                 " of them have a tenant");
   }
   first_chunk_.push_back(chunk);
   for (const Chunk& one : chunks_)

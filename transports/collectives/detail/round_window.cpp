@@ -4,18 +4,18 @@
 
 namespace troupe::collectives {
 
-RoundWindow::RoundWindow(Rank self, std::uint32_t ranks) : self_(self) {
+RoundWindow::RoundWindow(std::uint32_t self, std::span<const Rank> names) : self_(self), names_(names) {
   for (std::uint64_t sequence : {1, 2}) {
     Round& round = at(sequence);
     round.shape.sequence = sequence;
-    round.entered.assign(ranks, 0);
+    round.entered.assign(names.size(), 0);
   }
 }
 
-Status RoundWindow::agree(Round& round, Rank from, const RoundShape& shape) {
+Status RoundWindow::agree(Round& round, std::uint32_t from, const RoundShape& shape) {
   if (shape.sequence != round.shape.sequence) {
-    return {Code::corrupt, text("rank ", from.value, " is at ", describe(shape), ", exchange ", shape.sequence,
-                                ", rank ", self_.value, " at ", published_ + 1)};
+    return {Code::corrupt, text("rank ", names_[from].value, " is at ", describe(shape), ", exchange ", shape.sequence,
+                                ", rank ", names_[self_].value, " at ", published_ + 1)};
   }
   if (!round.known) {
     round.known = true;
@@ -27,8 +27,8 @@ Status RoundWindow::agree(Round& round, Rank from, const RoundShape& shape) {
   const auto at = [&](const RoundShape& where) {
     return differ ? describe(where) : text(describe(where), " of ", where.elements, where.sums ? " with sums" : "");
   };
-  return {Code::invalid,
-          text("rank ", from.value, " is at ", at(shape), ", rank ", round.known_from.value, " at ", at(round.shape))};
+  return {Code::invalid, text("rank ", names_[from].value, " is at ", at(shape), ", rank ",
+                              names_[round.known_from].value, " at ", at(round.shape))};
 }
 
 Status RoundWindow::announce(const RoundShape& shape, const Expected& expected) {
@@ -40,18 +40,18 @@ Status RoundWindow::announce(const RoundShape& shape, const Expected& expected) 
   return {};
 }
 
-Status RoundWindow::enter(Rank from, const RoundShape& shape, Cargo cargo) {
+Status RoundWindow::enter(std::uint32_t from, const RoundShape& shape, Cargo cargo) {
   Round& round = at(shape.sequence);
   if (Status status = agree(round, from, shape); !status.ok()) return status;
   const auto bit = static_cast<std::uint8_t>(1u << static_cast<unsigned>(cargo));
-  if ((round.entered[from.value] & bit) != 0) {
-    return {Code::corrupt, text("rank ", from.value, " sent a part of ", describe(shape), " twice")};
+  if ((round.entered[from] & bit) != 0) {
+    return {Code::corrupt, text("rank ", names_[from].value, " sent a part of ", describe(shape), " twice")};
   }
   if (cargo != Cargo::contribution && !round.announced) {
-    return {Code::corrupt, text("rank ", from.value, " sent a result of ", describe(shape), " before rank ",
-                                self_.value, " contributed to it")};
+    return {Code::corrupt, text("rank ", names_[from].value, " sent a result of ", describe(shape), " before rank ",
+                                names_[self_].value, " contributed to it")};
   }
-  round.entered[from.value] |= bit;
+  round.entered[from] |= bit;
   return {};
 }
 

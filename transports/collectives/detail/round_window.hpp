@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/error.hpp"
@@ -21,7 +22,8 @@ namespace troupe::collectives {
 /// used before the next landing. A message that breaks this is an error.
 class RoundWindow {
  public:
-  RoundWindow(Rank self, std::uint32_t ranks);
+  /// This is rank `self` of as many as there are `names`, by which texts call them; those outlive the window.
+  RoundWindow(std::uint32_t self, std::span<const Rank> names);
 
   /// What one rank's part of a round consists of, apart from its own contributions.
   struct Expected {
@@ -33,7 +35,7 @@ class RoundWindow {
   /// This rank's own call has come so far on its stream: its contributions may leave.
   Status announce(const RoundShape& shape, const Expected& expected);
   /// A message of `from` begins to land, or came without payload.
-  Status enter(Rank from, const RoundShape& shape, Cargo cargo);
+  Status enter(std::uint32_t from, const RoundShape& shape, Cargo cargo);
   /// It is there.
   void arrived(std::uint64_t sequence, Cargo cargo);
   /// This rank's contributions to the round are out, their memory may be written again.
@@ -55,7 +57,7 @@ class RoundWindow {
   struct Round {
     RoundShape shape;    // its sequence is always this place's
     bool known = false;  // whether the shape was seen, and in whose message or call
-    Rank known_from;
+    std::uint32_t known_from = 0;
     bool announced = false;
     bool contributions_sent = false;
     bool own_work_done = false;
@@ -66,12 +68,13 @@ class RoundWindow {
     std::vector<std::uint8_t> entered;  // by rank, a bit for each cargo
   };
   Round& at(std::uint64_t sequence) noexcept { return rounds_[sequence % 2]; }
-  Status agree(Round& round, Rank from, const RoundShape& shape);
+  Status agree(Round& round, std::uint32_t from, const RoundShape& shape);
   void advance();
   bool is_gathered(const Round& round) const noexcept;
   bool is_published(const Round& round) const noexcept;
 
-  const Rank self_;
+  const std::uint32_t self_;
+  const std::span<const Rank> names_;
   std::array<Round, 2> rounds_;
   std::uint64_t gathered_ = 0;
   std::uint64_t published_ = 0;

@@ -57,9 +57,9 @@ Memory Staging::packed(std::uint32_t bucket, std::uint32_t rank, const Part& par
   return slot(packed_, bucket, rank, part, packed_bytes_);
 }
 
-Memory Staging::reduced(std::uint32_t rank, std::uint64_t count) const noexcept {
+Memory Staging::reduced(std::uint32_t rank, std::uint64_t size_bytes) const noexcept {
   const std::uint64_t place = rank < self_ ? rank : rank - 1;
-  return slice(memory_, reduced_ + place * ownership_.largest_part() * sizeof(float), count * sizeof(float));
+  return slice(memory_, reduced_ + place * ownership_.largest_part() * sizeof(float), size_bytes);
 }
 
 Memory Staging::leaving(std::uint32_t bucket, const Part& part) const noexcept {

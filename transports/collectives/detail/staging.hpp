@@ -22,9 +22,9 @@ class Staging {
   /// The memory, of at least size_bytes().
   void place(const Memory& memory) noexcept { memory_ = memory; }
 
-  /// Channels are the chunks, in their order, and then those of all_reduce and of sums alone.
-  std::size_t channel_of_reduce() const noexcept { return ownership_.chunks().size(); }
-  std::size_t channel_of_sums() const noexcept { return channel_of_reduce() + 1; }
+  /// Channels are the chunks, in their order, and then those of plain operations and of sums alone.
+  std::size_t channel_of_plain() const noexcept { return ownership_.chunks().size(); }
+  std::size_t channel_of_sums() const noexcept { return channel_of_plain() + 1; }
   std::size_t count_channels() const noexcept { return channel_of_sums() + 1; }
 
   /// Those of `rank` in a round, and what all add up to.
@@ -34,8 +34,8 @@ class Staging {
   Memory gradients(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
   /// The same packed.
   Memory packed(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
-  /// Another rank's f32 in a round of all_reduce, at most Ownership::largest_part().
-  Memory reduced(std::uint32_t rank, std::uint64_t count) const noexcept;
+  /// What another rank contributes to a plain operation, at most Ownership::largest_part() of f32.
+  Memory reduced(std::uint32_t rank, std::uint64_t size_bytes) const noexcept;
   /// This rank's packed gradients over a range of a bucket.
   Memory leaving(std::uint32_t bucket, const Part& part) const noexcept;
 

@@ -54,7 +54,8 @@ TASK clear(FAULT, PLACE(to), ulong size) {
 
 // Stream::measure after the reduction: squares in sixteen lanes, as troupe::add_squares, and the first element that is
 // not finite, laid at the door of rank `own`.
-TASK measure(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own) {
+TASK measure(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own,
+             uint keeps_squares) {
   RETURN_IF_ENDED;
   global const float *sum = AT(float, sum);
   global StepSums *sums = AT(StepSums, sums);
@@ -73,7 +74,7 @@ TASK measure(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, u
     lanes[lane] += value * value;
   }
   for (uint lane = 0; lane < 16; ++lane) total += lanes[lane];
-  sums->squares += total;
+  if (keeps_squares) sums->squares += total;
   if (isfinite(total)) return;
   ulong at = 0;
   while (at < count && isfinite(sum[at])) ++at;

@@ -1,0 +1,224 @@
+#include "apps/report/timeline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/report/chart.hpp"
+#include "apps/report/words.hpp"
+#include "runtime/error.hpp"
+
+namespace troupe::report {
+namespace {
+
+using nlohmann::json;
+
+struct Colour {
+  std::string_view phase;
+  std::string_view colour;
+};
+/// Work in full colours, waits and bookkeeping in grey.
+constexpr std::array<Colour, 14> kColours{{{"forward", "#4e79a7"},
+                                           {"backward", "#2f4b7c"},
+                                           {"evaluate", "#76b7b2"},
+                                           {"reduce", "#9c755f"},
+                                           {"measure", "#b07aa1"},
+                                           {"update", "#59a14f"},
+                                           {"copy", "#bab0ac"},
+                                           {"convert", "#d37295"},
+                                           {"send gradients", "#f28e2b"},
+                                           {"send parameters", "#e15759"},
+                                           {"wait", "#dddddd"},
+                                           {"enqueue step", "#edc948"},
+                                           {"fill batch", "#8cd17d"},
+                                           {"move", "#c7b299"}}};
+constexpr std::string_view kOtherColour = "#9aa5b1";
+
+std::string_view colour_of(const std::string& phase) noexcept {
+  const auto found = std::find_if(kColours.begin(), kColours.end(), [&](const Colour& c) { return c.phase == phase; });
+  return found == kColours.end() ? kOtherColour : found->colour;
+}
+
+constexpr double kLeft = 210;
+constexpr double kWidth = 1100;
+constexpr double kRight = 20;
+constexpr double kTop = 56;
+constexpr double kRowHeight = 20;
+constexpr double kProcessHeight = 24;
+constexpr double kBottom = 84;
+
+struct Window {
+  double begin = 0, end = 0;  // microseconds
+  double x(double at) const noexcept {
+    return kLeft + std::clamp((at - begin) / (end - begin), 0.0, 1.0) * (kWidth - kLeft - kRight);
+  }
+};
+
+/// What is done for a step long before it begins.
+bool is_ahead(const TimelineSpan& span) noexcept { return span.phase == "fill batch" || span.phase == "enqueue step"; }
+
+std::optional<Window> window_of(const std::vector<TimelineRow>& rows, std::uint64_t step) {
+  std::optional<Window> window;
+  for (const TimelineRow& row : rows) {
+    for (const TimelineSpan& span : row.spans) {
+      if (span.step != step || is_ahead(span)) continue;
+      if (!window) window = Window{span.begin_us, span.end_us};
+      window->begin = std::min(window->begin, span.begin_us);
+      window->end = std::max(window->end, span.end_us);
+    }
+  }
+  if (window && window->end <= window->begin) window->end = window->begin + 1;
+  return window;
+}
+
+bool touches(const TimelineSpan& span, const Window& window) noexcept {
+  return span.end_us > window.begin && span.begin_us < window.end;
+}
+
+std::string draw(const TimelineSpan& span, const Window& window, std::uint64_t step, double top) {
+  const double x = window.x(span.begin_us), width = std::max(0.4, window.x(span.end_us) - x);
+  return fmt::format(
+      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:g}\" fill=\"{}\"{}><title>{}: {:.3f} "
+      "ms</title></rect>\n",
+      x, top + 3, width, kRowHeight - 6, colour_of(span.phase),
+      span.step && span.step != step ? " fill-opacity=\"0.4\"" : "", escaped(span.name),
+      (span.end_us - span.begin_us) / 1e3);
+}
+
+std::string axis(const Window& window, double bottom) {
+  const Axis x{"ms", 0, (window.end - window.begin) / 1e3, Scale::linear};
+  const std::vector<double> ticks = ticks_of(x, 10);
+  const std::vector<std::string> texts = tick_texts(ticks);
+  std::string out;
+  for (std::size_t i = 0; i < ticks.size(); ++i) {
+    const double at = window.x(window.begin + ticks[i] * 1e3);
+    out += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:g}\" y2=\"{2:g}\" stroke=\"#e4e7eb\"/>", at,
+                       kTop - 8, bottom);
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"middle\">{}{}</text>\n", at, bottom + 16, texts[i],
+                       i + 1 == ticks.size() ? " ms" : "");
+  }
+  return out;
+}
+
+std::string legend(const std::set<std::string>& phases, double top) {
+  std::string out;
+  double x = kLeft;
+  for (const std::string& phase : phases) {
+    const double width = 30 + 7 * static_cast<double>(phase.size());
+    if (x + width > kWidth) {
+      x = kLeft;
+      top += 18;
+    }
+    out +=
+        fmt::format("<rect x=\"{:g}\" y=\"{:g}\" width=\"11\" height=\"11\" fill=\"{}\"/>", x, top, colour_of(phase));
+    out += fmt::format("<text x=\"{:g}\" y=\"{:g}\">{}</text>\n", x + 16, top + 10, escaped(phase));
+    x += width;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<TimelineRow> read_timeline(const std::filesystem::path& file) {
+  std::ifstream in{file};
+  TROUPE_CHECK(in.good(), Code::invalid, "cannot read the trace ", file.string());
+  json events;
+  try {
+    events = json::parse(in);
+  } catch (const json::exception& error) {
+    fail(Code::corrupt, text(file.string(), " is no trace: ", error.what()));
+  }
+  std::map<std::uint64_t, std::string> processes;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, TimelineRow> rows;
+  std::size_t place = 0;
+  try {
+    for (const json& event : events) {
+      ++place;
+      const std::string kind = event.at("name"), sort = event.at("ph");
+      const auto pid = event.at("pid").get<std::uint64_t>();
+      if (kind == "process_name") processes[pid] = event.at("args").at("name");
+      if (!event.contains("tid")) continue;
+      TimelineRow& row = rows[{pid, event.at("tid")}];
+      if (kind == "thread_name") row.name = event.at("args").at("name");
+      if (sort != "X") continue;
+      const double begin = event.at("ts");
+      TimelineSpan& span = row.spans.emplace_back(TimelineSpan{.name = kind});
+      span.phase = event.at("args").value("phase", kind);
+      if (event.at("args").contains("step")) span.step = event.at("args").at("step").get<std::uint64_t>();
+      span.begin_us = begin;
+      span.end_us = begin + event.at("dur").get<double>();
+    }
+  } catch (const json::exception& error) {
+    fail(Code::corrupt, text(file.string(), ", event ", place, ": ", error.what()));
+  }
+  std::vector<TimelineRow> all;
+  for (auto& [key, row] : rows) {
+    row.process = processes[key.first];
+    all.push_back(std::move(row));
+  }
+  return all;
+}
+
+std::optional<std::uint64_t> middle_step(const std::vector<TimelineRow>& rows) {
+  std::set<std::uint64_t> steps;
+  for (const TimelineRow& row : rows)
+    for (const TimelineSpan& span : row.spans)
+      if (span.step) steps.insert(*span.step);
+  if (steps.empty()) return std::nullopt;
+  return *std::next(steps.begin(), static_cast<std::ptrdiff_t>(steps.size() / 2));
+}
+
+std::string step_timeline(const std::vector<TimelineRow>& rows, std::uint64_t step) {
+  const std::optional<Window> window = window_of(rows, step);
+  if (!window) {
+    std::set<std::uint64_t> steps;
+    for (const TimelineRow& row : rows)
+      for (const TimelineSpan& span : row.spans)
+        if (span.step) steps.insert(*span.step);
+    fail(Code::invalid, steps.empty() ? std::string{"the trace has no steps"}
+                                      : text("the trace has nothing of step ", step, "; it has steps ", *steps.begin(),
+                                             " to ", *steps.rbegin()));
+  }
+  std::string body;
+  std::set<std::string> phases;
+  double y = kTop;
+  std::string process;
+  for (const TimelineRow& row : rows) {
+    std::string drawn;
+    for (const TimelineSpan& span : row.spans) {
+      if (!touches(span, *window)) continue;
+      drawn += draw(span, *window, step, row.process == process ? y : y + kProcessHeight);
+      phases.insert(span.phase);
+    }
+    if (drawn.empty()) continue;
+    if (row.process != process) {
+      body += fmt::format("<text class=\"process\" x=\"8\" y=\"{:g}\">{}</text>\n", y + 17, escaped(row.process));
+      y += kProcessHeight;
+      process = row.process;
+    }
+    body += fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"end\">{}</text>\n", kLeft - 8, y + 14,
+                        escaped(row.name));
+    body += drawn;
+    y += kRowHeight;
+  }
+  return fmt::format(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" width=\"{0:g}\" height=\"{1:g}\" "
+             "role=\"img\" aria-label=\"The time line of step {2}\" font-family=\"sans-serif\" font-size=\"12\" "
+             "fill=\"#323f4b\">\n<style>.process {{ font-weight: bold }} .title {{ font-size: 15px }}</style>\n"
+             "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#ffffff\"/>\n",
+             kWidth, y + kBottom, step) +
+         fmt::format("<text class=\"title\" x=\"8\" y=\"22\">Step {}: {:.2f} ms; work of other steps is paler</text>\n",
+                     step, (window->end - window->begin) / 1e3) +
+         axis(*window, y) + body + legend(phases, y + 34) + "</svg>\n";
+}
+
+}  // namespace troupe::report

@@ -1,0 +1,52 @@
+#include "apps/session/communicators.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+namespace {
+
+/// Over the transport, one for each set of ranks with which this one exchanges.
+std::vector<std::unique_ptr<Communicator>> make_direct(const CommunicatorParts& parts, const GroupPlan& group,
+                                                       const GroupMemory& memory) {
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (DirectGroup& ranks : direct_groups(parts.plan, group, parts.self)) {
+    ranks.view = parts.view;
+    ranks.parameters = memory.parameters;
+    ranks.half = memory.half;
+    ranks.staging = memory.staging[made.size()];
+    ranks.filter = parts.filter;
+    ranks.trace = parts.trace;
+    made.push_back(std::make_unique<DirectCommunicator>(parts.space, *parts.bulk, *parts.exchange, std::move(ranks),
+                                                        parts.channel));
+  }
+  return made;
+}
+
+std::vector<Counterparts> make_sets(const CommunicatorParts& parts, const GroupPlan& group, const GroupMemory& memory) {
+  const ExchangeLevel& between = parts.plan.levels.back();
+  std::vector<std::unique_ptr<Communicator>> direct = make_direct(parts, group, memory);
+  std::vector<Counterparts> sets;
+  for (std::size_t s = 0; s < between.sets.size(); ++s) {
+    const std::vector<Rank>& set = between.sets[s];
+    if (std::find(set.begin(), set.end(), parts.self) == set.end()) continue;
+    sets.push_back({s, counterpart_group(between, s, group.stripes, group.buckets), std::move(direct[sets.size()])});
+  }
+  return sets;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_communicator(const CommunicatorParts& parts, const GroupPlan& group,
+                                                const GroupMemory& memory) {
+  if (!parts.plan.shares_memory()) return std::move(make_direct(parts, group, memory).front());
+  if (!parts.plan.crosses_nodes())
+    return std::make_unique<ArenaCommunicator>(
+        parts.space, arena_group(parts.space, parts.plan, group, parts.node_arenas, parts.self));
+  return std::make_unique<HierarchicalCommunicator>(
+      parts.space, *parts.node, node_group(parts.space, parts.plan, group, parts.node_arenas, parts.self, memory),
+      make_sets(parts, group, memory));
+}
+
+}  // namespace troupe

@@ -1,0 +1,39 @@
+#include "apps/session/session_trace.hpp"
+
+#include <exception>
+#include <fstream>
+
+#include "runtime/error.hpp"
+
+namespace troupe {
+
+SessionTrace::SessionTrace(const std::string& file) : file_(file) {
+  if (file.empty()) return;
+  trace_ = std::make_unique<Trace>();
+  device_actor = &trace_->row("Device");
+  loader_actor = &trace_->row("Loader");
+  compute = &trace_->row("compute stream");
+  node = &trace_->row("node's stream");
+  exchange = &trace_->row("exchange's stream");
+  side = &trace_->row("second stream");
+  bulk_lane = &trace_->row("bulk lane");
+  control_lane = &trace_->row("control lane");
+}
+
+std::string SessionTrace::write(std::uint32_t rank, std::uint32_t ranks, const std::string& host) const noexcept {
+  if (!trace_) return {};
+  try {
+    const std::string file = ranks == 1 ? file_ : trace_part(file_, rank);
+    std::ofstream out{file};
+    trace_->write(out, rank, text("rank ", rank, " on ", host));
+    out.close();
+    if (!out)
+      return text("the trace could not be written to ", file, "; is there room, and may this user write there?");
+    if (trace_->is_full()) return text("the trace is full: ", file, " has the beginning of the run");
+    return {};
+  } catch (const std::exception& error) {
+    return text("the trace could not be written: ", error.what());
+  }
+}
+
+}  // namespace troupe

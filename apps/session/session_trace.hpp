@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/trace.hpp"
+
+namespace troupe {
+
+/// The rows of one rank's trace, in the order in which they are shown; all null where nothing is traced.
+class SessionTrace {
+ public:
+  /// `file`: where the trace goes (report.trace); empty: there is none.
+  explicit SessionTrace(const std::string& file);
+  Trace* trace() noexcept { return trace_.get(); }
+  /// Writes the trace of rank `rank` of `ranks` on `host`: into the file, or, of several ranks, into
+  /// trace_part(file, rank). Returns what to tell the user; empty: nothing. Never throws.
+  std::string write(std::uint32_t rank, std::uint32_t ranks, const std::string& host) const noexcept;
+
+  TraceRow* device_actor = nullptr;
+  TraceRow* loader_actor = nullptr;
+  TraceRow* compute = nullptr;
+  TraceRow* node = nullptr;
+  TraceRow* exchange = nullptr;
+  TraceRow* side = nullptr;
+  TraceRow* bulk_lane = nullptr;
+  TraceRow* control_lane = nullptr;
+
+ private:
+  const std::string file_;
+  std::unique_ptr<Trace> trace_;
+};
+
+}  // namespace troupe

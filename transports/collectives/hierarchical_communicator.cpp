@@ -1,0 +1,257 @@
+#include "transports/collectives/hierarchical_communicator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "runtime/exchange.hpp"
+
+namespace troupe {
+
+/// A bucket's line on the node, and what counts it up when this rank's share of a call is done.
+struct HierarchicalCommunicator::BucketLine final : Waker {
+  BucketLine(HierarchicalCommunicator& its_owner, TimelineId its_updated)
+      : owner(its_owner), updated(owner.space_.timeline(its_updated)), join(owner.space_) {}
+  void reached(Point, Status status) noexcept override {
+    if (!status.ok()) return owner.end_node(status);
+    updated.add(1);
+  }
+
+  HierarchicalCommunicator& owner;
+  Timeline& updated;
+  PointJoin join;
+  std::uint64_t calls = 0;
+};
+
+namespace {
+
+ArenaGroup plain_group(const NodeGroup& group) {
+  ArenaGroup made{.rank = group.rank, .members = {}};
+  for (const NodeMember& member : group.members) made.members.push_back(member.plain);
+  return made;
+}
+
+}  // namespace
+
+HierarchicalCommunicator::HierarchicalCommunicator(AddressSpace& space, Stream& node_stream, NodeGroup group,
+                                                   std::vector<Counterparts> sets)
+    : space_(space),
+      node_stream_(node_stream),
+      group_(std::move(group)),
+      sets_(std::move(sets)),
+      plain_(space, plain_group(group_)) {
+  const std::vector<std::vector<Rank>>& all = group_.between.sets;
+  for (const std::vector<Rank>& set : all)
+    for (const Rank rank : set) ranks_ = std::max(ranks_, rank.value + 1);
+  nodes_.resize(ranks_);
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    homes_.push_back(home_set(group_.between, Rank{r}));
+    const std::vector<Rank>& set = all[homes_[r]];
+    nodes_[r] = static_cast<std::uint32_t>(std::find(set.begin(), set.end(), Rank{r}) - set.begin());
+  }
+  TROUPE_CHECK(!sets_.empty() && group_.names.size() == group_.members.size(), Code::invalid, "rank ",
+               group_.rank.value, " of a node has ", sets_.size(), " sets of counterparts, and ", group_.names.size(),
+               " of ", group_.members.size(), " members have names");
+  for (const std::vector<Rank>& set : all) {
+    const Rank host = set[nodes_[rank().value]];
+    const auto place = std::find(group_.names.begin(), group_.names.end(), host);
+    TROUPE_CHECK(place != group_.names.end(), Code::invalid, "rank ", host.value, " is not on the node of rank ",
+                 rank().value);
+    hosts_.push_back(static_cast<std::uint32_t>(place - group_.names.begin()));
+  }
+  for (std::uint32_t b = 0; b < group_.buckets.size(); ++b)
+    lines_.emplace_back(*this, TimelineId{group_.updated.arena, group_.updated.index + b});
+}
+
+HierarchicalCommunicator::~HierarchicalCommunicator() = default;
+
+/// Work of the node's stream starts when every member's `line` has come to `value`.
+void HierarchicalCommunicator::wait_for_node(TimelineId NodeMember::*line, std::uint64_t value) {
+  for (std::uint32_t m = 0; m < group_.members.size(); ++m)
+    if (Rank{m} != group_.rank) node_stream_.wait({group_.members[m].*line, value});
+}
+
+/// From here on, the node's stream may read the bucket's gradients of all members.
+void HierarchicalCommunicator::take_over(Stream& stream, const BucketWork& work) {
+  TROUPE_CHECK(work.bucket.index < lines_.size() && work.bucket == group_.buckets[work.bucket.index], Code::invalid,
+               "step ", work.step.value, ", bucket ", work.bucket.index, ": the group has no such bucket");
+  node_stream_.about({work.step.value, work.bucket.index});
+  stream.signal({own().handed, ++handed_});
+  node_stream_.wait(stream.mark());
+  wait_for_node(&NodeMember::handed, handed_);
+}
+
+/// `part` lies in this rank's gradients: the same of all members.
+std::span<const Memory> HierarchicalCommunicator::of_members(const Memory& part) {
+  const Memory& mine = own().plain.gradients;
+  parts_.clear();
+  for (const NodeMember& member : group_.members)
+    parts_.push_back(slice(member.plain.gradients, part.offset - mine.offset, part.size_bytes));
+  return parts_;
+}
+
+/// Calls `what(set, work)` for each range of the bucket that this rank reduces, with the work that is about that range;
+/// empty ones are left out, but for those with which a step's sums travel.
+template <class What>
+void HierarchicalCommunicator::for_each_range(const BucketWork& work, What&& what) {
+  for (Counterparts& set : sets_) {
+    bool first = work.first;
+    for (const Bucket& range : set.group.ranges_of(work.bucket.index)) {
+      const bool with_sums = std::exchange(first, false);
+      if (range.count == 0 && !with_sums) continue;
+      BucketWork part = work;
+      part.bucket = range;
+      part.first = with_sums;
+      part.gradients = elements(work.gradients, range.first - work.bucket.first, range.count, sizeof(float));
+      what(set, part);
+    }
+  }
+}
+
+namespace {
+
+/// This rank's part of a range, as the set's ranks count; nothing where another one owns it.
+StripeMemory part_of(const Counterparts& set, const Bucket& range, std::span<const StripeMemory> mine, Rank self) {
+  const Stripe& stripe = set.group.stripes[range.index];
+  StripeMemory part;
+  if (set.group.ranks[stripe.tenant.value] == self && !mine.empty()) part = mine.front();
+  part.stripe = stripe;
+  if (set.group.ranks[stripe.tenant.value] != self) part.stripe.count = 0;
+  return part;
+}
+
+}  // namespace
+
+/// Of all points of a call about the bucket, of whose work there may be none.
+Point HierarchicalCommunicator::joined(std::uint32_t bucket) {
+  if (points_.empty()) points_.push_back(node_stream_.mark());
+  const Point all = lines_[bucket].join.join(points_);
+  points_.clear();
+  return all;
+}
+
+/// The bucket's parameters are the new ones when every member is done with its share.
+Point HierarchicalCommunicator::done_with(std::uint32_t bucket) {
+  BucketLine& line = lines_[bucket];
+  const Point mine = joined(bucket);
+  space_.timeline(mine.line).wake(mine.value, line);
+  return {line.updated.id(), ++line.calls * group_.members.size()};
+}
+
+/// Adds up what the members show, for their counterparts to add up further.
+void HierarchicalCommunicator::sum_up_node(Memory NodeMember::*sums) {
+  parts_.clear();
+  for (const NodeMember& member : group_.members) parts_.push_back(member.*sums);
+  node_stream_.sum_up(group_.node_sums, parts_);
+}
+
+Point HierarchicalCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                                     std::span<const StripeMemory> mine) {
+  take_over(stream, work);
+  if (work.first) {
+    const Memory& shown = own().plain.sums;
+    parts_.clear();
+    for (const NodeMember& member : group_.members)
+      parts_.push_back(slice(member.plain.sums, work.sums.offset - shown.offset, sizeof(StepSums)));
+    node_stream_.sum_up(group_.node_sums, parts_);
+  }
+  for_each_range(work, [&](Counterparts& set, BucketWork& part) {
+    part.sums = group_.node_sums;
+    if (part.bucket.count > 0) node_stream_.reduce(part.gradients, of_members(part.gradients));
+    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
+    points_.push_back(set.communicator->reduce_update_gather(node_stream_, part, rule, {&owned, 1}));
+  });
+  return done_with(work.bucket.index);
+}
+
+/// Which rank's gradient is not finite is seen here, where each rank's is at hand; squares are added up by the owners
+/// of the whole sum.
+Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWork& work,
+                                                 std::span<const StripeMemory> mine) {
+  take_over(stream, work);
+  if (work.first) node_stream_.clear(group_.found);
+  for_each_range(work, [&](Counterparts& set, BucketWork& part) {
+    if (part.bucket.count > 0)
+      node_stream_.measure(part.gradients, of_members(part.gradients),
+                           {group_.found, part.bucket.first, group_.names, /*squares=*/false});
+    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
+    points_.push_back(set.communicator->gather_gradients(node_stream_, part, {&owned, 1}));
+  });
+  const Point all = joined(work.bucket.index);
+  measured_.push_back(all);
+  return all;
+}
+
+void HierarchicalCommunicator::agree(Stream& stream, const BucketWork& work) {
+  node_stream_.about({.step = work.step.value});
+  node_stream_.wait(stream.mark());
+  for (const Point& point : measured_) node_stream_.wait(point);
+  measured_.clear();
+  node_stream_.sum_up(own().verdict, std::array{work.sums, group_.found});
+  node_stream_.signal({own().measured, ++verdicts_});
+  wait_for_node(&NodeMember::measured, verdicts_);
+  sum_up_node(&NodeMember::verdict);
+  for (Counterparts& set : sets_) {
+    BucketWork part = work;
+    part.bucket = set.group.ranges_of(work.bucket.index).front();
+    part.sums = group_.node_sums;
+    set.communicator->agree(node_stream_, part);
+  }
+}
+
+Point HierarchicalCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
+                                              std::span<const StripeMemory> mine) {
+  node_stream_.wait(stream.mark());
+  for_each_range(work, [&](Counterparts& set, BucketWork& part) {
+    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
+    points_.push_back(set.communicator->update_gather(node_stream_, part, rule, {&owned, 1}));
+  });
+  return done_with(work.bucket.index);
+}
+
+/// The parts as the node's members have them: each is one's who belongs to its owner's home set.
+std::vector<OwnedPart> HierarchicalCommunicator::within_node(std::span<const OwnedPart> parts) const {
+  std::vector<OwnedPart> mapped(parts.begin(), parts.end());
+  for (OwnedPart& part : mapped) part.owner = Rank{hosts_[homes_.at(part.owner.value)]};
+  return mapped;
+}
+
+/// Those whose owners have this home set, as its ranks count.
+std::vector<OwnedPart> HierarchicalCommunicator::between_nodes(const Counterparts& set,
+                                                               std::span<const OwnedPart> parts) const {
+  std::vector<OwnedPart> mapped;
+  for (const OwnedPart& part : parts)
+    if (homes_.at(part.owner.value) == set.set) mapped.push_back({Rank{nodes_[part.owner.value]}, part.data});
+  return mapped;
+}
+
+void HierarchicalCommunicator::reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) {
+  plain_.reduce_scatter(stream, within_node(parts));
+  for (Counterparts& set : sets_) set.communicator->reduce_scatter(stream, between_nodes(set, parts));
+}
+
+void HierarchicalCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> parts) {
+  for (Counterparts& set : sets_) set.communicator->all_gather(stream, between_nodes(set, parts));
+  plain_.all_gather(stream, within_node(parts));
+}
+
+void HierarchicalCommunicator::barrier(Stream& stream) {
+  plain_.barrier(stream);
+  for (Counterparts& set : sets_) set.communicator->barrier(stream);
+  plain_.barrier(stream);
+}
+
+void HierarchicalCommunicator::abort(const Status& why) noexcept {
+  for (const Counterparts& set : sets_) set.communicator->abort(why);
+  end_node(why);
+}
+
+/// Of the node's lines alone: may be called while a set's communicator tells of its end.
+void HierarchicalCommunicator::end_node(const Status& why) noexcept {
+  plain_.abort(why);
+  for (const NodeMember& member : group_.members)
+    for (const TimelineId line : {member.handed, member.measured}) space_.timeline(line).poison(why);
+  for (const BucketLine& line : lines_) line.updated.poison(why);
+}
+
+}  // namespace troupe
