@@ -84,14 +84,40 @@ bool touches(const TimelineSpan& span, const Window& window) noexcept {
   return span.end_us > window.begin && span.begin_us < window.end;
 }
 
-std::string draw(const TimelineSpan& span, const Window& window, std::uint64_t step, double top) {
-  const double x = window.x(span.begin_us), width = std::max(0.4, window.x(span.end_us) - x);
+/// Spans of one row and colour that are drawn as one, since nobody could tell them apart.
+struct Drawn {
+  const TimelineSpan* first = nullptr;
+  bool pale = false;
+  double begin = 0, end = 0;  // places in the picture
+  double work_us = 0;
+  std::size_t count = 0;
+};
+
+constexpr double kApart = 0.5;
+
+std::vector<Drawn> gathered(const TimelineRow& row, const Window& window, std::uint64_t step) {
+  std::vector<Drawn> all;
+  for (const TimelineSpan& span : row.spans) {
+    if (!touches(span, window)) continue;
+    const bool pale = span.step && span.step != step;
+    const double begin = window.x(span.begin_us), end = std::max(begin + 0.4, window.x(span.end_us));
+    const bool more = !all.empty() && all.back().first->phase == span.phase && all.back().pale == pale &&
+                      begin - all.back().end < kApart && (all.back().count > 1 || end - begin < 2 * kApart);
+    if (!more) all.push_back({&span, pale, begin, end});
+    all.back().end = end;
+    all.back().work_us += span.end_us - span.begin_us;
+    ++all.back().count;
+  }
+  return all;
+}
+
+std::string draw(const Drawn& drawn, double top) {
   return fmt::format(
-      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:g}\" fill=\"{}\"{}><title>{}: {:.3f} "
+      "<rect x=\"{:.1f}\" y=\"{:g}\" width=\"{:.1f}\" height=\"{:g}\" fill=\"{}\"{}><title>{}{}: {:.3f} "
       "ms</title></rect>\n",
-      x, top + 3, width, kRowHeight - 6, colour_of(span.phase),
-      span.step && span.step != step ? " fill-opacity=\"0.4\"" : "", escaped(span.name),
-      (span.end_us - span.begin_us) / 1e3);
+      drawn.begin, top + 3, drawn.end - drawn.begin, kRowHeight - 6, colour_of(drawn.first->phase),
+      drawn.pale ? " fill-opacity=\"0.4\"" : "", escaped(drawn.first->name),
+      drawn.count == 1 ? "" : fmt::format(" and {} more", drawn.count - 1), drawn.work_us / 1e3);
 }
 
 std::string axis(const Window& window, double bottom) {
@@ -194,10 +220,9 @@ std::string step_timeline(const std::vector<TimelineRow>& rows, std::uint64_t st
   std::string process;
   for (const TimelineRow& row : rows) {
     std::string drawn;
-    for (const TimelineSpan& span : row.spans) {
-      if (!touches(span, *window)) continue;
-      drawn += draw(span, *window, step, row.process == process ? y : y + kProcessHeight);
-      phases.insert(span.phase);
+    for (const Drawn& some : gathered(row, *window, step)) {
+      drawn += draw(some, row.process == process ? y : y + kProcessHeight);
+      phases.insert(some.first->phase);
     }
     if (drawn.empty()) continue;
     if (row.process != process) {

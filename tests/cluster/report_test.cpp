@@ -3,6 +3,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "tests/cluster/job_folder.hpp"
 
@@ -10,6 +13,11 @@ namespace troupe::testing {
 namespace {
 
 using Report = ClusterTest;
+
+std::string read_file(const std::filesystem::path& file) {
+  std::ifstream in{file};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
 
 /// Arguments that make it train for some seconds.
 std::vector<std::string> some_seconds() {
@@ -36,6 +44,28 @@ TEST_F(Report, OfEveryRankIsPrintedWhenTheLauncherIsAskedAndTrainingGoesOn) {
       << rtrun.err();
   EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
   EXPECT_NE(rtrun.out().find("Trained 30,000 steps"), std::string::npos) << rtrun.out();
+}
+
+TEST_F(Report, OfWhatEveryRankDidWhenIsOneTraceOfWhichAStepIsDrawn) {
+  Program rtrun{folder_.rtrun({"--trace", "trace.json", "--set", "train.steps=12"})};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  const std::string trace = read_file(folder_.path() / "trace.json");
+  for (const char* part :
+       {"\"rank 0 on ", "\"rank 1 on ", "\"compute stream\"", "\"forward, step 11\"", "\"backward, step 3, bucket 0\"",
+        "\"update, step 3, bucket 0\"", "\"Device\"", "\"fill batch, step 5\"", "\"control lane\""})
+    EXPECT_NE(trace.find(part), std::string::npos) << part;
+  for (const char* part : {"trace.json.rank-0", "trace.json.rank-1"})
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() / part)) << part;
+  ProgramStart start = folder_.rtrun({});
+  start.arguments = {start.arguments.front(), "timeline", "trace.json", "--step", "7"};
+  Program timeline{start};
+  EXPECT_EQ(timeline.wait(20s), 0) << timeline.err();
+  EXPECT_EQ(timeline.out(), "trace.svg\n");
+  EXPECT_NE(read_file(folder_.path() / "trace.svg").find("Step 7: "), std::string::npos);
+  start.arguments.back() = "12";
+  Program beyond{start};
+  EXPECT_EQ(beyond.wait(20s), 2);
+  EXPECT_NE(beyond.err().find("it has steps 0 to 11"), std::string::npos) << beyond.err();
 }
 
 TEST_F(Report, OfOneRankIsPrintedWhenItIsAsked) {
