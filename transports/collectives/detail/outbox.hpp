@@ -23,7 +23,7 @@ struct Urgency {
 /// Messages to other ranks that wait for their turn. Only so many bytes are on their way at once that the link always
 /// has something to do, and queues stay short: what becomes ready later and is more urgent need not wait for all that
 /// came before, and the answers of a round do not wait behind the next one's data. The number follows the delay that
-/// messages have. Source of the rule: LEDBAT, RFC 6817, section 2.4.2, with a target of 20 ms. Threads: the lane's.
+/// messages have. Source of the rule: LEDBAT, RFC 6817, section 2.4.2, with a target of 10 ms. Threads: the lane's.
 class Outbox final : public LaneTask {
  public:
   /// One message, as its sender knows it.
@@ -38,7 +38,7 @@ class Outbox final : public LaneTask {
   /// Bounds of the bytes that are on their way before a second message to the same rank may follow.
   static constexpr std::uint64_t kFewestAhead = 256 << 10;
   static constexpr std::uint64_t kMostAhead = 16 << 20;
-  static constexpr std::chrono::milliseconds kTarget{20};
+  static constexpr std::chrono::milliseconds kTarget{10};
 
   Outbox(LaneLoop& loop, std::uint32_t ranks, Send send) : loop_(loop), send_(std::move(send)), queues_(ranks) {}
   /// `message` is alive until it was sent(). Sends nothing yet: call pump().
