@@ -36,8 +36,8 @@ class Replica {
   /// more rows would be; what lies behind them is not read. Gradients are sums over the samples, not means; they
   /// overwrite the ones before, with zeros when there are no rows. Loss, correct and samples are written to the
   /// StepSums at `sums` before the first bucket is ready; its `stop` is left alone. Each bucket is acquired
-  /// before it is used; buckets become ready in the order of their index. A number of rows that is new may cost some
-  /// milliseconds and memory here; another step of as many takes none.
+  /// before it is used; buckets become ready in the order of their index. A number of rows that is new may cost the
+  /// stream some milliseconds; this call takes no longer for it.
   virtual void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) = 0;
   /// Enqueues a forward pass over the first `rows` rows that adds loss, correct and samples to the StepSums at `sums`.
   virtual void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) = 0;
@@ -46,7 +46,7 @@ class Replica {
 /// What a replica reads and writes; all live longer than the replica.
 struct ReplicaMemory {
   Memory parameters;  // [layout] f32, read
-  Memory half;        // [layout] bf16, read instead of the parameters' weights when the graph is bf16; else empty
+  Memory bf16;        // [layout] bf16, read instead of the parameters' weights when the graph is bf16; else empty
   Memory gradients;   // [layout] f32, written
 };
 

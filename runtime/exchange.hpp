@@ -194,16 +194,16 @@ class HostedRoute {
   virtual void retire(const Status& why) noexcept = 0;
 };
 
-/// What the ranks of a lent group work on. "Whole" is of the group's elements.
-struct LentMemory {
+/// What the ranks of a group work on whose policy exchanges in rounds. "Whole" is of the group's elements.
+struct ExchangeMemory {
   Memory gradients;                // whole f32; the replica writes them
   std::vector<StripeMemory> mine;  // the stripes this rank is tenant of, at least one, with the rule's state
   /// Where ranks have weights of their own: those, which the replica reads, and what all tenants have published, of
   /// which `mine.parameters` is a part. Empty: the replica reads what the tenants publish.
-  Memory weights, half;  // whole f32, bf16
-  Memory common, common_half;
+  Memory weights, bf16;  // whole f32, bf16
+  Memory common, common_bf16;
   Memory held;                                 // whole f32: gradients kept or on their way, or weights put aside
-  Memory held_half;                            // whole bf16, where there is `half`
+  Memory held_bf16;                            // whole bf16, where there is `bf16`
   std::array<Memory, kMaxStateSlots> state{};  // whole; `mine.state` are parts of it. Of policies that work locally
   std::vector<StripeMemory> outer;             // `mine` with the outer rule's state and journals of their own; likewise
   Memory carry, round_total;                   // StepSums each
@@ -219,12 +219,12 @@ std::uint64_t relief_journal_bytes(std::span<const Stripe> stripes, std::span<co
                                    std::size_t state_slots) noexcept;
 
 /// How a group exchanges. `communicator`, `side` and `hosted` outlive the exchange.
-struct LentParts {
+struct ExchangeParts {
   Communicator* communicator = nullptr;  // null: all policies are hosted ones
   Rule rule;
   std::unique_ptr<PolicySequence> policy;
   std::vector<Bucket> buckets;  // of the group
-  LentMemory memory;
+  ExchangeMemory memory;
   std::optional<RateSchedule> rate{};  // the rule's; nothing: as the rule says
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
   HostedRoute* hosted = nullptr;       // of hosted policies
@@ -233,6 +233,6 @@ struct LentParts {
 
 /// What the policy orders, on the device's stream: by the collective route, or by way of the shards while it is a
 /// hosted one. Threads: retire may be called by another one than the rest.
-std::unique_ptr<Exchange> lent_exchange(LentParts parts);
+std::unique_ptr<Exchange> make_policy_exchange(ExchangeParts parts);
 
 }  // namespace troupe

@@ -355,7 +355,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   const bool leads = !shares || plan.leads_node(rank);
   if (leads) {
     needs.parameters = parameters;
-    needs.half = half;
+    needs.bf16 = half;
   }
   const PolicyNeeds policy = needs_of(plan);
   needs.gradients = parameters;
@@ -387,7 +387,7 @@ bool has_landing(const GroupPlan& group, DType dtype) {
 }
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
-  return parameters + half + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
+  return parameters + bf16 + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
 }
 
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {

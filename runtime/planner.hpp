@@ -39,7 +39,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
 /// are made by them. The libraries' own memory comes on top.
 struct MemoryNeeds {
   std::uint64_t parameters = 0;   // f32; where a node shares memory, its leader's
-  std::uint64_t half = 0;         // their bf16 image, likewise
+  std::uint64_t bf16 = 0;         // their bf16 image, likewise
   std::uint64_t weights = 0;      // of policies whose ranks have their own, and what they put aside
   std::uint64_t gradients = 0;    // f32
   std::uint64_t state = 0;        // the optimizer's, of this rank's stripe

@@ -21,7 +21,7 @@ struct StepSums {
   std::uint64_t samples = 0;  // rows that counted
   std::uint64_t stop = 0;     // ranks that ask to end after this step
   std::uint64_t saving = 0;   // ranks that are still writing a checkpoint when they begin it
-  double squares = 0;         // of the summed gradient, over the elements that measure() saw
+  double squares = 0;         // of the summed gradient, over the elements that reduce_with_norm() saw
   std::uint64_t bad = 0;      // bad_at() of the first element that is not finite; 0: all are
   std::uint64_t who = 0;  // a rank's own: its rank + 1. A total: the first rank whose loss is not finite, + 1; 0: none
 
@@ -69,19 +69,19 @@ constexpr std::uint64_t journal_bytes(std::size_t state_slots) noexcept {
   return sizeof(UpdateJournal) + 2 * UpdateJournal::kBlockElements * sizeof(float) * (1 + state_slots);
 }
 
-/// Where a stripe (or the part of it that one bucket covers) lies. Sizes: count elements of f32; `half` of bf16.
+/// Where a stripe (or the part of it that one bucket covers) lies. Sizes: count elements of f32; `bf16` of bf16.
 struct StripeMemory {
   Stripe stripe;
   Memory parameters;
-  Memory half;                                 // bf16 image written along with the parameters; empty: none
+  Memory bf16;                                 // bf16 image written along with the parameters; empty: none
   std::array<Memory, kMaxStateSlots> state{};  // state_slots(rule) of them
   Memory journal;                              // empty: the pass is not restartable
   /// Elements of the group without weight decay, growing; outlives the work that is enqueued with it.
   std::span<const Layout::Entry> no_decay{};
 };
 
-/// What Stream::measure looks for, and where it tells it.
-struct Measurement {
+/// What Stream::reduce_with_norm looks for, and where it tells it.
+struct NormCheck {
   Memory sums;                      // a StepSums, to which what is found is added
   std::uint64_t first_element = 0;  // of the group: the one that is measured first
   std::span<const Rank> ranks{};    // whose the parts are; outlives the work. None: part r is rank r's
@@ -111,10 +111,10 @@ class Stream {
   virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
   /// As reduce, and tells of what `to` then holds: its squares (in f64, as measure_gradient), and its first element
   /// that is not finite, with the rank that made it so.
-  virtual void measure(Memory to, std::span<const Memory> parts, const Measurement& what) = 0;
+  virtual void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) = 0;
   /// to[i] = samples * (anchor[i] - from[i]), samples those of the StepSums at `sums`; f32, all of one size. `to` may
   /// be one of the others.
-  virtual void weigh(Memory to, Memory anchor, Memory from, Memory sums) = 0;
+  virtual void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) = 0;
   /// Writes zero bytes.
   virtual void clear(Memory memory) = 0;
   /// to[i] = from[i], rounded to the nearest value of `to_type`, ties to even; NaN stays NaN. Equally many elements.

@@ -17,7 +17,7 @@ namespace troupe {
 struct UpdateAddresses {
   std::uint64_t count = 0;
   float* parameters = nullptr;
-  std::uint16_t* half = nullptr;               // null: no bf16 image
+  std::uint16_t* bf16 = nullptr;               // null: no bf16 image
   std::array<float*, kMaxStateSlots> state{};  // null beyond what the rule keeps
   UpdateJournal* journal = nullptr;            // null: the pass is not restartable
   std::uint64_t first_element = 0;             // of the group: element 0 of the arrays

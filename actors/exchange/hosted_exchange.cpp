@@ -30,15 +30,15 @@ class PushRoute final : public HostedRoute {
     if (has_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
     whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
-    whole_.half = memory_.half;
+    whole_.bf16 = memory_.bf16;
   }
 
   void open(Stream& stream, const HostingStart& start) override {
     TROUPE_CHECK(is_hosted(start.policy.kind), Code::invalid, "update.policy = \"", name_of(start.policy.kind),
-                 "\" is of lent stripes, not of hosted ones");
+                 "\" exchanges in rounds, no shard hosts stripes for it");
     settings_ = resolved(start.policy, parts_.ranks);
     elastic_ = settings_.kind == PolicyKind::easgd;
-    TROUPE_CHECK(has_landing() || (!elastic_ && memory_.half.size_bytes == 0), Code::invalid,
+    TROUPE_CHECK(has_landing() || (!elastic_ && memory_.bf16.size_bytes == 0), Code::invalid,
                  "what is read needs memory of its own where weights are made of it");
     if (elastic_) alpha_ = elastic_alpha(easgd_settings(settings_), parts_.ranks);
     updates_ = start.updates;
@@ -93,13 +93,13 @@ class PushRoute final : public HostedRoute {
   void show_common(Stream& stream) override {
     if (!elastic_) return;
     stream.copy(memory_.held, memory_.weights);
-    if (memory_.half.size_bytes > 0) stream.copy(memory_.held_half, memory_.half);
+    if (memory_.bf16.size_bytes > 0) stream.copy(memory_.held_bf16, memory_.bf16);
     adopt(stream);
   }
   void show_own(Stream& stream) override {
     if (!elastic_) return;
     stream.copy(memory_.weights, memory_.held);
-    if (memory_.half.size_bytes > 0) stream.copy(memory_.half, memory_.held_half);
+    if (memory_.bf16.size_bytes > 0) stream.copy(memory_.bf16, memory_.held_bf16);
   }
 
   bool has_landing() const noexcept override { return memory_.landing != memory_.weights; }
@@ -130,7 +130,7 @@ class PushRoute final : public HostedRoute {
   void adopt(Stream& stream) {
     if (!has_landing()) return;
     stream.copy(memory_.weights, memory_.landing);
-    if (memory_.half.size_bytes > 0) stream.update(image_only(), 1, whole_, std::array{memory_.landing}, memory_.one);
+    if (memory_.bf16.size_bytes > 0) stream.update(image_only(), 1, whole_, std::array{memory_.landing}, memory_.one);
   }
 
   void commit_elastic(Stream& stream, bool meets) {
@@ -156,10 +156,10 @@ class PushRoute final : public HostedRoute {
     if (end < to.size_bytes) {
       stream.copy(slice(to, end, to.size_bytes - end), slice(memory_.landing, end, to.size_bytes - end));
     }
-    if (memory_.common_half.size_bytes == 0) return;
+    if (memory_.common_bf16.size_bytes == 0) return;
     StripeMemory all = whole_;
     all.parameters = to;
-    all.half = memory_.common_half;
+    all.bf16 = memory_.common_bf16;
     stream.update(image_only(), 1, all, std::array{memory_.landing}, memory_.one);
   }
 

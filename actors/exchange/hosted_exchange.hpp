@@ -15,17 +15,17 @@ namespace troupe {
 /// stripes that shards host, which change at any time.
 struct HostedMemory {
   Memory gradients;      // whole; the replica writes them
-  Memory weights, half;  // whole, bf16: this rank's, which its replica reads
+  Memory weights, bf16;  // whole, bf16: this rank's, which its replica reads
   /// Whole: where what is read lands, HostedWorkerParts::landing. With `half`, and of elastic averaging, memory of its
   /// own; else it may be `weights`.
   Memory landing;
   std::array<Memory, kMaxStateSlots> state{};  // whole; of elastic averaging, whose ranks take steps of their own
-  Memory held, held_half;                      // whole; of elastic averaging: weights put aside
+  Memory held, held_bf16;                      // whole; of elastic averaging: weights put aside
   std::span<const Layout::Entry> no_decay{};   // of elastic averaging's local steps, as StripeMemory::no_decay
   Memory one;                                  // a StepSums, which the exchange fills: of one sample
   /// Whole, bf16: memory of this process alone in which its stripe lies; a meeting brings what the other shards hold
   /// into it. Empty: the shards' stripes are there for all to read.
-  Memory common, common_half;
+  Memory common, common_bf16;
 };
 
 /// A rank's part in a hosted group; the references outlive the route.

@@ -243,7 +243,8 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
               text("a read of ", asked.count, " elements from ", asked.first, " of a stripe of ", stripe.count)};
     }
     if (rests_)
-      return {Code::invalid, text("shard ", tenancy_->parts().shard, " hosts nothing now: its stripe is lent")};
+      return {Code::invalid,
+              text("shard ", tenancy_->parts().shard, " hosts nothing now: the devices update its stripe")};
     return idle();
   }
 
@@ -344,7 +345,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   bool watching_ = false;
   std::optional<Status> ended_;
   std::uint64_t phase_ = 0;
-  bool rests_ = false;  // the stripe is lent
+  bool rests_ = false;  // the devices update the stripe
   std::vector<Joiner> joiners_;
   std::map<Rank, Waiting> reads_;
   std::map<caf::actor_addr, Rank> homes_;

@@ -17,7 +17,7 @@ StripeMemory part_of(const StripeMemory& whole, std::uint64_t first, std::uint64
   part.stripe.count = count;
   part.no_decay = whole.no_decay;
   part.parameters = elements(whole.parameters, first, count, sizeof(float));
-  part.half = elements(whole.half, first, count, size_bytes(DType::bf16));
+  part.bf16 = elements(whole.bf16, first, count, size_bytes(DType::bf16));
   for (std::size_t s = 0; s < kMaxStateSlots; ++s)
     part.state[s] = elements(whole.state[s], first, count, sizeof(float));
   return part;

@@ -261,8 +261,8 @@ troupe_result troupe_next(troupe_session* session, DLManagedTensor** inputs, DLM
     const auto rows = static_cast<std::int64_t>(batch->rows);
     const std::vector<std::int64_t> extents{rows, static_cast<std::int64_t>(batch->features)};
     if (inputs != nullptr)
-      *inputs = batch->half_inputs.empty() ? capi::borrow(batch->inputs.data(), kF32, extents)
-                                           : capi::borrow(batch->half_inputs.data(), kBf16, extents);
+      *inputs = batch->bf16_inputs.empty() ? capi::borrow(batch->inputs.data(), kF32, extents)
+                                           : capi::borrow(batch->bf16_inputs.data(), kBf16, extents);
     if (labels != nullptr) *labels = capi::borrow(batch->labels.data(), kI32, {rows});
     return TROUPE_OK;
   });

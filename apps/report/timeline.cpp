@@ -31,7 +31,7 @@ constexpr std::array<Colour, 14> kColours{{{"forward", "#4e79a7"},
                                            {"backward", "#2f4b7c"},
                                            {"evaluate", "#76b7b2"},
                                            {"reduce", "#9c755f"},
-                                           {"measure", "#b07aa1"},
+                                           {"reduce with norm", "#b07aa1"},
                                            {"update", "#59a14f"},
                                            {"copy", "#bab0ac"},
                                            {"convert", "#d37295"},
@@ -48,18 +48,19 @@ std::string_view colour_of(const std::string& phase) noexcept {
   return found == kColours.end() ? kOtherColour : found->colour;
 }
 
-constexpr double kLeft = 210;
-constexpr double kWidth = 1100;
-constexpr double kRight = 20;
-constexpr double kTop = 56;
+constexpr double kLabelWidth = 210;
+constexpr double kPictureWidth = 1100;
+constexpr double kRightEdge = 20;
+constexpr double kFirstRow = 56;
 constexpr double kRowHeight = 20;
 constexpr double kProcessHeight = 24;
-constexpr double kBottom = 84;
+constexpr double kBelowRows = 84;
 
 struct Window {
   double begin = 0, end = 0;  // microseconds
   double x(double at) const noexcept {
-    return kLeft + std::clamp((at - begin) / (end - begin), 0.0, 1.0) * (kWidth - kLeft - kRight);
+    return kLabelWidth +
+           std::clamp((at - begin) / (end - begin), 0.0, 1.0) * (kPictureWidth - kLabelWidth - kRightEdge);
   }
 };
 
@@ -111,7 +112,7 @@ std::vector<Drawn> gathered(const TimelineRow& row, const Window& window, std::u
   return all;
 }
 
-std::string draw(const Drawn& drawn, double top) {
+std::string draw_spans(const Drawn& drawn, double top) {
   return fmt::format(
       "<rect x=\"{:.1f}\" y=\"{:g}\" width=\"{:.1f}\" height=\"{:g}\" fill=\"{}\"{}><title>{}{}: {:.3f} "
       "ms</title></rect>\n",
@@ -120,7 +121,7 @@ std::string draw(const Drawn& drawn, double top) {
       drawn.count == 1 ? "" : fmt::format(" and {} more", drawn.count - 1), drawn.work_us / 1e3);
 }
 
-std::string axis(const Window& window, double bottom) {
+std::string time_axis(const Window& window, double bottom) {
   const Axis x{"ms", 0, (window.end - window.begin) / 1e3, Scale::linear};
   const std::vector<double> ticks = ticks_of(x, 10);
   const std::vector<std::string> texts = tick_texts(ticks);
@@ -128,20 +129,20 @@ std::string axis(const Window& window, double bottom) {
   for (std::size_t i = 0; i < ticks.size(); ++i) {
     const double at = window.x(window.begin + ticks[i] * 1e3);
     out += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:g}\" y2=\"{2:g}\" stroke=\"#e4e7eb\"/>", at,
-                       kTop - 8, bottom);
+                       kFirstRow - 8, bottom);
     out += fmt::format("<text x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"middle\">{}{}</text>\n", at, bottom + 16, texts[i],
                        i + 1 == ticks.size() ? " ms" : "");
   }
   return out;
 }
 
-std::string legend(const std::set<std::string>& phases, double top) {
+std::string phase_legend(const std::set<std::string>& phases, double top) {
   std::string out;
-  double x = kLeft;
+  double x = kLabelWidth;
   for (const std::string& phase : phases) {
     const double width = 30 + 7 * static_cast<double>(phase.size());
-    if (x + width > kWidth) {
-      x = kLeft;
+    if (x + width > kPictureWidth) {
+      x = kLabelWidth;
       top += 18;
     }
     out +=
@@ -216,12 +217,12 @@ std::string step_timeline(const std::vector<TimelineRow>& rows, std::uint64_t st
   }
   std::string body;
   std::set<std::string> phases;
-  double y = kTop;
+  double y = kFirstRow;
   std::string process;
   for (const TimelineRow& row : rows) {
     std::string drawn;
     for (const Drawn& some : gathered(row, *window, step)) {
-      drawn += draw(some, row.process == process ? y : y + kProcessHeight);
+      drawn += draw_spans(some, row.process == process ? y : y + kProcessHeight);
       phases.insert(some.first->phase);
     }
     if (drawn.empty()) continue;
@@ -230,7 +231,7 @@ std::string step_timeline(const std::vector<TimelineRow>& rows, std::uint64_t st
       y += kProcessHeight;
       process = row.process;
     }
-    body += fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"end\">{}</text>\n", kLeft - 8, y + 14,
+    body += fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"end\">{}</text>\n", kLabelWidth - 8, y + 14,
                         escaped(row.name));
     body += drawn;
     y += kRowHeight;
@@ -240,10 +241,10 @@ std::string step_timeline(const std::vector<TimelineRow>& rows, std::uint64_t st
              "role=\"img\" aria-label=\"The time line of step {2}\" font-family=\"sans-serif\" font-size=\"12\" "
              "fill=\"#323f4b\">\n<style>.process {{ font-weight: bold }} .title {{ font-size: 15px }}</style>\n"
              "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#ffffff\"/>\n",
-             kWidth, y + kBottom, step) +
+             kPictureWidth, y + kBelowRows, step) +
          fmt::format("<text class=\"title\" x=\"8\" y=\"22\">Step {}: {:.2f} ms; work of other steps is paler</text>\n",
                      step, (window->end - window->begin) / 1e3) +
-         axis(*window, y) + body + legend(phases, y + 34) + "</svg>\n";
+         time_axis(*window, y) + body + phase_legend(phases, y + 34) + "</svg>\n";
 }
 
 }  // namespace troupe::report

@@ -14,7 +14,7 @@ std::vector<std::unique_ptr<Communicator>> make_direct(const CommunicatorParts& 
   for (DirectGroup& ranks : direct_groups(parts.plan, group, parts.self)) {
     ranks.view = parts.view;
     ranks.parameters = memory.parameters;
-    ranks.half = memory.half;
+    ranks.bf16 = memory.bf16;
     ranks.staging = memory.staging[made.size()];
     ranks.filter = parts.filter;
     ranks.trace = parts.trace;

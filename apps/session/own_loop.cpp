@@ -103,7 +103,7 @@ BatchView OwnLoop::view(Memory batch, std::uint32_t rows) const {
   if (layout.dtype == DType::f32)
     seen.inputs = {reinterpret_cast<const float*>(first + layout.inputs_offset()), inputs};
   else
-    seen.half_inputs = {reinterpret_cast<const std::uint16_t*>(first + layout.inputs_offset()), inputs};
+    seen.bf16_inputs = {reinterpret_cast<const std::uint16_t*>(first + layout.inputs_offset()), inputs};
   seen.labels = {reinterpret_cast<const std::int32_t*>(first + layout.labels_offset()), rows};
   return seen;
 }

@@ -16,7 +16,7 @@ struct BatchView {
   std::uint32_t rows = 0;
   std::uint64_t features = 0;
   std::span<const float> inputs;               // [rows, features]; empty in a bf16 job
-  std::span<const std::uint16_t> half_inputs;  // [rows, features] bf16; empty in an f32 job
+  std::span<const std::uint16_t> bf16_inputs;  // [rows, features] bf16; empty in an f32 job
   std::span<const std::int32_t> labels;        // [rows]; below 0: the row does not count
 };
 

@@ -59,19 +59,19 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
                                                                 .replay = settings().update_replay});
     if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
   }
-  LentMemory lent = memory_.groups[g].own;
-  for (StripeMemory& part : lent.mine) part.no_decay = no_decay_[g];
+  ExchangeMemory memory = memory_.groups[g].own;
+  for (StripeMemory& part : memory.mine) part.no_decay = no_decay_[g];
   if (!job_.plan.crosses_nodes() && job_.plan.measured)
-    lent.stripes = stripes_in_reach(space_, job_.plan, group, node_arenas(), memory_.groups[g]);
-  return lent_exchange({.communicator = communicators_[g].get(),
-                        .rule = rule,
-                        .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
-                        .buckets = group.buckets,
-                        .memory = std::move(lent),
-                        .rate = rate(rule),
-                        .side = side_streams_[g].get(),
-                        .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
-                        .updates = resumed_ ? resumed_->updates_of(group) : 0});
+    memory.stripes = stripes_in_reach(space_, job_.plan, group, node_arenas(), memory_.groups[g]);
+  return make_policy_exchange({.communicator = communicators_[g].get(),
+                               .rule = rule,
+                               .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+                               .buckets = group.buckets,
+                               .memory = std::move(memory),
+                               .rate = rate(rule),
+                               .side = side_streams_[g].get(),
+                               .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
+                               .updates = resumed_ ? resumed_->updates_of(group) : 0});
 }
 
 std::vector<Exchange*> RankSession::all_exchanges() const {

@@ -163,16 +163,16 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
   const bool leads = !plan.shares_memory() || plan.leads_node(self);
   if (leads) {
     m.parameters = take("parameters", whole);
-    if (half != 0) m.half = take("half", half);
+    if (half != 0) m.bf16 = take("half", half);
   }
   const PolicyNeeds needs = needs_of(plan);
   const Memory contributions = take("gradients", needs.held ? 2 * whole : whole);
   m.replica.gradients = slice(contributions, 0, whole);
-  Memory held_half;
+  Memory held_bf16;
   if (needs.own_weights) {
     m.replica.parameters = own.allocate(whole);
-    if (half != 0) m.replica.half = own.allocate(half);
-    if (half != 0) held_half = own.allocate(half);
+    if (half != 0) m.replica.bf16 = own.allocate(half);
+    if (half != 0) held_bf16 = own.allocate(half);
   }
   m.sums = take("sums", StepExchange::ring_bytes(plan.groups.size()));
   m.totals = own.allocate(StepExchange::ring_bytes(plan.groups.size()));
@@ -181,9 +181,9 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
     GroupMemory& g = m.groups.emplace_back();
     set_contributions(g, group, contributions, whole, needs.held);
     g.own.held = g.scratch;
-    g.own.held_half = part_of(held_half, group, size_bytes(DType::bf16));
+    g.own.held_bf16 = part_of(held_bf16, group, size_bytes(DType::bf16));
     g.own.weights = part_of(m.replica.parameters, group, sizeof(float));
-    g.own.half = part_of(m.replica.half, group, size_bytes(DType::bf16));
+    g.own.bf16 = part_of(m.replica.bf16, group, size_bytes(DType::bf16));
     GroupTaker(own, plan, group, self).take(g);
   }
   const std::uint64_t saved = snapshot_bytes(plan, m.groups);
@@ -193,19 +193,19 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
 
 void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader) {
   memory.parameters = require(leader, "parameters");
-  if (const auto half = leader.find("half")) memory.half = *half;
+  if (const auto half = leader.find("half")) memory.bf16 = *half;
   const bool own_weights = needs_of(plan).own_weights;
   if (!own_weights) {
     memory.replica.parameters = memory.parameters;
-    memory.replica.half = memory.half;
+    memory.replica.bf16 = memory.bf16;
   }
   for (const GroupPlan& group : plan.groups) {
     GroupMemory& m = memory.groups[group.id.value];
     m.parameters = part_of(memory.parameters, group, sizeof(float));
-    m.half = part_of(memory.half, group, size_bytes(DType::bf16));
+    m.bf16 = part_of(memory.bf16, group, size_bytes(DType::bf16));
     const auto join = [&](StripeMemory& part) {
       part.parameters = elements(m.parameters, part.stripe.first, part.stripe.count, sizeof(float));
-      part.half = elements(m.half, part.stripe.first, part.stripe.count, size_bytes(DType::bf16));
+      part.bf16 = elements(m.bf16, part.stripe.first, part.stripe.count, size_bytes(DType::bf16));
     };
     std::for_each(m.stripes.begin(), m.stripes.end(), join);
     std::for_each(m.own.outer.begin(), m.own.outer.end(), join);
@@ -213,7 +213,7 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
     m.own.mine = m.stripes;
     if (!own_weights) continue;
     m.own.common = m.parameters;
-    m.own.common_half = m.half;
+    m.own.common_bf16 = m.bf16;
   }
 }
 
@@ -323,7 +323,7 @@ std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan
     StripeMemory& theirs = all.emplace_back(rank.groups[group.id.value].stripes.at(0));
     const Stripe& stripe = theirs.stripe;
     theirs.parameters = elements(own.parameters, stripe.first, stripe.count, sizeof(float));
-    theirs.half = elements(own.half, stripe.first, stripe.count, size_bytes(DType::bf16));
+    theirs.bf16 = elements(own.bf16, stripe.first, stripe.count, size_bytes(DType::bf16));
   }
   return all;
 }

@@ -18,14 +18,14 @@ namespace troupe {
 /// Where everything of one parameter group lies; "whole" is of the group's elements.
 struct GroupMemory {
   Memory parameters;     // whole f32: a part of RankMemory::parameters
-  Memory half;           // whole bf16 likewise; empty in f32
+  Memory bf16;           // whole bf16 likewise; empty in f32
   Memory gradients;      // whole f32
   Memory contributions;  // what the node's other ranks may read: from the gradients to the end of `scratch`
   Memory scratch;        // whole f32: what is put aside, and free when states are gathered; empty: nothing is
-  LentMemory own;        // what the policy needs beyond that; see LentMemory
+  ExchangeMemory own;    // what the policy needs beyond that; see ExchangeMemory
   Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
   Memory one;            // a StepSums, likewise
-  std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and half, state and journals
+  std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and bf16, state and journals
   std::vector<Memory> staging;        // of each set of ranks with which it exchanges over a transport
   TimelineId ready;                   // gradients written
   TimelineId published;               // stripe updated
@@ -39,7 +39,7 @@ struct GroupMemory {
 /// published.
 struct RankMemory {
   Memory parameters;                // [layout] f32; of ranks that share memory, their leader's
-  Memory half;                      // [layout] bf16 likewise; empty in f32
+  Memory bf16;                      // [layout] bf16 likewise; empty in f32
   ReplicaMemory replica;            // [layout]: the weights that it reads are those, or of the rank's own
   Memory sums;                      // StepExchange::ring_bytes()
   Memory totals;                    // the same
@@ -73,7 +73,7 @@ ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupP
 NodeGroup node_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
                      std::span<const ArenaId> arenas, Rank self, const GroupMemory& own);
 
-/// LentMemory::stripes of ranks that are all on one node, one of which has `own`.
+/// ExchangeMemory::stripes of ranks that are all on one node, one of which has `own`.
 std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
                                            std::span<const ArenaId> arenas, const GroupMemory& own);
 

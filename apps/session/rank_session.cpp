@@ -187,8 +187,8 @@ void RankSession::fill_parameters() {
   } else {
     fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
   }
-  if (memory_.half.size_bytes == 0) return;
-  auto* half = space_.address_of<std::uint16_t>(memory_.half);
+  if (memory_.bf16.size_bytes == 0) return;
+  auto* half = space_.address_of<std::uint16_t>(memory_.bf16);
   for (std::uint64_t i = 0; i < count; ++i) half[i] = to_bf16(parameters[i]);
 }
 

@@ -143,7 +143,7 @@ void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const 
 
 void Resumed::load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group,
                          const GroupMemory& memory) {
-  const LentMemory& own = memory.own;
+  const ExchangeMemory& own = memory.own;
   for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
     if (own.state[slot].size_bytes != 0) {
       load(job, space, kStates[slot], {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count},

@@ -27,8 +27,8 @@ ProgramMemory resolve(AddressSpace& space, const Graph& graph, const Layout& lay
   check(memory.gradients, count * sizeof(float), "gradients");
   ProgramMemory found{space.address_of<float>(memory.parameters), nullptr, space.address_of<float>(memory.gradients)};
   if (graph.dtype() == DType::bf16) {
-    check(memory.half, count * sizeof(std::uint16_t), "bf16 weights");
-    found.half = space.address_of<std::uint16_t>(memory.half);
+    check(memory.bf16, count * sizeof(std::uint16_t), "bf16 weights");
+    found.bf16 = space.address_of<std::uint16_t>(memory.bf16);
   }
   return found;
 }
@@ -46,42 +46,28 @@ const BatchLayout& checked(const Graph& graph, const BatchLayout& batch) {
 CpuReplica::CpuReplica(AddressSpace& space, const Graph& graph, const Layout& layout, const BatchLayout& batch,
                        const std::vector<Bucket>& buckets, const ReplicaMemory& memory, std::uint32_t threads)
     : space_(space),
-      graph_(graph),
-      layout_(layout),
       batch_(checked(graph, batch)),
       buckets_(buckets),
-      memory_(cpu::resolve(space, graph, layout, memory)),
-      threads_(threads),
-      full_(make_program(batch.rows, nullptr)) {}
+      programs_(graph, layout, batch, buckets, cpu::resolve(space, graph, layout, memory), threads) {}
 
-StepProgram CpuReplica::make_program(std::uint32_t rows, const StepProgram* room) {
-  try {
-    return {graph_, layout_, batch_, rows, buckets_, memory_, threads_, room};
-  } catch (const dnnl::error& error) {
-    fail(Code::unsupported, text("graph ", graph_.name(), " in ", name_of(graph_.dtype()), " with ", rows,
-                                 " rows: oneDNN cannot do it on this machine (", error.what(), ")"));
-  }
-}
-
-StepProgram& CpuReplica::program_for(std::uint32_t rows) {
-  TROUPE_CHECK(rows > 0 && rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
-  if (rows == batch_.rows) return full_;
-  const auto found = with_fewer_.find(rows);
-  if (found != with_fewer_.end()) return found->second;
-  return with_fewer_.try_emplace(rows, make_program(rows, &full_)).first->second;
-}
-
-RunProgram CpuReplica::resolve(StepProgram& program, Memory batch, std::uint32_t rows, Memory sums, ProgramPart part) {
+RunProgram CpuReplica::resolve(Memory batch, std::uint32_t rows, Memory sums, ProgramPart part) {
   TROUPE_CHECK(batch.size_bytes == batch_.size_bytes() && sums.size_bytes == sizeof(StepSums), Code::invalid,
                "a batch of ", batch.size_bytes, " bytes with sums of ", sums.size_bytes,
                " was given, this replica takes ", batch_.size_bytes(), " and ", sizeof(StepSums));
-  return {&program, part, 0, space_.address(batch), space_.address_of<StepSums>(sums), rows};
+  TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+  return {.programs = &programs_,
+          .part = part,
+          .segment = 0,
+          .batch = space_.address(batch),
+          .sums = space_.address_of<StepSums>(sums),
+          .rows = rows,
+          .computed = rows == 0 ? batch_.rows : rows};
 }
 
 void CpuReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CpuStream& queue = own(stream);
-  StepProgram& program = rows == 0 ? full_ : program_for(rows);
-  RunProgram work = resolve(program, batch, rows, sums, ProgramPart::no_rows);
+  RunProgram work = resolve(batch, rows, sums, ProgramPart::no_rows);
+  const StepProgram& program = programs_.full();
   const std::uint32_t pieces = program.count_forward();
   for (std::uint32_t piece = 0; piece < pieces; ++piece) {
     for (const std::uint32_t b : program.first_read(piece)) sink.acquire(buckets_[b], stream);
@@ -102,14 +88,13 @@ void CpuReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory s
 void CpuReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) {
   CpuStream& queue = own(stream);
   if (rows == 0) return;
-  TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
-  const std::uint32_t computed =
-      std::min((rows + kEvaluatedTogether - 1) / kEvaluatedTogether * kEvaluatedTogether, batch_.rows);
-  queue.run(resolve(program_for(computed), batch, rows, sums, ProgramPart::evaluate));
+  RunProgram work = resolve(batch, rows, sums, ProgramPart::evaluate);
+  work.computed = std::min((rows + kEvaluatedTogether - 1) / kEvaluatedTogether * kEvaluatedTogether, batch_.rows);
+  queue.run(work);
 }
 
 void CpuReplica::products(Stream& stream, Memory batch, Memory sums) {
-  own(stream).run(resolve(full_, batch, batch_.rows, sums, ProgramPart::products));
+  own(stream).run(resolve(batch, batch_.rows, sums, ProgramPart::products));
 }
 
 }  // namespace troupe::cpu

@@ -10,7 +10,7 @@
 #include <exception>
 #include <utility>
 
-#include "devices/cpu/step_program.hpp"
+#include "devices/cpu/program_set.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/blocking.hpp"
 #include "runtime/checkpoint/hash.hpp"
@@ -137,21 +137,21 @@ void CpuStream::reduce(Memory to, std::span<const Memory> parts) {
   push(Reduce{target, to.size_bytes / sizeof(float), resolve(parts, to.size_bytes, "parts of a reduction")});
 }
 
-void CpuStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
+void CpuStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a measured reduction over ", to.size_bytes,
                " bytes, which are not whole f32");
   auto* target = space_.address_of<float>(to);
   auto* found = address_of<StepSums>(space_, what.sums, sizeof(StepSums), "the sums of a measured reduction");
   const Operands added = resolve(parts, to.size_bytes, "parts of a measured reduction");
-  push(Measure{{target, to.size_bytes / sizeof(float), added}, found, what});
+  push(ReduceWithNorm{{target, to.size_bytes / sizeof(float), added}, found, what});
 }
 
-void CpuStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+void CpuStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "weights of ", to.size_bytes,
                " bytes, which are not whole f32");
-  push(Weigh{space_.address_of<float>(to), address_of<float>(space_, anchor, to.size_bytes, "an anchor"),
-             address_of<float>(space_, from, to.size_bytes, "weights"), to.size_bytes / sizeof(float),
-             address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of weights")});
+  push(WeightedDelta{space_.address_of<float>(to), address_of<float>(space_, anchor, to.size_bytes, "an anchor"),
+                     address_of<float>(space_, from, to.size_bytes, "weights"), to.size_bytes / sizeof(float),
+                     address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of weights")});
 }
 
 void CpuStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
@@ -175,8 +175,8 @@ void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeM
   const std::size_t slots = state_slots(rule.kind);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
-  if (stripe.half.size_bytes) {
-    at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t), "a stripe's bf16 image");
+  if (stripe.bf16.size_bytes) {
+    at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
   }
   for (std::size_t s = 0; s < slots; ++s) {
     at.state[s] = address_of<float>(space_, stripe.state[s], size_bytes, "a stripe's optimizer state");
@@ -247,8 +247,8 @@ struct PhaseOf {
   const char* operator()(const CopyBytes&) const noexcept { return "copy"; }
   const char* operator()(const SumUp&) const noexcept { return "sum up"; }
   const char* operator()(const Reduce&) const noexcept { return "reduce"; }
-  const char* operator()(const Measure&) const noexcept { return "measure"; }
-  const char* operator()(const Weigh&) const noexcept { return "weigh"; }
+  const char* operator()(const ReduceWithNorm&) const noexcept { return "reduce with norm"; }
+  const char* operator()(const WeightedDelta&) const noexcept { return "weighted delta"; }
   const char* operator()(const ConvertElements&) const noexcept { return "convert"; }
   const char* operator()(const ClearBytes&) const noexcept { return "clear"; }
   const char* operator()(const Digest&) const noexcept { return "digest"; }
@@ -329,15 +329,16 @@ Status CpuStream::execute(const Reduce& operation) {
   return {};
 }
 
-Status CpuStream::execute(const Measure& operation) {
+Status CpuStream::execute(const ReduceWithNorm& operation) {
   const Reduce& what = operation.reduce;
-  cpu::measure(kernels_, what.to, ring_.operands<float>(what.parts), what.count, *operation.sums, operation.what);
+  cpu::reduce_with_norm(kernels_, what.to, ring_.operands<float>(what.parts), what.count, *operation.sums,
+                        operation.what);
   return {};
 }
 
-Status CpuStream::execute(const Weigh& operation) {
+Status CpuStream::execute(const WeightedDelta& operation) {
   const auto samples = static_cast<float>(operation.sums->samples);
-  kernels_.weigh(operation.to, operation.anchor, operation.from, samples, operation.count);
+  kernels_.weighted_delta(operation.to, operation.anchor, operation.from, samples, operation.count);
   return {};
 }
 
@@ -371,7 +372,7 @@ Status CpuStream::execute(const Update& operation) {
 }
 
 Status CpuStream::execute(const RunProgram& operation) {
-  operation.program->run(operation);
+  operation.programs->for_rows(operation.computed).run(operation);
   return {};
 }
 

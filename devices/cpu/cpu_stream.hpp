@@ -31,8 +31,8 @@ class CpuStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
-  void measure(Memory to, std::span<const Memory> parts, const Measurement& what) override;
-  void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
+  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
+  void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
@@ -59,8 +59,8 @@ class CpuStream final : public Stream {
   Status execute(const CopyBytes& operation);
   Status execute(const SumUp& operation);
   Status execute(const Reduce& operation);
-  Status execute(const Measure& operation);
-  Status execute(const Weigh& operation);
+  Status execute(const ReduceWithNorm& operation);
+  Status execute(const WeightedDelta& operation);
   Status execute(const ConvertElements& operation);
   Status execute(const ClearBytes& operation);
   Status execute(const Digest& operation);

@@ -15,7 +15,7 @@
 
 namespace troupe::cpu {
 
-class StepProgram;
+class ProgramSet;
 
 /// Addresses in the operand ring, in one piece.
 struct Operands {
@@ -46,12 +46,12 @@ struct Reduce {
   std::uint64_t count;
   Operands parts;
 };
-struct Measure {
+struct ReduceWithNorm {
   Reduce reduce;
   StepSums* sums;
-  Measurement what;
+  NormCheck what;
 };
-struct Weigh {
+struct WeightedDelta {
   float* to;
   const float* anchor;
   const float* from;
@@ -83,15 +83,16 @@ struct Update {
 /// forward_and_loss: the last piece of a forward pass and what follows it.
 enum class ProgramPart : std::uint8_t { forward, forward_and_loss, backward, evaluate, products, no_rows };
 struct RunProgram {
-  StepProgram* program;
+  ProgramSet* programs;
   ProgramPart part;
   std::uint32_t segment;  // of forward or backward
   const std::byte* batch;
   StepSums* sums;
-  std::uint32_t rows = 0;  // that the loss is taken over; the program computes as many or more
+  std::uint32_t rows = 0;      // that the loss is taken over
+  std::uint32_t computed = 0;  // as many or more
 };
-using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, Measure, Weigh, ConvertElements,
-                               ClearBytes, Digest, Update, RunProgram>;
+using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, ReduceWithNorm, WeightedDelta,
+                               ConvertElements, ClearBytes, Digest, Update, RunProgram>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.

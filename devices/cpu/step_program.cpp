@@ -145,8 +145,8 @@ memory StepProgram::at(float* flat, std::size_t parameter, const memory::desc& d
 
 memory StepProgram::weights_of(const Stage& stage) const {
   const memory::desc desc = matrix(stage.units, stage.inputs, type_);
-  if (!memory_.half) return at(memory_.parameters, stage.parameter, desc);
-  return {desc, engine_, memory_.half + layout_.entries()[stage.parameter].first};
+  if (!memory_.bf16) return at(memory_.parameters, stage.parameter, desc);
+  return {desc, engine_, memory_.bf16 + layout_.entries()[stage.parameter].first};
 }
 
 /// Where in `buckets` the stage's weight and bias are.

@@ -18,7 +18,7 @@ namespace troupe::cpu {
 /// Where a program's parameters lie in this process; all [layout].
 struct ProgramMemory {
   float* parameters = nullptr;
-  std::uint16_t* half = nullptr;  // null for f32 graphs
+  std::uint16_t* bf16 = nullptr;  // null for f32 graphs
   float* gradients = nullptr;
 };
 

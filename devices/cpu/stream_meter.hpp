@@ -57,7 +57,8 @@ class StreamMeter {
   enum class Kind : std::uint8_t { load, compute, exchange, update, evaluate, copy, idle, count };
 
   static Kind kind_of(const Operation& operation) noexcept {
-    if (std::holds_alternative<Update>(operation) || std::holds_alternative<Weigh>(operation)) return Kind::update;
+    if (std::holds_alternative<Update>(operation) || std::holds_alternative<WeightedDelta>(operation))
+      return Kind::update;
     if (std::holds_alternative<CopyBytes>(operation) || std::holds_alternative<Digest>(operation)) return Kind::copy;
     const auto* const program = std::get_if<RunProgram>(&operation);
     if (program == nullptr) return Kind::exchange;

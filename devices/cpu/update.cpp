@@ -36,8 +36,8 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
   }
 }
 
-void measure(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
-             StepSums& sums, const Measurement& what) {
+void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
+                      StepSums& sums, const NormCheck& what) {
   reduce(kernels, to, parts, count);
   SquareLanes lanes{};
   kernels.add_squares(lanes.data(), to, count);
@@ -59,7 +59,7 @@ void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, cons
     if (parts > 1) part.second = contributions_[parts - 1] + first;
     if (at_.state[0]) part.s0 = at_.state[0] + first;
     if (at_.state[1]) part.s1 = at_.state[1] + first;
-    if (at_.half) part.half = at_.half + first;
+    if (at_.bf16) part.bf16 = at_.bf16 + first;
     run(part, first, end - first > kBlock ? UndoCopy{} : undo);
   }
 }
@@ -77,7 +77,7 @@ void UpdateArithmetic::run(const UpdatePart& part, std::uint64_t first, const Un
                      .p = moved(part.p),
                      .s0 = moved(part.s0),
                      .s1 = moved(part.s1),
-                     .half = moved(part.half),
+                     .bf16 = moved(part.bf16),
                      .count = count},
                     skip + count == part.count ? undo : UndoCopy{});
   });

@@ -10,9 +10,9 @@ namespace troupe::cpu {
 /// to[i] = sum of parts[.][i], in the order of `parts` (at least one); `to` may be one of them.
 void reduce(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count);
 
-/// Stream::measure on addresses.
-void measure(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
-             StepSums& sums, const Measurement& what);
+/// Stream::reduce_with_norm on addresses.
+void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
+                      StepSums& sums, const NormCheck& what);
 
 /// The arithmetic of an update for some elements of a stripe, for run_update_pass.
 class UpdateArithmetic {

@@ -119,16 +119,16 @@ void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
            }});
 }
 
-void FakeStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
+void FakeStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
   check_size(what.sums, sizeof(StepSums), "the sums of a measured reduction");
   auto* sum = device_.space_.address_of<float>(to);
   auto* found = device_.space_.address_of<StepSums>(what.sums);
   enqueue({{}, [=, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
-             fake::measure(sum, from, count, *found, what);
+             fake::reduce_with_norm(sum, from, count, *found, what);
            }});
 }
 
-void FakeStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+void FakeStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
   const AddressSpace& space = device_.space_;
   check_size(anchor, to.size_bytes, "an anchor");
   check_size(from, to.size_bytes, "weights");
@@ -138,7 +138,7 @@ void FakeStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
   const auto* right = space.address_of<const float>(from);
   const auto* counted = space.address_of<const StepSums>(sums);
   enqueue({{}, [=, count = to.size_bytes / sizeof(float)] {
-             fake::weigh(target, left, right, static_cast<float>(counted->samples), count);
+             fake::weighted_delta(target, left, right, static_cast<float>(counted->samples), count);
            }});
 }
 
@@ -170,9 +170,9 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
   at.parameters = space.address_of<float>(stripe.parameters);
-  if (stripe.half.size_bytes > 0) {
-    check_size(stripe.half, count * sizeof(std::uint16_t), "a stripe's bf16 image");
-    at.half = space.address_of<std::uint16_t>(stripe.half);
+  if (stripe.bf16.size_bytes > 0) {
+    check_size(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
+    at.bf16 = space.address_of<std::uint16_t>(stripe.bf16);
   }
   for (std::size_t s = 0; s < slots; ++s) {
     check_size(stripe.state[s], count * sizeof(float), "a stripe's state");

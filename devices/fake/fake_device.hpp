@@ -43,8 +43,8 @@ class FakeStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
-  void measure(Memory to, std::span<const Memory> parts, const Measurement& what) override;
-  void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
+  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
+  void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;

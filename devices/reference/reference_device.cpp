@@ -31,9 +31,9 @@ class ReferenceReplica final : public Replica {
                  name_of(graph.dtype()), ", the batch has ", batch.rows, " rows of ", batch.features, ' ',
                  name_of(batch.dtype));
     const std::uint64_t half_bytes =
-        graph.dtype() == DType::bf16 ? count_ * sizeof(std::uint16_t) : memory.half.size_bytes;
+        graph.dtype() == DType::bf16 ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
     TROUPE_CHECK(memory.parameters.size_bytes == count_ * sizeof(float) &&
-                     memory.gradients.size_bytes == count_ * sizeof(float) && memory.half.size_bytes == half_bytes,
+                     memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == half_bytes,
                  Code::invalid, "graph ", graph.name(), ": parameters, gradients and bf16 weights must have ", count_,
                  " elements");
     for (const Parameter& parameter : graph.parameters()) weights_.push_back(parameter.extents.size() > 1);
@@ -84,7 +84,7 @@ class ReferenceReplica final : public Replica {
     const auto* values = space_.address_of<const float>(memory_.parameters);
     std::copy_n(values, count_, parameters.begin());
     if (batch_.dtype == DType::bf16) {
-      const auto* half = space_.address_of<const std::uint16_t>(memory_.half);
+      const auto* half = space_.address_of<const std::uint16_t>(memory_.bf16);
       for (std::size_t p = 0; p < entries_.size(); ++p) {
         if (!weights_[p]) continue;  // biases are read in f32
         for (std::uint64_t i = entries_[p].first; i < entries_[p].first + entries_[p].count; ++i)

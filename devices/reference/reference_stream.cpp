@@ -45,7 +45,7 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
       float none = 0;
       update_element(here, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
-      if (at.half) at.half[i] = to_bf16(at.parameters[i]);
+      if (at.bf16) at.bf16[i] = to_bf16(at.parameters[i]);
     }
   };
   const auto elements = [&](std::uint64_t first, std::uint64_t count) { for_each_decay(at, first, count, piece); };
@@ -156,14 +156,14 @@ void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
   });
 }
 
-void ReferenceStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
+void ReferenceStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
   reduce(to, parts);
   call([sum = space_.address_of<const float>(to), count = to.size_bytes / sizeof(float), what,
         found = address_of<StepSums>(space_, what.sums, sizeof(StepSums)),
         parts = resolve<float>(parts, to.size_bytes)] { measure_gradient(*found, sum, parts, count, what); });
 }
 
-void ReferenceStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+void ReferenceStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "weights of ", to.size_bytes,
                " bytes, which are not whole f32");
   call([target = space_.address_of<float>(to), left = address_of<const float>(space_, anchor, to.size_bytes),
@@ -199,7 +199,7 @@ void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const S
   const std::size_t slots = state_slots(rule.kind);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
-  if (stripe.half.size_bytes) at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t));
+  if (stripe.bf16.size_bytes) at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t));
   for (std::size_t s = 0; s < slots; ++s)
     at.state[s] = address_of<float>(space_, stripe.state[s], count * sizeof(float));
   if (stripe.journal.size_bytes) {

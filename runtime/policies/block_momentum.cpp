@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "runtime/policies/detail/lent_policies.hpp"
+#include "runtime/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
 namespace {
@@ -8,7 +8,7 @@ namespace {
 /// Every B samples of all ranks, the mean of what the ranks' weights have moved goes through a momentum.
 /// Source: Chen, Huo 2016 (Scalable training of deep learning machines by incremental block training with intra-block
 /// parallel optimization and blockwise model-update filtering), section 2.3.
-class BlockMomentum final : public LentPolicy {
+class BlockMomentum final : public RoundPolicy {
  public:
   BlockMomentum(const PolicySettings& settings, std::uint32_t ranks)
       : settings_(settings), ranks_(ranks), blocks_(0, settings.block_samples) {}
@@ -46,7 +46,7 @@ Rule outer_rule(const PolicySettings& settings, std::uint32_t ranks, std::uint64
           .momentum = momentum};
 }
 
-std::unique_ptr<LentPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks) {
+std::unique_ptr<RoundPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks) {
   return std::make_unique<BlockMomentum>(settings, ranks);
 }
 

@@ -1,11 +1,11 @@
 #include <utility>
 
-#include "runtime/policies/detail/lent_policies.hpp"
+#include "runtime/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
 namespace {
 
-class LocalBlocks final : public LentPolicy {
+class LocalBlocks final : public RoundPolicy {
  public:
   LocalBlocks(const Blocks& blocks, const Rule& outer) : blocks_(blocks), outer_(outer) {}
   StepOrders next(const StepFacts& facts) override {
@@ -29,7 +29,7 @@ std::optional<std::uint64_t> Blocks::count(const StepFacts& facts) {
   return std::exchange(samples_, 0);
 }
 
-std::unique_ptr<LentPolicy> local_blocks(const Blocks& blocks, const Rule& outer) {
+std::unique_ptr<RoundPolicy> local_blocks(const Blocks& blocks, const Rule& outer) {
   return std::make_unique<LocalBlocks>(blocks, outer);
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/policies/detail/lent_policies.hpp"
+#include "runtime/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
 namespace {
@@ -7,7 +7,7 @@ namespace {
 /// wants consistent weights, and the end, waits for the round under way and exchanges its own step at once: no gradient
 /// is lost.
 /// Source: Akiba, Fukuda, Suzuki 2017 (ChainerMN), double buffering.
-class DoubleBuffered final : public LentPolicy {
+class DoubleBuffered final : public RoundPolicy {
  public:
   StepOrders next(const StepFacts& facts) override {
     StepOrders orders;
@@ -25,6 +25,6 @@ class DoubleBuffered final : public LentPolicy {
 
 }  // namespace
 
-std::unique_ptr<LentPolicy> double_buffered() { return std::make_unique<DoubleBuffered>(); }
+std::unique_ptr<RoundPolicy> double_buffered() { return std::make_unique<DoubleBuffered>(); }
 
 }  // namespace troupe::policies

@@ -154,7 +154,7 @@ std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, 
 
 /// The policy of `settings`, with meetings, for a view of `ranks` workers, all of which take part from the start, so
 /// that none runs ahead of those that are not there yet; it goes on from `ledger`, in the process of worker `host`.
-/// Throws Error{invalid} for lent kinds and for settings that do not fit.
+/// Throws Error{invalid} for kinds that exchange in rounds and for settings that do not fit.
 std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
                                                  HostedLedger ledger = HostedLedger{});
 

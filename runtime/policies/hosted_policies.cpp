@@ -23,7 +23,7 @@ std::unique_ptr<HostedPolicy> make_policy(const PolicySettings& settings, std::u
     case PolicyKind::easgd: return std::make_unique<EasgdPolicy>(easgd_settings(settings), ranks, std::move(ledger));
     default:
       fail(Code::invalid,
-           text("update.policy = \"", name_of(settings.kind), "\" is of lent stripes, not of hosted ones"));
+           text("update.policy = \"", name_of(settings.kind), "\" exchanges in rounds, no shard hosts stripes for it"));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "runtime/error.hpp"
-#include "runtime/policies/detail/lent_policies.hpp"
+#include "runtime/policies/detail/round_policies.hpp"
 
 namespace troupe {
 namespace {
@@ -124,7 +124,7 @@ std::string check_policy(const PolicySettings& s, std::uint32_t ranks, std::uint
   return contradiction(s);
 }
 
-std::unique_ptr<LentPolicy> make_lent_policy(const PolicySettings& given, std::uint32_t ranks) {
+std::unique_ptr<RoundPolicy> make_round_policy(const PolicySettings& given, std::uint32_t ranks) {
   const PolicySettings settings = resolved(given, ranks);
   switch (settings.kind) {
     case PolicyKind::double_buffered: return policies::double_buffered();

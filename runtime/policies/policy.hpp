@@ -28,7 +28,7 @@ enum class PolicyKind : std::uint8_t {
   ssp,
 };
 std::string_view name_of(PolicyKind kind) noexcept;
-/// Whether the group's stripes are lent to the devices, which update them in stream order, or hosted by shard actors.
+/// Whether shard actors host the group's stripes; otherwise the devices update them in stream order, in rounds.
 constexpr bool is_hosted(PolicyKind kind) noexcept { return kind >= PolicyKind::easgd; }
 
 /// Which formula block momentum follows; docs/policies.md has both.
@@ -64,7 +64,7 @@ PolicySettings resolved(PolicySettings settings, std::uint32_t ranks);
 /// Canonical text with every member that the kind reads.
 std::string to_string(const PolicySettings& settings);
 
-/// What a round of a lent group carries.
+/// What a round carries.
 enum class Sent : std::uint8_t {
   nothing,   // no round
   gradient,  // sums of gradients over samples; the stripes' tenants apply the optimizer's rule
@@ -82,7 +82,7 @@ struct StepFacts {
       relieved{};  // do no update in this step if others reach their stripes (relief.hpp); in rank order
 };
 
-/// What a lent group does in one step, in the order of the members.
+/// What a group whose policy exchanges in rounds does in one step, in the order of the members.
 struct StepOrders {
   bool switched = false;         // the group has another policy than in the step before
   bool hosted = false;           // shards apply what ranks push; `finish`: the step ends with a meeting
@@ -96,11 +96,11 @@ struct StepOrders {
   bool clear_state = false;      // the optimizer's local state starts again from zero
 };
 
-/// When a lent group exchanges: a state machine without clocks, memory or threads. Every rank asks its own the same
+/// When a group exchanges: a state machine without clocks, memory or threads. Every rank asks its own the same
 /// questions and gets the same answers.
-class LentPolicy {
+class RoundPolicy {
  public:
-  virtual ~LentPolicy() = default;
+  virtual ~RoundPolicy() = default;
   /// The next step's orders. Steps come in order.
   virtual StepOrders next(const StepFacts& facts) = 0;
   /// Whether ranks work on weights of their own between rounds, so that each needs the whole of the rule's state.
@@ -108,7 +108,7 @@ class LentPolicy {
 };
 
 /// The policy of `settings`, without its warm start, for `ranks` ranks. Throws Error{invalid} for hosted kinds.
-std::unique_ptr<LentPolicy> make_lent_policy(const PolicySettings& settings, std::uint32_t ranks);
+std::unique_ptr<RoundPolicy> make_round_policy(const PolicySettings& settings, std::uint32_t ranks);
 
 /// A policy, and the first step that it is asked about: the first by both numbers.
 struct PolicyPhase {
@@ -133,7 +133,7 @@ std::string_view name_of(PolicySwitch::Trigger trigger) noexcept;
 
 /// Several policies one after the other. Each one's last step leaves nothing under way, so that the next begins with
 /// weights that are everywhere the same.
-class PolicySequence final : public LentPolicy {
+class PolicySequence final : public RoundPolicy {
  public:
   /// At least one phase, whose from_step and from_samples mean nothing; in the order of their beginnings. Those that
   /// wait for a straggler come by switch_at alone.
@@ -163,7 +163,7 @@ class PolicySequence final : public LentPolicy {
   const std::uint32_t ranks_;
   std::vector<PolicyPhase> phases_;  // those that were, the current one, and those to come by numbers
   std::deque<PolicyPhase> ordered_;  // to come by switch_at, by their steps
-  std::unique_ptr<LentPolicy> policy_;
+  std::unique_ptr<RoundPolicy> policy_;
   std::size_t current_ = 0;
   Step step_{};
   std::uint64_t since_ = 0;  // the current policy's first step

@@ -1,10 +1,10 @@
-#include "runtime/policies/detail/lent_policies.hpp"
+#include "runtime/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
 namespace {
 
 /// The ranks' side of the hosted policies; what is applied when, the shards decide.
-class Pushes final : public LentPolicy {
+class Pushes final : public RoundPolicy {
  public:
   explicit Pushes(bool works_locally) : works_locally_(works_locally) {}
   StepOrders next(const StepFacts& facts) override {
@@ -21,6 +21,6 @@ class Pushes final : public LentPolicy {
 
 }  // namespace
 
-std::unique_ptr<LentPolicy> pushes(bool works_locally) { return std::make_unique<Pushes>(works_locally); }
+std::unique_ptr<RoundPolicy> pushes(bool works_locally) { return std::make_unique<Pushes>(works_locally); }
 
 }  // namespace troupe::policies

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "runtime/error.hpp"
-#include "runtime/policies/detail/lent_policies.hpp"
+#include "runtime/policies/detail/round_policies.hpp"
 
 namespace troupe {
 namespace {
@@ -74,7 +74,7 @@ StepOrders PolicySequence::next(const StepFacts& facts) {
   advance(facts.step.value, facts.samples_before);
   if (!begun_) since_ = phases_[current_].from_step;
   if (current_ != first && begun_) since_ = facts.step.value;
-  if (!policy_ || current_ != first) policy_ = make_lent_policy(policy(), ranks_);
+  if (!policy_ || current_ != first) policy_ = make_round_policy(policy(), ranks_);
   const bool switched = begun_ && current_ != first;
   begun_ = true;
   step_ = facts.step;

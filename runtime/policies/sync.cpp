@@ -1,11 +1,11 @@
-#include "runtime/policies/detail/lent_policies.hpp"
+#include "runtime/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
 namespace {
 
 /// Every step's gradients, or those of several steps added up, make one update.
 /// Source: Goyal et al. 2017 (Accurate, large minibatch SGD), section 2.
-class Sync final : public LentPolicy {
+class Sync final : public RoundPolicy {
  public:
   explicit Sync(std::uint32_t accumulate) : accumulate_(accumulate) {}
   StepOrders next(const StepFacts& facts) override {
@@ -28,6 +28,8 @@ class Sync final : public LentPolicy {
 
 }  // namespace
 
-std::unique_ptr<LentPolicy> sync(const PolicySettings& settings) { return std::make_unique<Sync>(settings.accumulate); }
+std::unique_ptr<RoundPolicy> sync(const PolicySettings& settings) {
+  return std::make_unique<Sync>(settings.accumulate);
+}
 
 }  // namespace troupe::policies

@@ -7,7 +7,7 @@
 
 #include "runtime/stream.hpp"
 
-// The arithmetic of Stream::measure, which every device repeats.
+// The arithmetic of Stream::reduce_with_norm, which every device repeats.
 namespace troupe {
 
 /// Squares are added up in lanes, element i in lane i mod 16, and the lanes from the first to the last, so that vectors
@@ -30,7 +30,7 @@ inline double fold(const SquareLanes& lanes) noexcept {
 /// Who made the first element of `sum` that is not finite so: the first other rank whose part is not finite there, else
 /// the rank whose part `sum` took the place of, else the last one (all parts are finite, their sum is not).
 inline std::uint64_t find_bad(const float* sum, std::span<const float* const> parts, std::uint64_t count,
-                              const Measurement& what) noexcept {
+                              const NormCheck& what) noexcept {
   std::uint64_t at = 0;
   while (at < count && std::isfinite(sum[at])) ++at;
   if (at == count) return 0;
@@ -47,7 +47,7 @@ inline std::uint64_t find_bad(const float* sum, std::span<const float* const> pa
 
 /// What `squares` and, where they are not finite, the search amount to, added to `sums`.
 inline void note_gradient(StepSums& sums, double squares, const float* sum, std::span<const float* const> parts,
-                          std::uint64_t count, const Measurement& what) noexcept {
+                          std::uint64_t count, const NormCheck& what) noexcept {
   if (what.squares) sums.squares += squares;
   if (std::isfinite(squares)) return;
   const std::uint64_t bad = find_bad(sum, parts, count, what);
@@ -56,7 +56,7 @@ inline void note_gradient(StepSums& sums, double squares, const float* sum, std:
 
 /// The whole of it for `sum`, which `parts` were added up to.
 inline void measure_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
-                             const Measurement& what) noexcept {
+                             const NormCheck& what) noexcept {
   SquareLanes lanes{};
   add_squares(lanes, sum, count);
   note_gradient(sums, fold(lanes), sum, parts, count, what);

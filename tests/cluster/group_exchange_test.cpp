@@ -144,8 +144,8 @@ class GroupedRun {
     if (holder == r) {
       auto* first = member.space.address_of<float>(member.memory.parameters);
       fill_initial(graph_, layout_, job_.seed, {first, layout_.count_elements()});
-      if (member.memory.half.size_bytes != 0) {
-        auto* half = member.space.address_of<std::uint16_t>(member.memory.half);
+      if (member.memory.bf16.size_bytes != 0) {
+        auto* half = member.space.address_of<std::uint16_t>(member.memory.bf16);
         for (std::uint64_t i = 0; i < layout_.count_elements(); ++i) half[i] = to_bf16(first[i]);
       }
     }
@@ -186,13 +186,14 @@ class GroupedRun {
     for (const GroupPlan& group : plan_.groups) {
       member.communicators.push_back(communicator(r, group));
       member.sides.push_back(needs_of(group.policies).side_stream ? member.device->stream() : nullptr);
-      member.exchanges.push_back(lent_exchange({.communicator = member.communicators.back().get(),
-                                                .rule = all_groups(settings_)[group.id.value].rule,
-                                                .policy = std::make_unique<PolicySequence>(group.policies, job_.ranks),
-                                                .buckets = group.buckets,
-                                                .memory = member.memory.groups[group.id.value].own,
-                                                .rate = {},
-                                                .side = member.sides.back().get()}));
+      member.exchanges.push_back(
+          make_policy_exchange({.communicator = member.communicators.back().get(),
+                                .rule = all_groups(settings_)[group.id.value].rule,
+                                .policy = std::make_unique<PolicySequence>(group.policies, job_.ranks),
+                                .buckets = group.buckets,
+                                .memory = member.memory.groups[group.id.value].own,
+                                .rate = {},
+                                .side = member.sides.back().get()}));
       exchanges.push_back(member.exchanges.back().get());
       buckets.insert(buckets.end(), group.buckets.begin(), group.buckets.end());
     }

@@ -36,7 +36,7 @@ struct GroupSpec {
   std::vector<Stripe> stripes;  // by rank
   std::vector<Bucket> buckets;  // by index
   Rule rule;
-  bool half = false;
+  bool bf16 = false;
   std::uint64_t seed = 0;
   std::uint64_t chunk = 1024;  // elements that travel at once, where anything travels
 };
@@ -69,7 +69,7 @@ inline GroupSpec random_group(std::uint32_t ranks, std::uint64_t seed) {
   }
   spec.rule.kind = below(2) == 0 ? RuleKind::adam : RuleKind::sgd;
   spec.rule.weight_decay = 0.01;
-  spec.half = below(2) == 0;
+  spec.bf16 = below(2) == 0;
   spec.chunk = kAlign * (1 + below(200));
   return spec;
 }
@@ -81,7 +81,7 @@ struct RankView {
   Stream* stream = nullptr;
   Stream* side = nullptr;  // another one of the same device
   Communicator* communicator = nullptr;
-  Memory parameters, half, sums, totals;
+  Memory parameters, bf16, sums, totals;
   Memory contributions;  // all that it contributes from: the gradients, and as much again behind them
   Memory gradients;
   StripeMemory mine;
@@ -102,7 +102,7 @@ inline void allocate_rank(const GroupSpec& spec, std::uint32_t rank, Arena& aren
     return whole.size_bytes == 0 ? Memory{} : slice(whole, stripe.first * each, stripe.count * each);
   };
   view.mine.parameters = part(view.parameters, sizeof(float));
-  view.mine.half = part(view.half, size_bytes(DType::bf16));
+  view.mine.bf16 = part(view.bf16, size_bytes(DType::bf16));
   const std::size_t slots = state_slots(spec.rule.kind);
   for (std::size_t s = 0; s < slots; ++s) view.mine.state[s] = arena.allocate(spec.stripes[rank].count * sizeof(float));
   view.mine.journal = arena.allocate(spec.buckets.size() * journal_bytes(slots));
@@ -182,7 +182,7 @@ class SerialRun {
       }
     }
   }
-  std::vector<std::uint16_t> half() const {
+  std::vector<std::uint16_t> bf16() const {
     std::vector<std::uint16_t> image;
     for (const float value : parameters) image.push_back(to_bf16(value));
     return image;
@@ -229,13 +229,13 @@ class WorkingGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       RankView& view = world->rank(r);
       write(view, view.parameters, start.parameters);
-      if (spec.half) write(view, view.half, start.half());
+      if (spec.bf16) write(view, view.bf16, start.bf16());
     }
   }
 
   /// What one rank sees of one step.
   struct Sight {
-    Memory before, after, half, total;
+    Memory before, after, bf16, total;
   };
 
   template <class T>
@@ -310,9 +310,9 @@ class WorkingGroup {
     }
     for (const Point& point : points) view.stream->wait(point);
     view.stream->copy(sight.after, view.parameters);
-    if (spec.half) {
-      sight.half = view.arena->allocate(bytes / 2);
-      view.stream->copy(sight.half, view.half);
+    if (spec.bf16) {
+      sight.bf16 = view.arena->allocate(bytes / 2);
+      view.stream->copy(sight.bf16, view.bf16);
     }
     view.stream->copy(sight.total, work_of(r, step, spec.buckets[0]).total);
     return sight;
@@ -359,7 +359,7 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
     std::string stripes;
     for (const Stripe& stripe : spec.stripes) stripes += text(" ", stripe.count);
     return text(spec.ranks, " ranks, seed ", spec.seed, ", stripes of", stripes, " elements, ", spec.buckets.size(),
-                " buckets, ", name_of(spec.rule.kind), spec.half ? ", with bf16" : "");
+                " buckets, ", name_of(spec.rule.kind), spec.bf16 ? ", with bf16" : "");
   }
   /// Where sums are added up in another order: a sum near zero may end on its other side, and Adam's first steps are as
   /// long for a small gradient as for a large one.
@@ -421,10 +421,10 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
           ASSERT_EQ(after, WorkingGroup::get<float>(first, sights[0][step].after));
           ASSERT_EQ(total.loss, WorkingGroup::get<StepSums>(first, sights[0][step].total)[0].loss);
         }
-        if (spec.half) {
+        if (spec.bf16) {
           std::vector<std::uint16_t> image;
           for (const float value : after) image.push_back(to_bf16(value));
-          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.half), image);
+          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.bf16), image);
         }
       }
     }

@@ -34,7 +34,7 @@ class ExchangingGroup {
   }
 
   struct Sight {
-    Memory after, half, total;
+    Memory after, bf16, total;
   };
   void contribute(std::uint32_t r, const Bucket& bucket) {
     exchanges[r]->contribute(*group.world->rank(r).stream, bucket);
@@ -54,9 +54,9 @@ class ExchangingGroup {
     exchanges[r]->join(*view.stream);
     Sight sight{view.arena->allocate(view.parameters.size_bytes), {}, view.arena->allocate(sizeof(StepSums))};
     view.stream->copy(sight.after, view.parameters);
-    if (spec.half) {
-      sight.half = view.arena->allocate(view.half.size_bytes);
-      view.stream->copy(sight.half, view.half);
+    if (spec.bf16) {
+      sight.bf16 = view.arena->allocate(view.bf16.size_bytes);
+      view.stream->copy(sight.bf16, view.bf16);
     }
     view.stream->copy(sight.total, group.work_of(r, step, spec.buckets[0]).total);
     sights[r].push_back(sight);
@@ -79,8 +79,8 @@ class ExchangingGroup {
         ASSERT_EQ(total.samples, serial.total.samples);
         ASSERT_EQ(total.stop, serial.total.stop);
         ASSERT_EQ(WorkingGroup::get<float>(view, sight.after), serial.parameters);
-        if (group.spec.half) {
-          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.half), serial.half());
+        if (group.spec.bf16) {
+          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.bf16), serial.bf16());
         }
       }
     }
@@ -195,7 +195,7 @@ TEST_P(ExchangeContract, GivesBackStripesFromWhichTheNextTenantsGoOn) {
             return slice(whole, given.stripe.first * each, given.stripe.count * each);
           };
           hand_on(r, given.parameters, to, part(view.parameters, sizeof(float)));
-          if (spec.half) hand_on(r, given.half, to, part(view.half, size_bytes(DType::bf16)));
+          if (spec.bf16) hand_on(r, given.bf16, to, part(view.bf16, size_bytes(DType::bf16)));
         }
         for (std::size_t s = 0; s < state_slots(spec.rule.kind); ++s)
           hand_on(r, given.state[s], r, after.group.world->rank(r).mine.state[s]);

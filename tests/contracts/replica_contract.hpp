@@ -46,7 +46,7 @@ class ReplicaContract : public DeviceWorld {
     if (graph.dtype() == DType::bf16) {
       std::vector<std::uint16_t> image;
       for (const float value : parameters) image.push_back(to_bf16(value));
-      made.memory.half = put(std::span<const std::uint16_t>{image});
+      made.memory.bf16 = put(std::span<const std::uint16_t>{image});
     }
     made.sums = put_sums(StepSums{.loss = 7, .correct = 7, .samples = 7, .stop = 5});
     made.replica = device().compile(graph, made.layout, made.batch, made.buckets, made.memory);
@@ -100,7 +100,7 @@ class ReplicaContract : public DeviceWorld {
     StripeMemory stripe;
     stripe.stripe = {GroupId{}, Rank{}, 0, model.layout.count_elements()};
     stripe.parameters = model.memory.parameters;
-    stripe.half = model.memory.half;
+    stripe.bf16 = model.memory.bf16;
     const std::vector<Memory> contributions{model.memory.gradients};
     std::fill_n(&at<float>(model.memory.gradients), model.layout.count_elements(), 0.0F);
     gradients(model, *stream, batch);

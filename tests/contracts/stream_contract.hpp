@@ -48,7 +48,7 @@ class StreamContract : public DeviceWorld {
     made.stripe.parameters = put(made.parameters);
     if (slots > 0) made.stripe.state[0] = put(made.s0);
     if (slots > 1) made.stripe.state[1] = put(made.s1);
-    if (half) made.stripe.half = arena()->allocate(count * sizeof(std::uint16_t));
+    if (half) made.stripe.bf16 = arena()->allocate(count * sizeof(std::uint16_t));
     if (journal) made.stripe.journal = arena()->allocate(journal_bytes(slots));
     std::vector<std::vector<float>> gradients;
     for (std::size_t part = 0; part < parts; ++part) {
@@ -78,10 +78,10 @@ class StreamContract : public DeviceWorld {
     if (state_slots(kind) > 1) {
       EXPECT_EQ(get(made.stripe.state[1]), made.s1);
     }
-    if (made.stripe.half.size_bytes == 0) return;
+    if (made.stripe.bf16.size_bytes == 0) return;
     std::vector<std::uint16_t> image;
     for (const float value : made.parameters) image.push_back(to_bf16(value));
-    EXPECT_EQ(get<std::uint16_t>(made.stripe.half), image);
+    EXPECT_EQ(get<std::uint16_t>(made.stripe.bf16), image);
   }
   struct Stop {
     static constexpr bool kWatches = true;
@@ -219,8 +219,8 @@ TEST_P(StreamContract, WeighsADifferenceByTheSamplesThatMadeIt) {
   }
   const Memory to = put(std::vector<float>(1000, 5.0F)), at = put(anchor), moved = put(from);
   const Memory sums = put_sums(StepSums{.samples = 12});
-  stream->weigh(to, at, moved, sums);
-  stream->weigh(moved, at, moved, sums);
+  stream->weighted_delta(to, at, moved, sums);
+  stream->weighted_delta(moved, at, moved, sums);
   finish(*stream);
   EXPECT_EQ(get(to), expected);
   EXPECT_EQ(get(moved), expected);
@@ -243,7 +243,7 @@ TEST_P(StreamContract, MeasuresWhatItReducesWithTheBitsOfTheDefinition) {
       StepSums expected{.loss = 3, .samples = 2, .squares = 0.5};
       measure_gradient(expected, sum.data(), {}, count, {{}, 70});
       const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .squares = 0.5});
-      stream->measure(parts.back(), parts, {sums, 70});
+      stream->reduce_with_norm(parts.back(), parts, {sums, 70});
       finish(*stream);
       EXPECT_EQ(get(parts.back()), sum);
       EXPECT_EQ(at<StepSums>(sums).squares, expected.squares);
@@ -262,7 +262,7 @@ TEST_P(StreamContract, NamesTheFirstElementThatIsNotFiniteAndWhoMadeItSo) {
     values[0][where] = first, values[1][where] = second, values[2][where] = third;
     const std::vector<Memory> parts{put(values[0]), put(values[1]), put(values[2])};
     const Memory sums = put_sums(StepSums{.samples = 2});
-    stream->measure(parts[1], parts, {sums, 5000});
+    stream->reduce_with_norm(parts[1], parts, {sums, 5000});
     finish(*stream);
     EXPECT_FALSE(std::isfinite(at<StepSums>(sums).squares));
     return at<StepSums>(sums).bad;
@@ -287,7 +287,7 @@ TEST_P(StreamContract, NamesTheRankWhoseThePartIsAndLeavesSquaresOutWhereTheyAre
   const auto found = [&](std::uint64_t first) {
     at<StepSums>(sums).bad = 0;
     const std::vector<Memory> some{in(parts[0], first), in(parts[1], first), in(parts[2], first)};
-    stream->measure(some[0], some, {sums, first, ranks, /*squares=*/false});
+    stream->reduce_with_norm(some[0], some, {sums, first, ranks, /*squares=*/false});
     finish(*stream);
     EXPECT_EQ(at<StepSums>(sums).squares, 0.25);
     return at<StepSums>(sums).bad;

@@ -56,9 +56,9 @@ class CpuReplica : public ::testing::Test {
       }
     }
     if (graph.dtype() == DType::bf16) {
-      memory.half = arena_->allocate(count * 2);
+      memory.bf16 = arena_->allocate(count * 2);
       for (std::uint64_t i = 0; i < count; ++i)
-        at<std::uint16_t>(memory.half)[i] = to_bf16(at<float>(memory.parameters)[i]);
+        at<std::uint16_t>(memory.bf16)[i] = to_bf16(at<float>(memory.parameters)[i]);
     }
     return memory;
   }
@@ -176,7 +176,7 @@ TEST_P(CpuReplicaOf, LearnsATinyProblem) {
   const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
   StripeMemory stripe{.stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}};
   stripe.parameters = memory.parameters;
-  stripe.half = memory.half;
+  stripe.bf16 = memory.bf16;
   for (Memory& state : stripe.state) state = arena_->allocate(layout.count_elements() * 4);
   const auto stream = cpu_->stream();
   NoSink sink;
@@ -188,6 +188,31 @@ TEST_P(CpuReplicaOf, LearnsATinyProblem) {
   const StepSums& last = *at<StepSums>(sums);
   EXPECT_EQ(last.correct, last.samples) << name_of(dtype);
   EXPECT_LT(last.loss / static_cast<double>(last.samples), 0.05) << name_of(dtype);
+}
+
+TEST_P(CpuReplicaOf, GivesTheSameForANumberOfRowsHoweverManyOthersWereComputedMeanwhile) {
+  const DType dtype = GetParam();
+  const Graph graph{
+      "g", Shape{{16}}, dtype, {{"a", Dense{48}}, {"r", Relu{}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const BatchLayout batch_layout{40, 16, dtype};
+  const ReplicaMemory memory = make_memory(graph, layout, 2);
+  const Memory batch = make_batch(batch_layout, 4, 8), sums = arena_->allocate(sizeof(StepSums));
+  const auto replica =
+      cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 1024), memory);
+  const auto stream = cpu_->stream();
+  NoSink sink;
+  std::vector<std::vector<float>> first(batch_layout.rows + 1);
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint32_t rows = 1; rows <= batch_layout.rows; ++rows) {  // many more than are kept
+      replica->step(*stream, batch, rows, sums, sink);
+      finish(*stream);
+      const auto* found = at<float>(memory.gradients);
+      const std::vector<float> gradients(found, found + layout.count_elements());
+      if (round == 0) first[rows] = gradients;
+      ASSERT_EQ(gradients, first[rows]) << rows << " rows";
+    }
+  }
 }
 
 TEST_F(CpuReplica, EndsItsStreamNamingRowAndLabelWhenALabelIsNoClass) {
@@ -215,7 +240,7 @@ TEST_F(CpuReplica, IsRefusedWhereMemoryBatchOrBucketsDoNotFitTheGraph) {
   const auto buckets = make_buckets(GroupId{}, graph, layout, 0);
   const ReplicaMemory memory = make_memory(graph, layout, 1);
   ReplicaMemory without_half = memory;
-  without_half.half = {};
+  without_half.bf16 = {};
   EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::bf16}, buckets, without_half), Error);
   EXPECT_THROW(cpu_->compile(graph, layout, {100, 783, DType::bf16}, buckets, memory), Error);
   EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::f32}, buckets, memory), Error);

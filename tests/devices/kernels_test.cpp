@@ -28,12 +28,12 @@ std::vector<std::uint32_t> bits(const std::vector<float>& values) {
 
 struct Updated {
   std::vector<float> p, s0, s1, undo0, undo1, undo2;
-  std::vector<std::uint16_t> half;
+  std::vector<std::uint16_t> bf16;
 };
 Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
   Updated made{random_floats(1, count), random_floats(2, count), random_floats(3, count), {}, {}, {}, {}};
   for (float& v : uses_betas(kind) ? made.s1 : made.s0) v *= v;
-  made.half.resize(count);
+  made.bf16.resize(count);
   for (auto* undo : {&made.undo0, &made.undo1, &made.undo2}) undo->resize(undo_count);
   const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),
                            next = random_floats(6, undo_count);
@@ -41,7 +41,7 @@ Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::s
   const UndoCopy undo{
       {next.data(), next.data(), next.data()}, {made.undo0.data(), made.undo1.data(), made.undo2.data()}, undo_count};
   kernels.update({&rule, 1.0F / 3, first.data(), two ? second.data() : nullptr, made.p.data(), made.s0.data(),
-                  made.s1.data(), made.half.data(), count},
+                  made.s1.data(), made.bf16.data(), count},
                  undo);
   return made;
 }
@@ -58,7 +58,7 @@ TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
           EXPECT_EQ(bits(found.p), bits(expected.p));
           EXPECT_EQ(bits(found.s0), bits(expected.s0));
           EXPECT_EQ(bits(found.s1), bits(expected.s1));
-          EXPECT_EQ(found.half, expected.half);
+          EXPECT_EQ(found.bf16, expected.bf16);
         }
       }
     }

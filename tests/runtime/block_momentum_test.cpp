@@ -77,7 +77,7 @@ class CntkSimulation {
 class PolicyRun {
  public:
   PolicyRun(PolicySettings settings, std::uint32_t workers, std::uint64_t batch)
-      : policy_(make_lent_policy(settings, workers)), workers_(workers), batch_(batch), weights(workers, 0.0F) {}
+      : policy_(make_round_policy(settings, workers)), workers_(workers), batch_(batch), weights(workers, 0.0F) {}
   void step(const std::vector<double>& moves) {
     const std::uint64_t samples = workers_ * batch_;
     const StepOrders orders =
@@ -102,7 +102,7 @@ class PolicyRun {
   }
 
  private:
-  std::unique_ptr<LentPolicy> policy_;
+  std::unique_ptr<RoundPolicy> policy_;
   const std::uint32_t workers_;
   const std::uint64_t batch_;
   std::uint64_t steps_ = 0;
@@ -228,13 +228,13 @@ TEST(Policy, OfDiLoCoIsBlockMomentumWithOtherConstants) {
 }
 
 TEST(Policy, OfABlockEndsItWithTheLastStep) {
-  const auto policy = make_lent_policy({.kind = PolicyKind::local_sgd, .every_steps = 100}, 2);
+  const auto policy = make_round_policy({.kind = PolicyKind::local_sgd, .every_steps = 100}, 2);
   EXPECT_EQ(policy->next({.step = Step{0}, .samples = 10}).sent, Sent::nothing);
   EXPECT_EQ(policy->next({.step = Step{1}, .samples = 10, .last = true}).sent, Sent::delta);
 }
 
 TEST(Policy, OfDoubleBufferingNeverHasTwoRoundsUnderWayAndNoneWhereConsistencyIsAsked) {
-  const auto policy = make_lent_policy({.kind = PolicyKind::double_buffered}, 2);
+  const auto policy = make_round_policy({.kind = PolicyKind::double_buffered}, 2);
   bool under_way = false;
   for (std::uint64_t step = 0; step < 200; ++step) {
     const bool consistent = random_below(3, step, 4) == 0;

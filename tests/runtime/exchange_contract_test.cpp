@@ -1,4 +1,4 @@
-// The exchange of a lent, synchronous group over each communicator there is, on a device that a seed drives and on one
+// The exchange of a synchronous group over each communicator there is, on a device that a seed drives and on one
 // with a thread.
 
 #include "tests/contracts/exchange_contract.hpp"
@@ -23,27 +23,27 @@ using Devices = std::function<MakeDevice(const GroupSpec&)>;
 const Devices kFakes = [](const GroupSpec& spec) { return fake_devices(spec.seed); };
 const Devices kThreads = [](const GroupSpec&) { return reference_devices(); };
 
-std::unique_ptr<Exchange> lent(const GroupSpec& spec, const RankView& view, std::uint64_t updates) {
-  return lent_exchange({.communicator = view.communicator,
-                        .rule = spec.rule,
-                        .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, spec.ranks),
-                        .buckets = spec.buckets,
-                        .memory = {.gradients = view.gradients, .mine = {view.mine}},
-                        .updates = updates});
+std::unique_ptr<Exchange> in_rounds(const GroupSpec& spec, const RankView& view, std::uint64_t updates) {
+  return make_policy_exchange({.communicator = view.communicator,
+                               .rule = spec.rule,
+                               .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, spec.ranks),
+                               .buckets = spec.buckets,
+                               .memory = {.gradients = view.gradients, .mine = {view.mine}},
+                               .updates = updates});
 }
 ExchangeCase arena_case(std::string name, const Devices& devices) {
   return {{std::move(name), [=](const GroupSpec& spec) { return std::make_unique<ArenaWorld>(spec, devices(spec)); }},
-          lent};
+          in_rounds};
 }
 ExchangeCase direct_case(std::string name, const Devices& devices) {
   return {{std::move(name),
            [=](const GroupSpec& spec) {
              return std::make_unique<DirectWorld>(spec, devices(spec), std::make_unique<LoopbackEnds>());
            }},
-          lent};
+          in_rounds};
 }
 
-INSTANTIATE_TEST_SUITE_P(Lent, ExchangeContract,
+INSTANTIATE_TEST_SUITE_P(Rounds, ExchangeContract,
                          ::testing::Values(arena_case("ArenaFake", kFakes), arena_case("ArenaThreads", kThreads),
                                            direct_case("DirectFake", kFakes), direct_case("DirectThreads", kThreads)),
                          exchange_name);

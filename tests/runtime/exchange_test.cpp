@@ -20,8 +20,8 @@ class QuietStream final : public Stream {
   void copy(Memory, Memory) override {}
   void sum_up(Memory, std::span<const Memory>) override {}
   void reduce(Memory, std::span<const Memory>) override {}
-  void measure(Memory, std::span<const Memory>, const Measurement&) override {}
-  void weigh(Memory, Memory, Memory, Memory) override {}
+  void reduce_with_norm(Memory, std::span<const Memory>, const NormCheck&) override {}
+  void weighted_delta(Memory, Memory, Memory, Memory) override {}
   void clear(Memory) override {}
   void update(const RuleStep&, std::uint64_t, const StripeMemory&, std::span<const Memory>, Memory) override {}
 
@@ -196,7 +196,7 @@ StripeMemory make_stripe(std::uint64_t first, std::uint64_t count, RuleKind rule
   StripeMemory whole;
   whole.stripe = {GroupId{}, Rank{1}, first, count};
   whole.parameters = {kArena, 4096, count * 4};
-  whole.half = {kArena, 1 << 24, count * 2};
+  whole.bf16 = {kArena, 1 << 24, count * 2};
   for (std::size_t s = 0; s < state_slots(rule); ++s) whole.state[s] = {kArena, (2 + s) << 24, count * 4};
   whole.journal = {kArena, 8 << 24, buckets * journal_bytes(state_slots(rule))};
   return whole;
@@ -219,7 +219,7 @@ TEST(CommonPart, CutsAStripeIntoWhatItsBucketsCover) {
       EXPECT_LE(part.stripe.first + part.stripe.count, bucket.first + bucket.count);
       const std::uint64_t offset = part.stripe.first - whole.stripe.first;
       EXPECT_EQ(part.parameters, slice(whole.parameters, offset * 4, part.stripe.count * 4));
-      EXPECT_EQ(part.half, slice(whole.half, offset * 2, part.stripe.count * 2));
+      EXPECT_EQ(part.bf16, slice(whole.bf16, offset * 2, part.stripe.count * 2));
       EXPECT_EQ(part.state[1], slice(whole.state[1], offset * 4, part.stripe.count * 4));
       next += part.stripe.count;
     }
@@ -276,7 +276,7 @@ class NotedCommunicator final : public Communicator {
   StripeMemory mine;
 };
 
-class LentExchangeTest : public ::testing::Test {
+class RoundExchangeTest : public ::testing::Test {
  protected:
   const Rule rule_{.kind = RuleKind::adam};
   const Bucket bucket_{GroupId{}, 1, 0, 48};
@@ -286,21 +286,22 @@ class LentExchangeTest : public ::testing::Test {
   NotedCommunicator communicator_;
   QuietStream stream_;
   std::unique_ptr<Exchange> exchange_ =
-      lent_exchange({.communicator = &communicator_,
-                     .rule = rule_,
-                     .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
-                     .buckets = {bucket_},
-                     .memory = {.gradients = gradients_, .mine = {make_stripe(32, 64, RuleKind::adam, 2)}},
-                     .updates = 6});
+      make_policy_exchange({.communicator = &communicator_,
+                            .rule = rule_,
+                            .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
+                            .buckets = {bucket_},
+                            .memory = {.gradients = gradients_, .mine = {make_stripe(32, 64, RuleKind::adam, 2)}},
+                            .updates = 6});
 };
 
-TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
+TEST_F(RoundExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
   const Bucket last{GroupId{}, 0, 48, 32};
-  const auto exchange = lent_exchange({.communicator = &communicator_,
-                                       .rule = {.kind = RuleKind::sgd, .clip_norm = 1},
-                                       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
-                                       .buckets = {last, bucket_},
-                                       .memory = {.gradients = gradients_, .mine = {StripeMemory{}}}});
+  const auto exchange =
+      make_policy_exchange({.communicator = &communicator_,
+                            .rule = {.kind = RuleKind::sgd, .clip_norm = 1},
+                            .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
+                            .buckets = {last, bucket_},
+                            .memory = {.gradients = gradients_, .mine = {StripeMemory{}}}});
   for (std::uint64_t step = 0; step < 2; ++step) {
     exchange->begin(stream_, {.step = Step{step}}, sums_, total_);
     exchange->contribute(stream_, last);
@@ -310,19 +311,19 @@ TEST_F(LentExchangeTest, GathersAllBucketsAndAgreesBeforeItUpdatesAny) {
   EXPECT_EQ(communicator_.calls, "g0g1au0u1g0g1au0u1");
 }
 
-TEST_F(LentExchangeTest, WaitsForRelievedRanksBeforeAStepWithoutARoundAndRelievesNobodyInTheLast) {
-  LentMemory memory{.gradients = gradients_, .mine = {make_stripe(32, 16, RuleKind::sgd, 2)}};
+TEST_F(RoundExchangeTest, WaitsForRelievedRanksBeforeAStepWithoutARoundAndRelievesNobodyInTheLast) {
+  ExchangeMemory memory{.gradients = gradients_, .mine = {make_stripe(32, 16, RuleKind::sgd, 2)}};
   memory.held = gradients_;
   memory.carry = total_;
   memory.stripes = {make_stripe(0, 32, RuleKind::sgd, 2), memory.mine[0]};
   memory.stripes[0].stripe.tenant = {0};
   const auto exchange =
-      lent_exchange({.communicator = &communicator_,
-                     .rule = {.kind = RuleKind::sgd},
-                     .policy = std::make_unique<PolicySequence>(
-                         std::vector<PolicyPhase>{{}, {.from_step = 2, .policy = {.accumulate = 2}}}, 2),
-                     .buckets = {bucket_},
-                     .memory = memory});
+      make_policy_exchange({.communicator = &communicator_,
+                            .rule = {.kind = RuleKind::sgd},
+                            .policy = std::make_unique<PolicySequence>(
+                                std::vector<PolicyPhase>{{}, {.from_step = 2, .policy = {.accumulate = 2}}}, 2),
+                            .buckets = {bucket_},
+                            .memory = memory});
   const std::vector<Rank> relieved{{0}};
   std::vector<std::string> calls;
   for (std::uint64_t step = 0; step < 8; ++step) {
@@ -335,14 +336,15 @@ TEST_F(LentExchangeTest, WaitsForRelievedRanksBeforeAStepWithoutARoundAndRelieve
   EXPECT_EQ(calls, (std::vector<std::string>{"r1", "r1", "s", "r1", "s", "r1", "s", "r0"}));
 }
 
-TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
+TEST_F(RoundExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
   const RateSettings halves{.shape = RateShape::step, .every = {.samples = 100}, .factor = 0.5};
-  const auto exchange = lent_exchange({.communicator = &communicator_,
-                                       .rule = {.kind = RuleKind::sgd, .rate = 8},
-                                       .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
-                                       .buckets = {bucket_},
-                                       .memory = {.gradients = gradients_, .mine = {StripeMemory{}}},
-                                       .rate = RateSchedule{8, halves, {}}});
+  const auto exchange =
+      make_policy_exchange({.communicator = &communicator_,
+                            .rule = {.kind = RuleKind::sgd, .rate = 8},
+                            .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
+                            .buckets = {bucket_},
+                            .memory = {.gradients = gradients_, .mine = {StripeMemory{}}},
+                            .rate = RateSchedule{8, halves, {}}});
   for (const auto& [samples, rate] : {std::pair{0, 8.0F}, {99, 8.0F}, {100, 4.0F}, {350, 1.0F}}) {
     exchange->begin(stream_, {.step = Step{0}, .samples_before = static_cast<std::uint64_t>(samples), .samples = 50},
                     sums_, total_);
@@ -352,11 +354,11 @@ TEST_F(LentExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {
   }
 }
 
-TEST_F(LentExchangeTest, ScalesTheRateWithTheSamplesOfAnUpdateWhichAccumulationMultiplies) {
-  LentMemory memory{.gradients = gradients_, .mine = {StripeMemory{}}};
+TEST_F(RoundExchangeTest, ScalesTheRateWithTheSamplesOfAnUpdateWhichAccumulationMultiplies) {
+  ExchangeMemory memory{.gradients = gradients_, .mine = {StripeMemory{}}};
   memory.held = gradients_;
   memory.carry = total_;
-  const auto exchange = lent_exchange(
+  const auto exchange = make_policy_exchange(
       {.communicator = &communicator_,
        .rule = {.kind = RuleKind::sgd, .rate = 8},
        .policy = std::make_unique<PolicySequence>(
@@ -374,7 +376,7 @@ TEST_F(LentExchangeTest, ScalesTheRateWithTheSamplesOfAnUpdateWhichAccumulationM
   }
 }
 
-TEST_F(LentExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
+TEST_F(RoundExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
   exchange_->begin(stream_, {.step = Step{6}}, sums_, total_);
   exchange_->contribute(stream_, bucket_);
   const BucketWork& work = communicator_.work;
@@ -388,7 +390,7 @@ TEST_F(LentExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfTh
   EXPECT_EQ(communicator_.mine.stripe, (Stripe{GroupId{}, Rank{1}, 32, 16}));
 }
 
-TEST_F(LentExchangeTest, RefusesABucketBeyondItsGradientsBeforeItsCommunicatorSeesIt) {
+TEST_F(RoundExchangeTest, RefusesABucketBeyondItsGradientsBeforeItsCommunicatorSeesIt) {
   exchange_->begin(stream_, {.step = Step{6}}, sums_, total_);
   EXPECT_THROW(exchange_->contribute(stream_, Bucket{GroupId{}, 0, 96, 16}), Error);
   EXPECT_EQ(communicator_.work.update, 0u);

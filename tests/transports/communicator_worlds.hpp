@@ -95,10 +95,10 @@ class ArenaWorld final : public DeviceGroup {
       for (auto& arena : arenas_) space->map(arena);
     }
     const Memory parameters = arenas_[0]->allocate(spec.elements * sizeof(float));
-    const Memory half = spec.half ? arenas_[0]->allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
+    const Memory half = spec.bf16 ? arenas_[0]->allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       views_[r].parameters = parameters;
-      views_[r].half = half;
+      views_[r].bf16 = half;
       allocate_rank(spec, r, *arenas_[r], views_[r]);
       members_.push_back({views_[r].contributions, views_[r].sums, arenas_[r]->make_timeline(),
                           arenas_[r]->make_timeline(), arenas_[r]->allocate(kScratchBytes)});
@@ -142,7 +142,7 @@ class DirectWorld final : public DeviceGroup {
       Arena& arena = *arenas_[r];
       spaces_[r]->map(arenas_[r]);
       views_[r].parameters = arena.allocate(spec.elements * sizeof(float));
-      views_[r].half = spec.half ? arena.allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      views_[r].bf16 = spec.bf16 ? arena.allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
       allocate_rank(spec, r, arena, views_[r]);
       transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
       loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
@@ -155,7 +155,7 @@ class DirectWorld final : public DeviceGroup {
                         .stripes = spec.stripes,
                         .buckets = spec.buckets,
                         .parameters = views_[r].parameters,
-                        .half = views_[r].half,
+                        .bf16 = views_[r].bf16,
                         .staging = {},
                         .chunk = spec.chunk};
       group.staging = arena.allocate(direct_staging_bytes(group));
@@ -229,7 +229,7 @@ class HierarchicalWorld final : public DeviceGroup {
   void make_node(const std::vector<Rank>& node) {
     Arena& leader = *arenas_[node[0].value];
     const Memory parameters = leader.allocate(spec_.elements * sizeof(float));
-    const Memory half = spec_.half ? leader.allocate(spec_.elements * sizeof(std::uint16_t)) : Memory{};
+    const Memory half = spec_.bf16 ? leader.allocate(spec_.elements * sizeof(std::uint16_t)) : Memory{};
     NodeGroup group{.rank = {}, .members = {}, .names = node, .buckets = spec_.buckets};
     group.updated = leader.make_timelines(spec_.buckets.size());
     for (const Rank rank : node) {
@@ -237,7 +237,7 @@ class HierarchicalWorld final : public DeviceGroup {
       Arena& arena = *arenas_[rank.value];
       for (const Rank other : node) spaces_[rank.value]->map(arenas_[other.value]);
       view.parameters = parameters;
-      view.half = half;
+      view.bf16 = half;
       allocate_rank(spec_, rank.value, arena, view);
       group.members.push_back({.plain = {view.contributions, view.sums, arena.make_timeline(), arena.make_timeline(),
                                          arena.allocate(kScratchBytes)},
@@ -272,7 +272,7 @@ class HierarchicalWorld final : public DeviceGroup {
       ranks.view = ViewId{3};
       ranks.id = GroupId{s};
       ranks.parameters = views_[r].parameters;
-      ranks.half = views_[r].half;
+      ranks.bf16 = views_[r].bf16;
       ranks.chunk = spec_.chunk;
       ranks.staging = arena.allocate(direct_staging_bytes(ranks));
       made.communicator =

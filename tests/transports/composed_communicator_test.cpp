@@ -37,7 +37,7 @@ class PlainWorld final : public DeviceGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       Arena& arena = *arenas_[r];
       views_[r].parameters = arena.allocate(spec.elements * sizeof(float));
-      views_[r].half = spec.half ? arena.allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      views_[r].bf16 = spec.bf16 ? arena.allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
       allocate_rank(spec, r, arena, views_[r]);
       all.members.push_back({views_[r].contributions, views_[r].sums, arena.make_timeline(), arena.make_timeline(),
                              arena.allocate(8000)});
@@ -46,7 +46,7 @@ class PlainWorld final : public DeviceGroup {
       all.rank = Rank{r};
       communicators_.push_back(
           std::make_unique<PlainOnly>(*spaces_[r], all,
-                                      ComposedGroup{spec.stripes, spec.buckets, views_[r].parameters, views_[r].half,
+                                      ComposedGroup{spec.stripes, spec.buckets, views_[r].parameters, views_[r].bf16,
                                                     arenas_[r]->allocate(spec.ranks * sizeof(StepSums))}));
       views_[r].communicator = communicators_.back().get();
       add_stream(r, waits_);

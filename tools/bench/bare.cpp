@@ -90,8 +90,8 @@ class BareRank {
     const std::uint64_t count = job_.layout.count_elements();
     float* parameters = space_.address_of<float>(memory_.parameters);
     fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
-    if (memory_.half.size_bytes == 0) return;
-    auto* half = space_.address_of<std::uint16_t>(memory_.half);
+    if (memory_.bf16.size_bytes == 0) return;
+    auto* half = space_.address_of<std::uint16_t>(memory_.bf16);
     std::transform(parameters, parameters + count, half, to_bf16);
   }
 
@@ -107,11 +107,11 @@ class BareRank {
     ArenaGroup members = arena_group(space_, job_.plan, group, arenas_, job_.self());
     members.rank = job_.self();
     communicator_ = std::make_unique<ArenaCommunicator>(space_, std::move(members));
-    lent_ = lent_exchange({.communicator = communicator_.get(),
-                           .rule = settings_.rule,
-                           .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
-                           .buckets = group.buckets,
-                           .memory = memory_.groups.front().own});
+    lent_ = make_policy_exchange({.communicator = communicator_.get(),
+                                  .rule = settings_.rule,
+                                  .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+                                  .buckets = group.buckets,
+                                  .memory = memory_.groups.front().own});
     exchange_ = std::make_unique<StepExchange>(kView, space_, memory_.sums, memory_.totals,
                                                std::vector<Exchange*>{lent_.get()}, group.buckets.size());
   }

@@ -52,8 +52,8 @@ class Products {
     float* parameters = space_.address_of<float>(memory.parameters);
     fill_initial(graph, layout, plan.seed, {parameters, elements});
     if (graph.dtype() == DType::bf16) {
-      memory.half = arena_->allocate(elements * size_bytes(DType::bf16));
-      auto* half = space_.address_of<std::uint16_t>(memory.half);
+      memory.bf16 = arena_->allocate(elements * size_bytes(DType::bf16));
+      auto* half = space_.address_of<std::uint16_t>(memory.bf16);
       for (std::uint64_t i = 0; i < elements; ++i) half[i] = to_bf16(parameters[i]);
     }
     batch_ = arena_->allocate(batch.size_bytes());

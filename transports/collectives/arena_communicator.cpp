@@ -105,7 +105,7 @@ Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
     // Nobody else reads this rank's gradients over what it updates itself.
-    stream.measure(parts_[group_.rank.value], parts_, {work.sums, part.stripe.first});
+    stream.reduce_with_norm(parts_[group_.rank.value], parts_, {work.sums, part.stripe.first});
   }
   return {};
 }

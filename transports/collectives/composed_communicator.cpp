@@ -37,13 +37,13 @@ Point ComposedCommunicator::reduce_update_gather(Stream& stream, const BucketWor
 /// Who made a gradient that is not finite is seen before it is one of a sum.
 Point ComposedCommunicator::gather_gradients(Stream& stream, const BucketWork& work,
                                              std::span<const StripeMemory> mine) {
-  stream.measure(work.gradients, std::array{work.gradients},
-                 {work.sums, work.bucket.first, {&self_, 1}, /*squares=*/false});
+  stream.reduce_with_norm(work.gradients, std::array{work.gradients},
+                          {work.sums, work.bucket.first, {&self_, 1}, /*squares=*/false});
   reduce_scatter(stream, parts_of(work.bucket, work.gradients, work.bucket.first, sizeof(float)));
   for (const StripeMemory& part : mine) {
     if (part.stripe.count == 0) continue;
     const Memory sum = gradients_of(work, part.stripe);
-    stream.measure(sum, std::array{sum}, {work.sums, part.stripe.first, {&last_, 1}});
+    stream.reduce_with_norm(sum, std::array{sum}, {work.sums, part.stripe.first, {&last_, 1}});
   }
   return {};
 }
@@ -74,7 +74,7 @@ void ComposedCommunicator::update(Stream& stream, const BucketWork& work, const 
     stream.update(rule, work.update, part, std::array{gradients_of(work, part.stripe)}, work.total);
   }
   all_gather(stream, parts_of(work.bucket, group_.parameters, 0, sizeof(float)));
-  if (group_.half.size_bytes > 0) all_gather(stream, parts_of(work.bucket, group_.half, 0, size_bytes(DType::bf16)));
+  if (group_.bf16.size_bytes > 0) all_gather(stream, parts_of(work.bucket, group_.bf16, 0, size_bytes(DType::bf16)));
 }
 
 }  // namespace troupe

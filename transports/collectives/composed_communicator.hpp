@@ -13,7 +13,7 @@ struct ComposedGroup {
   std::vector<Stripe> stripes;  // each rank has at most one range of each bucket
   std::vector<Bucket> buckets;  // by index
   Memory parameters;            // [group] f32, this rank's
-  Memory half;                  // [group] bf16, where every rank has such an image; else empty
+  Memory bf16;                  // [group] bf16, where every rank has such an image; else empty
   Memory sums;                  // a StepSums for each rank, this one's to work on
 };
 

@@ -91,7 +91,7 @@ void DirectRounds::check(const BucketWork& work, const StripeMemory& mine) const
   const auto lies = [&](const Memory& memory, const Memory& whole, std::uint64_t element_bytes) {
     return whole.size_bytes == 0 || memory == elements(whole, stripe.first, stripe.count, element_bytes);
   };
-  TROUPE_CHECK(lies(mine.parameters, group_.parameters, sizeof(float)) && lies(mine.half, group_.half, kBf16Bytes),
+  TROUPE_CHECK(lies(mine.parameters, group_.parameters, sizeof(float)) && lies(mine.bf16, group_.bf16, kBf16Bytes),
                Code::invalid, where(), "the stripe does not lie in this rank's copy of the parameters");
 }
 

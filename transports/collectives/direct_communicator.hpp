@@ -28,7 +28,7 @@ struct DirectGroup {
   std::vector<Stripe> stripes;     // each rank has at most one range of each bucket
   std::vector<Bucket> buckets;     // by index; a bucket may be empty
   Memory parameters;               // [group] f32, this rank's copy
-  Memory half;                     // [group] bf16, where every rank has such an image; else empty
+  Memory bf16;                     // [group] bf16, where every rank has such an image; else empty
   Memory staging;                  // direct_staging_bytes(), registered with the transport
   GroupId id{};                    // stands in every message
   std::uint64_t chunk = 0;         // the most elements that travel at once: chunk_elements(), or fewer

@@ -172,8 +172,8 @@ Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWor
   if (work.first) node_stream_.clear(group_.found);
   for_each_range(work, [&](Counterparts& set, BucketWork& part) {
     if (part.bucket.count > 0)
-      node_stream_.measure(part.gradients, of_members(part.gradients),
-                           {group_.found, part.bucket.first, group_.names, /*squares=*/false});
+      node_stream_.reduce_with_norm(part.gradients, of_members(part.gradients),
+                                    {group_.found, part.bucket.first, group_.names, /*squares=*/false});
     const StripeMemory owned = part_of(set, part.bucket, mine, rank());
     points_.push_back(set.communicator->gather_gradients(node_stream_, part, {&owned, 1}));
   });

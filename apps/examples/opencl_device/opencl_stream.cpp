@@ -7,8 +7,8 @@ namespace opencl {
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames{
-    "copy",        "reduce", "weigh",   "clear",         "measure", "blame",         "sum_up",    "update_blocks",
-    "update_pass", "dense",  "product", "bias_gradient", "relu",    "relu_gradient", "loss_rows", "loss_sums"};
+    "copy",        "reduce", "weighted_delta", "clear",         "norm", "blame",         "sum_up",    "update_blocks",
+    "update_pass", "dense",  "product",        "bias_gradient", "relu", "relu_gradient", "loss_rows", "loss_sums"};
 
 /// As Rule in kernels/update.cl.
 struct RuleArguments {
@@ -165,7 +165,7 @@ void OpenClStream::reduce(Memory to, std::span<const Memory> parts) {
   });
 }
 
-void OpenClStream::measure(Memory to, std::span<const Memory> parts, const Measurement& what) {
+void OpenClStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
   const Memory& sums = what.sums;
   check_size(sums, sizeof(StepSums));
   reduce(to, parts);
@@ -175,7 +175,7 @@ void OpenClStream::measure(Memory to, std::span<const Memory> parts, const Measu
   const std::size_t taken = place == parts.end() ? parts.size() - 1 : static_cast<std::size_t>(place - parts.begin());
   const cl_ulong own = what.rank_of(taken);
   unless_ended([&] {
-    run(Kernel::measure, {1, 1}, use(to), use(sums), count, first, own, cl_uint{what.squares});
+    run(Kernel::norm, {1, 1}, use(to), use(sums), count, first, own, cl_uint{what.squares});
     for (std::size_t part = 0; part < parts.size(); ++part) {
       const cl_ulong rank = what.rank_of(part);
       if (part != taken) run(Kernel::blame, {1, 1}, use(parts[part]), use(sums), count, first, own, rank);
@@ -183,12 +183,12 @@ void OpenClStream::measure(Memory to, std::span<const Memory> parts, const Measu
   });
 }
 
-void OpenClStream::weigh(Memory to, Memory anchor, Memory from, Memory sums) {
+void OpenClStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
   for (const Memory& part : {to, anchor, from}) check_size(part, to.size_bytes);
   check_size(sums, sizeof(StepSums));
   const cl_ulong count = to.size_bytes / sizeof(float);
   unless_ended([&] {
-    run(Kernel::weigh, {pieces(count, kChunkElements), 1}, use(to), use(anchor), use(from), use(sums), count);
+    run(Kernel::weighted_delta, {pieces(count, kChunkElements), 1}, use(to), use(anchor), use(from), use(sums), count);
   });
 }
 
@@ -202,7 +202,7 @@ void OpenClStream::clear(Memory memory) {
 void OpenClStream::check_stripe(const StripeMemory& stripe, std::size_t slots) const {
   const std::uint64_t count = stripe.stripe.count;
   check_size(stripe.parameters, count * sizeof(float));
-  if (stripe.half.size_bytes != 0) check_size(stripe.half, count * size_bytes(DType::bf16));
+  if (stripe.bf16.size_bytes != 0) check_size(stripe.bf16, count * size_bytes(DType::bf16));
   for (std::size_t s = 0; s < slots; ++s) check_size(stripe.state[s], count * sizeof(float));
   if (stripe.journal.size_bytes == 0) return;
   check_size(stripe.journal, stripe.journal.size_bytes);
@@ -233,9 +233,9 @@ void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const Stri
                });
     }
     const Place p = use(stripe.parameters);
-    const bool image = stripe.half.size_bytes != 0;
+    const bool image = stripe.bf16.size_bytes != 0;
     const Place s0 = slots > 0 ? use(stripe.state[0]) : p, s1 = slots > 1 ? use(stripe.state[1]) : p;
-    const Place half = image ? use(stripe.half) : p;
+    const Place half = image ? use(stripe.bf16) : p;
     const std::span<const Layout::Entry> none = stripe.no_decay;  // first and count, as the kernels read them
     static_assert(sizeof(Layout::Entry) == 2 * sizeof(cl_ulong));
     const Place ranges = none.empty() ? p : windows_.use(const_cast<Layout::Entry*>(none.data()), none.size_bytes());

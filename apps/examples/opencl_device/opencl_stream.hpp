@@ -17,9 +17,9 @@ namespace opencl {
 enum class Kernel : std::uint8_t {
   copy,
   reduce,
-  weigh,
+  weighted_delta,
   clear,
-  measure,
+  norm,
   blame,
   sum_up,
   update_blocks,
@@ -50,8 +50,8 @@ class OpenClStream final : public Stream {
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
   void reduce(Memory to, std::span<const Memory> parts) override;
-  void measure(Memory to, std::span<const Memory> parts, const Measurement& what) override;
-  void weigh(Memory to, Memory anchor, Memory from, Memory sums) override;
+  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
+  void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;

@@ -18,7 +18,7 @@ struct UpdatePart {
   float* p;
   float* s0;  // may be null where the rule keeps no such state
   float* s1;
-  std::uint16_t* half;  // the bf16 image, as troupe::to_bf16; may be null
+  std::uint16_t* bf16;  // the bf16 image, as troupe::to_bf16; may be null
   std::size_t count;
 };
 
@@ -32,7 +32,7 @@ struct Kernels {
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
   /// to[i] = factor * (anchor[i] - from[i]); `to` may be one of the others.
-  void (*weigh)(float* to, const float* anchor, const float* from, float factor, std::size_t count);
+  void (*weighted_delta)(float* to, const float* anchor, const float* from, float factor, std::size_t count);
   /// lanes[i mod 16] += values[i]^2, as troupe::add_squares.
   void (*add_squares)(double* lanes, const float* values, std::size_t count);
   /// gradient[i] = 0 where activation[i] is not above 0.

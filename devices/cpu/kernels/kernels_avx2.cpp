@@ -5,6 +5,6 @@ namespace {
 #include "devices/cpu/kernels/loops.inc"
 }  // namespace
 
-const Kernels kAvx2Kernels{"AVX2", update, add, weigh, add_squares, mask_f32, mask_bf16, widen, round};
+const Kernels kAvx2Kernels{"AVX2", update, add, weighted_delta, add_squares, mask_f32, mask_bf16, widen, round};
 
 }  // namespace troupe::cpu

@@ -58,7 +58,7 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
       float none = 0;
       update_element(here, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
-      if (at.half) at.half[i] = to_bf16(at.parameters[i]);
+      if (at.bf16) at.bf16[i] = to_bf16(at.parameters[i]);
     }
   };
   const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
@@ -68,14 +68,14 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
   return run_update_pass(at, number, elements, Probe{go_on});
 }
 
-void measure(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
-             const Measurement& what) {
+void reduce_with_norm(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
+                      const NormCheck& what) {
   reduce(to, parts, count);
   const FlushDenormals flush;
   measure_gradient(sums, to, parts, count, what);
 }
 
-void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {
+void weighted_delta(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {
   const FlushDenormals flush;
   for (std::uint64_t i = 0; i < count; ++i) to[i] = samples * (anchor[i] - from[i]);
 }

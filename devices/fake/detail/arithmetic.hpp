@@ -13,11 +13,11 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
             std::span<const float* const> contributions, const StepSums& total,
             const std::function<bool(PassMoment, std::uint64_t)>& go_on);
 
-/// Stream::measure as plain loops.
-void measure(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
-             const Measurement& what);
-/// Stream::weigh as plain loops.
-void weigh(float* to, const float* anchor, const float* from, float samples, std::uint64_t count);
+/// Stream::reduce_with_norm as plain loops.
+void reduce_with_norm(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
+                      const NormCheck& what);
+/// Stream::weighted_delta as plain loops.
+void weighted_delta(float* to, const float* anchor, const float* from, float samples, std::uint64_t count);
 /// Stream::reduce as plain loops.
 void reduce(float* to, std::span<const float* const> parts, std::uint64_t count);
 

@@ -95,13 +95,13 @@ class End {
     parts.mine = mine_;
     route_ = hosted_route(std::move(parts));
     const std::vector<PolicyPhase> phases{{.policy = {.kind = PolicyKind::ssp, .staleness = 0}}};
-    LentMemory memory{.gradients = gradients_, .mine = {mine_}};
+    ExchangeMemory memory{.gradients = gradients_, .mine = {mine_}};
     memory.weights = weights_;
-    exchange_ = lent_exchange({.rule = spec_.rule,
-                               .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
-                               .buckets = spec_.buckets,
-                               .memory = std::move(memory),
-                               .hosted = route_.get()});
+    exchange_ = make_policy_exchange({.rule = spec_.rule,
+                                      .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
+                                      .buckets = spec_.buckets,
+                                      .memory = std::move(memory),
+                                      .hosted = route_.get()});
     for (std::uint64_t step = 0; step < kSteps; ++step) enqueue(step);
     end_ = stream_->mark();
   }
@@ -161,7 +161,7 @@ class End {
 /// Groups without empty stripes, whose bf16 image is another test's business.
 GroupSpec spec_of(std::uint64_t seed) {
   GroupSpec spec = contracts::random_group(2, seed);
-  spec.half = false;
+  spec.bf16 = false;
   const std::uint64_t middle = std::max<std::uint64_t>(16, spec.elements / 32 * 16);
   spec.elements = std::max<std::uint64_t>(spec.elements, 32);
   spec.stripes[0] = {GroupId{}, Rank{0}, 0, middle};

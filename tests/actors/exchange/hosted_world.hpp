@@ -54,11 +54,11 @@ class HostedWorld final : public contracts::CommunicatorWorld {
       Arena& arena = *arenas_[r];
       contracts::RankView view{.space = &space_};
       view.parameters = arena.allocate(spec.elements * sizeof(float));
-      view.half = spec.half ? arena.allocate(spec.elements * size_bytes(DType::bf16)) : Memory{};
+      view.bf16 = spec.bf16 ? arena.allocate(spec.elements * size_bytes(DType::bf16)) : Memory{};
       contracts::allocate_rank(spec, r, arena, view);
       view.mine.parameters =
           spec.stripes[r].count > 0 ? arena.allocate(spec.stripes[r].count * sizeof(float)) : Memory{};
-      view.mine.half = spec.half ? arena.allocate(spec.stripes[r].count * size_bytes(DType::bf16)) : Memory{};
+      view.mine.bf16 = spec.bf16 ? arena.allocate(spec.stripes[r].count * size_bytes(DType::bf16)) : Memory{};
       view.mine.journal = {};
       devices_.push_back(make_device(space_, r));
       streams_.push_back(devices_[r]->stream());
@@ -118,8 +118,8 @@ class HostedWorld final : public contracts::CommunicatorWorld {
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
       const contracts::RankView& view = views_[r];
       HostedMemory& memory = memories_.emplace_back();
-      memory = {.gradients = view.gradients, .weights = view.parameters, .half = view.half, .landing = view.parameters};
-      if (elastic || spec_.half) {
+      memory = {.gradients = view.gradients, .weights = view.parameters, .bf16 = view.bf16, .landing = view.parameters};
+      if (elastic || spec_.bf16) {
         memory.landing = arenas_[r]->allocate(spec_.elements * sizeof(float));
         memory.one = arenas_[r]->allocate(sizeof(StepSums));
       }
@@ -154,15 +154,15 @@ class HostedWorld final : public contracts::CommunicatorWorld {
                                .mine = views_[r].mine};
     for (std::size_t s = 0; s < shards_.size(); ++s)
       if (tenants_[s] == r) hosted.shard = shards_[s];
-    LentMemory memory{.gradients = views_[r].gradients, .mine = {views_[r].mine}};
+    ExchangeMemory memory{.gradients = views_[r].gradients, .mine = {views_[r].mine}};
     memory.weights = memories_[r].weights;
     const std::vector<PolicyPhase> phases{{.policy = options.settings}};
-    return lent_exchange({.rule = spec_.rule,
-                          .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
-                          .buckets = spec_.buckets,
-                          .memory = std::move(memory),
-                          .hosted = routes_.emplace_back(hosted_route(std::move(hosted))).get(),
-                          .updates = options.updates});
+    return make_policy_exchange({.rule = spec_.rule,
+                                 .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
+                                 .buckets = spec_.buckets,
+                                 .memory = std::move(memory),
+                                 .hosted = routes_.emplace_back(hosted_route(std::move(hosted))).get(),
+                                 .updates = options.updates});
   }
 
   Actors& actors() { return actors_; }

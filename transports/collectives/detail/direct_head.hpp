@@ -16,7 +16,7 @@ namespace troupe::collectives {
 enum class Cargo : std::uint8_t {
   contribution = 1,  // a rank's share of what the receiver adds up, and its sums
   result = 2,        // the sender's part, done
-  half_result = 3,   // the bf16 image of it
+  bf16_result = 3,   // the bf16 image of it
 };
 inline constexpr std::uint8_t kAborted = 4;  // in the same place: an AbortNotice
 

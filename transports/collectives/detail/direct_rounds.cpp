@@ -62,12 +62,12 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
   std::uint64_t end = 0;
   for (const Bucket& bucket : group_.buckets) end = std::max(end, bucket.first + bucket.count);
   TROUPE_CHECK(group_.parameters.size_bytes >= end * sizeof(float) &&
-                   (group_.half.size_bytes == 0 || group_.half.size_bytes * 2 == group_.parameters.size_bytes),
+                   (group_.bf16.size_bytes == 0 || group_.bf16.size_bytes * 2 == group_.parameters.size_bytes),
                Code::invalid, end, " elements are exchanged, the memory is of ", group_.parameters.size_bytes,
-               " bytes of parameters and ", group_.half.size_bytes, " of their bf16 image");
+               " bytes of parameters and ", group_.bf16.size_bytes, " of their bf16 image");
   TROUPE_CHECK(group_.staging.size_bytes >= staging_.size_bytes(), Code::invalid, "the staging memory has ",
                group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
-  for (const Memory& memory : {group_.parameters, group_.half, group_.staging}) {
+  for (const Memory& memory : {group_.parameters, group_.bf16, group_.staging}) {
     if (memory.size_bytes > 0) (void)space_.address(memory);  // throws when it is not mapped here
   }
   staging_.place(group_.staging);
@@ -128,7 +128,7 @@ RoundWindow::Expected DirectRounds::expected(const Round& round) const {
   RoundWindow::Expected all;
   if (contributes_to(round, self_)) all.contributions = ranks() - 1;
   const bool plain = is_plain(round.shape);
-  const std::uint32_t each = !plain && group_.half.size_bytes > 0 ? 2 : 1;
+  const std::uint32_t each = !plain && group_.bf16.size_bytes > 0 ? 2 : 1;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (r != self_ && has_result(round, r)) all.results += each;
   }
@@ -260,7 +260,7 @@ void DirectRounds::advance_verdict() {
         if (call.gathered < call.rounds.size()) return;
         verdict_.pop_front();
         exchange_.about(label_of(call.rounds.front().shape));
-        measure(call);
+        reduce_with_norm(call);
         break;
       case RoundPart::sums:
         if (call.gathered > 0) {
@@ -366,12 +366,12 @@ void DirectRounds::update_own_part(Round& round) {
 
 /// Over this rank's whole part of the bucket at once: what is measured is added up in the same order, however the
 /// bucket was cut.
-void DirectRounds::measure(Call& call) {
+void DirectRounds::reduce_with_norm(Call& call) {
   const RoundShape& shape = call.rounds.front().shape;
   const Part own = ownership_.part_of(shape.bucket, self_);
   if (own.count == 0) return;
   const Memory sum = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
-  exchange_.measure(sum, gradients_of(shape, call.data, own), {call.work.sums, own.first, group_.blamed});
+  exchange_.reduce_with_norm(sum, gradients_of(shape, call.data, own), {call.work.sums, own.first, group_.blamed});
   const Point done = exchange_.mark();
   for (Round& round : call.rounds)
     if (has_own_work(round)) space_.timeline(done.line).wake(done.value, round);
@@ -420,7 +420,7 @@ Memory DirectRounds::payload_of(const Delivery& delivery) const {
   if (is_plain(shape)) return (flow.results ? spreads(shape) : reduces(shape)) ? call.parts[owner] : Memory{};
   const Part part = part_of(shape, owner);
   if (part.count == 0) return {};
-  if (delivery.bf16) return elements(group_.half, part.first, part.count, kBf16Bytes);
+  if (delivery.bf16) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
   if (flow.results) return elements(group_.parameters, part.first, part.count, sizeof(float));
   if (!carries_gradients(shape)) return {};
   if (is_filtered(shape)) return staging_.leaving(shape.bucket, part);
@@ -430,7 +430,7 @@ Memory DirectRounds::payload_of(const Delivery& delivery) const {
 void DirectRounds::send(Flow& flow) {
   const auto is_due = [&](const Delivery& delivery) {
     if (!flow.results) return contributes_to(flow.round, delivery.to);
-    return !delivery.bf16 || (!is_plain(flow.round.shape) && group_.half.size_bytes > 0);
+    return !delivery.bf16 || (!is_plain(flow.round.shape) && group_.bf16.size_bytes > 0);
   };
   flow.left = static_cast<std::uint32_t>(std::count_if(flow.deliveries.begin(), flow.deliveries.end(), is_due));
   if (flow.left == 0) return finished(flow);
@@ -446,7 +446,7 @@ bool DirectRounds::try_send(Delivery& delivery) {
   if (failed()) return true;  // nobody waits for it
   const Flow& flow = delivery.flow;
   DirectHead head;
-  head.cargo = !flow.results ? Cargo::contribution : delivery.bf16 ? Cargo::half_result : Cargo::result;
+  head.cargo = !flow.results ? Cargo::contribution : delivery.bf16 ? Cargo::bf16_result : Cargo::result;
   head.view = group_.view.value;
   head.rank = self_;
   head.group = group_.id;
@@ -538,11 +538,11 @@ bool DirectRounds::is_due(const DirectHead& head) const {
   const bool contributes = head.cargo == Cargo::contribution;
   if (is_plain(shape)) {
     const Round* const own = begun(shape);
-    if (own == nullptr) return head.cargo != Cargo::half_result;
+    if (own == nullptr) return head.cargo != Cargo::bf16_result;
     return contributes ? contributes_to(*own, self_) : has_result(*own, head.rank) && head.cargo == Cargo::result;
   }
   if (contributes) return shape.sums || part_of(shape, self_).count > 0;
-  const bool image = group_.half.size_bytes > 0;
+  const bool image = group_.bf16.size_bytes > 0;
   return carries_parameters(shape) && part_of(shape, head.rank).count > 0 && (head.cargo == Cargo::result || image);
 }
 
@@ -557,7 +557,7 @@ std::uint64_t DirectRounds::expected_bytes(const DirectHead& head, std::uint64_t
     return own->call.parts[contributes ? self_ : head.rank].size_bytes;
   }
   if (!contributes)
-    return part_of(shape, head.rank).count * (head.cargo == Cargo::half_result ? kBf16Bytes : sizeof(float));
+    return part_of(shape, head.rank).count * (head.cargo == Cargo::bf16_result ? kBf16Bytes : sizeof(float));
   if (!carries_gradients(shape)) return 0;
   return part_of(shape, self_).count * (is_filtered(shape) ? group_.filter->packed_bytes() : sizeof(float));
 }
@@ -586,7 +586,7 @@ Memory DirectRounds::landing_of(const DirectHead& head, std::uint64_t size_bytes
                               : staging_.gradients(shape.bucket, head.rank, own);
   }
   const Part part = part_of(shape, head.rank);
-  if (head.cargo == Cargo::half_result) return elements(group_.half, part.first, part.count, kBf16Bytes);
+  if (head.cargo == Cargo::bf16_result) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
   return elements(group_.parameters, part.first, part.count, sizeof(float));
 }
 

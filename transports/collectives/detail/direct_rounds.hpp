@@ -121,7 +121,7 @@ class DirectRounds final : public Receiver {
   // This rank's own work, on the exchange's stream.
   void add_up_and_update(Round& round);
   void do_plain(Round& round);
-  void measure(Call& call);
+  void reduce_with_norm(Call& call);
   void add_up_sums(Round& round);
   void update_own_part(Round& round);
   void watch_own_work(Round& round);

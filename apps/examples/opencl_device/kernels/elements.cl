@@ -32,7 +32,7 @@ TASK reduce(FAULT, PLACE(to), PLACE(a), PLACE(b), PLACE(c), PLACE(d), uint parts
   }
 }
 
-TASK weigh(FAULT, PLACE(to), PLACE(anchor), PLACE(from), PLACE(sums), ulong count) {
+TASK weighted_delta(FAULT, PLACE(to), PLACE(anchor), PLACE(from), PLACE(sums), ulong count) {
   RETURN_IF_ENDED;
   global float *to = AT(float, to);
   global const float *anchor = AT(float, anchor), *from = AT(float, from);
@@ -52,9 +52,9 @@ TASK clear(FAULT, PLACE(to), ulong size) {
 
 #define BAD_RANK_BITS 20  // as troupe::kBadRankBits
 
-// Stream::measure after the reduction: squares in sixteen lanes, as troupe::add_squares, and the first element that is
+// Stream::reduce_with_norm after the reduction: squares in sixteen lanes, as troupe::add_squares, and the first element that is
 // not finite, laid at the door of rank `own`.
-TASK measure(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own,
+TASK norm(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own,
              uint keeps_squares) {
   RETURN_IF_ENDED;
   global const float *sum = AT(float, sum);

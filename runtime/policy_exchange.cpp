@@ -16,13 +16,14 @@ void copy_some(Stream& stream, const Memory& to, const Memory& from) {
   if (from.size_bytes != 0) stream.copy(to, from);
 }
 
-class LentExchange final : public Exchange {
+class PolicyExchange final : public Exchange {
  public:
-  explicit LentExchange(LentParts parts) : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
+  explicit PolicyExchange(ExchangeParts parts)
+      : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
     TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid,
                  "a group needs a policy and buckets");
     TROUPE_CHECK(parts_.communicator != nullptr || parts_.policy->is_hosted_only(), Code::invalid,
-                 "a group with a lent policy needs a communicator");
+                 "a group whose policy exchanges in rounds needs a communicator");
     TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
                  "ranks that work locally cannot agree on each update: optimizer.clip_norm and train.non_finite = "
                  "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
@@ -114,8 +115,8 @@ class LentExchange final : public Exchange {
     if (orders_.hosted) return parts_.hosted->show_common(stream);
     if (!moved_) return;
     stream.copy(memory_.held, memory_.weights);
-    copy_some(stream, memory_.held_half, memory_.half);
-    copy_some(stream, memory_.half, memory_.common_half);
+    copy_some(stream, memory_.held_bf16, memory_.bf16);
+    copy_some(stream, memory_.bf16, memory_.common_bf16);
     stream.copy(memory_.weights, memory_.common);
   }
 
@@ -123,7 +124,7 @@ class LentExchange final : public Exchange {
     if (orders_.hosted) return parts_.hosted->show_own(stream);
     if (!moved_) return;
     stream.copy(memory_.weights, memory_.held);
-    copy_some(stream, memory_.half, memory_.held_half);
+    copy_some(stream, memory_.bf16, memory_.held_bf16);
   }
 
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
@@ -207,7 +208,7 @@ class LentExchange final : public Exchange {
     if (!has_own_weights()) return;
     join(stream);
     stream.copy(memory_.weights, memory_.common);
-    copy_some(stream, memory_.half, memory_.common_half);
+    copy_some(stream, memory_.bf16, memory_.common_bf16);
     moved_ = false;
   }
 
@@ -383,7 +384,7 @@ class LentExchange final : public Exchange {
     own.stripe.first = 0;
     own.stripe.count = memory_.weights.size_bytes / sizeof(float);
     own.parameters = memory_.weights;
-    own.half = memory_.half;
+    own.bf16 = memory_.bf16;
     own.state = memory_.state;
     own.no_decay = memory_.mine.front().no_decay;
     ++updates_;
@@ -394,7 +395,7 @@ class LentExchange final : public Exchange {
   /// The gradients were used up by the local update, so the delta takes their place.
   void send_delta(Stream& stream) {
     take_carried(stream);
-    stream.weigh(memory_.gradients, memory_.common, memory_.weights, sums_);
+    stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
       const StripeMemory mine = common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots);
@@ -403,8 +404,8 @@ class LentExchange final : public Exchange {
     }
   }
 
-  LentParts parts_;
-  const LentMemory memory_;
+  ExchangeParts parts_;
+  const ExchangeMemory memory_;
   Rule rule_;                          // with the rate of this step
   std::vector<BucketWork> gathered_;   // of a step with a verdict, until it is known
   std::vector<Rank> relieved_;         // in this step
@@ -427,6 +428,8 @@ class LentExchange final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> lent_exchange(LentParts parts) { return std::make_unique<LentExchange>(std::move(parts)); }
+std::unique_ptr<Exchange> make_policy_exchange(ExchangeParts parts) {
+  return std::make_unique<PolicyExchange>(std::move(parts));
+}
 
 }  // namespace troupe

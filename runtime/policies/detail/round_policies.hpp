@@ -5,15 +5,16 @@
 
 #include "runtime/policies/policy.hpp"
 
-// The lent policies, one file each, named after the paper that it follows. Settings are checked before.
+// The policies that exchange in rounds, one file each, named after the paper that it follows. Settings are checked
+// before.
 namespace troupe::policies {
 
-std::unique_ptr<LentPolicy> sync(const PolicySettings& settings);
-std::unique_ptr<LentPolicy> double_buffered();
-std::unique_ptr<LentPolicy> local_sgd(const PolicySettings& settings);
-std::unique_ptr<LentPolicy> model_averaging(const PolicySettings& settings);
-std::unique_ptr<LentPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks);
-std::unique_ptr<LentPolicy> diloco(const PolicySettings& settings);
+std::unique_ptr<RoundPolicy> sync(const PolicySettings& settings);
+std::unique_ptr<RoundPolicy> double_buffered();
+std::unique_ptr<RoundPolicy> local_sgd(const PolicySettings& settings);
+std::unique_ptr<RoundPolicy> model_averaging(const PolicySettings& settings);
+std::unique_ptr<RoundPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks);
+std::unique_ptr<RoundPolicy> diloco(const PolicySettings& settings);
 
 /// The outer rule of a block of `block` samples, for block_momentum and diloco.
 Rule outer_rule(const PolicySettings& settings, std::uint32_t ranks, std::uint64_t block);
@@ -36,10 +37,10 @@ class Blocks {
 };
 
 /// Ranks work locally; every block ends with a round of this outer rule.
-std::unique_ptr<LentPolicy> local_blocks(const Blocks& blocks, const Rule& outer);
+std::unique_ptr<RoundPolicy> local_blocks(const Blocks& blocks, const Rule& outer);
 
 /// The ranks push to hosting shards, and meet where the group is to be consistent, and at the end.
-std::unique_ptr<LentPolicy> pushes(bool works_locally);
+std::unique_ptr<RoundPolicy> pushes(bool works_locally);
 
 /// Orders of a step in which ranks work locally, ending its block when `outer` is given.
 StepOrders local_step(const std::optional<Rule>& outer);

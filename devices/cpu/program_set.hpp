@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "devices/cpu/step_program.hpp"
+
+namespace troupe::cpu {
+
+/// A replica's programs, one for each number of rows that it computes. They share what they compute in, so that one of
+/// them runs at a time.
+class ProgramSet {
+ public:
+  /// How many programs for fewer rows than the batch has room for are kept: those that were used last.
+  static constexpr std::size_t kKept = 8;
+
+  /// Makes the one for all rows of `batch`. Throws Error{unsupported} naming the graph when oneDNN cannot do it.
+  ProgramSet(const Graph& graph, const Layout& layout, const BatchLayout& batch, const std::vector<Bucket>& buckets,
+             const ProgramMemory& memory, std::uint32_t threads);
+
+  /// Of all the rows that a batch has room for. Its pieces are those of all the others. Threads: any.
+  const StepProgram& full() const noexcept { return full_; }
+  /// The one for 1 to as many rows as a batch has room for; made, in some milliseconds, when it is not kept. Valid
+  /// until the next call. Threads: the stream's. Throws as the constructor does.
+  StepProgram& for_rows(std::uint32_t rows);
+
+ private:
+  struct Kept {
+    std::uint32_t rows;
+    StepProgram program;
+  };
+  StepProgram make(std::uint32_t rows, const StepProgram* room) const;
+
+  const Graph graph_;
+  const Layout layout_;
+  const BatchLayout batch_;
+  const std::vector<Bucket> buckets_;
+  const ProgramMemory memory_;
+  const std::uint32_t threads_;
+  StepProgram full_;
+  std::list<Kept> with_fewer_;  // used last first
+};
+
+}  // namespace troupe::cpu
