@@ -343,7 +343,8 @@ constexpr std::array kTrain{
                .show = [](const S& s) { return number_text(s.train.roll_back_rate); }},
     SettingKey{.name = "train.deterministic",
                .kind = K::boolean,
-               .help = "whether runs with the same settings on the same number of ranks end with the same bits",
+               .help = "whether runs with the same settings on the same number of ranks, divided alike among nodes, "
+                       "end with the same bits",
                .example = "true",
                .more = "Recorded in the plan and in checkpoints. A job that was interrupted and resumed on the same "
                        "number of ranks then ends with the same bits as one that was not interrupted.",

@@ -12,13 +12,13 @@ namespace troupe::report {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-class Timeline : public testing::Test {
+class Timeline : public ::testing::Test {
  protected:
   std::filesystem::path write(const std::string& text) {
-    const std::filesystem::path file = std::filesystem::path{testing::TempDir()} / "timeline-test.json";
+    const std::filesystem::path file = std::filesystem::path{::testing::TempDir()} / "timeline-test.json";
     std::ofstream{file} << text;
     return file;
   }

@@ -146,7 +146,7 @@ TEST_P(StripeReads, FailWhileTheStripeIsLent) {
   ASSERT_TRUE(rests.ok()) << rests.text();
   const Found lent = read(0, 1);
   EXPECT_EQ(lent.status.code(), Code::invalid);
-  EXPECT_THAT(std::string{lent.status.text()}, HasSubstr("its stripe is lent"));
+  EXPECT_THAT(std::string{lent.status.text()}, HasSubstr("the devices update its stripe"));
   caf::anon_send(shard, StartHosting{.policy = std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1})});
   EXPECT_TRUE(eventually([&] { return read(0, 1).status.ok(); }));
 }
