@@ -281,7 +281,7 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   const bool common = s.in_flight.front().common;
   s.in_flight.pop_front();
   ++s.credits;
-  if (common && news.total.samples != 0) s.votes.push_back({step, news.total.saving != 0});
+  if (common && news.total.samples != 0) s.votes.push_back({step, news.total.still_saving != 0});
   for (const auto& receiver : audience.committed) self->send(receiver, news);
   tell_digest(self, parts, audience.digests, step);
   if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, common, news.total);
@@ -432,7 +432,7 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
 
 std::optional<Step> end_after(const Schedule& schedule, Step counted, const StepSums& total) noexcept {
   const Step end{counted.value + kStepsAhead};
-  if (total.stop == 0 || schedule.is_last(end)) return {};
+  if (total.stop_requests == 0 || schedule.is_last(end)) return {};
   return end;
 }
 

@@ -29,10 +29,11 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 39;  // timelines are nu
 
 enum class Kind : std::uint8_t { memory = 1, line = 2 };
 
-/// A named part. Names are padded with zeros; one of 23 characters has no terminating zero.
+/// A named part. Names are padded with zeros; one of 19 characters has no terminating zero.
 struct Entry {
-  char name[23];
+  char name[19];
   Kind kind;
+  ArenaId arena;  // this one, or other memory of its creator's
   std::uint64_t offset;
   std::uint64_t size_bytes;
 };
@@ -149,14 +150,18 @@ std::optional<Entry> find_entry(const Arena& arena, std::string_view name, Kind 
   const Entry entry = *found;
   TROUPE_CHECK(entry.kind == kind, Code::corrupt, "'", name, "' in arena ", arena.id().value, " is of kind ",
                static_cast<int>(entry.kind), ", not ", static_cast<int>(kind), " (1: memory, 2: timeline)");
-  TROUPE_CHECK(entry.offset >= Arena::kPageBytes && entry.offset <= arena.size_bytes() &&
-                   entry.size_bytes <= arena.size_bytes() - entry.offset,
+  const bool elsewhere = kind == Kind::memory && entry.arena != arena.id();  // whoever maps that checks the place
+  TROUPE_CHECK(!elsewhere || (entry.arena.value != 0 && creator_of(entry.arena) == creator_of(arena.id())),
+               Code::corrupt, "'", name, "' in arena ", arena.id().value, " is a part of arena ", entry.arena.value,
+               ", which another process made");
+  TROUPE_CHECK(elsewhere || (entry.offset >= Arena::kPageBytes && entry.offset <= arena.size_bytes() &&
+                             entry.size_bytes <= arena.size_bytes() - entry.offset),
                Code::corrupt, "'", name, "' in arena ", arena.id().value, " leaves it: ", entry.size_bytes,
                " bytes at ", entry.offset, " of ", arena.size_bytes());
   return entry;
 }
 
-void add_entry(std::byte* base, std::string_view name, Kind kind, std::uint64_t offset, std::uint64_t size_bytes) {
+void add_entry(std::byte* base, std::string_view name, Kind kind, const Memory& part) {
   Directory& page = directory(base);
   const std::uint32_t count = page.count.load(std::memory_order_relaxed);
   TROUPE_CHECK(!name.empty() && name.size() <= sizeof Entry::name, Code::invalid, "'", name,
@@ -170,8 +175,9 @@ void add_entry(std::byte* base, std::string_view name, Kind kind, std::uint64_t 
   Entry& entry = page.entries[count];
   std::copy(name.begin(), name.end(), entry.name);
   entry.kind = kind;
-  entry.offset = offset;
-  entry.size_bytes = size_bytes;
+  entry.arena = part.arena;
+  entry.offset = part.offset;
+  entry.size_bytes = part.size_bytes;
   page.count.store(count + 1, std::memory_order_release);
 }
 
@@ -266,11 +272,13 @@ TimelineId Arena::make_timelines(std::size_t count) {
 
 void Arena::publish(std::string_view name, Memory part) {
   TROUPE_CHECK(creator_, Code::invalid, "only the process that made arena ", id_.value, " may name its parts");
-  TROUPE_CHECK(part.arena == id_ && part.offset >= kPageBytes && part.offset <= size_bytes_ &&
-                   part.size_bytes <= size_bytes_ - part.offset,
+  const bool elsewhere =
+      part.arena.value != 0 && part.arena != id_ && creator_of(part.arena) == creator_of(id_);
+  TROUPE_CHECK(elsewhere || (part.arena == id_ && part.offset >= kPageBytes && part.offset <= size_bytes_ &&
+                             part.size_bytes <= size_bytes_ - part.offset),
                Code::invalid, "'", name, "' does not lie in arena ", id_.value, ": ", part.size_bytes, " bytes at ",
                part.offset, " of arena ", part.arena.value);
-  add_entry(base_, name, Kind::memory, part.offset, part.size_bytes);
+  add_entry(base_, name, Kind::memory, part);
 }
 
 void Arena::publish(std::string_view name, TimelineId line) {
@@ -278,13 +286,13 @@ void Arena::publish(std::string_view name, TimelineId line) {
   const std::uint64_t offset = std::uint64_t{line.index} * sizeof(TimelineWord);
   TROUPE_CHECK(line.arena == id_ && offset >= kPageBytes && offset < size_bytes_, Code::invalid, "'", name,
                "' does not lie in arena ", id_.value, ": line ", line.index, " of arena ", line.arena.value);
-  add_entry(base_, name, Kind::line, offset, sizeof(TimelineWord));
+  add_entry(base_, name, Kind::line, {id_, offset, sizeof(TimelineWord)});
 }
 
 std::optional<Memory> Arena::find(std::string_view name) const {
   const auto entry = find_entry(*this, name, Kind::memory);
   if (!entry) return std::nullopt;
-  return Memory{id_, entry->offset, entry->size_bytes};
+  return Memory{entry->arena, entry->offset, entry->size_bytes};
 }
 
 std::optional<TimelineId> Arena::find_timeline(std::string_view name) const {

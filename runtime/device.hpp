@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,7 +37,7 @@ class Replica {
   /// Enqueues forward and backward over the first `rows` rows of `batch`, 0 to the BatchLayout's, as a batch with no
   /// more rows would be; what lies behind them is not read. Gradients are sums over the samples, not means; they
   /// overwrite the ones before, with zeros when there are no rows. Loss, correct and samples are written to the
-  /// StepSums at `sums` before the first bucket is ready; its `stop` is left alone. Each bucket is acquired
+  /// StepSums at `sums` before the first bucket is ready; its other fields are left alone. Each bucket is acquired
   /// before it is used; buckets become ready in the order of their index. A number of rows that is new may cost the
   /// stream some milliseconds; this call takes no longer for it.
   virtual void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) = 0;
@@ -55,13 +57,33 @@ struct DeviceTraits {
   std::string description;  // for people: the instruction set, the library and its version, the cores
   std::uint32_t cores = 0;
   bool bf16 = false;  // computes bf16 with its own instructions, not by conversion
+  /// Where its replicas work best on parameters, gradients and the optimizer's state. They take `pinned` memory, too.
+  MemoryKind memory = MemoryKind::host;
 };
 
-/// One accelerator or set of cores. Streams and replicas do not outlive it.
+/// What another process of the node needs to import memory: plain data, whose meaning is the device's.
+struct RegionTicket {
+  std::array<std::byte, 120> bytes{};
+  MemoryKind kind = MemoryKind::host;
+  std::array<std::uint8_t, 7> reserved{};
+};
+static_assert(sizeof(RegionTicket) == 128);
+
+/// One accelerator or set of cores. Streams, replicas and the memory that it gave do not outlive it.
 class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceTraits& traits() const = 0;
+  /// So many zero bytes, whose arena is `id`, in the device's address space from here on. Its streams and replicas
+  /// reach them, and so do those of devices that import them. Host and pinned memory the host reads, too; of device
+  /// memory only a stream's copies bring anything to the host. Throws Error{out_of_memory} with the limit that was met,
+  /// Error{unsupported} for a kind that it has not. Threads: one caller at a time, as ticket and import.
+  virtual Memory allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) = 0;
+  /// Of memory that this device allocated. Throws Error{invalid} for an id of others.
+  virtual RegionTicket ticket(ArenaId id) const = 0;
+  /// Makes memory that another process's device of the same kind has allocated reachable for this one, under the same
+  /// id: all of it. Throws Error{environment} when it cannot be reached, Error{corrupt} when it is not what the ticket says.
+  virtual Memory import(const RegionTicket& ticket) = 0;
   virtual std::unique_ptr<Stream> stream() = 0;
   /// Builds everything a step needs, once. Throws Error{unsupported} naming the layer the device cannot do.
   virtual std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,

@@ -20,9 +20,10 @@ StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory
                exchanges_.size(), " groups and ", buckets_, " buckets");
   TROUPE_CHECK(reporting_ < exchanges_.size(), Code::invalid, "group ", reporting_, " reports, but there are ",
                exchanges_.size());
-  const std::uint64_t needed = ring_bytes(exchanges_.size());
-  TROUPE_CHECK(sums.size_bytes >= needed && totals.size_bytes >= needed, Code::invalid, "a step exchange needs ",
-               needed, " bytes each for sums and totals, got ", sums.size_bytes, " and ", totals.size_bytes);
+  const std::uint64_t needed = ring_bytes(exchanges_.size()), needed_totals = total_bytes(exchanges_.size());
+  TROUPE_CHECK(sums.size_bytes >= needed && totals.size_bytes >= needed_totals, Code::invalid,
+               "a step exchange needs ", needed, " bytes for sums and ", needed_totals, " for totals, got ",
+               sums.size_bytes, " and ", totals.size_bytes);
 }
 
 Memory StepExchange::entry(const Memory& ring, Step step, std::size_t index) const noexcept {
@@ -32,6 +33,11 @@ Memory StepExchange::entry(const Memory& ring, Step step, std::size_t index) con
 
 Memory StepExchange::of_group(const Memory& ring, Step step, std::size_t group) const noexcept {
   return entry(ring, step, exchanges_.size() == 1 ? 0 : 1 + group);
+}
+
+/// With what the step's sums begin.
+Memory StepExchange::said(Step step) const noexcept {
+  return slice(totals_, ring_bytes(exchanges_.size()) + step.value % kStepsKept * sizeof(StepSums), sizeof(StepSums));
 }
 
 Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes votes) {
@@ -44,14 +50,15 @@ Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes vot
     *space_.address_of<StepSums>(total) = {};
     exchanges_[g]->begin(stream, facts, of_group(sums_, step, g), total);
   }
-  const Memory sums = entry(sums_, step, 0);
   StepSums fresh;
-  fresh.who = votes.rank.value + 1;
+  fresh.bad_loss = votes.rank.value + 1;
   if (exchanges_[reporting_]->has_round()) {  // otherwise nobody counts them, and they would be old when somebody does
-    fresh.stop = votes.stop ? 1 : 0;
-    fresh.saving = votes.saving ? 1 : 0;
+    fresh.stop_requests = votes.stop ? 1 : 0;
+    fresh.still_saving = votes.saving ? 1 : 0;
   }
-  *space_.address_of<StepSums>(sums) = fresh;
+  *space_.address_of<StepSums>(said(step)) = fresh;
+  const Memory sums = entry(sums_, step, 0);
+  stream.copy(sums, said(step));
   step_ = step;
   begun_ = open_ = true;
   ready_ = 0;

@@ -75,12 +75,17 @@ class StepExchange final : public BucketSink {
  public:
   /// How many steps' sums are kept: a total may be read until this many steps later.
   static constexpr std::uint64_t kStepsKept = 8;
-  /// Bytes of `sums`, and of `totals`, for `groups` groups.
+  /// Bytes of `sums` for `groups` groups.
   static constexpr std::uint64_t ring_bytes(std::size_t groups) noexcept {
     return kStepsKept * entries(groups) * sizeof(StepSums);
   }
+  /// Bytes of `totals`: behind them lies what the rank says with each step.
+  static constexpr std::uint64_t total_bytes(std::size_t groups) noexcept {
+    return ring_bytes(groups) + kStepsKept * sizeof(StepSums);
+  }
 
-  /// `sums` and `totals` have ring_bytes(); exchanges[g] is group g's, and outlives this object. `buckets` become ready
+  /// `sums` have ring_bytes(); `totals` total_bytes(), which the host reads and writes, and so do devices. exchanges[g]
+  /// is group g's, and outlives this object. `buckets` become ready
   /// in every step, over all groups. What total() tells is of group `reporting`. Throws Error{invalid} when memory is
   /// missing.
   StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory totals, std::vector<Exchange*> exchanges,
@@ -118,6 +123,7 @@ class StepExchange final : public BucketSink {
   static constexpr std::size_t entries(std::size_t groups) noexcept { return groups == 1 ? 1 : 1 + groups; }
   Memory entry(const Memory& ring, Step step, std::size_t index) const noexcept;
   Memory of_group(const Memory& ring, Step step, std::size_t group) const noexcept;
+  Memory said(Step step) const noexcept;
   void share_sums(Stream& stream);
   template <class What>
   void guarded(const Bucket& bucket, What&& what) noexcept;

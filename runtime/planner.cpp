@@ -362,7 +362,8 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
   needs.pool = plan.prefetch * batch.size_bytes();
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
-                2 * StepExchange::ring_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
+                StepExchange::ring_bytes(plan.groups.size()) + StepExchange::total_bytes(plan.groups.size()) +
+                2 * StepExchange::kStepsKept * sizeof(StepSums);
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = 2 * plan.room * sums.outputs * size_bytes(plan.dtype);
@@ -388,6 +389,10 @@ bool has_landing(const GroupPlan& group, DType dtype) {
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
   return parameters + bf16 + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
+}
+
+std::uint64_t MemoryNeeds::device_bytes() const noexcept {
+  return parameters + bf16 + weights + gradients + state + journal + words + kSpareBytes;
 }
 
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {

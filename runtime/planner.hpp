@@ -53,6 +53,8 @@ struct MemoryNeeds {
   std::uint64_t peers = 0;        // what it works on in its node's other arenas, theirs to allocate
   /// What the rank's arena has to hold, with 64 KiB to spare for alignment and small things.
   std::uint64_t arena_bytes() const noexcept;
+  /// Of that, what lies in the device's memory where it has its own, with as much to spare.
+  std::uint64_t device_bytes() const noexcept;
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };
 

@@ -14,26 +14,32 @@
 
 namespace troupe {
 
-/// What a step, or an evaluation, adds up over samples; lies in arenas, so plain data.
+/// What a step, or an evaluation, adds up: over samples, over ranks, and over the summed gradient's elements. Lies in
+/// memory that devices and other ranks read, so plain data.
 struct StepSums {
-  double loss = 0;            // sum over samples
+  // Over samples.
+  double loss = 0;
   std::uint64_t correct = 0;  // samples whose largest logit is their label's
   std::uint64_t samples = 0;  // rows that counted
-  std::uint64_t stop = 0;     // ranks that ask to end after this step
-  std::uint64_t saving = 0;   // ranks that are still writing a checkpoint when they begin it
-  double squares = 0;         // of the summed gradient, over the elements that reduce_with_norm() saw
-  std::uint64_t bad = 0;      // bad_at() of the first element that is not finite; 0: all are
-  std::uint64_t who = 0;  // a rank's own: its rank + 1. A total: the first rank whose loss is not finite, + 1; 0: none
+  // Over ranks.
+  std::uint64_t stop_requests = 0;  // ranks that ask to end after this step
+  std::uint64_t still_saving = 0;   // ranks that are still writing a checkpoint when they begin it
+  // Over elements that reduce_with_norm() saw.
+  double gradient_squares = 0;
+  std::uint64_t bad_gradient = 0;  // bad_at() of the first element that is not finite; 0: all are
+  /// A rank's own: its rank + 1, whatever its loss. A total: the first rank whose loss is not finite, + 1; 0: none.
+  std::uint64_t bad_loss = 0;
 
   void add(const StepSums& other) noexcept {
-    if (who == 0 && !std::isfinite(other.loss)) who = other.who;
-    squares += other.squares;
-    if (other.bad != 0 && (bad == 0 || other.bad < bad)) bad = other.bad;
+    if (bad_loss == 0 && !std::isfinite(other.loss)) bad_loss = other.bad_loss;
+    if (other.bad_gradient != 0 && (bad_gradient == 0 || other.bad_gradient < bad_gradient))
+      bad_gradient = other.bad_gradient;
+    gradient_squares += other.gradient_squares;
     loss += other.loss;
     correct += other.correct;
     samples += other.samples;
-    stop += other.stop;
-    saving += other.saving;
+    stop_requests += other.stop_requests;
+    still_saving += other.still_saving;
   }
 };
 static_assert(sizeof(StepSums) == 64);
@@ -50,10 +56,10 @@ constexpr std::uint64_t bad_rank(std::uint64_t bad) noexcept { return bad & ((1U
 /// What an update multiplies a summed gradient with: 1 / samples, less where the norm of the mean is clipped; 0: the
 /// update changes nothing. All ranks, and all buckets of a step, find the same.
 inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
-  if (total.samples == 0 || (rule.judged && !std::isfinite(total.squares))) return 0;
+  if (total.samples == 0 || (rule.judged && !std::isfinite(total.gradient_squares))) return 0;
   const double scale = 1.0 / static_cast<double>(total.samples);
   if (rule.clip_norm <= 0) return static_cast<float>(scale);
-  const double norm = std::sqrt(total.squares) * scale;
+  const double norm = std::sqrt(total.gradient_squares) * scale;
   return static_cast<float>(norm > rule.clip_norm ? scale * (rule.clip_norm / norm) : scale);
 }
 

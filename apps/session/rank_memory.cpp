@@ -1,6 +1,7 @@
 #include "apps/session/rank_memory.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "actors/device_actor.hpp"
 #include "runtime/chunks.hpp"
@@ -10,6 +11,7 @@
 namespace troupe {
 namespace {
 
+constexpr const char* kTicketName = "device_memory";
 constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1"};
 
 Memory require(const Arena& arena, const std::string& name) {
@@ -40,11 +42,25 @@ void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all
   if (held) m.scratch = slice(m.contributions, whole, size);
 }
 
-/// Takes memory for one group from an arena, and publishes it.
+/// Of what each direct communicator of the rank's stages, by the sets of ranks with which it exchanges.
+std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& group, Rank self, bool device_memory) {
+  std::vector<std::uint64_t> sizes;
+  const auto filter = make_filter(group.filter);
+  for (DirectGroup& shape : direct_groups(plan, group, self)) {
+    shape.filter = filter.get();
+    shape.device_memory = device_memory;
+    if (plan.dtype == DType::bf16) shape.bf16.size_bytes = group.count * size_bytes(DType::bf16);
+    sizes.push_back(direct_staging_bytes(shape));
+  }
+  return sizes;
+}
+
+/// Takes memory for one group, and publishes it.
 class GroupTaker {
  public:
-  GroupTaker(Arena& own, const Plan& plan, const GroupPlan& group, Rank self)
+  GroupTaker(RankStore& own, const Plan& plan, const GroupPlan& group, Rank self)
       : own_(own),
+        arena_(own.arena()),
         plan_(plan),
         group_(group),
         self_(self),
@@ -56,25 +72,22 @@ class GroupTaker {
 
   void take(GroupMemory& m) {
     for (std::size_t slot = 0; needs_.whole_state && slot < slots_; ++slot)
-      m.own.state[slot] = own_.allocate(group_.count * sizeof(float));
+      m.own.state[slot] = own_.take(group_.count * sizeof(float));
     if (has_landing(group_, plan_.dtype)) {
-      m.landing = own_.allocate(group_.count * sizeof(float));
-      m.one = own_.allocate(sizeof(StepSums));
+      m.landing = own_.take(group_.count * sizeof(float));
+      m.one = own_.take(sizeof(StepSums));
     }
-    m.own.carry = own_.allocate(sizeof(StepSums));
-    m.own.round_total = own_.allocate(sizeof(StepSums));
+    m.own.carry = own_.take(sizeof(StepSums));
+    m.own.round_total = own_.take(sizeof(StepSums));
     if (plan_.crosses_nodes()) {
-      const auto filter = make_filter(group_.filter);
-      for (DirectGroup& shape : direct_groups(plan_, group_, self_)) {
-        shape.filter = filter.get();
-        m.staging.push_back(own_.allocate(direct_staging_bytes(shape)));
-      }
+      for (const std::uint64_t size_bytes : staging_sizes(plan_, group_, self_, own_.has_device_memory()))
+        m.staging.push_back(arena_.allocate(size_bytes));
     }
     if (plan_.levels.size() > 1) take_node_part(m);
-    m.ready = own_.make_timeline();
-    own_.publish(name_in(group_, "ready"), m.ready);
-    m.published = own_.make_timeline();
-    own_.publish(name_in(group_, "published"), m.published);
+    m.ready = arena_.make_timeline();
+    arena_.publish(name_in(group_, "ready"), m.ready);
+    m.published = arena_.make_timeline();
+    arena_.publish(name_in(group_, "published"), m.published);
     for (const Stripe& stripe : stripes_) {
       StripeMemory& part = m.stripes.emplace_back();
       StripeMemory outer;
@@ -83,30 +96,30 @@ class GroupTaker {
       m.own.outer.push_back(outer);
     }
     if (!plan_.crosses_nodes() && plan_.measured)
-      m.own.relief_journal = own_.allocate(relief_journal_bytes(group_.stripes, group_.buckets, slots_));
+      m.own.relief_journal = own_.take(relief_journal_bytes(group_.stripes, group_.buckets, slots_));
   }
 
  private:
   void take_node_part(GroupMemory& m) {
-    m.handed = own_.make_timeline();
-    own_.publish(name_in(group_, "handed"), m.handed);
-    m.measured = own_.make_timeline();
-    own_.publish(name_in(group_, "measured"), m.measured);
-    m.verdict = own_.allocate(sizeof(StepSums));
-    own_.publish(name_in(group_, "verdict"), m.verdict);
-    m.node_sums = own_.allocate(sizeof(StepSums));
-    m.found = own_.allocate(sizeof(StepSums));
+    m.handed = arena_.make_timeline();
+    arena_.publish(name_in(group_, "handed"), m.handed);
+    m.measured = arena_.make_timeline();
+    arena_.publish(name_in(group_, "measured"), m.measured);
+    m.verdict = own_.take(sizeof(StepSums));
+    arena_.publish(name_in(group_, "verdict"), m.verdict);
+    m.node_sums = own_.take(sizeof(StepSums));
+    m.found = own_.take(sizeof(StepSums));
     if (!plan_.leads_node(self_)) return;
-    m.updated = own_.make_timelines(group_.buckets.size());
-    own_.publish(name_in(group_, "updated"), m.updated);
+    m.updated = arena_.make_timelines(group_.buckets.size());
+    arena_.publish(name_in(group_, "updated"), m.updated);
   }
 
   /// Peers that share the arena find the parts of a rank's one stripe by their names.
   void publish(const char* name, const Memory& part) {
-    if (!plan_.crosses_nodes()) own_.publish(name_in(group_, name), part);
+    if (!plan_.crosses_nodes()) arena_.publish(name_in(group_, name), part);
   }
   Memory take(const char* name, std::uint64_t size_bytes) {
-    const Memory part = own_.allocate(size_bytes);
+    const Memory part = own_.take(size_bytes);
     publish(name, part);
     return part;
   }
@@ -128,7 +141,8 @@ class GroupTaker {
       outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * group_.buckets.size());
   }
 
-  Arena& own_;
+  RankStore& own_;
+  Arena& arena_;
   const Plan& plan_;
   const GroupPlan& group_;
   const Rank self_;
@@ -151,11 +165,46 @@ std::uint64_t snapshot_bytes(const Plan& plan, const std::vector<GroupMemory>& g
 
 }  // namespace
 
-RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
+RankStore::RankStore(Arena& own, const Memory& device, const RegionTicket& ticket) : arena_(&own), device_(device) {
+  const Memory told = own.allocate(sizeof ticket);
+  std::memcpy(own.base() + told.offset, &ticket, sizeof ticket);
+  own.publish(kTicketName, told);
+}
+
+Memory RankStore::take(std::uint64_t size_bytes) {
+  if (device_.size_bytes == 0) return arena_->allocate(size_bytes);
+  constexpr std::uint64_t kAlignBytes = 64;
+  const std::uint64_t left = device_.size_bytes - used_bytes_;
+  TROUPE_CHECK(size_bytes <= left, Code::out_of_memory, size_bytes, " bytes of device memory are wanted, ", left,
+               " of ", device_.size_bytes, " are left");
+  const Memory part = slice(device_, used_bytes_, size_bytes);
+  used_bytes_ = std::min(device_.size_bytes, (used_bytes_ + size_bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes);
+  return part;
+}
+
+std::optional<RegionTicket> find_device_ticket(const AddressSpace& space, const Arena& arena) {
+  const auto told = arena.find(kTicketName);
+  if (!told) return std::nullopt;
+  TROUPE_CHECK(told->arena == arena.id() && told->size_bytes == sizeof(RegionTicket), Code::corrupt,
+               "the arena of a peer has a ticket for device memory of ", told->size_bytes, " bytes");
+  RegionTicket ticket;
+  std::memcpy(&ticket, space.address(*told), sizeof ticket);
+  return ticket;
+}
+
+std::uint64_t device_staging_bytes(const Plan& plan, Rank self) {
+  std::uint64_t all = 0;
+  if (!plan.crosses_nodes()) return all;
+  for (const GroupPlan& group : plan.groups)
+    for (const std::uint64_t size_bytes : staging_sizes(plan, group, self, true)) all += size_bytes;
+  return all;
+}
+
+RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
   RankMemory m;
   const auto take = [&](const char* name, std::uint64_t size_bytes) {
-    const Memory part = own.allocate(size_bytes);
-    own.publish(name, part);
+    const Memory part = own.take(size_bytes);
+    own.arena().publish(name, part);
     return part;
   };
   const std::uint64_t whole = count_elements(plan) * sizeof(float);
@@ -170,13 +219,13 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
   m.replica.gradients = slice(contributions, 0, whole);
   Memory held_bf16;
   if (needs.own_weights) {
-    m.replica.parameters = own.allocate(whole);
-    if (half != 0) m.replica.bf16 = own.allocate(half);
-    if (half != 0) held_bf16 = own.allocate(half);
+    m.replica.parameters = own.take(whole);
+    if (half != 0) m.replica.bf16 = own.take(half);
+    if (half != 0) held_bf16 = own.take(half);
   }
   m.sums = take("sums", StepExchange::ring_bytes(plan.groups.size()));
-  m.totals = own.allocate(StepExchange::ring_bytes(plan.groups.size()));
-  m.evaluations = own.allocate(kEvaluationsKept * sizeof(StepSums));
+  m.totals = own.arena().allocate(StepExchange::total_bytes(plan.groups.size()));
+  m.evaluations = own.arena().allocate(kEvaluationsKept * sizeof(StepSums));
   for (const GroupPlan& group : plan.groups) {
     GroupMemory& g = m.groups.emplace_back();
     set_contributions(g, group, contributions, whole, needs.held);
@@ -187,7 +236,7 @@ RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self) {
     GroupTaker(own, plan, group, self).take(g);
   }
   const std::uint64_t saved = snapshot_bytes(plan, m.groups);
-  if (plan.saves && saved != 0) m.snapshot = own.allocate(saved, Arena::kPageBytes);
+  if (plan.saves && saved != 0) m.snapshot = own.arena().allocate(saved, Arena::kPageBytes);
   return m;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,23 +36,49 @@ struct GroupMemory {
   TimelineId updated;                // at the leader: the first of its buckets' lines
 };
 
-/// Where everything of one rank lies in its arena. Peers of the node find the parts by the names under which they are
-/// published.
+/// Where everything of one rank lies: totals, evaluations, digests, snapshot, staging and lines in its arena, the rest
+/// where its device works on it. Peers of the node find the parts by the names under which they are published.
 struct RankMemory {
   Memory parameters;                // [layout] f32; of ranks that share memory, their leader's
   Memory bf16;                      // [layout] bf16 likewise; empty in f32
   ReplicaMemory replica;            // [layout]: the weights that it reads are those, or of the rank's own
   Memory sums;                      // StepExchange::ring_bytes()
-  Memory totals;                    // the same
+  Memory totals;                    // StepExchange::total_bytes()
   Memory evaluations;               // kEvaluationsKept StepSums
   Memory digests;                   // digest_bytes(), of jobs that compare weights
   Memory snapshot;                  // of jobs that save: a copy of the stripes and their states, from a page on
   std::vector<GroupMemory> groups;  // as Plan::groups
 };
 
-/// Takes rank `self`'s memory from its arena and publishes what peers need. The stripes' parameters are filled in by
+/// Where a rank's memory comes from: its arena, whose directory and lines the node's processes read, and the memory on
+/// which its device works. That is the arena's, too, where the device works in the host's memory.
+class RankStore {
+ public:
+  explicit RankStore(Arena& own) : arena_(&own) {}
+  /// Takes from `device`, memory of the device's own; peers find its ticket in the arena.
+  RankStore(Arena& own, const Memory& device, const RegionTicket& ticket);
+  /// For the device's work. Throws Error{out_of_memory} when there is not as much.
+  Memory take(std::uint64_t size_bytes);
+  bool has_device_memory() const noexcept { return device_.size_bytes != 0; }
+
+  Arena& arena() const noexcept { return *arena_; }
+
+ private:
+  Arena* arena_;
+  Memory device_;
+  std::uint64_t used_bytes_ = 0;
+};
+
+/// The ticket of the device memory that a peer's arena tells of; nothing: it has none.
+std::optional<RegionTicket> find_device_ticket(const AddressSpace& space, const Arena& arena);
+
+/// Takes rank `self`'s memory and publishes what peers need. The stripes' parameters are filled in by
 /// join_node_memory.
-RankMemory allocate_rank_memory(Arena& own, const Plan& plan, Rank self);
+RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self);
+
+/// What direct communicators of a rank take from its arena beside MemoryNeeds::arena_bytes() where its device has memory
+/// of its own.
+std::uint64_t device_staging_bytes(const Plan& plan, Rank self);
 
 /// Completes `memory` with the node's shared parameters (the leader's, found in `leader`, which may be its own).
 void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader);

@@ -20,6 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
 
+/// In the arena of a rank whose device has memory of its own, for alignment and small things.
+constexpr std::uint64_t kLeftInArena = 64 << 10;
+
 /// How many steps that are left out are told of one by one.
 constexpr std::uint64_t kLeftOutNotes = 5;
 
@@ -82,11 +85,12 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
       system_(config_),
       silences_(job_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()) {
   space_.may_spin(job_.mine().may_spin);
-  make_memory();
   if (job_.bootstrap) make_transport();
+  make_device();
+  make_memory();
   meet(blocking);
   resume();
-  make_device();
+  make_steps();
   make_loop();
   load();
   make_actors();
@@ -112,12 +116,38 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
 }
 
 void RankSession::make_memory() {
-  arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
-  space_.map(arena_);
-  memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
+  const Peer self{job_.self().value};
+  if (memory_kind() == MemoryKind::device) {
+    const std::uint64_t own = memory_needs(job_.plan, job_.graph, job_.self()).device_bytes();
+    arena_ = Arena::create(arena_id(self, 1),
+                           job_.mine().arena_bytes - own + device_staging_bytes(job_.plan, job_.self()) + kLeftInArena);
+    space_.map(arena_);
+    const ArenaId id = arena_id(self, 2);
+    const Memory device = device_->allocate(id, MemoryKind::device, own);
+    RankStore store(*arena_, device, device_->ticket(id));
+    memory_ = allocate_rank_memory(store, job_.plan, job_.self());
+  } else {
+    arena_ = Arena::create(arena_id(self, 1), job_.mine().arena_bytes);
+    space_.map(arena_);
+    RankStore store(*arena_);
+    memory_ = allocate_rank_memory(store, job_.plan, job_.self());
+  }
   if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
+}
+
+/// Where the device works best, unless others than devices look at gradients and parameters: the shards that host
+/// stripes, and a model of the app's own.
+MemoryKind RankSession::memory_kind() const {
+  return needs_of(job_.plan).hosted || options_.model ? MemoryKind::pinned : device_->traits().memory;
+}
+
+/// What another rank of the node shows, its device's memory included.
+void RankSession::map_peer(Rank rank) {
+  const auto arena = Arena::open(places_[rank.value].arena);
+  space_.map(arena);
+  if (const auto ticket = find_device_ticket(space_, *arena)) (void)device_->import(*ticket);
 }
 
 /// Opens what the job goes on from, as rank 0 decided.
@@ -176,20 +206,30 @@ void RankSession::note_resumed(const CheckpointStart& start) {
 /// The state before the first step. Others read it once the view stands.
 void RankSession::load() {
   if (holds_parameters()) fill_parameters();
-  if (resumed_) resumed_->load_state(job_, space_, memory_);
+  if (resumed_) resumed_->load_state(job_, *copies_, memory_);
 }
 
 void RankSession::fill_parameters() {
-  const std::uint64_t count = job_.layout.count_elements();
-  float* parameters = space_.address_of<float>(memory_.parameters);
-  if (resumed_) {
-    resumed_->load_parameters(job_, {parameters, count});
-  } else {
-    fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
-  }
-  if (memory_.bf16.size_bytes == 0) return;
-  auto* half = space_.address_of<std::uint16_t>(memory_.bf16);
-  for (std::uint64_t i = 0; i < count; ++i) half[i] = to_bf16(parameters[i]);
+  copies_->write(memory_.parameters, [this](std::span<std::byte> bytes) {
+    const std::span<float> parameters = numbers<float>(bytes);
+    if (resumed_) {
+      resumed_->load_parameters(job_, parameters);
+    } else {
+      fill_initial(job_.graph, job_.layout, job_.plan.seed, parameters);
+    }
+    copies_->write(memory_.bf16, [&](std::span<std::byte> image) {
+      std::transform(parameters.begin(), parameters.end(), numbers<std::uint16_t>(image).begin(), to_bf16);
+    });
+  });
+}
+
+std::vector<float> RankSession::parameters() const {
+  std::vector<float> all;
+  copies_->read(memory_.parameters, [&](std::span<const std::byte> bytes) {
+    const std::span<const float> found = numbers<float>(bytes);
+    all.assign(found.begin(), found.end());
+  });
+  return all;
 }
 
 void RankSession::make_transport() {
@@ -266,16 +306,21 @@ void RankSession::watch_peers() {
 
 void RankSession::make_device() {
   const RankPlan& mine = job_.mine();
-  if (job_.plan.shares_memory()) {
-    for (const Rank rank : job_.plan.node_members(job_.self()))
-      if (rank != job_.self()) space_.map(Arena::open(places_[rank.value].arena));
-    const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
-    join_node_memory(memory_, job_.plan, space_.arena(places_[leader].arena.id));
-  }
   // Between nodes the stream waits for what the bulk lane brings.
   if (bulk_ && job_.plan.crosses_nodes())
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = device_for(mine);
+  copies_ = std::make_unique<HostCopies>(*device_, space_, arena_id({job_.self().value}, 3), settings().faults.exchange);
+}
+
+void RankSession::make_steps() {
+  const RankPlan& mine = job_.mine();
+  if (job_.plan.shares_memory()) {
+    for (const Rank rank : job_.plan.node_members(job_.self()))
+      if (rank != job_.self()) map_peer(rank);
+    const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
+    join_node_memory(memory_, job_.plan, space_.arena(places_[leader].arena.id));
+  }
   make_communicators();
   const std::vector<Bucket> buckets = job_.buckets();
   if (options_.model) {
@@ -316,12 +361,21 @@ std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
 }
 
 void RankSession::make_loop() {
-  const auto* parameters = space_.address_of<const float>(memory_.replica.parameters);
-  auto* gradients = space_.address_of<float>(memory_.replica.gradients);
+  std::span<const float> parameters;
+  std::span<float> gradients;
+  if (memory_kind() != MemoryKind::device) {
+    const std::uint64_t count = job_.layout.count_elements();
+    parameters = {space_.address_of<const float>(memory_.replica.parameters), count};
+    gradients = {space_.address_of<float>(memory_.replica.gradients), count};
+  }
   for (std::size_t p = 0; p < job_.layout.entries().size(); ++p) {
     const auto [first, count] = job_.layout.entries()[p];
     const Parameter& parameter = job_.graph.parameters()[p];
-    tensors_.push_back({parameter.name, parameter.extents, {parameters + first, count}, {gradients + first, count}});
+    SessionTensor& tensor = tensors_.emplace_back();
+    tensor.name = parameter.name;
+    tensor.extents = parameter.extents;
+    if (!parameters.empty()) tensor.parameters = parameters.subspan(first, count);
+    if (!gradients.empty()) tensor.gradients = gradients.subspan(first, count);
   }
   loop_ = std::make_unique<OwnLoop>(OwnLoopParts{.space = space_,
                                                  .batch = job_.batch(),
@@ -421,7 +475,7 @@ void RankSession::add_loader(TrainingParts& parts) {
     if (rank.node != job_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
     // Where parameters are shared they are mapped already.
-    if (!job_.plan.shares_memory() && rank.rank != job_.self()) space_.map(Arena::open(places_[rank.rank.value].arena));
+    if (!job_.plan.shares_memory() && rank.rank != job_.self()) map_peer(rank.rank);
   }
   parts.node_loader.emplace(std::move(loader));
 }

@@ -12,6 +12,7 @@
 
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
+#include "runtime/host_copies.hpp"
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
@@ -73,10 +74,7 @@ class RankSession final : public Session {
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                               Deadline deadline) override;
   std::string describe(Blocking& blocking, Deadline deadline) override;
-  std::vector<float> parameters() const override {
-    const auto* first = space_.address_of<const float>(memory_.parameters);
-    return {first, first + job_.layout.count_elements()};
-  }
+  std::vector<float> parameters() const override;
 
  private:
   static constexpr ViewId kFirstView{1};
@@ -94,15 +92,18 @@ class RankSession final : public Session {
   }
 
   // Building, in this order.
-  void make_memory();
   void make_transport();
+  void make_device();
+  MemoryKind memory_kind() const;
+  void make_memory();
+  void map_peer(Rank rank);
   void meet(Blocking& blocking);
   void lock_checkpoints(Blocking& blocking);
   void resume();
   void make_early_stop(CheckpointStart& start);
   void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
-  void make_device();
+  void make_steps();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
   std::unique_ptr<Stream> traced_stream(TraceRow* row);
   void make_communicators();
@@ -171,6 +172,7 @@ class RankSession final : public Session {
   std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
   std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device_;
+  std::unique_ptr<HostCopies> copies_;
   std::unique_ptr<Stream> exchange_stream_;            // between nodes: the bulk lane's thread enqueues on it
   std::vector<std::unique_ptr<Stream>> node_streams_;  // by group; null: nothing is reduced within nodes first
   std::uint64_t left_out_ = 0;                         // steps, counted by the device actor

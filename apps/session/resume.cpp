@@ -124,7 +124,7 @@ bool Resumed::keeps_outer(std::string_view tensor, PolicyKind next) const {
   return manifest().has_outer(tensor) && (before.empty() || before == name_of(next));
 }
 
-void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
+void Resumed::load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe,
                    const Memory& to) {
   const auto& tensors = job.graph.parameters();
   const PolicySequence policies(job.plan.groups[stripe.group.value].policies, job.plan.world_size());
@@ -133,27 +133,29 @@ void Resumed::load(const JoinedJob& job, const AddressSpace& space, CheckpointPa
     const Overlap some = overlap(job.layout.entries()[i], job.plan.groups[stripe.group.value], stripe);
     if (some.count == 0 || (part == kOuter && !keeps_outer(tensors[i].name, next))) continue;
     const Memory memory = elements(to, some.at, some.count, sizeof(float));
-    reader_.read(kGroup, tensors[i].name, part, some.first, {space.address_of<float>(memory), some.count});
+    copies.write(memory, [&](std::span<std::byte> bytes) {
+      reader_.read(kGroup, tensors[i].name, part, some.first, numbers<float>(bytes));
+    });
   }
 }
 
-void Resumed::load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory) {
-  for (const GroupPlan& group : job.plan.groups) load_group(job, space, group, memory.groups[group.id.value]);
+void Resumed::load_state(const JoinedJob& job, HostCopies& copies, const RankMemory& memory) {
+  for (const GroupPlan& group : job.plan.groups) load_group(job, copies, group, memory.groups[group.id.value]);
 }
 
-void Resumed::load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group,
+void Resumed::load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group,
                          const GroupMemory& memory) {
   const ExchangeMemory& own = memory.own;
   for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
     if (own.state[slot].size_bytes != 0) {
-      load(job, space, kStates[slot], {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count},
+      load(job, copies, kStates[slot], {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count},
            own.state[slot]);
       continue;
     }
-    for (const StripeMemory& part : memory.stripes) load(job, space, kStates[slot], part.stripe, part.state[slot]);
+    for (const StripeMemory& part : memory.stripes) load(job, copies, kStates[slot], part.stripe, part.state[slot]);
   }
   for (const StripeMemory& part : own.outer)
-    if (part.state[0].size_bytes != 0) load(job, space, kOuter, part.stripe, part.state[0]);
+    if (part.state[0].size_bytes != 0) load(job, copies, kOuter, part.stripe, part.state[0]);
 }
 
 std::uint64_t Resumed::updates_of(const GroupPlan& group) const {

@@ -8,6 +8,7 @@
 #include "actors/checkpointer_actor.hpp"
 #include "actors/device_actor.hpp"
 #include "apps/session/checkpoint_start.hpp"
+#include "runtime/host_copies.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "runtime/arena.hpp"
@@ -31,15 +32,15 @@ class Resumed {
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
   /// Fills the optimizer's state, of the stripe or whole, and the outer momentum of groups whose next step has the
   /// policy of the step before the checkpoint: a switch begins it at zero.
-  void load_state(const JoinedJob& job, const AddressSpace& space, const RankMemory& memory);
+  void load_state(const JoinedJob& job, HostCopies& copies, const RankMemory& memory);
   /// How many updates the group's rule has made: where its parameters come from several groups, the most of them.
   std::uint64_t updates_of(const GroupPlan& group) const;
 
  private:
-  void load(const JoinedJob& job, const AddressSpace& space, CheckpointPart part, const Stripe& stripe,
+  void load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe,
             const Memory& to);
   bool keeps_outer(std::string_view tensor, PolicyKind next) const;
-  void load_group(const JoinedJob& job, const AddressSpace& space, const GroupPlan& group, const GroupMemory& memory);
+  void load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group, const GroupMemory& memory);
 
   CheckpointReader reader_;
 };

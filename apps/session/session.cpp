@@ -120,8 +120,9 @@ RunResult RankSession::wait_for_end(Blocking& blocking) {
   result_.total.steps = end.steps;
   result_.saved_steps = end.saved_steps;
   if (result_.status.ok() && !end.unsaved.ok()) result_.status = {end.unsaved.code(), not_saved(end)};
-  const auto* parameters = space_.address(memory_.parameters);
-  result_.parameters_hash = XXH3_64bits(parameters, memory_.parameters.size_bytes);
+  copies_->read(memory_.parameters, [this](std::span<const std::byte> parameters) {
+    result_.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
+  });
   return std::move(result_);
 }
 

@@ -5,13 +5,14 @@
 #include "devices/cpu/cpu_replica.hpp"
 #include "devices/cpu/cpu_stream.hpp"
 #include "devices/cpu/onednn.hpp"
+#include "runtime/host_device.hpp"
 
 namespace troupe {
 namespace {
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostDevice {
  public:
-  CpuDevice(AddressSpace& space, CpuDeviceOptions options) : space_(space), options_(std::move(options)) {
+  CpuDevice(AddressSpace& space, CpuDeviceOptions options) : HostDevice(space), options_(std::move(options)) {
     TROUPE_CHECK(options_.threads > 0, Code::invalid, "a cpu device needs at least 1 thread");
     TROUPE_CHECK(options_.wait_deadline.count() > 0, Code::invalid,
                  "a cpu device's waits need a deadline above 0, not ", options_.wait_deadline.count(), " ms");
@@ -27,18 +28,17 @@ class CpuDevice final : public Device {
   const DeviceTraits& traits() const override { return traits_; }
 
   std::unique_ptr<Stream> stream() override {
-    auto stream = std::make_unique<cpu::CpuStream>(space_, options_);
+    auto stream = std::make_unique<cpu::CpuStream>(space(), options_);
     if (!options_.cpus.empty()) stream->pin(options_.cpus);
     return stream;
   }
 
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
-    return std::make_unique<cpu::CpuReplica>(space_, graph, layout, batch, buckets, memory, options_.threads);
+    return std::make_unique<cpu::CpuReplica>(space(), graph, layout, batch, buckets, memory, options_.threads);
   }
 
  private:
-  AddressSpace& space_;
   const CpuDeviceOptions options_;
   DeviceTraits traits_;
 };

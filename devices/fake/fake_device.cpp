@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <utility>
 
 #include "devices/fake/detail/arithmetic.hpp"
 #include "devices/fake/detail/quadratic_replica.hpp"
+#include "devices/reference/reference_replica.hpp"
 #include "runtime/checkpoint/hash.hpp"
 #include "runtime/data/random.hpp"
+#include "runtime/thread.hpp"
 
 namespace troupe {
 namespace {
@@ -39,8 +42,11 @@ FakeStream::~FakeStream() {
 }
 
 void FakeStream::enqueue(Work work) {
-  const std::lock_guard lock{device_.queues_};
-  if (!ended_) queue_.push_back(std::move(work));
+  {
+    const std::lock_guard lock{device_.queues_};
+    if (!ended_) queue_.push_back(std::move(work));
+  }
+  device_.news_.notify_one();
 }
 
 /// The caller holds no lock of the device: the line's wakers run in here.
@@ -73,9 +79,13 @@ void FakeStream::wait(Point point) {
 }
 
 Point FakeStream::mark() {
-  const std::lock_guard lock{device_.queues_};
-  const std::uint64_t value = ++marks_;
-  if (!ended_) queue_.push_back({{}, [this, value] { line_.signal(value); }});
+  std::uint64_t value;
+  {
+    const std::lock_guard lock{device_.queues_};
+    value = ++marks_;
+    if (!ended_) queue_.push_back({{}, [this, value] { line_.signal(value); }});
+  }
+  device_.news_.notify_one();
   return {line_.id(), value};
 }
 
@@ -86,8 +96,8 @@ void FakeStream::signal(Point point) {
 
 void FakeStream::copy(Memory to, Memory from) {
   check_size(from, to.size_bytes, "the source of a copy");
-  std::byte* target = device_.space_.address(to);
-  const std::byte* source = device_.space_.address(from);
+  std::byte* target = device_.address(to);
+  const std::byte* source = device_.address(from);
   enqueue({{}, [=, bytes = to.size_bytes] { std::memmove(target, source, bytes); }});
 }
 
@@ -97,14 +107,14 @@ std::vector<const T*> FakeStream::resolve(std::span<const Memory> parts, std::ui
   std::vector<const T*> pointers;
   for (const Memory& part : parts) {
     check_size(part, size_bytes, "a part");
-    pointers.push_back(device_.space_.address_of<const T>(part));
+    pointers.push_back(device_.address_of<const T>(part));
   }
   return pointers;
 }
 
 void FakeStream::sum_up(Memory total, std::span<const Memory> parts) {
   check_size(total, sizeof(StepSums), "a total");
-  auto* to = device_.space_.address_of<StepSums>(total);
+  auto* to = device_.address_of<StepSums>(total);
   enqueue({{}, [to, from = resolve<StepSums>(parts, sizeof(StepSums))] {
              StepSums sums;
              for (const StepSums* part : from) sums.add(*part);
@@ -113,7 +123,7 @@ void FakeStream::sum_up(Memory total, std::span<const Memory> parts) {
 }
 
 void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
-  auto* sum = device_.space_.address_of<float>(to);
+  auto* sum = device_.address_of<float>(to);
   enqueue({{}, [sum, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
              fake::reduce(sum, from, count);
            }});
@@ -121,43 +131,42 @@ void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
 
 void FakeStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
   check_size(what.sums, sizeof(StepSums), "the sums of a measured reduction");
-  auto* sum = device_.space_.address_of<float>(to);
-  auto* found = device_.space_.address_of<StepSums>(what.sums);
+  auto* sum = device_.address_of<float>(to);
+  auto* found = device_.address_of<StepSums>(what.sums);
   enqueue({{}, [=, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
              fake::reduce_with_norm(sum, from, count, *found, what);
            }});
 }
 
 void FakeStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
-  const AddressSpace& space = device_.space_;
   check_size(anchor, to.size_bytes, "an anchor");
   check_size(from, to.size_bytes, "weights");
   check_size(sums, sizeof(StepSums), "the sums of weights");
-  auto* target = space.address_of<float>(to);
-  const auto* left = space.address_of<const float>(anchor);
-  const auto* right = space.address_of<const float>(from);
-  const auto* counted = space.address_of<const StepSums>(sums);
+  auto* target = device_.address_of<float>(to);
+  const auto* left = device_.address_of<const float>(anchor);
+  const auto* right = device_.address_of<const float>(from);
+  const auto* counted = device_.address_of<const StepSums>(sums);
   enqueue({{}, [=, count = to.size_bytes / sizeof(float)] {
              fake::weighted_delta(target, left, right, static_cast<float>(counted->samples), count);
            }});
 }
 
 void FakeStream::clear(Memory memory) {
-  auto* at = device_.space_.address_of<std::byte>(memory);
+  auto* at = device_.address_of<std::byte>(memory);
   enqueue({{}, [at, size = memory.size_bytes] { std::fill_n(at, size, std::byte{}); }});
 }
 
 void FakeStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
   const std::uint64_t count = from.size_bytes / size_bytes(from_type);
   check_size(to, count * size_bytes(to_type), "the target of a conversion");
-  std::byte* target = device_.space_.address(to);
-  const std::byte* source = device_.space_.address(from);
+  std::byte* target = device_.address(to);
+  const std::byte* source = device_.address(from);
   enqueue({{}, [=] { convert_elements(target, to_type, source, from_type, count); }});
 }
 
 void FakeStream::digest(Memory to, Memory of) {
-  auto* result = device_.space_.address_of<std::uint64_t>(to);
-  const auto* bytes = device_.space_.address_of<const std::byte>(of);
+  auto* result = device_.address_of<std::uint64_t>(to);
+  const auto* bytes = device_.address_of<const std::byte>(of);
   enqueue({{}, [result, bytes, size = of.size_bytes] { *result = xxh3({bytes, size}); }});
 }
 
@@ -165,26 +174,25 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
                         std::span<const Memory> contributions, Memory total) {
   const std::uint64_t count = stripe.stripe.count;
   if (count == 0) return;
-  const AddressSpace& space = device_.space_;
   const std::size_t slots = state_slots(rule.kind);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
-  at.parameters = space.address_of<float>(stripe.parameters);
+  at.parameters = device_.address_of<float>(stripe.parameters);
   if (stripe.bf16.size_bytes > 0) {
     check_size(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
-    at.bf16 = space.address_of<std::uint16_t>(stripe.bf16);
+    at.bf16 = device_.address_of<std::uint16_t>(stripe.bf16);
   }
   for (std::size_t s = 0; s < slots; ++s) {
     check_size(stripe.state[s], count * sizeof(float), "a stripe's state");
-    at.state[s] = space.address_of<float>(stripe.state[s]);
+    at.state[s] = device_.address_of<float>(stripe.state[s]);
   }
   if (stripe.journal.size_bytes > 0) {
     TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a journal has ",
                  stripe.journal.size_bytes, " bytes, ", journal_bytes(slots), " are needed");
-    at.journal = space.address_of<UpdateJournal>(stripe.journal);
+    at.journal = device_.address_of<UpdateJournal>(stripe.journal);
   }
   check_size(total, sizeof(StepSums), "a total");
-  const auto* sums = space.address_of<const StepSums>(total);
+  const auto* sums = device_.address_of<const StepSums>(total);
   enqueue({{}, [this, rule, number, at, sums, from = resolve<float>(contributions, count * sizeof(float))] {
              std::optional<PassEnd> end;
              {
@@ -211,7 +219,51 @@ std::size_t FakeStream::count_queued() const {
 }
 
 FakeDevice::FakeDevice(AddressSpace& space, FakeOptions options)
-    : space_(space), options_(options), traits_{"fake", text("fake device, seed ", options.seed), 1, false} {}
+    : HostDevice(space),
+      space_(space),
+      options_(options),
+      traits_{"fake", text("fake device, seed ", options.seed), 1, false,
+              options.far_memory ? MemoryKind::device : MemoryKind::host} {
+  if (options.far_memory) far_ = std::make_unique<FarMemory>(space);
+  if (options.runs_itself) thread_ = start_thread("fake", [this] { keep_running(); });
+}
+
+FakeDevice::~FakeDevice() {
+  {
+    const std::lock_guard lock{queues_};
+    stop_ = true;
+  }
+  news_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Memory FakeDevice::allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) {
+  if (kind == MemoryKind::device && far_) return far_->allocate(id, size_bytes);
+  return HostDevice::allocate(id, kind, size_bytes);
+}
+
+RegionTicket FakeDevice::ticket(ArenaId id) const {
+  return space_.kind(id) == MemoryKind::device && far_ ? far_->ticket(id) : HostDevice::ticket(id);
+}
+
+Memory FakeDevice::import(const RegionTicket& ticket) {
+  return far_ && ticket.kind == MemoryKind::device ? far_->import(ticket) : HostDevice::import(ticket);
+}
+
+std::byte* FakeDevice::address(const Memory& memory) const {
+  return far_ ? far_->address(memory) : space_.address(memory);
+}
+
+/// The lines that streams wait for are other threads' and processes', which tell nobody: it looks again and again.
+void FakeDevice::keep_running() {
+  constexpr std::chrono::microseconds kLookAgain{100};
+  for (;;) {
+    run_until_idle();
+    std::unique_lock lock{queues_};
+    if (stop_) return;
+    news_.wait_for(lock, kLookAgain);
+  }
+}
 
 std::unique_ptr<FakeStream> FakeDevice::fake_stream() {
   std::unique_ptr<FakeStream> stream{new FakeStream{*this, space_.make_private_timeline()}};
@@ -220,9 +272,14 @@ std::unique_ptr<FakeStream> FakeDevice::fake_stream() {
   return stream;
 }
 
-std::unique_ptr<Replica> FakeDevice::compile(const Graph&, const Layout& layout, const BatchLayout& batch,
+std::unique_ptr<Replica> FakeDevice::compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                              const std::vector<Bucket>& buckets, const ReplicaMemory& memory) {
-  return fake::quadratic_replica(space_, layout, batch, buckets, memory);
+  if (!options_.computes_graph) return fake::quadratic_replica(*this, layout, batch, buckets, memory);
+  return make_reference_replica({[this](const Memory& part) { return address(part); },
+                                 [](Stream& stream, std::function<void()> work) {
+                                   fake::own(stream).call(std::move(work));
+                                 }},
+                                graph, layout, batch, buckets, memory);
 }
 
 /// Who goes next, by the seed; null when nobody can. The caller holds queues_.

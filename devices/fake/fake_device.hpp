@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -9,11 +10,13 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "devices/fake/fake_timeline.hpp"
+#include "devices/fake/far_memory.hpp"
 #include "runtime/arena.hpp"
-#include "runtime/device.hpp"
+#include "runtime/host_device.hpp"
 #include "runtime/stream.hpp"
 #include "runtime/update_pass.hpp"
 
@@ -27,6 +30,9 @@ struct FakeOptions {
   std::uint64_t fail_at = kNever;  // the device's work of this number, counted from 0, fails with device_fault
   std::uint32_t fail_one_in = 0;   // every piece of work fails with a chance of 1 in so many; 0: none
   std::uint32_t delay_one_in = 0;  // a stream whose turn it is stands back for a while, 1 in so many times; 0: never
+  bool far_memory = false;      // it has memory of its own, which nobody else can look at; see FarMemory
+  bool computes_graph = false;  // its replicas compute their graph, as the reference device does, in the place of the fake's own model
+  bool runs_itself = false;     // on a thread; otherwise a test does, or who waits for one of its streams
 };
 
 /// A queue whose work is done when somebody runs the device. Waits have no deadline: there is no time. Work on memory
@@ -93,11 +99,17 @@ class FakeStream final : public Stream {
 /// the graph: each parameter is pulled toward a target that each row's bytes give, so gradients depend on batch and
 /// weights, and training converges. Waiting for a fake stream's point makes time pass. Threads: any may run it, one
 /// piece of work at a time.
-class FakeDevice final : public Device {
+class FakeDevice final : public HostDevice {
  public:
   explicit FakeDevice(AddressSpace& space, FakeOptions options = {});
+  ~FakeDevice() override;
+  FakeDevice(const FakeDevice&) = delete;
+  FakeDevice& operator=(const FakeDevice&) = delete;
 
   const DeviceTraits& traits() const override { return traits_; }
+  Memory allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) override;
+  RegionTicket ticket(ArenaId id) const override;
+  Memory import(const RegionTicket& ticket) override;
   std::unique_ptr<Stream> stream() override { return fake_stream(); }
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override;
@@ -110,6 +122,12 @@ class FakeDevice final : public Device {
   std::size_t run_until_idle();
   /// Pieces of work done so far, the failed one included.
   std::uint64_t count_done() const;
+  /// Where the device's own work finds `memory`. Throws as AddressSpace::address.
+  std::byte* address(const Memory& memory) const;
+  template <class T>
+  T* address_of(const Memory& memory) const {
+    return reinterpret_cast<T*>(address(memory));
+  }
 
  private:
   friend class FakeStream;
@@ -121,15 +139,20 @@ class FakeDevice final : public Device {
   };
   std::optional<Turn> take_turn();
   FakeStream* choose();
+  void keep_running();
 
   AddressSpace& space_;
   const FakeOptions options_;
   DeviceTraits traits_;
+  std::unique_ptr<FarMemory> far_;  // null: it works in the host's
   std::mutex running_;         // held while a piece of work is done; taken before queues_
   mutable std::mutex queues_;  // guards all below and the streams' queues
   std::vector<FakeStream*> streams_;
   std::uint64_t done_ = 0;
   std::uint64_t draws_ = 0;
+  bool stop_ = false;
+  std::condition_variable news_;
+  std::thread thread_;  // of one that runs itself
 };
 
 }  // namespace troupe

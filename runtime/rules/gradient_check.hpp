@@ -48,10 +48,10 @@ inline std::uint64_t find_bad(const float* sum, std::span<const float* const> pa
 /// What `squares` and, where they are not finite, the search amount to, added to `sums`.
 inline void note_gradient(StepSums& sums, double squares, const float* sum, std::span<const float* const> parts,
                           std::uint64_t count, const NormCheck& what) noexcept {
-  if (what.squares) sums.squares += squares;
+  if (what.squares) sums.gradient_squares += squares;
   if (std::isfinite(squares)) return;
   const std::uint64_t bad = find_bad(sum, parts, count, what);
-  if (bad != 0 && (sums.bad == 0 || bad < sums.bad)) sums.bad = bad;
+  if (bad != 0 && (sums.bad_gradient == 0 || bad < sums.bad_gradient)) sums.bad_gradient = bad;
 }
 
 /// The whole of it for `sum`, which `parts` were added up to.

@@ -17,16 +17,16 @@ std::string parameter_at(std::uint64_t element, const Graph& graph, const Layout
 }  // namespace
 
 std::string describe_bad(const StepSums& total, const Graph& graph, const Layout& layout) {
-  if (total.bad != 0) {
-    return text("the gradient of ", parameter_at(bad_element(total.bad), graph, layout), ", first at rank ",
-                bad_rank(total.bad));
+  if (total.bad_gradient != 0) {
+    return text("the gradient of ", parameter_at(bad_element(total.bad_gradient), graph, layout), ", first at rank ",
+                bad_rank(total.bad_gradient));
   }
   if (std::isfinite(total.loss)) return {};
-  return total.who == 0 ? std::string{"the loss"} : text("the loss, first at rank ", total.who - 1);
+  return total.bad_loss == 0 ? std::string{"the loss"} : text("the loss, first at rank ", total.bad_loss - 1);
 }
 
 bool is_skipped(const Rule& rule, const StepSums& total) noexcept {
-  return needs_verdict(rule) && total.samples != 0 && !std::isfinite(total.squares);
+  return needs_verdict(rule) && total.samples != 0 && !std::isfinite(total.gradient_squares);
 }
 
 Status judge_step(const Rule& rule, Step step, const StepSums& total, const Graph& graph, const Layout& layout) {

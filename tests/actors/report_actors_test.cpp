@@ -23,7 +23,7 @@ struct ReporterWorld {
     targets.line = [this](const EpochReport& line) { lines.push_back(line); };
     targets.total = [this](const RunTotal& t) { total = t; };
     targets.rate = [](Step step) { return 0.5 / static_cast<double>(step.value + 1); };
-    targets.skipped = [](const StepSums& of_all) { return of_all.bad != 0; };
+    targets.skipped = [](const StepSums& of_all) { return of_all.bad_gradient != 0; };
     targets.value_ranks = value_ranks;
     reporter = spawn_reporter(actors.system(), schedule, targets, told_to);
     send(Begin{{1}});
@@ -60,7 +60,7 @@ TEST(ReporterActor, TellsTheRateOfALinesLastStepAndLeavesStepsThatChangedNothing
   ReporterWorld w{{.train_samples = 30, .test_samples = 0, .rows = 10, .ranks = 1, .steps = 6}};
   w.send(Committed{{1}, {0}, sums(30, 5, 10)});
   StepSums bad = sums(std::numeric_limits<double>::quiet_NaN(), 0, 10);
-  bad.bad = bad_at(3, 0);
+  bad.bad_gradient = bad_at(3, 0);
   w.send(Committed{{1}, {1}, bad});
   w.send(Committed{{1}, {2}, sums(10, 9, 10)});
   for (std::uint64_t step = 3; step < 6; ++step) w.send(Committed{{1}, {step}, sums(10, 9, 10)});

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "apps/session/communicators.hpp"
 #include "runtime/data/random.hpp"
+#include "runtime/host_copies.hpp"
 #include "runtime/planner.hpp"
 #include "tests/transports/communicator_worlds.hpp"
 #include "transports/loopback/loopback_transport.hpp"
@@ -32,10 +34,20 @@ Graph small_mlp(DType dtype) {
            {"loss", SoftmaxCrossEntropy{}}}};
 }
 
+/// On what the ranks compute.
+enum class Kind : std::uint8_t {
+  fakes,    // simulated devices with a model of their own
+  threads,  // reference devices
+  far,      // simulated devices that compute the graph as reference devices do, in memory of their own
+};
+constexpr std::string_view name_of(Kind kind) noexcept {
+  return kind == Kind::fakes ? "Fakes" : kind == Kind::threads ? "Threads" : "FarMemory";
+}
+
 struct Job {
   std::uint32_t ranks = 1;
   std::uint32_t nodes = 1;  // among which the ranks are dealt
-  bool threads = false;     // reference devices, otherwise simulated ones
+  Kind kind = Kind::fakes;
   DType dtype = DType::f32;
   std::uint64_t seed = 0;
   std::uint64_t bucket_bytes = 0;  // 0: as planned
@@ -45,13 +57,14 @@ struct Job {
 struct Member {
   AddressSpace space;
   std::shared_ptr<Arena> arena;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<HostCopies> copies;
   RankMemory memory;
   std::unique_ptr<DirectChannel> channel;
   std::vector<std::unique_ptr<const Filter>> filters;
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<LaneLoop> loop;
-  std::unique_ptr<Device> device;
   std::unique_ptr<Stream> exchange;  // the lane enqueues on it
   std::vector<std::unique_ptr<Stream>> node_streams;
   std::unique_ptr<Stream> stream;
@@ -103,9 +116,11 @@ class GroupedRun {
     EXPECT_TRUE(drive(ends));
     std::vector<std::vector<std::vector<float>>> all(job_.ranks);
     for (std::uint32_t r = 0; r < job_.ranks; ++r) {
-      const auto* first = members_[r]->space.address_of<const float>(members_[r]->memory.replica.parameters);
-      for (const Layout::Entry& entry : layout_.entries())
-        all[r].emplace_back(first + entry.first, first + entry.first + entry.count);
+      members_[r]->copies->read(members_[r]->memory.replica.parameters, [&](std::span<const std::byte> bytes) {
+        const float* first = numbers<float>(bytes).data();
+        for (const Layout::Entry& entry : layout_.entries())
+          all[r].emplace_back(first + entry.first, first + entry.first + entry.count);
+      });
     }
     return all;
   }
@@ -127,14 +142,40 @@ class GroupedRun {
 
   void take_memory(std::uint32_t r) {
     Member& member = *members_[r];
-    member.arena = Arena::create(arena_id(Peer{r}, 1), memory_needs(plan_, graph_, {r}).arena_bytes() + (1 << 20));
+    const MemoryNeeds needs = memory_needs(plan_, graph_, {r});
+    member.arena = Arena::create(arena_id(Peer{r}, 1), needs.arena_bytes() + (1 << 20));
     member.space.map(member.arena);
+    member.device = device_of(r);
+    member.copies = std::make_unique<HostCopies>(*member.device, member.space, arena_id(Peer{r}, 3),
+                                                 std::chrono::milliseconds{30000});
+    RankStore store(*member.arena);
+    if (job_.kind == Kind::far) {
+      const ArenaId own = arena_id(Peer{r}, 2);
+      const Memory memory = member.device->allocate(own, MemoryKind::device, needs.device_bytes());
+      store = RankStore(*member.arena, memory, member.device->ticket(own));
+    }
+    member.memory = allocate_rank_memory(store, plan_, {r});
     for (const Rank other : plan_.node_members({r})) {
       if (!plan_.shares_memory() || other.value >= r) continue;
-      member.space.map(members_[other.value]->arena);
-      members_[other.value]->space.map(member.arena);
+      map(member, *members_[other.value]);
+      map(*members_[other.value], member);
     }
-    member.memory = allocate_rank_memory(*member.arena, plan_, {r});
+  }
+
+  static void map(Member& member, const Member& other) {
+    member.space.map(other.arena);
+    if (const auto ticket = find_device_ticket(member.space, *other.arena)) (void)member.device->import(*ticket);
+  }
+
+  std::unique_ptr<Device> device_of(std::uint32_t r) {
+    AddressSpace& space = members_[r]->space;
+    PlainWait waits;
+    if (job_.kind == Kind::threads) return reference_devices()(space, r, waits);
+    if (job_.kind == Kind::fakes) return fake_devices(job_.seed)(space, r, waits);
+    return std::make_unique<FakeDevice>(
+        space,
+        FakeOptions{
+            .seed = sub_key(job_.seed, r), .delay_one_in = 4, .far_memory = true, .computes_graph = true});
   }
 
   void connect(std::uint32_t r) {
@@ -142,12 +183,13 @@ class GroupedRun {
     const std::uint32_t holder = plan_.shares_memory() ? plan_.nodes[plan_.ranks[r].node].leader : r;
     join_node_memory(member.memory, plan_, *members_[holder]->arena);
     if (holder == r) {
-      auto* first = member.space.address_of<float>(member.memory.parameters);
-      fill_initial(graph_, layout_, job_.seed, {first, layout_.count_elements()});
-      if (member.memory.bf16.size_bytes != 0) {
-        auto* half = member.space.address_of<std::uint16_t>(member.memory.bf16);
-        for (std::uint64_t i = 0; i < layout_.count_elements(); ++i) half[i] = to_bf16(first[i]);
-      }
+      member.copies->write(member.memory.parameters, [&](std::span<std::byte> bytes) {
+        const std::span<float> all = numbers<float>(bytes);
+        fill_initial(graph_, layout_, job_.seed, all);
+        member.copies->write(member.memory.bf16, [&](std::span<std::byte> image) {
+          std::transform(all.begin(), all.end(), numbers<std::uint16_t>(image).begin(), to_bf16);
+        });
+      });
     }
     if (job_.nodes == 1) return;
     member.transport = network_.endpoint(Peer{r}, member.space);
@@ -177,9 +219,6 @@ class GroupedRun {
 
   void make_rank(std::uint32_t r) {
     Member& member = *members_[r];
-    PlainWait waits;
-    member.device =
-        job_.threads ? reference_devices()(member.space, r, waits) : fake_devices(job_.seed)(member.space, r, waits);
     member.stream = member.device->stream();
     std::vector<Exchange*> exchanges;
     std::vector<Bucket> buckets;
@@ -281,29 +320,56 @@ Settings in_groups(Settings settings) {
   return settings;
 }
 
-std::vector<Job> jobs(std::initializer_list<bool> with_threads) {
+std::vector<Job> jobs(std::initializer_list<Kind> kinds) {
   struct World {
     std::uint32_t ranks, nodes;
   };
   std::vector<Job> all;
   for (const World world : {World{1, 1}, {2, 1}, {3, 1}, {2, 2}, {3, 3}, {4, 2}, {5, 2}})
-    for (const bool threads : with_threads)
+    for (const Kind kind : kinds)
       for (const DType dtype : {DType::f32, DType::bf16})
-        all.push_back({world.ranks, world.nodes, threads, dtype, all.size(), world.nodes > 1 ? 2000u : 0u});
+        all.push_back({world.ranks, world.nodes, kind, dtype, all.size(), world.nodes > 1 ? 2000u : 0u});
   return all;
 }
 
 std::string job_name(const ::testing::TestParamInfo<Job>& info) {
   const Job& job = info.param;
-  return text(job.ranks, "RanksOn", job.nodes, "Nodes", job.threads ? "Threads" : "Fakes", name_of(job.dtype));
+  return text(job.ranks, "RanksOn", job.nodes, "Nodes", name_of(job.kind), name_of(job.dtype));
 }
 
 class Groups : public ::testing::TestWithParam<Job> {};
-INSTANTIATE_TEST_SUITE_P(Jobs, Groups, ::testing::ValuesIn(jobs({false, true})), job_name);
+INSTANTIATE_TEST_SUITE_P(Jobs, Groups, ::testing::ValuesIn(jobs({Kind::fakes, Kind::threads})), job_name);
 
 /// Each gradient of a simulated device depends on its own weight and on the batch alone.
 class SimulatedGroups : public ::testing::TestWithParam<Job> {};
-INSTANTIATE_TEST_SUITE_P(Jobs, SimulatedGroups, ::testing::ValuesIn(jobs({false})), job_name);
+INSTANTIATE_TEST_SUITE_P(Jobs, SimulatedGroups, ::testing::ValuesIn(jobs({Kind::fakes})), job_name);
+
+/// The host can look at no gradient, parameter or sum of such a device.
+class FarMemoryGroups : public ::testing::TestWithParam<Job> {};
+INSTANTIATE_TEST_SUITE_P(Jobs, FarMemoryGroups, ::testing::ValuesIn(jobs({Kind::far})), job_name);
+
+TEST_P(FarMemoryGroups, AreTrainedToTheBitsOfGroupsInTheHostsMemory) {
+  Job near = GetParam();
+  near.kind = Kind::threads;
+  const std::vector<PolicySettings> policies{
+      {},
+      {.kind = PolicyKind::double_buffered},
+      {.kind = PolicyKind::local_sgd, .every_steps = 3},
+      {.kind = PolicyKind::block_momentum, .block_samples = 3 * kRows * GetParam().ranks, .reset_momentum = false},
+      {.kind = PolicyKind::diloco, .every_steps = 3}};
+  for (const PolicySettings& policy : policies) {
+    SCOPED_TRACE(to_string(policy));
+    const Settings settings = in_groups(settings_of(policy));
+    ASSERT_EQ(weights_of(GetParam(), settings), weights_of(near, settings));
+  }
+  for (const Rule& rule : {Rule{.kind = RuleKind::momentum, .rate = 0.1, .clip_norm = 0.5},
+                           Rule{.kind = RuleKind::rmsprop_momentum, .rate = 0.01}}) {
+    SCOPED_TRACE(to_string(rule));
+    Settings settings = settings_of({}, rule);
+    settings.filter = FilterKind::bf16;
+    ASSERT_EQ(weights_of(GetParam(), settings), weights_of(near, settings));
+  }
+}
 
 TEST_P(Groups, ThatAreUpdatedAlikeHaveTheBitsOfOneGroup) {
   const std::vector<PolicySettings> policies{

@@ -34,11 +34,11 @@ int run(const std::string& file, const std::vector<std::string>& overrides) {
   while (own_loop && session->next(blocking)) {
     const auto sums = session->step(blocking);
     if (!sums) break;
-    if (sums->bad != 0)
+    if (sums->bad_gradient != 0)
       std::printf("left out: step %llu: the gradient of %s, first at rank %llu\n",
                   static_cast<unsigned long long>(step),
-                  bad_element(sums->bad) >= session->tensors()[0].parameters.size() ? "b" : "w",
-                  static_cast<unsigned long long>(bad_rank(sums->bad)));
+                  bad_element(sums->bad_gradient) >= session->tensors()[0].parameters.size() ? "b" : "w",
+                  static_cast<unsigned long long>(bad_rank(sums->bad_gradient)));
     ++step;
   }
   const RunResult result = own_loop ? session->finish(blocking) : session->run(blocking);

@@ -20,6 +20,7 @@
 #include "runtime/data/random.hpp"
 #include "runtime/device.hpp"
 #include "runtime/exchange.hpp"
+#include "runtime/host_copies.hpp"
 #include "runtime/rules/gradient_check.hpp"
 
 // What every Communicator promises: after each synchronous step all ranks hold the same bits, which are those of a
@@ -78,6 +79,9 @@ inline GroupSpec random_group(std::uint32_t ranks, std::uint64_t seed) {
 struct RankView {
   AddressSpace* space = nullptr;
   Arena* arena = nullptr;  // for the test's own data, kTestBytes of it
+  /// Memory of the kind on which its device works best; the arena's, where that is the host's.
+  std::function<Memory(std::uint64_t size_bytes)> take{};
+  std::shared_ptr<HostCopies> copies{};  // between the test and such memory
   Stream* stream = nullptr;
   Stream* side = nullptr;  // another one of the same device
   Communicator* communicator = nullptr;
@@ -92,9 +96,10 @@ inline constexpr std::uint64_t kTestBytes = 4 << 20;
 inline void allocate_rank(const GroupSpec& spec, std::uint32_t rank, Arena& arena, RankView& view) {
   const std::uint64_t ring = StepExchange::kStepsKept * sizeof(StepSums);
   view.arena = &arena;
-  view.contributions = arena.allocate(2 * spec.elements * sizeof(float));
+  if (!view.take) view.take = [&arena](std::uint64_t size_bytes) { return arena.allocate(size_bytes); };
+  view.contributions = view.take(2 * spec.elements * sizeof(float));
   view.gradients = slice(view.contributions, 0, spec.elements * sizeof(float));
-  view.sums = arena.allocate(ring);
+  view.sums = view.take(ring);
   view.totals = arena.allocate(ring);
   view.mine.stripe = spec.stripes[rank];
   const auto part = [&](const Memory& whole, std::uint64_t each) {
@@ -104,8 +109,8 @@ inline void allocate_rank(const GroupSpec& spec, std::uint32_t rank, Arena& aren
   view.mine.parameters = part(view.parameters, sizeof(float));
   view.mine.bf16 = part(view.bf16, size_bytes(DType::bf16));
   const std::size_t slots = state_slots(spec.rule.kind);
-  for (std::size_t s = 0; s < slots; ++s) view.mine.state[s] = arena.allocate(spec.stripes[rank].count * sizeof(float));
-  view.mine.journal = arena.allocate(spec.buckets.size() * journal_bytes(slots));
+  for (std::size_t s = 0; s < slots; ++s) view.mine.state[s] = view.take(spec.stripes[rank].count * sizeof(float));
+  view.mine.journal = view.take(spec.buckets.size() * journal_bytes(slots));
 }
 
 /// The ranks of one group in one process.
@@ -153,7 +158,7 @@ class SerialRun {
     sums.loss = random_unit(key(spec, rank, step), 1000);
     sums.samples = step == 2 ? 0 : random_below(key(spec, rank, step), 1001, 50);
     sums.correct = sums.samples / 2;
-    sums.stop = rank == 1 && step == 3 ? 1 : 0;
+    sums.stop_requests = rank == 1 && step == 3 ? 1 : 0;
     return sums;
   }
 
@@ -164,7 +169,7 @@ class SerialRun {
       total.loss += part.loss;
       total.correct += part.correct;
       total.samples += part.samples;
-      total.stop += part.stop;
+      total.stop_requests += part.stop_requests;
     }
     std::vector<std::vector<float>> found;
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) found.push_back(gradients(spec_, r, step));
@@ -204,8 +209,8 @@ class SerialRun {
         }
         if (part.count > 0) measure_gradient(own, sum.data() + part.first, parts, part.count, {{}, part.first});
       }
-      total.squares += own.squares;
-      if (own.bad != 0 && (total.bad == 0 || own.bad < total.bad)) total.bad = own.bad;
+      total.gradient_squares += own.gradient_squares;
+      if (own.bad_gradient != 0 && (total.bad_gradient == 0 || own.bad_gradient < total.bad_gradient)) total.bad_gradient = own.bad_gradient;
     }
   }
 
@@ -240,7 +245,7 @@ class WorkingGroup {
 
   template <class T>
   static void write(RankView& view, const Memory& to, const std::vector<T>& values) {
-    std::memcpy(view.space->address(to), values.data(), values.size() * sizeof(T));
+    view.copies->write(to, [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), values.data(), bytes.size()); });
   }
   template <class T>
   static Memory put(RankView& view, const std::vector<T>& values) {
@@ -251,7 +256,9 @@ class WorkingGroup {
   template <class T>
   static std::vector<T> get(const RankView& view, const Memory& memory) {
     std::vector<T> values(memory.size_bytes / sizeof(T));
-    std::memcpy(values.data(), view.space->address(memory), memory.size_bytes);
+    view.copies->read(memory, [&](std::span<const std::byte> bytes) {
+      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    });
     return values;
   }
 
@@ -396,22 +403,22 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
         const StepSums total = WorkingGroup::get<StepSums>(view, sight.total)[0];
         ASSERT_EQ(total.samples, serial.total.samples);
         ASSERT_EQ(total.correct, serial.total.correct);
-        ASSERT_EQ(total.stop, serial.total.stop);
-        ASSERT_EQ(total.bad, serial.total.bad);
-        ASSERT_EQ(std::isfinite(total.squares), std::isfinite(serial.total.squares));
+        ASSERT_EQ(total.stop_requests, serial.total.stop_requests);
+        ASSERT_EQ(total.bad_gradient, serial.total.bad_gradient);
+        ASSERT_EQ(std::isfinite(total.gradient_squares), std::isfinite(serial.total.gradient_squares));
         const std::vector<float> seen = WorkingGroup::get<float>(view, sight.before);
         const std::vector<float> after = WorkingGroup::get<float>(view, sight.after);
         if (view.communicator->traits().rank_ordered) {
           ASSERT_EQ(total.loss, serial.total.loss);
-          if (std::isfinite(total.squares)) {
-            ASSERT_EQ(total.squares, serial.total.squares);
+          if (std::isfinite(total.gradient_squares)) {
+            ASSERT_EQ(total.gradient_squares, serial.total.gradient_squares);
           }
           ASSERT_EQ(seen, before) << "written while a replica read them";
           ASSERT_EQ(after, serial.parameters);
         } else {
           ASSERT_NEAR(total.loss, serial.total.loss, 1e-12);
-          if (std::isfinite(total.squares)) {
-            ASSERT_NEAR(total.squares, serial.total.squares, 1e-5 * serial.total.squares);
+          if (std::isfinite(total.gradient_squares)) {
+            ASSERT_NEAR(total.gradient_squares, serial.total.gradient_squares, 1e-5 * serial.total.gradient_squares);
           }
           expect_near(after, serial.parameters);
           const RankView& first = group.world->rank(0);
@@ -473,7 +480,7 @@ TEST_P(CommunicatorContract, AllReduceGivesEveryRankTheSum) {
         RankView& view = group.world->rank(r);
         const Memory own = WorkingGroup::put(view, values);
         const Memory junk = WorkingGroup::put(view, std::vector<float>(counts[c], -1.0f));
-        data[r].push_back(view.arena->allocate(counts[c] * sizeof(float)));
+        data[r].push_back(view.take(counts[c] * sizeof(float)));
         view.communicator->all_reduce(*view.stream, own);
         view.stream->copy(data[r].back(), own);
         view.stream->copy(own, junk);  // it is the caller's again, at once
@@ -524,8 +531,8 @@ TEST_P(CommunicatorContract, ReduceScatterGivesEachPartsOwnerTheSumAndAllGatherG
     for (std::uint32_t r = 0; r < ranks; ++r) {
       RankView& view = group.world->rank(r);
       data[r] = WorkingGroup::put(view, values[r]);
-      scattered[r] = view.arena->allocate(end * sizeof(float));
-      gathered[r] = view.arena->allocate(end * sizeof(float));
+      scattered[r] = view.take(end * sizeof(float));
+      gathered[r] = view.take(end * sizeof(float));
       std::vector<OwnedPart> parts;
       for (const Cut& cut : cuts)
         parts.push_back({cut.owner, slice(data[r], cut.first * sizeof(float), cut.count * sizeof(float))});

@@ -47,6 +47,50 @@ TEST_P(DeviceContract, KeepsTheFailureOfOneStreamFromTheOthers) {
   EXPECT_TRUE(reach(other->mark()).ok());
 }
 
+TEST_P(DeviceContract, GivesMemoryOfZerosThatItsStreamsReach) {
+  const auto stream = device().stream();
+  std::uint32_t running = 10;
+  for (const MemoryKind kind : {MemoryKind::host, MemoryKind::pinned, device().traits().memory}) {
+    SCOPED_TRACE(name_of(kind));
+    const ArenaId id = arena_id(Peer{0}, ++running);
+    const Memory memory = device().allocate(id, kind, 10000 * sizeof(float));
+    EXPECT_EQ(memory.arena, id);
+    EXPECT_EQ(memory.size_bytes, 10000 * sizeof(float));
+    EXPECT_EQ(space().kind(id) == MemoryKind::device, kind == MemoryKind::device);
+    EXPECT_EQ(get(memory), std::vector<float>(10000));
+    const std::vector<float> values = random_floats(7, 10000);
+    stream->copy(memory, put(values));
+    finish(*stream);
+    EXPECT_EQ(get(memory), values);
+  }
+}
+
+TEST_P(DeviceContract, RefusesKindsOfMemoryThatItHasNotAndIdsThatAreTaken) {
+  if (device().traits().memory != MemoryKind::device) {
+    EXPECT_THROW(device().allocate(arena_id(Peer{0}, 20), MemoryKind::device, 64), Error);
+  }
+  (void)device().allocate(arena_id(Peer{0}, 21), MemoryKind::host, 64);
+  EXPECT_THROW(device().allocate(arena_id(Peer{0}, 21), MemoryKind::host, 64), Error);
+  EXPECT_THROW(device().ticket(arena_id(Peer{0}, 22)), Error);
+}
+
+TEST_P(DeviceContract, ImportsWhatAnotherDeviceOfItsKindHasAllocated) {
+  AddressSpace elsewhere;
+  const auto other = GetParam().make(elsewhere, std::chrono::seconds{20});
+  const ArenaId id = arena_id(Peer{1}, 30);
+  const Memory theirs = other->allocate(id, other->traits().memory, 5000 * sizeof(float));
+  const Memory here = device().import(other->ticket(id));
+  ASSERT_EQ(here.arena, id);
+  ASSERT_GE(here.size_bytes, theirs.size_bytes);
+  const std::vector<float> values = random_floats(8, 5000);
+  write(theirs, values);  // the same plain data in both processes
+  HostCopies copies(*other, elsewhere, arena_id(Peer{1}, 31), std::chrono::seconds{20});
+  copies.read(theirs, [&](std::span<const std::byte> bytes) {
+    const auto found = numbers<float>(bytes);
+    EXPECT_EQ(std::vector<float>(found.begin(), found.end()), values);
+  });
+}
+
 TEST_P(DeviceContract, GivesTheSameBitsInEveryRun) {
   const auto stream = device().stream();
   const Graph graph{"g", Shape{{9}}, DType::f32, {{"a", Dense{7}}, {"loss", SoftmaxCrossEntropy{}}}};
@@ -55,7 +99,7 @@ TEST_P(DeviceContract, GivesTheSameBitsInEveryRun) {
   std::vector<float> parameters(layout.count_elements());
   fill_initial(graph, layout, 1, parameters);
   const Memory batch = arena()->allocate(batch_layout.size_bytes());
-  std::copy_n(random_floats(3, 45).begin(), 45, &at<float>(batch));
+  write(slice(batch, 0, 45 * sizeof(float)), random_floats(3, 45));
   struct NoSink final : BucketSink {
     void ready(const Bucket&, Stream&) noexcept override {}
   };

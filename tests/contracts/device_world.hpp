@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "runtime/blocking.hpp"
 #include "runtime/data/random.hpp"
 #include "runtime/device.hpp"
+#include "runtime/host_copies.hpp"
 
 namespace troupe::contracts {
 
@@ -42,10 +44,28 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
   std::shared_ptr<Arena> arena() { return arena_; }
   Timeline& make_line() { return space_.timeline(arena_->make_timeline()); }
 
+  /// Memory of the kind on which the device works best.
+  Memory take(std::uint64_t size_bytes) {
+    if (device().traits().memory != MemoryKind::device) return arena_->allocate(size_bytes);
+    if (own_.size_bytes == 0) own_ = device().allocate(arena_id(Peer{0}, 2), MemoryKind::device, kArenaBytes);
+    const Memory part = slice(own_, used_, size_bytes);
+    used_ += (size_bytes + 63) / 64 * 64;
+    TROUPE_CHECK(used_ <= kArenaBytes, Code::out_of_memory, "a test takes more than ", kArenaBytes, " bytes");
+    return part;
+  }
+  template <class T>
+  void write(const Memory& to, std::span<const T> values) {
+    copies().write(to, [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), values.data(), bytes.size()); });
+  }
+  template <class T>
+  void write(const Memory& to, const std::vector<T>& values) {
+    write(to, std::span<const T>{values});
+  }
+  void write_sums(const Memory& to, const StepSums& sums) { write(to, std::span<const StepSums>{&sums, 1}); }
   template <class T>
   Memory put(std::span<const T> values) {
-    const Memory memory = arena_->allocate(values.size_bytes());
-    if (!values.empty()) std::memcpy(space_.address(memory), values.data(), values.size_bytes());
+    const Memory memory = take(values.size_bytes());
+    write(memory, values);
     return memory;
   }
   Memory put(const std::vector<float>& values) { return put(std::span<const float>{values}); }
@@ -53,12 +73,14 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
   template <class T = float>
   std::vector<T> get(const Memory& memory) {
     std::vector<T> values(memory.size_bytes / sizeof(T));
-    if (!values.empty()) std::memcpy(values.data(), space_.address(memory), memory.size_bytes);
+    copies().read(memory, [&](std::span<const std::byte> bytes) {
+      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    });
     return values;
   }
   template <class T>
-  T& at(const Memory& memory) {
-    return *space_.address_of<T>(memory);
+  T value(const Memory& memory) {
+    return get<T>(slice(memory, 0, sizeof(T))).at(0);
   }
   /// `count` numbers around 0 of size about 1, none of them tiny.
   static std::vector<float> random_floats(std::uint64_t key, std::size_t count) {
@@ -80,6 +102,11 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
   }
 
  private:
+  HostCopies& copies() {
+    if (!copies_) copies_.emplace(device(), space_, arena_id(Peer{0}, 3), std::chrono::seconds{20});
+    return *copies_;
+  }
+
   AddressSpace space_;
   std::shared_ptr<Arena> arena_ = [this] {
     auto arena = Arena::create(arena_id(Peer{0}, 1), kArenaBytes);
@@ -87,6 +114,9 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
     return arena;
   }();
   std::unique_ptr<Device> device_;
+  std::optional<HostCopies> copies_;
+  Memory own_;  // the device's, where it has its own; empty: not taken yet
+  std::uint64_t used_ = 0;
 };
 
 }  // namespace troupe::contracts

@@ -77,7 +77,7 @@ class ExchangingGroup {
         const StepSums total = WorkingGroup::get<StepSums>(view, sight.total)[0];
         ASSERT_EQ(total.loss, serial.total.loss);
         ASSERT_EQ(total.samples, serial.total.samples);
-        ASSERT_EQ(total.stop, serial.total.stop);
+        ASSERT_EQ(total.stop_requests, serial.total.stop_requests);
         ASSERT_EQ(WorkingGroup::get<float>(view, sight.after), serial.parameters);
         if (group.spec.bf16) {
           ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.bf16), serial.bf16());

@@ -48,7 +48,7 @@ class ReplicaContract : public DeviceWorld {
       for (const float value : parameters) image.push_back(to_bf16(value));
       made.memory.bf16 = put(std::span<const std::uint16_t>{image});
     }
-    made.sums = put_sums(StepSums{.loss = 7, .correct = 7, .samples = 7, .stop = 5});
+    made.sums = put_sums(StepSums{.loss = 7, .correct = 7, .samples = 7, .stop_requests = 5});
     made.replica = device().compile(graph, made.layout, made.batch, made.buckets, made.memory);
     return made;
   }
@@ -102,9 +102,9 @@ class ReplicaContract : public DeviceWorld {
     stripe.parameters = model.memory.parameters;
     stripe.bf16 = model.memory.bf16;
     const std::vector<Memory> contributions{model.memory.gradients};
-    std::fill_n(&at<float>(model.memory.gradients), model.layout.count_elements(), 0.0F);
+    write(model.memory.gradients, std::vector<float>(model.layout.count_elements(), 0.0F));
     gradients(model, *stream, batch);
-    const double before = at<StepSums>(model.sums).loss;
+    const double before = value<StepSums>(model.sums).loss;
     NoSink sink;
     for (std::uint64_t step = 1; step <= 20; ++step) {
       model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
@@ -112,7 +112,7 @@ class ReplicaContract : public DeviceWorld {
     }
     model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
     finish(*stream);
-    EXPECT_LT(at<StepSums>(model.sums).loss, before);
+    EXPECT_LT(value<StepSums>(model.sums).loss, before);
   }
 };
 
@@ -134,11 +134,11 @@ TEST_P(ReplicaContract, WritesTheSumsOfTheBatchAndLeavesStopAlone) {
   const auto stream = device().stream();
   Model model = make_model(graph());
   gradients(model, *stream, make_batch(model.batch, 1, {2, 5}));
-  const StepSums& sums = at<StepSums>(model.sums);
+  const StepSums& sums = value<StepSums>(model.sums);
   EXPECT_EQ(sums.samples, kRows - 2);
   EXPECT_LE(sums.correct, sums.samples);
   EXPECT_GT(sums.loss, 0);
-  EXPECT_EQ(sums.stop, 5U);
+  EXPECT_EQ(sums.stop_requests, 5U);
 }
 
 TEST_P(ReplicaContract, AddsAnEvaluationToTheSumsAndWritesNoGradients) {
@@ -146,17 +146,17 @@ TEST_P(ReplicaContract, AddsAnEvaluationToTheSumsAndWritesNoGradients) {
   Model model = make_model(graph());
   const Memory batch = make_batch(model.batch, 4, {0});
   gradients(model, *stream, batch);
-  const StepSums once = at<StepSums>(model.sums);
-  const Memory total = put_sums(StepSums{.loss = 10, .correct = 20, .samples = 30, .stop = 1});
-  std::fill_n(&at<float>(model.memory.gradients), model.layout.count_elements(), 42.0F);
+  const StepSums once = value<StepSums>(model.sums);
+  const Memory total = put_sums(StepSums{.loss = 10, .correct = 20, .samples = 30, .stop_requests = 1});
+  write(model.memory.gradients, std::vector<float>(model.layout.count_elements(), 42.0F));
   model.replica->evaluate(*stream, batch, model.batch.rows, total);
   model.replica->evaluate(*stream, batch, model.batch.rows, total);
   finish(*stream);
-  const StepSums& sums = at<StepSums>(total);
+  const StepSums& sums = value<StepSums>(total);
   EXPECT_NEAR(sums.loss, 10 + 2 * once.loss, 1e-9 * once.loss);
   EXPECT_EQ(sums.correct, 20 + 2 * once.correct);
   EXPECT_EQ(sums.samples, 30 + 2 * once.samples);
-  EXPECT_EQ(sums.stop, 1U);
+  EXPECT_EQ(sums.stop_requests, 1U);
   EXPECT_EQ(get(model.memory.gradients), std::vector<float>(model.layout.count_elements(), 42.0F));
 }
 
@@ -180,8 +180,8 @@ TEST_P(ReplicaContract, GivesNoGradientsForABatchInWhichNoRowCounts) {
   for (const Layout::Entry& entry : model.layout.entries()) {
     for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) ASSERT_EQ(none[i], 0.0F) << i;
   }
-  EXPECT_EQ(at<StepSums>(model.sums).samples, 0U);
-  EXPECT_EQ(at<StepSums>(model.sums).loss, 0);
+  EXPECT_EQ(value<StepSums>(model.sums).samples, 0U);
+  EXPECT_EQ(value<StepSums>(model.sums).loss, 0);
 }
 
 TEST_P(ReplicaContract, TakesTheFirstRowsOfABatchBitwiseAsABatchOfAsManyRows) {
@@ -205,13 +205,13 @@ TEST_P(ReplicaContract, TakesTheFirstRowsOfABatchBitwiseAsABatchOfAsManyRows) {
     for (const Layout::Entry& entry : roomy.layout.entries()) {
       for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) ASSERT_EQ(found[i], expected[i]) << i;
     }
-    EXPECT_EQ(at<StepSums>(roomy.sums).samples, rows);
-    EXPECT_EQ(at<StepSums>(roomy.sums).loss, at<StepSums>(exact.sums).loss);
+    EXPECT_EQ(value<StepSums>(roomy.sums).samples, rows);
+    EXPECT_EQ(value<StepSums>(roomy.sums).loss, value<StepSums>(exact.sums).loss);
     const Memory total = put_sums(StepSums{});
     roomy.replica->evaluate(*stream, in_room, rows, total);
     finish(*stream);
-    EXPECT_EQ(at<StepSums>(total).samples, rows);
-    EXPECT_NEAR(at<StepSums>(total).loss, at<StepSums>(exact.sums).loss, 1e-5 * at<StepSums>(exact.sums).loss);
+    EXPECT_EQ(value<StepSums>(total).samples, rows);
+    EXPECT_NEAR(value<StepSums>(total).loss, value<StepSums>(exact.sums).loss, 1e-5 * value<StepSums>(exact.sums).loss);
   }
 }
 
@@ -228,9 +228,9 @@ TEST_P(ReplicaContract, GivesZeroGradientsAndNoSamplesForAStepWithoutRows) {
   for (const Layout::Entry& entry : model.layout.entries()) {
     for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) ASSERT_EQ(none[i], 0.0F) << i;
   }
-  EXPECT_EQ(at<StepSums>(model.sums).samples, 0U);
-  EXPECT_EQ(at<StepSums>(model.sums).loss, 0);
-  EXPECT_EQ(at<StepSums>(model.sums).stop, 5U);
+  EXPECT_EQ(value<StepSums>(model.sums).samples, 0U);
+  EXPECT_EQ(value<StepSums>(model.sums).loss, 0);
+  EXPECT_EQ(value<StepSums>(model.sums).stop_requests, 5U);
   EXPECT_EQ(gradients(model, *stream, batch), gradients(model, *stream, batch));
 }
 
@@ -270,8 +270,8 @@ TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWrit
   for (const Layout::Entry& entry : model.layout.entries()) {
     for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) ASSERT_EQ(found[i], expected[i]) << i;
   }
-  EXPECT_EQ(at<StepSums>(sink.copied_sums).samples, kRows);
-  EXPECT_EQ(at<StepSums>(sink.copied_sums).loss, at<StepSums>(whole.sums).loss);
+  EXPECT_EQ(value<StepSums>(sink.copied_sums).samples, kRows);
+  EXPECT_EQ(value<StepSums>(sink.copied_sums).loss, value<StepSums>(whole.sums).loss);
 }
 
 TEST_P(ReplicaContract, AcquiresEveryBucketOnceBeforeItReadsItsWeightsOrWritesItsGradients) {
@@ -303,7 +303,7 @@ TEST_P(ReplicaContract, AcquiresEveryBucketOnceBeforeItReadsItsWeightsOrWritesIt
   sink.memory = model.memory;
   sink.right = put(get(model.memory.parameters));
   sink.marks = put(std::vector<float>(expected.size()));
-  std::fill_n(&at<float>(model.memory.parameters), expected.size(), 1e6F);
+  write(model.memory.parameters, std::vector<float>(expected.size(), 1e6F));
   model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
   finish(*stream);
   std::sort(sink.acquired.begin(), sink.acquired.end());

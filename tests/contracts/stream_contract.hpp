@@ -48,8 +48,8 @@ class StreamContract : public DeviceWorld {
     made.stripe.parameters = put(made.parameters);
     if (slots > 0) made.stripe.state[0] = put(made.s0);
     if (slots > 1) made.stripe.state[1] = put(made.s1);
-    if (half) made.stripe.bf16 = arena()->allocate(count * sizeof(std::uint16_t));
-    if (journal) made.stripe.journal = arena()->allocate(journal_bytes(slots));
+    if (half) made.stripe.bf16 = take(count * sizeof(std::uint16_t));
+    if (journal) made.stripe.journal = take(journal_bytes(slots));
     std::vector<std::vector<float>> gradients;
     for (std::size_t part = 0; part < parts; ++part) {
       gradients.push_back(random_floats(sub_key(key, 10 + part), count));
@@ -92,18 +92,24 @@ class StreamContract : public DeviceWorld {
   /// Does a pass as the definition says, up to a moment of a block, as a process that is killed there leaves it.
   void begin_pass(const Case& made, RuleKind kind, std::uint64_t number, PassMoment moment, std::uint64_t block) {
     UpdateAddresses addresses{.count = made.stripe.stripe.count};
-    addresses.parameters = space().address_of<float>(made.stripe.parameters);
-    for (std::size_t s = 0; s < state_slots(kind); ++s)
-      addresses.state[s] = space().address_of<float>(made.stripe.state[s]);
-    addresses.journal = space().address_of<UpdateJournal>(made.stripe.journal);
+    std::vector<float> parameters = get(made.stripe.parameters);
+    std::array<std::vector<float>, kMaxStateSlots> state;
+    std::vector<UpdateJournal> journal = get<UpdateJournal>(made.stripe.journal);
+    std::vector<std::vector<float>> parts;
+    addresses.parameters = parameters.data();
+    for (std::size_t s = 0; s < state_slots(kind); ++s) {
+      state[s] = get(made.stripe.state[s]);
+      addresses.state[s] = state[s].data();
+    }
+    addresses.journal = journal.data();
+    for (const Memory& part : made.contributions) parts.push_back(get(part));
     const RuleStep rule = rule_for(kind, number);
     const auto elements = [&](std::uint64_t first, std::uint64_t count) {
       for (std::uint64_t i = first; i < first + count; ++i) {
         float sum = 0, none = 0;
         bool started = false;
-        for (const Memory& part : made.contributions) {
-          const float value = space().address_of<float>(part)[i];
-          sum = started ? sum + value : value;
+        for (const std::vector<float>& part : parts) {
+          sum = started ? sum + part[i] : part[i];
           started = true;
         }
         update_element(decays(made.stripe.no_decay, i) ? rule : without_decay(rule), static_cast<float>(1.0 / 37), sum,
@@ -112,6 +118,9 @@ class StreamContract : public DeviceWorld {
       }
     };
     EXPECT_FALSE(run_update_pass(addresses, number, elements, Stop{moment, block}));
+    write(made.stripe.parameters, parameters);
+    for (std::size_t s = 0; s < state_slots(kind); ++s) write(made.stripe.state[s], state[s]);
+    write(made.stripe.journal, journal);
   }
 };
 
@@ -148,7 +157,7 @@ TEST_P(StreamContract, StartsWorkBehindAWaitOnlyWhenThePointIsReached) {
   stream->copy(to, from);
   const Point done = stream->mark();
   gate.signal(1);
-  at<float>(from) = 5;  // a copy that started too early would not see it
+  write(from, std::vector<float>{5, 1, 1});  // a copy that started too early would not see it
   EXPECT_LT(space().timeline(done.line).value(), done.value);
   gate.signal(2);
   EXPECT_TRUE(reach(done).ok());
@@ -201,12 +210,12 @@ TEST_P(StreamContract, EndsWithATimeoutWhenAWaitIsOverdue) {
 TEST_P(StreamContract, AddsSumsToATotalThatIsOneOfThem) {
   const auto stream = device().stream();
   const Memory total = put_sums(StepSums{.loss = 1.5, .correct = 2, .samples = 3});
-  stream->sum_up(total, std::vector{total, put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop = 1})});
+  stream->sum_up(total, std::vector{total, put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop_requests = 1})});
   finish(*stream);
   const StepSums found = get<StepSums>(total)[0];
   EXPECT_EQ(found.loss, 3.75);
   EXPECT_EQ(found.samples, 7U);
-  EXPECT_EQ(found.stop, 1U);
+  EXPECT_EQ(found.stop_requests, 1U);
 }
 
 TEST_P(StreamContract, WeighsADifferenceByTheSamplesThatMadeIt) {
@@ -240,15 +249,15 @@ TEST_P(StreamContract, MeasuresWhatItReducesWithTheBitsOfTheDefinition) {
       std::vector<float> sum = values[0];
       for (std::size_t r = 1; r < ranks; ++r)
         for (std::size_t i = 0; i < count; ++i) sum[i] += values[r][i];
-      StepSums expected{.loss = 3, .samples = 2, .squares = 0.5};
+      StepSums expected{.loss = 3, .samples = 2, .gradient_squares = 0.5};
       measure_gradient(expected, sum.data(), {}, count, {{}, 70});
-      const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .squares = 0.5});
+      const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .gradient_squares = 0.5});
       stream->reduce_with_norm(parts.back(), parts, {sums, 70});
       finish(*stream);
       EXPECT_EQ(get(parts.back()), sum);
-      EXPECT_EQ(at<StepSums>(sums).squares, expected.squares);
-      EXPECT_EQ(at<StepSums>(sums).bad, 0U);
-      EXPECT_EQ(at<StepSums>(sums).loss, 3);
+      EXPECT_EQ(value<StepSums>(sums).gradient_squares, expected.gradient_squares);
+      EXPECT_EQ(value<StepSums>(sums).bad_gradient, 0U);
+      EXPECT_EQ(value<StepSums>(sums).loss, 3);
     }
   }
 }
@@ -264,8 +273,8 @@ TEST_P(StreamContract, NamesTheFirstElementThatIsNotFiniteAndWhoMadeItSo) {
     const Memory sums = put_sums(StepSums{.samples = 2});
     stream->reduce_with_norm(parts[1], parts, {sums, 5000});
     finish(*stream);
-    EXPECT_FALSE(std::isfinite(at<StepSums>(sums).squares));
-    return at<StepSums>(sums).bad;
+    EXPECT_FALSE(std::isfinite(value<StepSums>(sums).gradient_squares));
+    return value<StepSums>(sums).bad_gradient;
   };
   EXPECT_EQ(found(1234, 1, 1, kNaN), bad_at(6234, 2));
   EXPECT_EQ(found(7, -INFINITY, 1, 1), bad_at(5007, 0));
@@ -280,17 +289,17 @@ TEST_P(StreamContract, NamesTheRankWhoseThePartIsAndLeavesSquaresOutWhereTheyAre
   values[0][1500] = std::numeric_limits<float>::quiet_NaN();  // whose place the sum takes
   values[2][1700] = values[1][1800] = std::numeric_limits<float>::infinity();
   const std::vector<Memory> parts{put(values[0]), put(values[1]), put(values[2])};
-  const Memory sums = put_sums(StepSums{.samples = 2, .squares = 0.25});
+  const Memory sums = put_sums(StepSums{.samples = 2, .gradient_squares = 0.25});
   const auto in = [](const Memory& all, std::uint64_t first) {
     return slice(all, first * sizeof(float), 100 * sizeof(float));
   };
   const auto found = [&](std::uint64_t first) {
-    at<StepSums>(sums).bad = 0;
+    write_sums(sums, {.samples = 2, .gradient_squares = 0.25});
     const std::vector<Memory> some{in(parts[0], first), in(parts[1], first), in(parts[2], first)};
     stream->reduce_with_norm(some[0], some, {sums, first, ranks, /*squares=*/false});
     finish(*stream);
-    EXPECT_EQ(at<StepSums>(sums).squares, 0.25);
-    return at<StepSums>(sums).bad;
+    EXPECT_EQ(value<StepSums>(sums).gradient_squares, 0.25);
+    return value<StepSums>(sums).bad_gradient;
   };
   EXPECT_EQ(found(1300), 0U);
   EXPECT_EQ(found(1450), bad_at(1500, 4));
@@ -307,8 +316,9 @@ TEST_P(StreamContract, ClipsOrLeavesOutAnUpdateByWhatAllRanksHaveMeasured) {
     const std::vector<float> before = random_floats(sub_key(sub_key(1500, 8 + 1), 1), 1500);
     std::vector<float> p = before, v = get(made.stripe.state[0]), none(1);
     const std::vector<float> gradient = get(made.contributions[0]);
-    StepSums& total = at<StepSums>(made.total);
-    total.squares = squares;
+    StepSums total = value<StepSums>(made.total);
+    total.gradient_squares = squares;
+    write_sums(made.total, total);
     const float scale = gradient_scale(rule_step(rule, 1), total);
     EXPECT_NEAR(scale, squares == INFINITY ? 0 : squares > 4 * 37 * 37 ? 2.0 / 3 / 37 : 1.0 / 37, 1e-8);
     for (std::size_t i = 0; scale != 0 && i < p.size(); ++i)
@@ -323,18 +333,18 @@ TEST_P(StreamContract, ClipsOrLeavesOutAnUpdateByWhatAllRanksHaveMeasured) {
 TEST_P(StreamContract, TellsWhichRanksLossIsNotFinite) {
   const auto stream = device().stream();
   const auto of = [&](double loss, std::uint64_t who, std::uint64_t bad) {
-    return put_sums(StepSums{.loss = loss, .squares = 2, .bad = bad, .who = who});
+    return put_sums(StepSums{.loss = loss, .gradient_squares = 2, .bad_gradient = bad, .bad_loss = who});
   };
   const Memory total = put_sums({});
   stream->sum_up(total, std::vector{of(1, 1, 0), of(NAN, 2, bad_at(9, 1)), of(INFINITY, 3, bad_at(3, 2))});
   finish(*stream);
-  EXPECT_EQ(at<StepSums>(total).who, 2U);
-  EXPECT_EQ(at<StepSums>(total).squares, 6);
-  EXPECT_EQ(at<StepSums>(total).bad, bad_at(3, 2));
+  EXPECT_EQ(value<StepSums>(total).bad_loss, 2U);
+  EXPECT_EQ(value<StepSums>(total).gradient_squares, 6);
+  EXPECT_EQ(value<StepSums>(total).bad_gradient, bad_at(3, 2));
   stream->sum_up(total, std::vector{of(1, 1, 0), of(2, 2, 0)});
   finish(*stream);
-  EXPECT_EQ(at<StepSums>(total).who, 0U);
-  EXPECT_EQ(at<StepSums>(total).bad, 0U);
+  EXPECT_EQ(value<StepSums>(total).bad_loss, 0U);
+  EXPECT_EQ(value<StepSums>(total).bad_gradient, 0U);
 }
 
 TEST_P(StreamContract, ClearsMemoryAndNothingBesideIt) {
@@ -380,21 +390,21 @@ TEST_P(StreamContract, DigestsWhatStandsThereWhenItsTurnComes) {
     GTEST_SKIP() << error.what();
   }
   finish(*stream);
-  EXPECT_EQ(at<std::uint64_t>(result), xxh3(std::vector<std::byte>(90 * sizeof(float))));
+  EXPECT_EQ(value<std::uint64_t>(result), xxh3(std::vector<std::byte>(90 * sizeof(float))));
 }
 
 TEST_P(StreamContract, AddsUpSumsOfAllRanks) {
   const auto stream = device().stream();
-  const std::vector<Memory> parts{put_sums(StepSums{.loss = 1.5, .correct = 2, .samples = 3, .stop = 0}),
-                                  put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop = 1})};
-  const Memory total = put_sums(StepSums{.loss = 100, .correct = 100, .samples = 100, .stop = 100});
+  const std::vector<Memory> parts{put_sums(StepSums{.loss = 1.5, .correct = 2, .samples = 3, .stop_requests = 0}),
+                                  put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop_requests = 1})};
+  const Memory total = put_sums(StepSums{.loss = 100, .correct = 100, .samples = 100, .stop_requests = 100});
   stream->sum_up(total, parts);
   finish(*stream);
-  const StepSums& sums = at<StepSums>(total);
+  const StepSums& sums = value<StepSums>(total);
   EXPECT_EQ(sums.loss, 3.75);
   EXPECT_EQ(sums.correct, 3U);
   EXPECT_EQ(sums.samples, 7U);
-  EXPECT_EQ(sums.stop, 1U);
+  EXPECT_EQ(sums.stop_requests, 1U);
 }
 
 TEST_P(StreamContract, ReducesInTheOrderOfThePartsWhicheverOfThemIsTheTarget) {
@@ -460,7 +470,7 @@ TEST_P(StreamContract, ChangesNothingInAnUpdateWithoutSamples) {
   const auto stream = device().stream();
   const Case made = make_case(RuleKind::adam, 1, 1500, 2, true, true);
   const std::vector<float> before = get(made.stripe.parameters), state = get(made.stripe.state[1]);
-  at<StepSums>(made.total).samples = 0;
+  write_sums(made.total, {.loss = 1, .correct = 2});
   stream->update(rule_for(RuleKind::adam, 1), 1, made.stripe, made.contributions, made.total);
   finish(*stream);
   EXPECT_EQ(get(made.stripe.parameters), before);

@@ -139,5 +139,25 @@ TEST_F(FakeDeviceTest, WaitingForAStreamsPointMakesTimePass) {
   EXPECT_TRUE(done);
 }
 
+/// What every suite that runs on far memory relies on.
+TEST(FarMemoryDeathTest, EndsAProcessWhoseHostLooksAtAGradientAndSaysWhere) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  AddressSpace space;
+  FakeDevice device{space, {.far_memory = true}};
+  const Memory gradients = device.allocate(arena_id(Peer{0}, 7), MemoryKind::device, 4096);
+  const volatile float* at = space.address_of<const float>(gradients);
+  EXPECT_DEATH((void)at[3], "the host has touched device memory: byte 4108 of arena 263, from");
+}
+
+TEST(FarMemoryDeathTest, EndsAProcessWhoseHostWritesToAnImportedOne) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  AddressSpace space, elsewhere;
+  FakeDevice device{space, {.far_memory = true}}, other{elsewhere, {.far_memory = true}};
+  (void)other.allocate(arena_id(Peer{1}, 7), MemoryKind::device, 4096);
+  const Memory theirs = device.import(other.ticket(arena_id(Peer{1}, 7)));
+  volatile float* at = space.address_of<float>(theirs);
+  EXPECT_DEATH(at[0] = 1, "the host has touched device memory: byte 4096 of arena 519, from");
+}
+
 }  // namespace
 }  // namespace troupe::testing

@@ -90,14 +90,28 @@ TEST(Arena, IsFoundByNameInAnotherMapping) {
   const Memory part = arena->allocate(1000);
   const TimelineId line = arena->make_timeline();
   arena->publish("gradients", part);
-  arena->publish("twenty-three-characters", line);
+  arena->publish("nineteen-characters", line);
   const auto peer = Arena::open(arena->ticket());
   EXPECT_EQ(peer->id(), kId);
   EXPECT_EQ(peer->find("gradients"), part);
-  EXPECT_EQ(peer->find_timeline("twenty-three-characters"), line);
+  EXPECT_EQ(peer->find_timeline("nineteen-characters"), line);
   EXPECT_EQ(peer->find("parameters"), std::nullopt);
   std::memset(arena->base() + part.offset, 7, part.size_bytes);
   EXPECT_EQ(peer->base()[part.offset + 999], std::byte{7});
+}
+
+TEST(Arena, NamesPartsOfItsCreatorsOtherMemoryToo) {
+  const auto arena = Arena::create(arena_id(Peer{3}, 1), 1 << 16);
+  const Memory elsewhere{arena_id(Peer{3}, 2), 640, 1000}, strangers{arena_id(Peer{4}, 2), 640, 1000};
+  arena->publish("parameters", elsewhere);
+  EXPECT_EQ(Arena::open(arena->ticket())->find("parameters"), elsewhere);
+  EXPECT_EQ(error_of([&] { arena->publish("theirs", strangers); }).code(), Code::invalid);
+  auto* const of = reinterpret_cast<std::uint32_t*>(arena->base() + 96 + 20);
+  ASSERT_EQ(*of, elsewhere.arena.value);
+  *of = strangers.arena.value;
+  EXPECT_EQ(error_of([&] { arena->find("parameters"); }).code(), Code::corrupt);
+  *of = 0;
+  EXPECT_EQ(error_of([&] { arena->find("parameters"); }).code(), Code::corrupt);
 }
 
 TEST(Arena, RefusesNamesItCannotKeep) {
@@ -106,7 +120,7 @@ TEST(Arena, RefusesNamesItCannotKeep) {
   arena->publish("once", part);
   EXPECT_EQ(error_of([&] { arena->publish("once", part); }).code(), Code::invalid);
   EXPECT_EQ(error_of([&] { arena->publish("", part); }).code(), Code::invalid);
-  EXPECT_EQ(error_of([&] { arena->publish("a name of 24 characters!", part); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { arena->publish("a name of 20 letters", part); }).code(), Code::invalid);
   EXPECT_EQ(error_of([&] { arena->publish("elsewhere", Memory{kId, 1 << 16, 8192}); }).code(), Code::invalid);
   for (std::size_t i = 1; i < Arena::kMaxNames; ++i) arena->publish(text("part ", i), part);
   EXPECT_EQ(error_of([&] { arena->publish("one too many", part); }).code(), Code::invalid);

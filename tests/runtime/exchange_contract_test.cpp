@@ -21,6 +21,7 @@ class LoopbackEnds final : public DirectNetwork {
 
 using Devices = std::function<MakeDevice(const GroupSpec&)>;
 const Devices kFakes = [](const GroupSpec& spec) { return fake_devices(spec.seed); };
+const Devices kFar = [](const GroupSpec& spec) { return far_devices(spec.seed); };
 const Devices kThreads = [](const GroupSpec&) { return reference_devices(); };
 
 std::unique_ptr<Exchange> in_rounds(const GroupSpec& spec, const RankView& view, std::uint64_t updates) {
@@ -44,7 +45,8 @@ ExchangeCase direct_case(std::string name, const Devices& devices) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rounds, ExchangeContract,
-                         ::testing::Values(arena_case("ArenaFake", kFakes), arena_case("ArenaThreads", kThreads),
+                         ::testing::Values(arena_case("ArenaFake", kFakes), arena_case("ArenaFar", kFar),
+                                           arena_case("ArenaThreads", kThreads), direct_case("DirectFar", kFar),
                                            direct_case("DirectFake", kFakes), direct_case("DirectThreads", kThreads)),
                          exchange_name);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace troupe::testing {
 namespace {
 
 /// A stream on which nothing happens; its marks count.
-class QuietStream final : public Stream {
+class QuietStream : public Stream {
  public:
   void wait(Point) override {}
   Point mark() override { return {TimelineId{ArenaId{0}, 77}, ++marks_}; }
@@ -27,6 +28,18 @@ class QuietStream final : public Stream {
 
  private:
   std::uint64_t marks_ = 0;
+};
+
+/// One on which copies happen, at once.
+class CopyingStream final : public QuietStream {
+ public:
+  explicit CopyingStream(AddressSpace& space) : space_(space) {}
+  void copy(Memory to, Memory from) override {
+    std::memcpy(space_.address(to), space_.address(from), to.size_bytes);
+  }
+
+ private:
+  AddressSpace& space_;
 };
 
 class NotedExchange final : public Exchange {
@@ -79,9 +92,9 @@ class StepExchangeTest : public ::testing::Test {
   AddressSpace space_;
   std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 1 << 16);
   Memory sums_ = arena_->allocate(kRingBytes);
-  Memory totals_ = arena_->allocate(kRingBytes);
+  Memory totals_ = arena_->allocate(StepExchange::total_bytes(2));
   std::array<NotedExchange, 2> groups_;
-  QuietStream stream_;
+  CopyingStream stream_{space_};
 };
 
 TEST_F(StepExchangeTest, BeginsWithEmptySumsThatCarryTheVoteToStop) {
@@ -91,8 +104,8 @@ TEST_F(StepExchangeTest, BeginsWithEmptySumsThatCarryTheVoteToStop) {
     auto& slot = *space_.address_of<StepSums>(sums);
     EXPECT_EQ(slot.loss, 0);
     EXPECT_EQ(slot.samples, 0u);
-    EXPECT_EQ(slot.stop, step == 3 ? 1u : 0u);
-    slot = {.loss = 1, .correct = 2, .samples = 3, .stop = 4};
+    EXPECT_EQ(slot.stop_requests, step == 3 ? 1u : 0u);
+    slot = {.loss = 1, .correct = 2, .samples = 3, .stop_requests = 4};
     exchange.ready(bucket(0, 0), stream_);
     exchange.commit(stream_);
   }
@@ -120,8 +133,8 @@ TEST_F(StepExchangeTest, CarriesNoVoteInAStepWhoseSumsReachNobody) {
   StepExchange exchange = make(1);
   groups_[0].round = false;
   const Memory sums = exchange.begin(stream_, {.step = Step{0}}, {.stop = true, .saving = true});
-  EXPECT_EQ(space_.address_of<StepSums>(sums)->stop, 0u);
-  EXPECT_EQ(space_.address_of<StepSums>(sums)->saving, 0u);
+  EXPECT_EQ(space_.address_of<StepSums>(sums)->stop_requests, 0u);
+  EXPECT_EQ(space_.address_of<StepSums>(sums)->still_saving, 0u);
 }
 
 TEST_F(StepExchangeTest, IsConsistentWhenAllGroupsAre) {

@@ -36,7 +36,7 @@ TEST(Verdict, EndsARunWhoseLossIsNotFiniteAndNamesTheRank) {
   const Graph graph = two_layers();
   const Layout layout{graph};
   EXPECT_TRUE(judge_step({}, Step{4}, {.loss = 3, .samples = 2}, graph, layout).ok());
-  const Status end = judge_step({}, Step{4}, {.loss = NAN, .samples = 2, .who = 3}, graph, layout);
+  const Status end = judge_step({}, Step{4}, {.loss = NAN, .samples = 2, .bad_loss = 3}, graph, layout);
   EXPECT_EQ(end.text().find("step 4: the loss, first at rank 2 is not finite; lower optimizer.rate"), 0U) << end.text();
 }
 
@@ -44,7 +44,7 @@ TEST(Verdict, GoesOnAfterALeftOutStepOnlyWhereTheyMayBeSkipped) {
   const Graph graph = two_layers();
   const Layout layout{graph};
   const std::uint64_t bad = bad_at(layout.entries()[1].first + 2, 1);
-  const StepSums total{.loss = NAN, .samples = 8, .squares = NAN, .bad = bad, .who = 2};
+  const StepSums total{.loss = NAN, .samples = 8, .gradient_squares = NAN, .bad_gradient = bad, .bad_loss = 2};
   const Rule skips{.skips_non_finite = true}, clips{.clip_norm = 1};
   EXPECT_TRUE(is_skipped(skips, total));
   EXPECT_TRUE(judge_step(skips, Step{4}, total, graph, layout).ok());
@@ -54,7 +54,7 @@ TEST(Verdict, GoesOnAfterALeftOutStepOnlyWhereTheyMayBeSkipped) {
   EXPECT_NE(end.text().find("hidden.bias, first at rank 1 is not finite (the parameters are those of the step before)"),
             std::string_view::npos)
       << end.text();
-  EXPECT_FALSE(is_skipped(clips, {.loss = 1, .samples = 8, .squares = 9}));
+  EXPECT_FALSE(is_skipped(clips, {.loss = 1, .samples = 8, .gradient_squares = 9}));
   EXPECT_FALSE(is_skipped({}, total));
 }
 

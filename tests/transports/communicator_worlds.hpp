@@ -8,6 +8,7 @@
 
 #include "devices/fake/fake_device.hpp"
 #include "devices/reference/reference_device.hpp"
+#include "runtime/host_copies.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
 #include "tests/contracts/communicator_contract.hpp"
@@ -24,6 +25,13 @@ using MakeDevice = std::function<std::unique_ptr<Device>(AddressSpace&, std::uin
 inline MakeDevice fake_devices(std::uint64_t seed) {
   return [seed](AddressSpace& space, std::uint32_t rank, ActiveWait&) {
     return std::make_unique<FakeDevice>(space, FakeOptions{.seed = sub_key(seed, rank), .delay_one_in = 4});
+  };
+}
+/// Fake ones with memory of their own.
+inline MakeDevice far_devices(std::uint64_t seed) {
+  return [seed](AddressSpace& space, std::uint32_t rank, ActiveWait&) {
+    return std::make_unique<FakeDevice>(
+        space, FakeOptions{.seed = sub_key(seed, rank), .delay_one_in = 4, .far_memory = true});
   };
 }
 inline MakeDevice reference_devices() {
@@ -62,11 +70,34 @@ class DeviceGroup : public CommunicatorWorld {
   Device& device(std::uint32_t rank) { return *devices_.at(rank); }
 
  protected:
-  void add_stream(std::uint32_t rank, ActiveWait& waits) {
+  /// A rank's device, of which its memory is; its arena is mapped.
+  void add_device(std::uint32_t rank, ActiveWait& waits) {
     devices_.push_back(make_device_(*spaces_[rank], rank, waits));
-    streams_.push_back(devices_.back()->stream());
+    RankView& view = views_[rank];
+    view.copies = std::make_shared<HostCopies>(device(rank), *spaces_[rank], arena_id(Peer{rank}, 3),
+                                               std::chrono::milliseconds{30000});
+    if (!has_own_memory(rank)) {
+      view.take = [arena = arenas_[rank].get()](std::uint64_t size_bytes) { return arena->allocate(size_bytes); };
+      return;
+    }
+    const Memory own = device(rank).allocate(own_memory(rank), MemoryKind::device, kTestBytes);
+    view.take = [own, used = std::uint64_t{0}](std::uint64_t size_bytes) mutable {
+      TROUPE_CHECK(size_bytes <= own.size_bytes - used, Code::out_of_memory, "a test takes too much device memory");
+      const Memory part = slice(own, used, size_bytes);
+      used += (size_bytes + 63) / 64 * 64;
+      return part;
+    };
+  }
+  bool has_own_memory(std::uint32_t rank) const { return devices_.at(rank)->traits().memory == MemoryKind::device; }
+  static ArenaId own_memory(std::uint32_t rank) { return arena_id(Peer{rank}, 2); }
+  /// Ranks of one node reach each other's memory.
+  void import(std::uint32_t rank, std::uint32_t other) {
+    if (rank != other && has_own_memory(other)) (void)device(rank).import(device(other).ticket(own_memory(other)));
+  }
+  void add_stream(std::uint32_t rank) {
+    streams_.push_back(device(rank).stream());
     views_[rank].stream = streams_.back().get();
-    sides_.push_back(devices_.back()->stream());
+    sides_.push_back(device(rank).stream());
     views_[rank].side = sides_.back().get();
   }
   /// Streams first: their threads may be in the middle of something.
@@ -94,19 +125,22 @@ class ArenaWorld final : public DeviceGroup {
     for (auto& space : spaces_) {
       for (auto& arena : arenas_) space->map(arena);
     }
-    const Memory parameters = arenas_[0]->allocate(spec.elements * sizeof(float));
-    const Memory half = spec.bf16 ? arenas_[0]->allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) add_device(r, waits_);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r)
+      for (std::uint32_t other = 0; other < spec.ranks; ++other) import(r, other);
+    const Memory parameters = views_[0].take(spec.elements * sizeof(float));
+    const Memory half = spec.bf16 ? views_[0].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       views_[r].parameters = parameters;
       views_[r].bf16 = half;
       allocate_rank(spec, r, *arenas_[r], views_[r]);
       members_.push_back({views_[r].contributions, views_[r].sums, arenas_[r]->make_timeline(),
-                          arenas_[r]->make_timeline(), arenas_[r]->allocate(kScratchBytes)});
+                          arenas_[r]->make_timeline(), views_[r].take(kScratchBytes)});
     }
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       communicators_.push_back(std::make_unique<ArenaCommunicator>(*spaces_[r], group(r)));
       views_[r].communicator = communicators_.back().get();
-      add_stream(r, waits_);
+      add_stream(r);
     }
   }
   ~ArenaWorld() override {
@@ -141,13 +175,14 @@ class DirectWorld final : public DeviceGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       Arena& arena = *arenas_[r];
       spaces_[r]->map(arenas_[r]);
-      views_[r].parameters = arena.allocate(spec.elements * sizeof(float));
-      views_[r].bf16 = spec.bf16 ? arena.allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
-      allocate_rank(spec, r, arena, views_[r]);
       transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
       loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
       waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
-      add_stream(r, *waits_[r]);
+      add_device(r, *waits_[r]);
+      views_[r].parameters = views_[r].take(spec.elements * sizeof(float));
+      views_[r].bf16 = spec.bf16 ? views_[r].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      allocate_rank(spec, r, arena, views_[r]);
+      add_stream(r);
       exchanges_.push_back(device(r).stream());
       DirectGroup group{.view = ViewId{3},
                         .rank = Rank{r},
@@ -157,7 +192,8 @@ class DirectWorld final : public DeviceGroup {
                         .parameters = views_[r].parameters,
                         .bf16 = views_[r].bf16,
                         .staging = {},
-                        .chunk = spec.chunk};
+                        .chunk = spec.chunk,
+                        .device_memory = has_own_memory(r)};
       group.staging = arena.allocate(direct_staging_bytes(group));
       communicators_.push_back(std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], *exchanges_[r], group));
       views_[r].communicator = communicators_.back().get();
@@ -195,6 +231,14 @@ class HierarchicalWorld final : public DeviceGroup {
  public:
   HierarchicalWorld(const GroupSpec& spec, MakeDevice make_device, std::unique_ptr<DirectNetwork> network)
       : DeviceGroup(spec, std::move(make_device)), network_(std::move(network)), nodes_(nodes_of(spec)) {
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
+      loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
+      channels_.push_back(std::make_unique<DirectChannel>(*loops_[r]));
+      waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
+      spaces_[r]->map(arenas_[r]);
+      add_device(r, *waits_[r]);
+    }
     for (const std::vector<Rank>& node : nodes_) make_node(node);
     const ExchangeLevel between{LevelMeans::transport, counterpart_sets(nodes_)};
     for (std::uint32_t r = 0; r < spec.ranks; ++r) make_rank(r, between);
@@ -228,39 +272,39 @@ class HierarchicalWorld final : public DeviceGroup {
  private:
   void make_node(const std::vector<Rank>& node) {
     Arena& leader = *arenas_[node[0].value];
-    const Memory parameters = leader.allocate(spec_.elements * sizeof(float));
-    const Memory half = spec_.bf16 ? leader.allocate(spec_.elements * sizeof(std::uint16_t)) : Memory{};
+    const Memory parameters = views_[node[0].value].take(spec_.elements * sizeof(float));
+    const Memory half =
+        spec_.bf16 ? views_[node[0].value].take(spec_.elements * sizeof(std::uint16_t)) : Memory{};
     NodeGroup group{.rank = {}, .members = {}, .names = node, .buckets = spec_.buckets};
     group.updated = leader.make_timelines(spec_.buckets.size());
     for (const Rank rank : node) {
       RankView& view = views_[rank.value];
       Arena& arena = *arenas_[rank.value];
-      for (const Rank other : node) spaces_[rank.value]->map(arenas_[other.value]);
+      for (const Rank other : node) {
+        if (other != rank) spaces_[rank.value]->map(arenas_[other.value]);
+        import(rank.value, other.value);
+      }
       view.parameters = parameters;
       view.bf16 = half;
       allocate_rank(spec_, rank.value, arena, view);
       group.members.push_back({.plain = {view.contributions, view.sums, arena.make_timeline(), arena.make_timeline(),
-                                         arena.allocate(kScratchBytes)},
+                                         view.take(kScratchBytes)},
                                .handed = arena.make_timeline(),
                                .measured = arena.make_timeline(),
-                               .verdict = arena.allocate(sizeof(StepSums))});
+                               .verdict = view.take(sizeof(StepSums))});
     }
     groups_.push_back(group);
   }
   void make_rank(std::uint32_t r, const ExchangeLevel& between) {
     Arena& arena = *arenas_[r];
-    transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
-    loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
-    channels_.push_back(std::make_unique<DirectChannel>(*loops_[r]));
-    waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
-    add_stream(r, *waits_[r]);
+    add_stream(r);
     exchanges_.push_back(device(r).stream());
     Stream& exchange = *exchanges_.back();
     exchanges_.push_back(device(r).stream());
     NodeGroup group = group_of(r);
     group.between = between;
-    group.node_sums = arena.allocate(sizeof(StepSums));
-    group.found = arena.allocate(sizeof(StepSums));
+    group.node_sums = views_[r].take(sizeof(StepSums));
+    group.found = views_[r].take(sizeof(StepSums));
     std::vector<Counterparts> sets;
     for (std::uint32_t s = 0; s < between.sets.size(); ++s) {
       const std::vector<Rank>& set = between.sets[s];
@@ -274,6 +318,7 @@ class HierarchicalWorld final : public DeviceGroup {
       ranks.parameters = views_[r].parameters;
       ranks.bf16 = views_[r].bf16;
       ranks.chunk = spec_.chunk;
+      ranks.device_memory = has_own_memory(r);
       ranks.staging = arena.allocate(direct_staging_bytes(ranks));
       made.communicator =
           std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], exchange, std::move(ranks), channels_[r].get());

@@ -34,22 +34,25 @@ class PlainWorld final : public DeviceGroup {
     ArenaGroup all{.rank = {}, .members = {}};
     for (auto& space : spaces_)
       for (auto& arena : arenas_) space->map(arena);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) add_device(r, waits_);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r)
+      for (std::uint32_t other = 0; other < spec.ranks; ++other) import(r, other);
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       Arena& arena = *arenas_[r];
-      views_[r].parameters = arena.allocate(spec.elements * sizeof(float));
-      views_[r].bf16 = spec.bf16 ? arena.allocate(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      views_[r].parameters = views_[r].take(spec.elements * sizeof(float));
+      views_[r].bf16 = spec.bf16 ? views_[r].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
       allocate_rank(spec, r, arena, views_[r]);
       all.members.push_back({views_[r].contributions, views_[r].sums, arena.make_timeline(), arena.make_timeline(),
-                             arena.allocate(8000)});
+                             views_[r].take(8000)});
     }
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       all.rank = Rank{r};
       communicators_.push_back(
           std::make_unique<PlainOnly>(*spaces_[r], all,
                                       ComposedGroup{spec.stripes, spec.buckets, views_[r].parameters, views_[r].bf16,
-                                                    arenas_[r]->allocate(spec.ranks * sizeof(StepSums))}));
+                                                    views_[r].take(spec.ranks * sizeof(StepSums))}));
       views_[r].communicator = communicators_.back().get();
-      add_stream(r, waits_);
+      add_stream(r);
     }
   }
   ~PlainWorld() override {
@@ -70,6 +73,8 @@ CommunicatorCase plain_case(std::string name, std::function<MakeDevice(const Gro
 INSTANTIATE_TEST_SUITE_P(Composed, CommunicatorContract,
                          ::testing::Values(plain_case("Fake",
                                                       [](const GroupSpec& spec) { return fake_devices(spec.seed); }),
+                                           plain_case("FarMemory",
+                                                      [](const GroupSpec& spec) { return far_devices(spec.seed); }),
                                            plain_case("Threads", [](const GroupSpec&) { return reference_devices(); })),
                          communicator_name);
 

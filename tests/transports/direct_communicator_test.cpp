@@ -26,12 +26,14 @@ CommunicatorCase loopback_case(std::string name, std::function<MakeDevice(const 
 }
 MakeDevice fakes(const GroupSpec& spec) { return fake_devices(spec.seed); }
 MakeDevice threads(const GroupSpec&) { return reference_devices(); }
+MakeDevice far(const GroupSpec& spec) { return far_devices(spec.seed); }
 MakeDevice drivers(const GroupSpec&) { return cpu_devices(); }
 
 INSTANTIATE_TEST_SUITE_P(Direct, CommunicatorContract,
                          ::testing::Values(loopback_case("LoopbackFake", fakes, false),
                                            loopback_case("LoopbackThreads", threads, false),
                                            loopback_case("AdverseLoopbackFake", fakes, true),
+                                           loopback_case("AdverseLoopbackFarMemory", far, true),
                                            loopback_case("AdverseLoopbackThreads", threads, true)),
                          communicator_name);
 INSTANTIATE_TEST_SUITE_P(DirectDrivenByStreams, CommunicatorContract,

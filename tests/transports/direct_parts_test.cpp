@@ -170,7 +170,7 @@ TEST(Staging, HasAPlaceOfItsOwnForEverythingThatMayBeThereAtOnce) {
   const Cut cut = cut_each_bucket(3, 3);
   const Ownership ownership(cut.stripes, cut.buckets, 3, 512);
   for (std::uint32_t self = 0; self < 3; ++self) {
-    Staging staging(ownership, self, 2);
+    Staging staging(ownership, self, {.packed_bytes = 2, .device_memory = true, .bf16 = true});
     const Memory memory{ArenaId{9}, 4096, staging.size_bytes()};
     staging.place(memory);
     std::vector<Memory> all;
@@ -181,8 +181,12 @@ TEST(Staging, HasAPlaceOfItsOwnForEverythingThatMayBeThereAtOnce) {
       }
     for (std::uint32_t rank = 0; rank < 3; ++rank)
       if (rank != self) all.push_back(staging.reduced(rank, ownership.largest_part()));
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      all.push_back(staging.plain(rank, ownership.largest_part() * sizeof(float)));
     for (const Chunk& chunk : ownership.chunks()) {
-      all.push_back(staging.leaving(chunk.bucket, {chunk.first, chunk.count}));
+      const Part whole{chunk.first, chunk.count};
+      for (const Memory& each : {staging.leaving(chunk.bucket, whole), staging.results(whole), staging.image(whole)})
+        all.push_back(each);
       for (std::uint32_t rank = 0; rank < 3; ++rank) {
         const Part own = ownership.part_of(chunk, self);
         if (rank == self || own.count == 0) continue;

@@ -25,11 +25,13 @@ CommunicatorCase nodes_case(std::string name, std::function<MakeDevice(const Gro
 }
 MakeDevice fakes(const GroupSpec& spec) { return fake_devices(spec.seed); }
 MakeDevice threads(const GroupSpec&) { return reference_devices(); }
+MakeDevice far(const GroupSpec& spec) { return far_devices(spec.seed); }
 MakeDevice drivers(const GroupSpec&) { return cpu_devices(); }
 
 INSTANTIATE_TEST_SUITE_P(Hierarchical, CommunicatorContract,
                          ::testing::Values(nodes_case("Fake", fakes, false), nodes_case("Threads", threads, false),
                                            nodes_case("AdverseFake", fakes, true),
+                                           nodes_case("AdverseFarMemory", far, true),
                                            nodes_case("AdverseThreads", threads, true)),
                          communicator_name);
 INSTANTIATE_TEST_SUITE_P(HierarchicalDrivenByStreams, CommunicatorContract,

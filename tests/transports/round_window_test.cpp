@@ -140,7 +140,7 @@ TEST(DirectHead, IsReadAsItWasWritten) {
                 .chunk = 7,
                 .plain = PlainOperation::none,
                 .sums = true};
-  head.sums = {.loss = 1.5, .correct = 2, .samples = 3, .stop = 1};
+  head.sums = {.loss = 1.5, .correct = 2, .samples = 3, .stop_requests = 1};
   const auto read = decode(encode(head));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->cargo, head.cargo);

@@ -56,7 +56,7 @@ class BareRank {
         wait(blocking, committed[done.value]);
         const StepSums total = exchange_->total(done);
         clock.note(total.samples);
-        if (total.stop > 0) break;  // all ranks see it in the same turn
+        if (total.stop_requests > 0) break;  // all ranks see it in the same turn
       }
       committed.push_back(enqueue({step}, end.passed()));
     }
@@ -68,7 +68,8 @@ class BareRank {
   void make_memory(Blocking& blocking) {
     arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
     space_.map(arena_);
-    memory_ = allocate_rank_memory(*arena_, job_.plan, job_.self());
+    RankStore store(*arena_);
+    memory_ = allocate_rank_memory(store, job_.plan, job_.self());
     for (std::uint64_t slot = 0; slot < job_.plan.prefetch; ++slot)
       slots_.push_back(arena_->allocate(job_.batch().size_bytes()));
     arenas_ = {arena_->id()};

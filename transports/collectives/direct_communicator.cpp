@@ -68,10 +68,16 @@ Point DirectRounds::enqueue(Stream& stream, Call& call) {
 /// The same, and the line's last call must be over: it reads and writes the same memory.
 Point DirectRounds::enqueue_next(Stream& stream, Call& call) {
   stream.wait({lines_[call.line].over->id(), call.number - 1});
-  if (is_filtered(call.rounds.front().shape)) {
+  const RoundShape& shape = call.rounds.front().shape;
+  if (is_staged(shape)) {
     const Bucket& bucket = call.work.bucket;
-    group_.filter->pack(stream, staging_.leaving(bucket.index, {bucket.first, bucket.count}), call.data);
+    const Memory leaving = staging_.leaving(bucket.index, {bucket.first, bucket.count});
+    if (group_.filter != nullptr)
+      group_.filter->pack(stream, leaving, call.data);
+    else
+      stream.copy(leaving, call.data);
   }
+  if (group_.device_memory && carries_sums(shape)) stream.copy(own_sums(call), call.work.sums);
   return enqueue(stream, call);
 }
 
@@ -154,8 +160,7 @@ DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<co
 std::uint64_t direct_staging_bytes(const DirectGroup& group) {
   const collectives::Ownership ownership(group.stripes, group.buckets, static_cast<std::uint32_t>(group.peers.size()),
                                          group.chunk);
-  const std::uint64_t packed = group.filter != nullptr ? group.filter->packed_bytes() : 0;
-  return collectives::Staging(ownership, group.rank.value, packed).size_bytes();
+  return collectives::Staging(ownership, group.rank.value, collectives::staging_needs(group)).size_bytes();
 }
 
 DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group,
@@ -171,7 +176,7 @@ DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stre
 
 DirectCommunicator::~DirectCommunicator() = default;
 
-CommunicatorTraits DirectCommunicator::traits() const noexcept { return {}; }
+CommunicatorTraits DirectCommunicator::traits() const noexcept { return {.device_memory = rounds_->stages()}; }
 
 Rank DirectCommunicator::rank() const noexcept { return Rank{rounds_->self()}; }
 
@@ -186,14 +191,14 @@ void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation opera
   const auto enqueue = [&] {
     std::uint64_t longest = 0;
     for (const Memory& part : round) longest = std::max(longest, part.size_bytes);
-    const std::uint64_t most = reduces ? rounds_->most_reduced() : longest;
+    const std::uint64_t most = reduces || rounds_->stages() ? rounds_->most_reduced() : longest;
     for (std::uint64_t first = 0; first < longest; first += most) {
       std::vector<Memory> pieces;
       for (const Memory& part : round) {
         const std::uint64_t begin = std::min(first, part.size_bytes);
         pieces.push_back(slice(part, begin, std::min(most, part.size_bytes - begin)));
       }
-      stream.wait(rounds_->plain(stream, operation, pieces));
+      plain_round(stream, operation, pieces);
     }
     std::fill(round.begin(), round.end(), Memory{});
   };
@@ -205,6 +210,23 @@ void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation opera
     place = part.data;
   }
   enqueue();
+}
+
+/// One round; where memory is the device's, on copies of the pieces.
+void DirectCommunicator::plain_round(Stream& stream, collectives::PlainOperation operation,
+                                     std::span<const Memory> pieces) {
+  if (!rounds_->stages()) return stream.wait(rounds_->plain(stream, operation, pieces));
+  std::vector<Memory> copies;
+  const bool gathers = operation == collectives::PlainOperation::all_gather;
+  const bool scatters = operation == collectives::PlainOperation::reduce_scatter;
+  for (std::uint32_t r = 0; r < pieces.size(); ++r) {
+    copies.push_back(rounds_->staged_piece(r, pieces[r].size_bytes));
+    if (pieces[r].size_bytes > 0 && (!gathers || r == rounds_->self())) stream.copy(copies[r], pieces[r]);
+  }
+  stream.wait(rounds_->plain(stream, operation, copies));
+  for (std::uint32_t r = 0; r < pieces.size(); ++r) {
+    if (pieces[r].size_bytes > 0 && (!scatters || r == rounds_->self())) stream.copy(pieces[r], copies[r]);
+  }
 }
 
 void DirectCommunicator::reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) {

@@ -29,7 +29,7 @@ struct DirectGroup {
   std::vector<Bucket> buckets;     // by index; a bucket may be empty
   Memory parameters;               // [group] f32, this rank's copy
   Memory bf16;                     // [group] bf16, where every rank has such an image; else empty
-  Memory staging;                  // direct_staging_bytes(), registered with the transport
+  Memory staging;                  // direct_staging_bytes() of host or pinned memory
   GroupId id{};                    // stands in every message
   std::uint64_t chunk = 0;         // the most elements that travel at once: chunk_elements(), or fewer
   const Filter* filter = nullptr;  // of gradients on their way, not of all_reduce; the same in every rank; outlives it
@@ -37,6 +37,9 @@ struct DirectGroup {
   /// Whom a gradient that is not finite is laid to, by the rank that contributed it; empty: to that one. Of ranks that
   /// contribute for others, too, one that is not below those.
   std::vector<Rank> blamed{};
+  /// Parameters, gradients and sums are the device's own memory, which no transport reaches: the stream copies what
+  /// leaves into `staging`, and what has arrived from there.
+  bool device_memory = false;
   Trace* trace = nullptr;             // null: nothing is noted; outlives it
   std::uint32_t ranges_a_bucket = 1;  // how many of `buckets`, one after the other, a backward pass finishes at once
 };
@@ -62,10 +65,11 @@ class DirectChannel final : public Receiver {
 /// and chunk. `nodes[n]` are node n's ranks.
 DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<const std::vector<Rank>> nodes);
 
-/// What `group.staging` takes; reads rank, peers, stripes, buckets, chunk and filter.
+/// What `group.staging` takes; reads rank, peers, stripes, buckets, chunk, filter, device_memory and, where that is
+/// set, whether there is a bf16 image.
 std::uint64_t direct_staging_bytes(const DirectGroup& group);
 
-/// Collectives over any transport, each payload sent once and landing where it is used. Buckets travel in chunks. Every
+/// Collectives over any transport, each payload sent once and, in host memory, landing where it is used. Buckets travel in chunks. Every
 /// rank sends every chunk's tenants its gradients over their parts; a tenant adds them up in rank order, updates, and
 /// sends the new parameters to the others, straight into theirs. Handing a bucket over never waits: chunks are worked
 /// on as they become complete, on a stream of the exchange's own. A head names view, call, step, bucket and chunk:
@@ -99,6 +103,7 @@ class DirectCommunicator final : public Communicator {
 
  private:
   void plain(Stream& stream, collectives::PlainOperation operation, std::span<const OwnedPart> parts);
+  void plain_round(Stream& stream, collectives::PlainOperation operation, std::span<const Memory> pieces);
 
   std::unique_ptr<collectives::DirectRounds> rounds_;
 };

@@ -1,5 +1,7 @@
 #include "opencl_device.hpp"
 
+#include "runtime/host_device.hpp"
+
 #include "opencl_context.hpp"
 #include "opencl_replica.hpp"
 #include "opencl_stream.hpp"
@@ -8,21 +10,20 @@
 namespace opencl {
 namespace {
 
-class OpenClDevice final : public Device {
+class OpenClDevice final : public HostDevice {
  public:
   OpenClDevice(AddressSpace& space, std::chrono::milliseconds wait_deadline)
-      : space_(space),
+      : HostDevice(space),
         waits_(wait_deadline),
         traits_{"opencl", context_.description(), context_.compute_units(), false} {}
   const DeviceTraits& traits() const override { return traits_; }
-  std::unique_ptr<Stream> stream() override { return std::make_unique<OpenClStream>(context_, space_, waits_); }
+  std::unique_ptr<Stream> stream() override { return std::make_unique<OpenClStream>(context_, space(), waits_); }
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
-    return std::make_unique<OpenClReplica>(context_, space_, graph, layout, batch, buckets, memory);
+    return std::make_unique<OpenClReplica>(context_, space(), graph, layout, batch, buckets, memory);
   }
 
  private:
-  AddressSpace& space_;
   const Context context_;
   WaitKeeper waits_;
   const DeviceTraits traits_;

@@ -3,22 +3,21 @@
 #include <algorithm>
 #include <span>
 
-#include "devices/fake/fake_device.hpp"
-
 namespace troupe::fake {
-namespace {
 
-FakeStream& fake(Stream& stream) {
-  auto* own = dynamic_cast<FakeStream*>(&stream);
-  TROUPE_CHECK(own != nullptr, Code::invalid, "a fake replica needs a fake stream");
-  return *own;
+FakeStream& own(Stream& stream) {
+  auto* found = dynamic_cast<FakeStream*>(&stream);
+  TROUPE_CHECK(found != nullptr, Code::invalid, "a fake replica needs a fake stream");
+  return *found;
 }
+
+namespace {
 
 class QuadraticReplica final : public Replica {
  public:
-  QuadraticReplica(AddressSpace& space, const Layout& layout, const BatchLayout& batch, std::vector<Bucket> buckets,
+  QuadraticReplica(FakeDevice& device, const Layout& layout, const BatchLayout& batch, std::vector<Bucket> buckets,
                    const ReplicaMemory& memory)
-      : space_(space), entries_(layout.entries()), batch_(batch), buckets_(std::move(buckets)) {
+      : device_(device), entries_(layout.entries()), batch_(batch), buckets_(std::move(buckets)) {
     const std::uint64_t count = layout.count_elements();
     const auto check = [&](const Memory& part, std::uint64_t bytes, const char* what) {
       TROUPE_CHECK(part.size_bytes == bytes, Code::invalid, what, " have ", part.size_bytes,
@@ -26,17 +25,17 @@ class QuadraticReplica final : public Replica {
     };
     check(memory.parameters, count * sizeof(float), "parameters");
     check(memory.gradients, count * sizeof(float), "gradients");
-    parameters_ = space.address_of<const float>(memory.parameters);
-    gradients_ = {space.address_of<float>(memory.gradients), count};
+    parameters_ = device.address_of<const float>(memory.parameters);
+    gradients_ = {device.address_of<float>(memory.gradients), count};
     if (memory.bf16.size_bytes == 0) return;
     check(memory.bf16, count * sizeof(std::uint16_t), "bf16 weights");
-    half_ = space.address_of<const std::uint16_t>(memory.bf16);
+    half_ = device.address_of<const std::uint16_t>(memory.bf16);
   }
 
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
-    FakeStream& queue = fake(stream);
+    FakeStream& queue = own(stream);
     const std::byte* from = first_row(batch, rows);
-    auto* to = space_.address_of<StepSums>(sums);
+    auto* to = device_.address_of<StepSums>(sums);
     for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
     queue.call([this, from, rows, to] {
       read_targets(from, rows);
@@ -53,8 +52,8 @@ class QuadraticReplica final : public Replica {
 
   void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override {
     const std::byte* from = first_row(batch, rows);
-    auto* to = space_.address_of<StepSums>(sums);
-    fake(stream).call([this, from, rows, to] {
+    auto* to = device_.address_of<StepSums>(sums);
+    own(stream).call([this, from, rows, to] {
       read_targets(from, rows);
       const StepSums found = measure();
       to->loss += found.loss;
@@ -73,7 +72,7 @@ class QuadraticReplica final : public Replica {
     TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
     TROUPE_CHECK(batch.size_bytes >= batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
                  " bytes, the layout needs ", batch_.size_bytes());
-    return space_.address(batch);
+    return device_.address(batch);
   }
 
   /// The targets of the rows that count. Source of the hash: FNV-1a.
@@ -118,7 +117,7 @@ class QuadraticReplica final : public Replica {
     }
   }
 
-  AddressSpace& space_;
+  FakeDevice& device_;
   const std::vector<Layout::Entry> entries_;
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
@@ -130,9 +129,9 @@ class QuadraticReplica final : public Replica {
 
 }  // namespace
 
-std::unique_ptr<Replica> quadratic_replica(AddressSpace& space, const Layout& layout, const BatchLayout& batch,
+std::unique_ptr<Replica> quadratic_replica(FakeDevice& device, const Layout& layout, const BatchLayout& batch,
                                            const std::vector<Bucket>& buckets, const ReplicaMemory& memory) {
-  return std::make_unique<QuadraticReplica>(space, layout, batch, buckets, memory);
+  return std::make_unique<QuadraticReplica>(device, layout, batch, buckets, memory);
 }
 
 }  // namespace troupe::fake

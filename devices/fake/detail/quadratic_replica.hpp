@@ -3,13 +3,16 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "devices/fake/fake_device.hpp"
 
 namespace troupe::fake {
 
+/// Throws Error{invalid} for another device's stream.
+FakeStream& own(Stream& stream);
+
 /// The fake device's model: loss = sum over rows and parameters of (p - t)^2 / 2, where t, in [-1, 1], is a hash of the
-/// row's bytes and label; a row is correct when that hash is even. Its streams must be FakeStreams.
-std::unique_ptr<Replica> quadratic_replica(AddressSpace& space, const Layout& layout, const BatchLayout& batch,
+/// row's bytes and label; a row is correct when that hash is even.
+std::unique_ptr<Replica> quadratic_replica(FakeDevice& device, const Layout& layout, const BatchLayout& batch,
                                            const std::vector<Bucket>& buckets, const ReplicaMemory& memory);
 
 }  // namespace troupe::fake

@@ -193,7 +193,7 @@ TEST_P(HostedProcesses, GiveTheBitsOfASerialRunInEveryStep) {
         ASSERT_EQ(end->weights_after(step), serial.parameters) << "step " << step;
         ASSERT_EQ(end->total_of(step).samples, serial.total.samples);
         ASSERT_EQ(end->total_of(step).loss, serial.total.loss);
-        ASSERT_EQ(end->total_of(step).stop, serial.total.stop);
+        ASSERT_EQ(end->total_of(step).stop_requests, serial.total.stop_requests);
       }
     }
   }

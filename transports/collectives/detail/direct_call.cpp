@@ -28,6 +28,13 @@ void Round::reached(Point, Status status) noexcept {
 
 void Round::run() noexcept { call.owner.own_work_done(*this); }
 
+void StagedResult::reached(Point, Status status) noexcept {
+  if (!status.ok()) return owner.fail_everywhere(status);
+  owner.post(*this);
+}
+
+void StagedResult::run() noexcept { owner.unstaged(*this); }
+
 Call::Call(DirectRounds& its_rounds, std::size_t its_line, std::size_t first_channel, std::size_t count,
            std::uint32_t self, std::uint32_t ranks)
     : owner(its_rounds), line(its_line) {

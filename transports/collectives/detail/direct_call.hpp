@@ -50,6 +50,18 @@ struct Round final : Waker, LaneTask {
   Flow results;
 };
 
+/// A result of another rank that has arrived, until the exchange's stream has copied it to where it belongs.
+struct StagedResult final : Waker, LaneTask {
+  StagedResult(DirectRounds& its_rounds, std::size_t its_channel) : owner(its_rounds), channel(its_channel) {}
+  void reached(Point point, Status status) noexcept override;
+  void run() noexcept override;
+
+  DirectRounds& owner;
+  const std::size_t channel;
+  std::uint64_t sequence = 0;
+  Cargo cargo{};
+};
+
 /// One call of this rank, from when it is enqueued until everything that it sends is out.
 struct Call final : Waker, LaneTask {
   /// With a round on each of `count` channels from `first_channel` on.

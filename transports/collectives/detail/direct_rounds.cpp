@@ -30,11 +30,6 @@ bool carries_parameters(const RoundShape& shape) noexcept {
   return shape.part == RoundPart::all || shape.part == RoundPart::parameters;
 }
 
-/// Whether contributions to the round come with the sender's sums. While gradients are measured they are being written.
-bool carries_sums(const RoundShape& shape) noexcept {
-  return !is_plain(shape) && (shape.part == RoundPart::all || shape.part == RoundPart::sums);
-}
-
 DirectGroup with_names(DirectGroup group) {
   for (std::uint32_t r = 0; group.names.size() < group.peers.size(); ++r) group.names.push_back({r});
   if (group.blamed.empty()) group.blamed = group.names;
@@ -46,6 +41,16 @@ std::size_t remembered_calls(const Ownership& ownership) { return 4 * (ownership
 
 }  // namespace
 
+StagingNeeds staging_needs(const DirectGroup& group) noexcept {
+  return {.packed_bytes = group.filter != nullptr ? group.filter->packed_bytes() : 0,
+          .device_memory = group.device_memory,
+          .bf16 = group.bf16.size_bytes > 0};
+}
+
+bool carries_sums(const RoundShape& shape) noexcept {
+  return !is_plain(shape) && (shape.part == RoundPart::all || shape.part == RoundPart::sums);
+}
+
 DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group)
     : space_(space),
       loop_(loop),
@@ -53,7 +58,7 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
       group_(with_names(std::move(group))),
       self_(group_.rank.value),
       ownership_(group_.stripes, group_.buckets, static_cast<std::uint32_t>(group_.peers.size()), group_.chunk),
-      staging_(ownership_, self_, group_.filter != nullptr ? group_.filter->packed_bytes() : 0),
+      staging_(ownership_, self_, staging_needs(group_)),
       order_(remembered_calls(ownership_)),
       outbox_(loop, ranks(), [this](Outbox::Message& message) { return try_send(static_cast<Delivery&>(message)); }) {
   TROUPE_CHECK(loop.lane() == Lane::bulk, Code::invalid, "gradients travel on the bulk lane");
@@ -68,7 +73,12 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
   TROUPE_CHECK(group_.staging.size_bytes >= staging_.size_bytes(), Code::invalid, "the staging memory has ",
                group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
   for (const Memory& memory : {group_.parameters, group_.bf16, group_.staging}) {
-    if (memory.size_bytes > 0) (void)space_.address(memory);  // throws when it is not mapped here
+    if (memory.size_bytes == 0) continue;
+    (void)space_.address(memory);  // throws when it is not mapped here
+    const bool passes = group_.device_memory && memory != group_.staging;
+    TROUPE_CHECK(passes || space_.kind(memory.arena) != MemoryKind::device, Code::invalid,
+                 "a transport reaches no device memory: DirectGroup::device_memory must say that what travels is "
+                 "staged, and the staging memory must be the host's");
   }
   staging_.place(group_.staging);
   const auto add_line = [this](std::size_t first_channel, std::size_t count_channels) {
@@ -81,7 +91,10 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
     add_line(ownership_.first_chunk(b), ownership_.chunks_of(b).size());
   add_line(staging_.channel_of_plain(), 1);
   add_line(staging_.channel_of_sums(), 1);
-  for (std::size_t c = 0; c < staging_.count_channels(); ++c) channels_.emplace_back(self_, group_.names);
+  for (std::size_t c = 0; c < staging_.count_channels(); ++c) {
+    ChunkRounds& channel = channels_.emplace_back(self_, group_.names);
+    for (std::uint32_t i = 0; group_.device_memory && i < 4 * ranks(); ++i) channel.staged.emplace_back(*this, c);
+  }
   parts_.reserve(ranks());
   for (std::uint32_t r = 0; group_.trace != nullptr && r < ranks(); ++r) {
     const bool other = r != self_;
@@ -120,6 +133,18 @@ bool DirectRounds::contributes_to(const Round& round, std::uint32_t rank) const 
 
 bool DirectRounds::is_filtered(const RoundShape& shape) const noexcept {
   return group_.filter != nullptr && !is_plain(shape) && carries_gradients(shape);
+}
+
+/// Whether contributions leave from the staging memory.
+bool DirectRounds::is_staged(const RoundShape& shape) const noexcept {
+  return is_filtered(shape) || (group_.device_memory && !is_plain(shape) && carries_gradients(shape));
+}
+
+/// Where the call's sums are read from when they leave: of all its rounds in one place.
+Memory DirectRounds::own_sums(const Call& call) const noexcept {
+  if (!group_.device_memory) return call.work.sums;
+  const Round& first = call.rounds.front();
+  return staging_.sums(first.channel, first.shape.sequence, self_);
 }
 
 bool DirectRounds::has_own_work(const Round& round) const { return contributes_to(round, self_); }
@@ -271,6 +296,7 @@ void DirectRounds::advance_verdict() {
         }
         if (!follows || std::exchange(call.begun, true)) return;
         // It begins when all that was measured so far stands in the sums.
+        if (group_.device_memory) exchange_.copy(own_sums(call), call.work.sums);
         {
           const Point measured = exchange_.mark();
           space_.timeline(measured.line).wake(measured.value, call);
@@ -347,8 +373,43 @@ void DirectRounds::add_up_and_update(Round& round) {
     stripe.count = own.count;
     exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, call.rule.kind),
                      gradients_of(round.shape, call.data, own), total);
+    stage_results(own);
   }
   watch_own_work(round);
+}
+
+/// Others are sent copies.
+void DirectRounds::stage_results(const Part& own) {
+  if (!group_.device_memory) return;
+  exchange_.copy(staging_.results(own), elements(group_.parameters, own.first, own.count, sizeof(float)));
+  if (group_.bf16.size_bytes > 0)
+    exchange_.copy(staging_.image(own), elements(group_.bf16, own.first, own.count, kBf16Bytes));
+}
+
+/// What has arrived goes where it belongs; only then has the round come so far.
+void DirectRounds::unstage(const DirectHead& head) {
+  const RoundShape& shape = head.round;
+  const Part part = part_of(shape, head.rank);
+  const bool image = head.cargo == Cargo::bf16_result;
+  exchange_.about(label_of(shape));
+  if (image)
+    exchange_.copy(elements(group_.bf16, part.first, part.count, kBf16Bytes), staging_.image(part));
+  else
+    exchange_.copy(elements(group_.parameters, part.first, part.count, sizeof(float)), staging_.results(part));
+  StagedResult& result =
+      channels_[channel_of(shape)].staged[(shape.sequence % 2 * ranks() + head.rank) * 2 + (image ? 1 : 0)];
+  result.sequence = shape.sequence;
+  result.cargo = head.cargo;
+  const Point done = exchange_.mark();
+  space_.timeline(done.line).wake(done.value, result);
+}
+
+void DirectRounds::unstaged(const StagedResult& result) noexcept {
+  guarded([&] {
+    channels_[result.channel].window.arrived(result.sequence, result.cargo);
+    advance(result.channel);
+    outbox_.pump();
+  });
 }
 
 void DirectRounds::update_own_part(Round& round) {
@@ -361,6 +422,7 @@ void DirectRounds::update_own_part(Round& round) {
   const Memory summed = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
   exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, call.rule.kind), {&summed, 1},
                    call.work.total);
+  stage_results(own);
   watch_own_work(round);
 }
 
@@ -420,10 +482,11 @@ Memory DirectRounds::payload_of(const Delivery& delivery) const {
   if (is_plain(shape)) return (flow.results ? spreads(shape) : reduces(shape)) ? call.parts[owner] : Memory{};
   const Part part = part_of(shape, owner);
   if (part.count == 0) return {};
+  if (group_.device_memory && flow.results) return delivery.bf16 ? staging_.image(part) : staging_.results(part);
   if (delivery.bf16) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
   if (flow.results) return elements(group_.parameters, part.first, part.count, sizeof(float));
   if (!carries_gradients(shape)) return {};
-  if (is_filtered(shape)) return staging_.leaving(shape.bucket, part);
+  if (is_staged(shape)) return staging_.leaving(shape.bucket, part);
   return elements(call.data, part.first - group_.buckets[shape.bucket].first, part.count, sizeof(float));
 }
 
@@ -452,7 +515,7 @@ bool DirectRounds::try_send(Delivery& delivery) {
   head.group = group_.id;
   head.round = flow.round.shape;
   if (!flow.results && carries_sums(head.round))
-    head.sums = *space_.address_of<const StepSums>(flow.round.call.work.sums);
+    head.sums = *space_.address_of<const StepSums>(own_sums(flow.round.call));
   const Memory payload = payload_of(delivery);
   const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
   return loop_.transport().send(group_.peers[delivery.to], Lane::bulk, Class::gradient, Channel::exchange, encode(head),
@@ -586,6 +649,7 @@ Memory DirectRounds::landing_of(const DirectHead& head, std::uint64_t size_bytes
                               : staging_.gradients(shape.bucket, head.rank, own);
   }
   const Part part = part_of(shape, head.rank);
+  if (group_.device_memory) return head.cargo == Cargo::bf16_result ? staging_.image(part) : staging_.results(part);
   if (head.cargo == Cargo::bf16_result) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
   return elements(group_.parameters, part.first, part.count, sizeof(float));
 }
@@ -609,6 +673,8 @@ void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Mem
     const std::size_t channel = channel_of(shape);
     if (here->cargo == Cargo::contribution && carries_sums(shape))
       *space_.address_of<StepSums>(staging_.sums(channel, shape.sequence, here->rank)) = here->sums;
+    if (group_.device_memory && here->cargo != Cargo::contribution && payload.size_bytes > 0 && !is_plain(shape))
+      return unstage(*here);
     channels_[channel].window.arrived(shape.sequence, here->cargo);
     advance(channel);
     outbox_.pump();

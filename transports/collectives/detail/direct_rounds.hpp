@@ -26,6 +26,10 @@ namespace troupe::collectives {
 
 inline constexpr std::uint64_t kBf16Bytes = size_bytes(DType::bf16);
 
+StagingNeeds staging_needs(const DirectGroup& group) noexcept;
+/// Whether contributions to the round come with the sender's sums. While gradients are measured they are being written.
+bool carries_sums(const RoundShape& shape) noexcept;
+
 /// One rank's end of a group's rounds. The caller's side only enqueues on its stream and is given a point of a line of
 /// this process, one for each bucket. The lane's side sends, lets land and counts. Once all that this rank adds up of a
 /// chunk is there it enqueues that work on the exchange's stream, and sends the result when that stream has done it; so
@@ -51,6 +55,12 @@ class DirectRounds final : public Receiver {
   std::uint32_t self() const noexcept { return self_; }
   /// The most bytes of each part that are reduced at once.
   std::uint64_t most_reduced() const noexcept { return ownership_.largest_part() * sizeof(float); }
+  /// Whether what travels is copied to staging memory and from there.
+  bool stages() const noexcept { return group_.device_memory; }
+  /// Staging memory for rank `owner`'s piece of a plain operation.
+  Memory staged_piece(std::uint32_t owner, std::uint64_t size_bytes) const noexcept {
+    return staging_.plain(owner, size_bytes);
+  }
 
   Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
   void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
@@ -63,6 +73,7 @@ class DirectRounds final : public Receiver {
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   void arrived_at(Call& call) noexcept;
   void own_work_done(Round& round) noexcept;
+  void unstaged(const StagedResult& result) noexcept;
   void sent(Delivery& delivery, const Status& status) noexcept;
 
  private:
@@ -85,6 +96,7 @@ class DirectRounds final : public Receiver {
   struct ChunkRounds {
     ChunkRounds(std::uint32_t self, std::span<const Rank> names) : window(self, names) {}
     RoundWindow window;
+    std::deque<StagedResult> staged;       // of other ranks, by sequence, rank and cargo; of device memory
     std::array<Round*, 2> rounds{};        // begun, by sequence
     std::array<std::uint64_t, 2> begun{};  // their sequences
     std::uint64_t gathered = 0;
@@ -107,6 +119,8 @@ class DirectRounds final : public Receiver {
   bool has_result(const Round& round, std::uint32_t rank) const;
   bool contributes_to(const Round& round, std::uint32_t rank) const;
   bool is_filtered(const RoundShape& shape) const noexcept;
+  bool is_staged(const RoundShape& shape) const noexcept;
+  Memory own_sums(const Call& call) const noexcept;
   bool has_own_work(const Round& round) const;
   RoundWindow::Expected expected(const Round& round) const;
   const Round* begun(const RoundShape& shape) const noexcept;
@@ -124,6 +138,8 @@ class DirectRounds final : public Receiver {
   void reduce_with_norm(Call& call);
   void add_up_sums(Round& round);
   void update_own_part(Round& round);
+  void stage_results(const Part& own);
+  void unstage(const DirectHead& head);
   void watch_own_work(Round& round);
   WorkLabel label_of(const RoundShape& shape) const noexcept;
   void note(const Delivery& delivery) noexcept;

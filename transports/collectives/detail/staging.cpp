@@ -1,5 +1,7 @@
 #include "transports/collectives/detail/staging.hpp"
 
+#include <algorithm>
+
 namespace troupe::collectives {
 namespace {
 
@@ -11,8 +13,11 @@ std::uint64_t aligned(std::uint64_t size_bytes) noexcept {
 
 }  // namespace
 
-Staging::Staging(const Ownership& ownership, std::uint32_t self, std::uint64_t packed_bytes)
-    : ownership_(ownership), self_(self), packed_bytes_(packed_bytes) {
+Staging::Staging(const Ownership& ownership, std::uint32_t self, const StagingNeeds& needs)
+    : ownership_(ownership),
+      self_(self),
+      needs_(needs),
+      leaving_bytes_(needs.packed_bytes != 0 ? needs.packed_bytes : sizeof(float)) {
   const std::uint64_t others = ownership.ranks() - 1;
   const auto take = [this](std::uint64_t bytes) {
     const std::uint64_t first = size_bytes_;
@@ -21,15 +26,22 @@ Staging::Staging(const Ownership& ownership, std::uint32_t self, std::uint64_t p
   };
   take(2 * count_channels() * (ownership.ranks() + 1) * sizeof(StepSums));  // from the beginning on
   reduced_ = take(others * ownership.largest_part() * sizeof(float));
+  std::uint64_t elements = 0;
   for (std::uint32_t b = 0; b < ownership.count_buckets(); ++b) {
     const std::uint64_t own = ownership.part_of(b, self).count;
     gradients_.push_back(take(others * aligned(own * sizeof(float))));
-    if (packed_bytes == 0) continue;
-    packed_.push_back(take(others * aligned(own * packed_bytes)));
+    if (needs.packed_bytes != 0) packed_.push_back(take(others * aligned(own * needs.packed_bytes)));
     std::uint64_t count = 0;
-    for (const Chunk& chunk : ownership.chunks_of(b)) count += chunk.count;
-    leaving_.push_back(take(count * packed_bytes));
+    for (const Chunk& chunk : ownership.chunks_of(b)) {
+      count += chunk.count;
+      elements = std::max(elements, chunk.first + chunk.count);
+    }
+    if (needs.packed_bytes != 0 || needs.device_memory) leaving_.push_back(take(count * leaving_bytes_));
   }
+  if (!needs.device_memory) return;
+  results_ = take(elements * sizeof(float));
+  if (needs.bf16) image_ = take(elements * troupe::size_bytes(DType::bf16));
+  plain_ = take(ownership.ranks() * aligned(ownership.largest_part() * sizeof(float)));
 }
 
 Memory Staging::sums(std::size_t channel, std::uint64_t sequence, std::uint32_t rank) const noexcept {
@@ -54,7 +66,7 @@ Memory Staging::gradients(std::uint32_t bucket, std::uint32_t rank, const Part& 
 }
 
 Memory Staging::packed(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept {
-  return slot(packed_, bucket, rank, part, packed_bytes_);
+  return slot(packed_, bucket, rank, part, needs_.packed_bytes);
 }
 
 Memory Staging::reduced(std::uint32_t rank, std::uint64_t size_bytes) const noexcept {
@@ -64,7 +76,19 @@ Memory Staging::reduced(std::uint32_t rank, std::uint64_t size_bytes) const noex
 
 Memory Staging::leaving(std::uint32_t bucket, const Part& part) const noexcept {
   const std::uint64_t first = ownership_.chunks_of(bucket).front().first;
-  return slice(memory_, leaving_[bucket] + (part.first - first) * packed_bytes_, part.count * packed_bytes_);
+  return slice(memory_, leaving_[bucket] + (part.first - first) * leaving_bytes_, part.count * leaving_bytes_);
+}
+
+Memory Staging::results(const Part& part) const noexcept {
+  return slice(memory_, results_ + part.first * sizeof(float), part.count * sizeof(float));
+}
+
+Memory Staging::image(const Part& part) const noexcept {
+  return slice(memory_, image_ + part.first * troupe::size_bytes(DType::bf16), part.count * troupe::size_bytes(DType::bf16));
+}
+
+Memory Staging::plain(std::uint32_t rank, std::uint64_t size_bytes) const noexcept {
+  return slice(memory_, plain_ + rank * aligned(ownership_.largest_part() * sizeof(float)), size_bytes);
 }
 
 }  // namespace troupe::collectives

@@ -1,0 +1,121 @@
+#include "devices/reference/reference_replica.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "devices/reference/reference_model.hpp"
+
+namespace troupe {
+namespace {
+
+using reference::Model;
+using reference::Result;
+
+class ReferenceReplica final : public Replica {
+ public:
+  ReferenceReplica(ReplicaSite site, const Graph& graph, const Layout& layout, const BatchLayout& batch,
+                   const std::vector<Bucket>& buckets, const ReplicaMemory& memory)
+      : site_(std::move(site)),
+        model_(graph, layout),
+        count_(layout.count_elements()),
+        batch_(batch),
+        buckets_(buckets),
+        memory_(memory) {
+    TROUPE_CHECK(batch.rows > 0 && batch.features == graph.input().count_elements() && batch.dtype == graph.dtype(),
+                 Code::invalid, "graph ", graph.name(), " takes rows of ", graph.input().count_elements(), ' ',
+                 name_of(graph.dtype()), ", the batch has ", batch.rows, " rows of ", batch.features, ' ',
+                 name_of(batch.dtype));
+    const std::uint64_t half_bytes =
+        graph.dtype() == DType::bf16 ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
+    TROUPE_CHECK(memory.parameters.size_bytes == count_ * sizeof(float) &&
+                     memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == half_bytes,
+                 Code::invalid, "graph ", graph.name(), ": parameters, gradients and bf16 weights must have ", count_,
+                 " elements");
+    for (const Parameter& parameter : graph.parameters()) weights_.push_back(parameter.extents.size() > 1);
+    entries_ = layout.entries();
+  }
+
+  void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
+    auto* to = at<StepSums>(sums);
+    for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
+    site_.call(stream, [this, from = first_row(batch, rows), rows, to] {
+      result_ = run(from, rows, true);
+      to->loss = result_.loss;
+      to->correct = result_.correct;
+      to->samples = result_.samples;
+    });
+    for (const Bucket& bucket : buckets_) {
+      site_.call(stream, [this, bucket] {
+        auto* gradients = at<float>(memory_.gradients);
+        const std::uint64_t first = bucket.first_in_layout();
+        for (std::uint64_t i = first; i < first + bucket.count; ++i) {
+          gradients[i] = static_cast<float>(result_.gradients[i]);
+        }
+      });
+      sink.ready(bucket, stream);
+    }
+  }
+
+  void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override {
+    auto* to = at<StepSums>(sums);
+    site_.call(stream, [this, from = first_row(batch, rows), rows, to] {
+      const Result result = run(from, rows, false);
+      to->loss += result.loss;
+      to->correct += result.correct;
+      to->samples += result.samples;
+    });
+  }
+
+ private:
+  const std::byte* first_row(const Memory& batch, std::uint32_t rows) const {
+    TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+    TROUPE_CHECK(batch.size_bytes == batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
+                 " bytes was given, this replica takes ", batch_.size_bytes());
+    return site_.address(batch);
+  }
+
+  template <class T>
+  T* at(const Memory& memory) const {
+    return reinterpret_cast<T*>(site_.address(memory));
+  }
+
+  Result run(const std::byte* batch, std::uint32_t count_rows, bool with_gradients) const {
+    std::vector<double> parameters(count_), inputs(count_rows * batch_.features);
+    const auto* values = at<const float>(memory_.parameters);
+    std::copy_n(values, count_, parameters.begin());
+    if (batch_.dtype == DType::bf16) {
+      const auto* half = at<const std::uint16_t>(memory_.bf16);
+      for (std::size_t p = 0; p < entries_.size(); ++p) {
+        if (!weights_[p]) continue;  // biases are read in f32
+        for (std::uint64_t i = entries_[p].first; i < entries_[p].first + entries_[p].count; ++i)
+          parameters[i] = from_bf16(half[i]);
+      }
+      const auto* rows = reinterpret_cast<const std::uint16_t*>(batch + batch_.inputs_offset());
+      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = from_bf16(rows[i]);
+    } else {
+      std::copy_n(reinterpret_cast<const float*>(batch + batch_.inputs_offset()), inputs.size(), inputs.begin());
+    }
+    const auto* labels = reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset());
+    return model_.run(parameters, inputs, {labels, count_rows}, with_gradients);
+  }
+
+  const ReplicaSite site_;
+  const Model model_;
+  const std::uint64_t count_;
+  const BatchLayout batch_;
+  const std::vector<Bucket> buckets_;
+  const ReplicaMemory memory_;
+  std::vector<bool> weights_;  // whether parameter p is a weight
+  std::vector<Layout::Entry> entries_;
+  Result result_;  // of the step in work
+};
+
+}  // namespace
+
+std::unique_ptr<Replica> make_reference_replica(ReplicaSite site, const Graph& graph, const Layout& layout,
+                                                const BatchLayout& batch, const std::vector<Bucket>& buckets,
+                                                const ReplicaMemory& memory) {
+  return std::make_unique<ReferenceReplica>(std::move(site), graph, layout, batch, buckets, memory);
+}
+
+}  // namespace troupe
