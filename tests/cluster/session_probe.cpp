@@ -1,14 +1,17 @@
 // One rank of a job through the session library, for tests that compare runs: rank 0 writes each step's mean loss and
 // the final parameters to a file. Arguments: the file, then settings as in --set. The place in the job is in the
-// environment, and so are the data (TROUPE_DATA, or XDG_CACHE_HOME with data.source=generated).
+// environment, and so are the data (TROUPE_DATA, or XDG_CACHE_HOME with data.source=generated). PROBE_DEVICE=far: the
+// device is a fake one with memory of its own; =near: one in the host's memory.
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <vector>
 
 #include "apps/session/session.hpp"
+#include "devices/fake/fake_device.hpp"
 
 namespace {
 
@@ -21,17 +24,23 @@ class LossLog final : public SessionListener {
   std::vector<double> losses;
 };
 
+MakeDevice fake_device(bool far) {
+  return [far](const DeviceSite& site) {
+    return std::make_unique<FakeDevice>(
+        site.space, FakeOptions{.far_memory = far, .computes_graph = true, .runs_itself = true});
+  };
+}
+
 int run(const std::string& file, std::vector<std::string> overrides) {
   Blocking blocking = Blocking::on_thread("main");
   LossLog log;
   overrides.insert(overrides.begin(), "checkpoint.every_steps=0");
   SessionOptions options{.configuration = parse_configuration("", "probe", overrides)};
   options.place = launch_place_from_environment();
-  const char* data = std::getenv("TROUPE_DATA");
-  options.data =
-      find_data({.source = options.configuration.settings.data.source, .environment = data != nullptr ? data : ""});
   options.listener = &log;
   options.every_step = true;
+  const char* device = std::getenv("PROBE_DEVICE");
+  if (device != nullptr) options.make_device = fake_device(std::strcmp(device, "far") == 0);
   const bool writes = !options.place || options.place->rank == 0;
   const auto session = Session::start(blocking, std::move(options));
   const RunResult result = session->run(blocking);
