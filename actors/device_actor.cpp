@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -174,9 +175,8 @@ void tell_digest(Self self, const DeviceParts& parts, const RankDigestReceiver& 
   self->send(receiver, std::move(digest));
 }
 
-void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
-  const TraceSpan span(parts.trace, "enqueue step", {.step = batch.step.value});
-  DeviceState& s = self->state;
+/// Of a step, from its beginning until it is committed: that point.
+Point enqueue_work(DeviceState& s, const DeviceParts& parts, const BatchLease& batch) {
   const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch), votes);
   s.next = next(batch.step);
@@ -191,6 +191,18 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
     enqueue_digest(s, parts, batch.step);
     if (!s.digests.empty() && s.digests.back() == batch.step) committed = parts.stream.mark();
   }
+  return committed;
+}
+
+void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
+  const TraceSpan span(parts.trace, "enqueue step", {.step = batch.step.value});
+  DeviceState& s = self->state;
+  Point committed;
+  const auto work = [&] { committed = enqueue_work(s, parts, batch); };
+  if (parts.programs != nullptr)
+    parts.stream.enqueue(*parts.programs, std::ref(work));
+  else
+    work();
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
   if (parts.awaits_verdicts && parts.schedule.evaluates(batch.step) && batch.step != *s.last) {

@@ -87,7 +87,8 @@ struct DeviceParts {
   /// Whether after an evaluation no step begins before its EvaluationVerdict, so that one which ends the run does so
   /// at the same step in every run of the same numbers.
   bool awaits_verdicts = false;
-  TraceRow* trace = nullptr;  // null: nothing is noted
+  TraceRow* trace = nullptr;     // null: nothing is noted
+  Programs* programs = nullptr;  // of steps, which the stream replays from; null: every step is enqueued anew
 };
 
 /// Who is told, in this order, and never answers.

@@ -3,11 +3,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "runtime/error.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/layout.hpp"
+#include "runtime/program.hpp"
 #include "runtime/rules/rule.hpp"
 #include "runtime/stream_times.hpp"
 #include "runtime/trace.hpp"
@@ -140,6 +142,10 @@ class Stream {
   /// bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
+  /// Enqueues what `work` enqueues on this stream, and nothing else may meanwhile: as one piece where one of `programs`
+  /// has that form, otherwise piece by piece, and then `programs` has it. What it enqueued before it throws stays. The
+  /// points that it is given are those of whatever is done. A device need not: then it is always piece by piece.
+  virtual void enqueue(Programs& /*programs*/, const std::function<void()>& work) { work(); }
   /// Tells `row`, which outlives the stream, what it does when; before its first work. A device need not.
   virtual void trace(TraceRow& /*row*/) {}
   /// What the work that is enqueued from here on is about, for the trace.

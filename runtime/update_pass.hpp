@@ -22,6 +22,12 @@ struct UpdateAddresses {
   UpdateJournal* journal = nullptr;            // null: the pass is not restartable
   std::uint64_t first_element = 0;             // of the group: element 0 of the arrays
   std::span<const Layout::Entry> no_decay{};   // as in StripeMemory
+  /// The same places.
+  friend bool operator==(const UpdateAddresses& a, const UpdateAddresses& b) noexcept {
+    return a.count == b.count && a.parameters == b.parameters && a.bf16 == b.bf16 && a.state == b.state &&
+           a.journal == b.journal && a.first_element == b.first_element && a.no_decay.data() == b.no_decay.data() &&
+           a.no_decay.size() == b.no_decay.size();
+  }
 };
 
 /// The constants for elements without weight decay.

@@ -442,6 +442,7 @@ void RankSession::make_actors() {
                       .epoch = {}};
   parts.device.sums_are_common = sums_are_common();
   parts.device.trace = trace_.device_actor;
+  parts.device.programs = &programs_;
   parts.device.awaits_verdicts = settings().evaluate.patience != 0;
   for (const auto& group : hosted_) {
     if (!group) continue;

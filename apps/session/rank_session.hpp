@@ -187,6 +187,7 @@ class RankSession final : public Session {
   std::unique_ptr<Replica> replica_;
   std::vector<std::unique_ptr<Stream>>
       side_streams_;  // by group; null: its policies have no round behind the next step
+  Programs programs_;  // of the stream's steps
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;
   std::mutex shares_mutex_;              // guards shares_ and switches_

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -86,24 +87,35 @@ void CpuStream::pin(const std::vector<std::uint32_t>& cpus) { keep_on(thread_, c
 // ---- The enqueuing side ----
 
 void CpuStream::push(const Operation& operation) {
+  if (captures_) return capture_.add(operation, label_);
+  push_to_ring(operation, label_);
+}
+
+void CpuStream::push_to_ring(const Operation& operation, const WorkLabel& label) {
   TROUPE_CHECK(!ring_.full(), Code::invalid, "a stream has ", OperationRing::kOperations,
                " pieces of work waiting and takes no more: enqueue fewer steps ahead");
-  ring_.push(operation, label_);
+  ring_.push(operation, label);
   news_.fetch_add(1, std::memory_order_release);
   news_.notify_one();
+}
+
+std::span<const void*> CpuStream::room_for(std::size_t count, Operands& taken, const char* what) {
+  TROUPE_CHECK(captures_ || !ring_.full(), Code::invalid, "a stream has ", OperationRing::kOperations,
+               " pieces of work waiting and takes no more: enqueue fewer steps ahead");
+  const std::span<const void*> room =
+      captures_ ? capture_.take_operands(count, taken) : ring_.take_operands(count, taken);
+  TROUPE_CHECK(!room.empty(), Code::invalid, what, ": ", count,
+               " of them do not fit behind those of the work that waits (", OperationRing::kOperands,
+               " in all): enqueue fewer steps ahead");
+  return room;
 }
 
 Operands CpuStream::resolve(std::span<const Memory> parts, std::uint64_t size_bytes, const char* what) {
   TROUPE_CHECK(!parts.empty(), Code::invalid, what, ": there are none");
   // Looked up first: a part that is refused must not leave operands behind that no operation releases.
   for (const Memory& part : parts) address_of<std::byte>(space_, part, size_bytes, what);
-  TROUPE_CHECK(!ring_.full(), Code::invalid, "a stream has ", OperationRing::kOperations,
-               " pieces of work waiting and takes no more: enqueue fewer steps ahead");
   Operands taken;
-  const std::span<const void*> room = ring_.take_operands(parts.size(), taken);
-  TROUPE_CHECK(!room.empty(), Code::invalid, what, ": ", parts.size(),
-               " of them do not fit behind those of the work that waits (", OperationRing::kOperands,
-               " in all): enqueue fewer steps ahead");
+  const std::span<const void*> room = room_for(parts.size(), taken, what);
   for (std::size_t i = 0; i < parts.size(); ++i) room[i] = space_.address(parts[i]);
   return taken;
 }
@@ -143,7 +155,12 @@ void CpuStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const
   auto* target = space_.address_of<float>(to);
   auto* found = address_of<StepSums>(space_, what.sums, sizeof(StepSums), "the sums of a measured reduction");
   const Operands added = resolve(parts, to.size_bytes, "parts of a measured reduction");
-  push(ReduceWithNorm{{target, to.size_bytes / sizeof(float), added}, found, what});
+  push(ReduceWithNorm{{target, to.size_bytes / sizeof(float), added},
+                      found,
+                      what.first_element,
+                      what.ranks.data(),
+                      what.ranks.size(),
+                      what.squares});
 }
 
 void CpuStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -197,6 +214,49 @@ void CpuStream::run(const RunProgram& part) {
   label_ = before;
 }
 
+void CpuStream::enqueue(Programs& programs, const std::function<void()>& work) {
+  TROUPE_CHECK(!captures_, Code::invalid, "work that is enqueued as one piece cannot have such a piece inside");
+  capture_.begin();
+  captures_ = true;
+  try {
+    work();
+  } catch (...) {
+    captures_ = false;
+    push_captured();
+    throw;
+  }
+  captures_ = false;
+  if (capture_.operations().empty()) return;
+  const Form& form = capture_.split(words_);
+  auto* const known = static_cast<RecordedWork*>(programs.find(
+      [&](const Program& one) { return dynamic_cast<const RecordedWork&>(one).form() == form; }));
+  RecordedWork::Block* const block = known == nullptr ? nullptr : known->free_block();
+  if (block == nullptr) {
+    push_captured();
+    if (known == nullptr) programs.add(std::make_unique<RecordedWork>(form, words_.size()));
+    return;
+  }
+  std::copy(words_.begin(), words_.end(), block->words.begin());
+  block->step = capture_.label(0).step;
+  block->busy.store(true, std::memory_order_relaxed);  // published with the operation
+  push_to_ring(Replay{known, block}, {.step = block->step});
+  programs.count_replay();
+}
+
+void CpuStream::push_captured() {
+  const std::span<const Operation> operations = capture_.operations();
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    Operation operation = operations[i];
+    if (Operands* const parts = std::visit([](auto& one) { return operands_of(one); }, operation)) {
+      Operands taken;
+      const std::span<const void*> room = room_for(parts->count, taken, "operands");
+      std::copy(parts->data, parts->data + parts->count, room.begin());
+      *parts = taken;
+    }
+    push_to_ring(operation, capture_.label(i));
+  }
+}
+
 // ---- The stream's thread ----
 
 bool CpuStream::wait_for_work() {
@@ -217,14 +277,45 @@ void CpuStream::work() {
   flush_denormals();
   omp_set_num_threads(static_cast<int>(threads_));  // of this thread's kernels alone
   while (wait_for_work()) {
-    if (!ended_) {
-      if (const Status status = execute(ring_.front()); !status.ok()) end(status);
+    if (const auto* const recorded = std::get_if<Replay>(&ring_.front())) {
+      replay(*recorded);
+    } else {
+      next_ = ring_.second();
+      do_operation(ring_.front(), ring_.label());
     }
-    const Clock::time_point begun = meter_.last();
-    meter_.did(ring_.front());
-    if (row_ != nullptr) note(begun);
     ring_.pop();
   }
+}
+
+void CpuStream::do_operation(const Operation& operation, const WorkLabel& label) {
+  if (!ended_) {
+    if (const Status status = execute(operation); !status.ok()) end(status);
+  }
+  const Clock::time_point begun = meter_.last();
+  meter_.did(operation);
+  if (row_ != nullptr) note(operation, label, begun);
+}
+
+/// The form's operations, each with its values out of the block.
+void CpuStream::replay(const Replay& replay) {
+  auto* const block = static_cast<RecordedWork::Block*>(replay.block);
+  const Form& form = replay.work->form();
+  const std::uint64_t* words = block->words.data();
+  const auto with_values = [&](std::size_t index) {
+    Operation operation = form.operations[index];
+    std::visit([&](auto& one) { for_values(one, GiveValues{words}); }, operation);
+    return operation;
+  };
+  Operation at_hand = with_values(0);
+  for (std::size_t i = 0; i < form.operations.size(); ++i) {
+    Operation following = at_hand;
+    const bool more = i + 1 < form.operations.size();
+    if (more) following = with_values(i + 1);
+    next_ = more ? &following : ring_.second();
+    do_operation(at_hand, {block->step, form.buckets[i]});
+    at_hand = following;
+  }
+  block->busy.store(false, std::memory_order_release);
 }
 
 namespace {
@@ -254,15 +345,16 @@ struct PhaseOf {
   const char* operator()(const Digest&) const noexcept { return "digest"; }
   const char* operator()(const Update&) const noexcept { return "update"; }
   const char* operator()(const RunProgram& program) const noexcept { return phase_of(program); }
+  const char* operator()(const Replay&) const noexcept { return "replay"; }
 };
 
 }  // namespace
 
 /// The operation at hand took from `begun` until now. What took no time is left out, for there is much of it.
-void CpuStream::note(Clock::time_point begun) const noexcept {
+void CpuStream::note(const Operation& operation, const WorkLabel& label, Clock::time_point begun) const noexcept {
   constexpr std::chrono::microseconds kLeast{1};
   if (meter_.last() - begun < kLeast) return;
-  row_->span(std::visit(PhaseOf{}, ring_.front()), begun, meter_.last(), ring_.label());
+  row_->span(std::visit(PhaseOf{}, operation), begun, meter_.last(), label);
 }
 
 void CpuStream::end(const Status& why) noexcept {
@@ -298,8 +390,7 @@ Status CpuStream::execute(const AwaitPoint& operation) {
 
 /// Whether the operation after this one is a wait that ActiveWait may shorten and that is not over yet.
 bool CpuStream::waits_next() const noexcept {
-  const Operation* const next = ring_.second();
-  const auto* const wait = next == nullptr ? nullptr : std::get_if<AwaitPoint>(next);
+  const auto* const wait = next_ == nullptr ? nullptr : std::get_if<AwaitPoint>(next_);
   return wait != nullptr && wait->line->id().arena.value == 0 && wait->line->value() < wait->value;
 }
 
@@ -319,20 +410,20 @@ Status CpuStream::execute(const CopyBytes& operation) {
 
 Status CpuStream::execute(const SumUp& operation) {
   StepSums total;
-  for (const StepSums* part : ring_.operands<StepSums>(operation.parts)) total.add(*part);
+  for (const StepSums* part : operation.parts.of<StepSums>()) total.add(*part);
   *operation.total = total;
   return {};
 }
 
 Status CpuStream::execute(const Reduce& operation) {
-  cpu::reduce(kernels_, operation.to, ring_.operands<float>(operation.parts), operation.count);
+  cpu::reduce(kernels_, operation.to, operation.parts.of<float>(), operation.count);
   return {};
 }
 
 Status CpuStream::execute(const ReduceWithNorm& operation) {
   const Reduce& what = operation.reduce;
-  cpu::reduce_with_norm(kernels_, what.to, ring_.operands<float>(what.parts), what.count, *operation.sums,
-                        operation.what);
+  cpu::reduce_with_norm(kernels_, what.to, what.parts.of<float>(), what.count, *operation.sums,
+                        {{}, operation.first_element, {operation.ranks, operation.count_ranks}, operation.squares});
   return {};
 }
 
@@ -367,9 +458,12 @@ Status CpuStream::execute(const ClearBytes& operation) {
 
 Status CpuStream::execute(const Update& operation) {
   cpu::update(kernels_, operation.rule, operation.number, operation.stripe,
-              ring_.operands<float>(operation.contributions), *operation.total, NoProbe{});
+              operation.contributions.of<float>(), *operation.total, NoProbe{});
   return {};
 }
+
+/// replay() does these.
+Status CpuStream::execute(const Replay&) { return {}; }
 
 Status CpuStream::execute(const RunProgram& operation) {
   operation.programs->for_rows(operation.computed).run(operation);

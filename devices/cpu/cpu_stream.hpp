@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/kernels/kernels.hpp"
 #include "devices/cpu/operations.hpp"
+#include "devices/cpu/recording.hpp"
 #include "devices/cpu/stream_meter.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/stream.hpp"
@@ -38,6 +40,7 @@ class CpuStream final : public Stream {
   void digest(Memory to, Memory of) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
+  void enqueue(Programs& programs, const std::function<void()>& work) override;
   void trace(TraceRow& row) override { row_ = &row; }
   void about(const WorkLabel& label) override { label_ = label; }
   StreamTimes times() const noexcept override { return meter_.times(); }
@@ -48,11 +51,16 @@ class CpuStream final : public Stream {
  private:
   Operands resolve(std::span<const Memory> parts, std::uint64_t size_bytes, const char* what);
   void push(const Operation& operation);
+  void push_to_ring(const Operation& operation, const WorkLabel& label);
+  std::span<const void*> room_for(std::size_t count, Operands& taken, const char* what);
+  void push_captured();
   void work();
+  void do_operation(const Operation& operation, const WorkLabel& label);
+  void replay(const Replay& replay);
   bool wait_for_work();
   bool waits_next() const noexcept;
   void end(const Status& why) noexcept;
-  void note(Clock::time_point begun) const noexcept;
+  void note(const Operation& operation, const WorkLabel& label, Clock::time_point begun) const noexcept;
   Status execute(const Operation& operation);
   Status execute(const AwaitPoint& operation);
   Status execute(const SignalPoint& operation);
@@ -66,6 +74,7 @@ class CpuStream final : public Stream {
   Status execute(const Digest& operation);
   Status execute(const Update& operation);
   Status execute(const RunProgram& operation);
+  Status execute(const Replay& operation);
 
   AddressSpace& space_;
   const std::uint32_t threads_;
@@ -77,6 +86,10 @@ class CpuStream final : public Stream {
   TraceRow* row_ = nullptr;                         // set before the first work
   WorkLabel label_;                                 // the enqueuing side's
   std::uint64_t marks_ = 0;                         // the enqueuing side's
+  Capture capture_;                                 // the enqueuing side's
+  bool captures_ = false;                           // the enqueuing side's: work goes there
+  std::vector<std::uint64_t> words_;                // the enqueuing side's, reused
+  const Operation* next_ = nullptr;                 // the thread's: the operation after the one at hand, if it is there
   bool ended_ = false;                              // the thread's: a failure was met
   bool announced_ = false;                          // the thread's: waits_ knows that a wait comes next
   alignas(64) std::atomic<std::uint32_t> news_{0};  // counts pushes and the stop: what the thread sleeps on

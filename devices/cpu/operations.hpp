@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -17,39 +18,57 @@ namespace troupe::cpu {
 
 class ProgramSet;
 
-/// Addresses in the operand ring, in one piece.
+/// Addresses in one piece, of several things of one kind.
 struct Operands {
-  std::uint32_t first = 0;
+  const void* const* data = nullptr;
   std::uint32_t count = 0;
+
+  template <class T>
+  std::span<const T* const> of() const noexcept {
+    return {reinterpret_cast<const T* const*>(data), count};
+  }
+  friend bool operator==(const Operands& a, const Operands& b) noexcept {
+    return a.count == b.count && (a.data == b.data || (a.data != nullptr && b.data != nullptr &&
+                                                       std::equal(a.data, a.data + a.count, b.data)));
+  }
 };
 
 // What a stream's thread does, as plain data; addresses are of this process.
 struct AwaitPoint {
   Timeline* line;
   std::uint64_t value;
+  friend bool operator==(const AwaitPoint&, const AwaitPoint&) = default;
 };
 struct SignalPoint {
   Timeline* line;
   std::uint64_t value;
+  friend bool operator==(const SignalPoint&, const SignalPoint&) = default;
 };
 struct CopyBytes {
   std::byte* to;
   const std::byte* from;
   std::uint64_t size_bytes;
+  friend bool operator==(const CopyBytes&, const CopyBytes&) = default;
 };
 struct SumUp {
   StepSums* total;
   Operands parts;
+  friend bool operator==(const SumUp&, const SumUp&) = default;
 };
 struct Reduce {
   float* to;
   std::uint64_t count;
   Operands parts;
+  friend bool operator==(const Reduce&, const Reduce&) = default;
 };
 struct ReduceWithNorm {
   Reduce reduce;
   StepSums* sums;
-  NormCheck what;
+  std::uint64_t first_element;
+  const Rank* ranks;
+  std::uint64_t count_ranks;
+  bool squares;
+  friend bool operator==(const ReduceWithNorm&, const ReduceWithNorm&) = default;
 };
 struct WeightedDelta {
   float* to;
@@ -57,21 +76,25 @@ struct WeightedDelta {
   const float* from;
   std::uint64_t count;
   const StepSums* sums;
+  friend bool operator==(const WeightedDelta&, const WeightedDelta&) = default;
 };
 struct ConvertElements {
   void* to;
   const void* from;
   std::uint64_t count;
   DType to_type, from_type;
+  friend bool operator==(const ConvertElements&, const ConvertElements&) = default;
 };
 struct ClearBytes {
   std::byte* at;
   std::uint64_t size_bytes;
+  friend bool operator==(const ClearBytes&, const ClearBytes&) = default;
 };
 struct Digest {
   std::uint64_t* to;
   const std::byte* of;
   std::uint64_t size_bytes;
+  friend bool operator==(const Digest&, const Digest&) = default;
 };
 struct Update {
   RuleStep rule;
@@ -79,6 +102,7 @@ struct Update {
   UpdateAddresses stripe;
   Operands contributions;
   const StepSums* total;
+  friend bool operator==(const Update&, const Update&) = default;
 };
 /// forward_and_loss: the last piece of a forward pass and what follows it.
 enum class ProgramPart : std::uint8_t { forward, forward_and_loss, backward, evaluate, products, no_rows };
@@ -90,9 +114,17 @@ struct RunProgram {
   StepSums* sums;
   std::uint32_t rows = 0;      // that the loss is taken over
   std::uint32_t computed = 0;  // as many or more
+  friend bool operator==(const RunProgram&, const RunProgram&) = default;
+};
+class RecordedWork;
+/// All that was recorded once, with the values of a block; see recording.hpp.
+struct Replay {
+  const RecordedWork* work;
+  void* block;
+  friend bool operator==(const Replay&, const Replay&) = default;
 };
 using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, ReduceWithNorm, WeightedDelta,
-                               ConvertElements, ClearBytes, Digest, Update, RunProgram>;
+                               ConvertElements, ClearBytes, Digest, Update, RunProgram, Replay>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.
@@ -110,9 +142,10 @@ class OperationRing {
     const std::uint32_t used = operands_written_ - operands_read_.load(std::memory_order_acquire);
     if (count > kOperands || used + skip + count > kOperands) return {};
     operands_written_ += skip;
-    taken = {operands_written_, static_cast<std::uint32_t>(count)};
+    const std::span<const void*> room{operands_.data() + operands_written_ % kOperands, count};
+    taken = {room.data(), static_cast<std::uint32_t>(count)};
     operands_written_ += taken.count;
-    return {operands_.data() + taken.first % kOperands, count};
+    return room;
   }
   /// Hands over one operation, which is about `label`; not full().
   void push(const Operation& operation, const WorkLabel& label) noexcept {
@@ -134,10 +167,6 @@ class OperationRing {
   const Operation* second() const noexcept {
     const std::uint32_t next = read_.load(std::memory_order_relaxed) + 1;
     return published_.load(std::memory_order_acquire) == next ? nullptr : &slots_[next % kOperations].operation;
-  }
-  template <class T>
-  std::span<const T* const> operands(Operands range) const noexcept {
-    return {reinterpret_cast<const T* const*>(operands_.data() + range.first % kOperands), range.count};
   }
   void pop() noexcept {
     const std::uint32_t read = read_.load(std::memory_order_relaxed);

@@ -34,6 +34,9 @@ class StreamMeter {
       return;
     }
     const Kind kind = kind_of(operation);
+    // A step's sums are set before its batch is waited for; that is not what anybody waited for.
+    const auto* const copy = std::get_if<CopyBytes>(&operation);
+    if (copy != nullptr && copy->size_bytes == sizeof(StepSums)) return add(kind, span);
     const auto* const program = std::get_if<RunProgram>(&operation);
     const bool first =
         program != nullptr && (kind == Kind::evaluate || program->part == ProgramPart::forward_and_loss ||

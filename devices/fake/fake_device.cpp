@@ -15,7 +15,16 @@
 #include "runtime/thread.hpp"
 
 namespace troupe {
+
+using fake::Piece;
+using fake::RecordedPieces;
+using fake::WordReader;
+using fake::Words;
+
 namespace {
+
+/// The first word of a replica's work.
+constexpr std::uint64_t kReplicaWork = 1000;
 
 constexpr std::uint64_t kLongestDelay = 16;  // turns
 
@@ -23,6 +32,23 @@ void check_size(const Memory& part, std::uint64_t size_bytes, const char* what) 
   TROUPE_CHECK(part.size_bytes == size_bytes, Code::invalid, what, " has ", part.size_bytes, " bytes, ", size_bytes,
                " are needed");
 }
+
+/// What a piece of work is, the first word of its form; a replica's own have others.
+enum class Kind : std::uint64_t {
+  wait,
+  signal,
+  copy,
+  copy_sums,
+  sum_up,
+  reduce,
+  reduce_with_norm,
+  weighted_delta,
+  clear,
+  convert,
+  digest,
+  update,
+  call,
+};
 
 /// What ends a stream from inside without a word, as a killed process does.
 struct Died {};
@@ -41,12 +67,69 @@ FakeStream::~FakeStream() {
   device_.space_.unbind(line_.id());
 }
 
-void FakeStream::enqueue(Work work) {
+void FakeStream::push(Piece piece) {
+  if (captures_)
+    captured_.push_back(std::move(piece));
+  else
+    push_now(piece);
+}
+
+void FakeStream::push_now(Work work) {
   {
     const std::lock_guard lock{device_.queues_};
     if (!ended_) queue_.push_back(std::move(work));
   }
   device_.news_.notify_one();
+}
+
+void FakeStream::push_now(const Piece& piece) {
+  const std::uint64_t until = piece.awaits != nullptr ? piece.values.all().front() : 0;
+  push_now({piece.awaits, until, [run = piece.run, values = piece.values] { run(WordReader{values.all().data()}); }});
+}
+
+/// Its pieces take their values from one step block.
+void FakeStream::push_replay(RecordedPieces& recorded) {
+  const auto block = std::make_shared<RecordedPieces::Block>();
+  std::vector<std::size_t> first;
+  for (const Piece& piece : captured_) {
+    first.push_back(block->size());
+    block->insert(block->end(), piece.values.all().begin(), piece.values.all().end());
+  }
+  recorded.began();
+  // However the stream ends: the block goes with the last of the pieces.
+  const std::shared_ptr<void> replay(nullptr, [&recorded](void*) { recorded.ended(); });
+  for (std::size_t i = 0; i < recorded.pieces().size(); ++i) {
+    const Piece& piece = recorded.pieces()[i];
+    const std::uint64_t until = piece.awaits != nullptr ? (*block)[first[i]] : 0;
+    push_now({piece.awaits, until,
+              [&piece, block, at = first[i], replay] { piece.run(WordReader{block->data() + at}); }});
+  }
+}
+
+void FakeStream::enqueue(Programs& programs, const std::function<void()>& work) {
+  TROUPE_CHECK(!captures_, Code::invalid, "work that is enqueued as one piece cannot have such a piece inside");
+  captured_.clear();
+  captures_ = true;
+  const auto push_captured = [this] {
+    captures_ = false;
+    for (const Piece& piece : captured_) push_now(piece);
+  };
+  try {
+    work();
+  } catch (...) {
+    push_captured();
+    throw;
+  }
+  captures_ = false;
+  auto* const known = static_cast<RecordedPieces*>(programs.find(
+      [this](const Program& one) { return dynamic_cast<const RecordedPieces&>(one).fits(captured_); }));
+  if (known != nullptr) {
+    push_replay(*known);
+    programs.count_replay();
+  } else {
+    push_captured();
+    programs.add(std::make_unique<RecordedPieces>(captured_));
+  }
 }
 
 /// The caller holds no lock of the device: the line's wakers run in here.
@@ -61,44 +144,46 @@ void FakeStream::end(const Status& why) {
 
 bool FakeStream::may_run() const {
   if (queue_.empty()) return false;
-  if (!queue_.front().awaits) return true;
-  const Point point = *queue_.front().awaits;
-  const Timeline& line = device_.space_.timeline(point.line);
-  return line.value() >= point.value || !line.status().ok();
+  const Work& first = queue_.front();
+  return first.awaits == nullptr || first.awaits->value() >= first.until || !first.awaits->status().ok();
 }
 
 void FakeStream::wait(Point point) {
   if (point.value == 0) return;
   Timeline& line = device_.space_.timeline(point.line);
-  enqueue({point, [&line, point] {
-             // The value first: a point that was reached before the poison is reached.
-             if (line.value() >= point.value) return;
-             const Status why = line.status();
-             fail(why.code(), std::string{why.text()});
-           }});
+  push({Words{Kind::wait, &line}, Words{point.value},
+        [&line](WordReader values) {
+          // The value first: a point that was reached before the poison is reached.
+          if (line.value() >= values.take<std::uint64_t>()) return;
+          const Status why = line.status();
+          fail(why.code(), std::string{why.text()});
+        },
+        &line});
 }
 
 Point FakeStream::mark() {
-  std::uint64_t value;
-  {
-    const std::lock_guard lock{device_.queues_};
-    value = ++marks_;
-    if (!ended_) queue_.push_back({{}, [this, value] { line_.signal(value); }});
-  }
-  device_.news_.notify_one();
-  return {line_.id(), value};
+  signal({line_.id(), ++marks_});
+  return {line_.id(), marks_};
 }
 
 void FakeStream::signal(Point point) {
   Timeline& line = device_.space_.timeline(point.line);
-  enqueue({{}, [&line, value = point.value] { line.signal(value); }});
+  push({Words{Kind::signal, &line}, Words{point.value},
+        [&line](WordReader values) { line.signal(values.take<std::uint64_t>()); }});
 }
 
 void FakeStream::copy(Memory to, Memory from) {
   check_size(from, to.size_bytes, "the source of a copy");
   std::byte* target = device_.address(to);
   const std::byte* source = device_.address(from);
-  enqueue({{}, [=, bytes = to.size_bytes] { std::memmove(target, source, bytes); }});
+  const std::uint64_t bytes = to.size_bytes;
+  if (bytes == sizeof(StepSums)) {  // in a ring: another place in each step
+    return push({Words{Kind::copy_sums}, Words{target, source}, [](WordReader values) {
+                   auto* const place = values.take<std::byte*>();
+                   std::memmove(place, values.take<const std::byte*>(), sizeof(StepSums));
+                 }});
+  }
+  push({Words{Kind::copy, target, source, bytes}, {}, [=](WordReader) { std::memmove(target, source, bytes); }});
 }
 
 template <class T>
@@ -114,28 +199,34 @@ std::vector<const T*> FakeStream::resolve(std::span<const Memory> parts, std::ui
 
 void FakeStream::sum_up(Memory total, std::span<const Memory> parts) {
   check_size(total, sizeof(StepSums), "a total");
-  auto* to = device_.address_of<StepSums>(total);
-  enqueue({{}, [to, from = resolve<StepSums>(parts, sizeof(StepSums))] {
-             StepSums sums;
-             for (const StepSums* part : from) sums.add(*part);
-             *to = sums;
-           }});
+  Words values{device_.address_of<StepSums>(total)};
+  for (const StepSums* part : resolve<StepSums>(parts, sizeof(StepSums))) values.put(part);
+  push({Words{Kind::sum_up, parts.size()}, std::move(values), [count = parts.size()](WordReader given) {
+          auto* const to = given.take<StepSums*>();
+          StepSums sums;
+          for (std::size_t i = 0; i < count; ++i) sums.add(*given.take<const StepSums*>());
+          *to = sums;
+        }});
 }
 
 void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
   auto* sum = device_.address_of<float>(to);
-  enqueue({{}, [sum, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
-             fake::reduce(sum, from, count);
-           }});
+  const std::uint64_t count = to.size_bytes / sizeof(float);
+  const auto from = resolve<float>(parts, to.size_bytes);
+  Words form{Kind::reduce, sum, count};
+  for (const float* part : from) form.put(part);
+  push({std::move(form), {}, [=](WordReader) { fake::reduce(sum, from, count); }});
 }
 
 void FakeStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
   check_size(what.sums, sizeof(StepSums), "the sums of a measured reduction");
   auto* sum = device_.address_of<float>(to);
-  auto* found = device_.address_of<StepSums>(what.sums);
-  enqueue({{}, [=, from = resolve<float>(parts, to.size_bytes), count = to.size_bytes / sizeof(float)] {
-             fake::reduce_with_norm(sum, from, count, *found, what);
-           }});
+  const std::uint64_t count = to.size_bytes / sizeof(float);
+  const auto from = resolve<float>(parts, to.size_bytes);
+  Words form{Kind::reduce_with_norm, sum, count, what.first_element, what.ranks.data(), what.ranks.size(), what.squares};
+  for (const float* part : from) form.put(part);
+  push({std::move(form), Words{device_.address_of<StepSums>(what.sums)},
+        [=](WordReader values) { fake::reduce_with_norm(sum, from, count, *values.take<StepSums*>(), what); }});
 }
 
 void FakeStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -145,15 +236,18 @@ void FakeStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory su
   auto* target = device_.address_of<float>(to);
   const auto* left = device_.address_of<const float>(anchor);
   const auto* right = device_.address_of<const float>(from);
-  const auto* counted = device_.address_of<const StepSums>(sums);
-  enqueue({{}, [=, count = to.size_bytes / sizeof(float)] {
-             fake::weighted_delta(target, left, right, static_cast<float>(counted->samples), count);
-           }});
+  const std::uint64_t count = to.size_bytes / sizeof(float);
+  push({Words{Kind::weighted_delta, target, left, right, count}, Words{device_.address_of<const StepSums>(sums)},
+        [=](WordReader values) {
+          const auto samples = static_cast<float>(values.take<const StepSums*>()->samples);
+          fake::weighted_delta(target, left, right, samples, count);
+        }});
 }
 
 void FakeStream::clear(Memory memory) {
   auto* at = device_.address_of<std::byte>(memory);
-  enqueue({{}, [at, size = memory.size_bytes] { std::fill_n(at, size, std::byte{}); }});
+  const std::uint64_t bytes = memory.size_bytes;
+  push({Words{Kind::clear, at, bytes}, {}, [=](WordReader) { std::fill_n(at, bytes, std::byte{}); }});
 }
 
 void FakeStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
@@ -161,13 +255,15 @@ void FakeStream::convert(Memory to, DType to_type, Memory from, DType from_type)
   check_size(to, count * size_bytes(to_type), "the target of a conversion");
   std::byte* target = device_.address(to);
   const std::byte* source = device_.address(from);
-  enqueue({{}, [=] { convert_elements(target, to_type, source, from_type, count); }});
+  push({Words{Kind::convert, target, to_type, source, from_type, count}, {},
+        [=](WordReader) { convert_elements(target, to_type, source, from_type, count); }});
 }
 
 void FakeStream::digest(Memory to, Memory of) {
-  auto* result = device_.address_of<std::uint64_t>(to);
   const auto* bytes = device_.address_of<const std::byte>(of);
-  enqueue({{}, [result, bytes, size = of.size_bytes] { *result = xxh3({bytes, size}); }});
+  const std::uint64_t count = of.size_bytes;
+  push({Words{Kind::digest, bytes, count}, Words{device_.address_of<std::uint64_t>(to)},
+        [=](WordReader values) { *values.take<std::uint64_t*>() = xxh3({bytes, count}); }});
 }
 
 void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
@@ -192,21 +288,33 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
     at.journal = device_.address_of<UpdateJournal>(stripe.journal);
   }
   check_size(total, sizeof(StepSums), "a total");
-  const auto* sums = device_.address_of<const StepSums>(total);
-  enqueue({{}, [this, rule, number, at, sums, from = resolve<float>(contributions, count * sizeof(float))] {
-             std::optional<PassEnd> end;
-             {
-               const std::lock_guard lock{device_.queues_};
-               std::swap(end, dies_at_);
-             }
-             const auto go_on = [&](PassMoment moment, std::uint64_t block) {
-               return !end || end->moment != moment || end->block != block;
-             };
-             if (!fake::update(rule, number, at, from, *sums, go_on)) throw Died{};
-           }});
+  const auto from = resolve<float>(contributions, count * sizeof(float));
+  Words form{Kind::update,     at.count,   at.parameters,    at.bf16,           at.state[0],
+             at.state[1],      at.journal, at.first_element, at.no_decay.data(), at.no_decay.size()};
+  for (const float* part : from) form.put(part);
+  push({std::move(form), Words{rule, number, device_.address_of<const StepSums>(total)},
+        [this, at, from](WordReader values) {
+          std::optional<PassEnd> end;
+          {
+            const std::lock_guard lock{device_.queues_};
+            std::swap(end, dies_at_);
+          }
+          const auto go_on = [&](PassMoment moment, std::uint64_t block) {
+            return !end || end->moment != moment || end->block != block;
+          };
+          const auto step = values.take<RuleStep>();
+          const auto its_number = values.take<std::uint64_t>();
+          if (!fake::update(step, its_number, at, from, *values.take<const StepSums*>(), go_on)) throw Died{};
+        }});
 }
 
-void FakeStream::call(std::function<void()> work) { enqueue({{}, std::move(work)}); }
+void FakeStream::call(std::function<void()> work) {
+  push({Words{Kind::call, ++calls_}, {}, [work = std::move(work)](WordReader) { work(); }});
+}
+
+void FakeStream::run(Words form, Words values, std::function<void(WordReader)> work) {
+  push({std::move(form), std::move(values), std::move(work)});
+}
 
 void FakeStream::die_in_update(PassMoment moment, std::uint64_t block) {
   const std::lock_guard lock{device_.queues_};
@@ -276,8 +384,14 @@ std::unique_ptr<Replica> FakeDevice::compile(const Graph& graph, const Layout& l
                                              const std::vector<Bucket>& buckets, const ReplicaMemory& memory) {
   if (!options_.computes_graph) return fake::quadratic_replica(*this, layout, batch, buckets, memory);
   return make_reference_replica({[this](const Memory& part) { return address(part); },
-                                 [](Stream& stream, std::function<void()> work) {
-                                   fake::own(stream).call(std::move(work));
+                                 [](Stream& stream, const ReplicaCall& call) {
+                                   fake::own(stream).run(Words{kReplicaWork, call.piece, call.object},
+                                                         Words{call.batch, call.rows, call.sums},
+                                                         [run = call.run](WordReader values) {
+                                                           const auto batch = values.take<const std::byte*>();
+                                                           const auto rows = values.take<std::uint32_t>();
+                                                           run(batch, rows, values.take<StepSums*>());
+                                                         });
                                  }},
                                 graph, layout, batch, buckets, memory);
 }

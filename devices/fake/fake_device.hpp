@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "devices/fake/fake_timeline.hpp"
+#include "devices/fake/detail/recorded_pieces.hpp"
 #include "devices/fake/far_memory.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/host_device.hpp"
@@ -57,8 +58,12 @@ class FakeStream final : public Stream {
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
 
-  /// Enqueues a test's own work. When it throws Error, the stream ends with that.
+  void enqueue(Programs& programs, const std::function<void()>& work) override;
+
+  /// Enqueues a test's own work, which no program has. When it throws Error, the stream ends with that.
   void call(std::function<void()> work);
+  /// Enqueues a replica's work; when it throws Error, the stream ends with that.
+  void run(fake::Words form, fake::Words values, std::function<void(fake::WordReader)> work);
   /// The next update ends at that moment of its pass, as if the process were killed there: nothing later on this stream
   /// is done, signalled or poisoned.
   void die_in_update(PassMoment moment, std::uint64_t block);
@@ -74,11 +79,15 @@ class FakeStream final : public Stream {
     std::uint64_t block;
   };
   struct Work {
-    std::optional<Point> awaits;
+    const Timeline* awaits = nullptr;
+    std::uint64_t until = 0;
     std::function<void()> run;
   };
   FakeStream(FakeDevice& device, TimelineId line);
-  void enqueue(Work work);
+  void push(fake::Piece piece);
+  void push_now(Work work);
+  void push_now(const fake::Piece& piece);
+  void push_replay(fake::RecordedPieces& recorded);
   void end(const Status& why);
   bool may_run() const;
   template <class T>
@@ -92,6 +101,10 @@ class FakeStream final : public Stream {
   std::uint64_t stands_back_ = 0;  // turns of others until it may run again
   std::optional<PassEnd> dies_at_;
   bool ended_ = false;
+  // The enqueuing side's.
+  std::vector<fake::Piece> captured_;
+  bool captures_ = false;
+  std::uint64_t calls_ = 0;
 };
 
 /// A device without hardware and without threads: work is done one piece at a time when a test says so, and the order

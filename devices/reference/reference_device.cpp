@@ -26,8 +26,8 @@ class ReferenceDevice final : public HostDevice {
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
     return make_reference_replica({[this](const Memory& part) { return space().address(part); },
-                                   [](Stream& stream, std::function<void()> work) {
-                                     own(stream).call(std::move(work));
+                                   [](Stream& stream, const ReplicaCall& call) {
+                                     own(stream).call([call] { call.run(call.batch, call.rows, call.sums); });
                                    }},
                                   graph, layout, batch, buckets, memory);
   }

@@ -36,37 +36,45 @@ class ReferenceReplica final : public Replica {
   }
 
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
-    auto* to = at<StepSums>(sums);
     for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
-    site_.call(stream, [this, from = first_row(batch, rows), rows, to] {
-      result_ = run(from, rows, true);
+    ReplicaCall call = call_on(batch, rows, sums, 1);
+    call.run = [this](const std::byte* from, std::uint32_t count, StepSums* to) {
+      result_ = run(from, count, true);
       to->loss = result_.loss;
       to->correct = result_.correct;
       to->samples = result_.samples;
-    });
+    };
+    site_.call(stream, call);
     for (const Bucket& bucket : buckets_) {
-      site_.call(stream, [this, bucket] {
+      ++call.piece;
+      call.run = [this, bucket](const std::byte*, std::uint32_t, StepSums*) {
         auto* gradients = at<float>(memory_.gradients);
         const std::uint64_t first = bucket.first_in_layout();
         for (std::uint64_t i = first; i < first + bucket.count; ++i) {
           gradients[i] = static_cast<float>(result_.gradients[i]);
         }
-      });
+      };
+      site_.call(stream, call);
       sink.ready(bucket, stream);
     }
   }
 
   void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override {
-    auto* to = at<StepSums>(sums);
-    site_.call(stream, [this, from = first_row(batch, rows), rows, to] {
-      const Result result = run(from, rows, false);
+    ReplicaCall call = call_on(batch, rows, sums, 0);
+    call.run = [this](const std::byte* from, std::uint32_t count, StepSums* to) {
+      const Result result = run(from, count, false);
       to->loss += result.loss;
       to->correct += result.correct;
       to->samples += result.samples;
-    });
+    };
+    site_.call(stream, call);
   }
 
  private:
+  ReplicaCall call_on(const Memory& batch, std::uint32_t rows, const Memory& sums, std::uint64_t piece) const {
+    return {piece, this, first_row(batch, rows), rows, at<StepSums>(sums), {}};
+  }
+
   const std::byte* first_row(const Memory& batch, std::uint32_t rows) const {
     TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
     TROUPE_CHECK(batch.size_bytes == batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -9,10 +10,20 @@
 
 namespace troupe {
 
+/// A piece of a step or of an evaluation, with what differs from one to the next beside it.
+struct ReplicaCall {
+  std::uint64_t piece;  // 0: an evaluation; 1: a step up to its loss; 2 and more: the gradients of a bucket
+  const void* object;   // the replica
+  const std::byte* batch;
+  std::uint32_t rows;
+  StepSums* sums;
+  std::function<void(const std::byte* batch, std::uint32_t rows, StepSums* sums)> run;
+};
+
 /// How a replica that is made of plain functions reaches its device.
 struct ReplicaSite {
-  std::function<std::byte*(const Memory&)> address;                    // for the work that is called
-  std::function<void(Stream&, std::function<void()> work)> call;       // enqueues; throws for another device's stream
+  std::function<std::byte*(const Memory&)> address;         // for the work that is called
+  std::function<void(Stream&, const ReplicaCall&)> call;  // enqueues it; throws for another device's stream
 };
 
 /// Computes the graph as the reference device does, on the streams of whatever device `site` is of.

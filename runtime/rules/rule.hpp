@@ -89,7 +89,8 @@ struct RuleStep {
   float epsilon = 0;
   float look_ahead = 0;
   double clip_norm = 0;  // as in Rule
-  bool judged = false;   // needs_verdict(): StepSums::squares is known
+  bool judged = false;   // needs_verdict(): StepSums::gradient_squares is known
+  friend bool operator==(const RuleStep&, const RuleStep&) = default;
 };
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/session/communicators.hpp"
+#include "devices/cpu/cpu_device.hpp"
 #include "runtime/data/random.hpp"
 #include "runtime/host_copies.hpp"
 #include "runtime/planner.hpp"
@@ -39,9 +40,16 @@ enum class Kind : std::uint8_t {
   fakes,    // simulated devices with a model of their own
   threads,  // reference devices
   far,      // simulated devices that compute the graph as reference devices do, in memory of their own
+  cpu,
 };
 constexpr std::string_view name_of(Kind kind) noexcept {
-  return kind == Kind::fakes ? "Fakes" : kind == Kind::threads ? "Threads" : "FarMemory";
+  switch (kind) {
+    case Kind::fakes: return "Fakes";
+    case Kind::threads: return "Threads";
+    case Kind::far: return "FarMemory";
+    case Kind::cpu: return "Cpu";
+  }
+  return "";
 }
 
 struct Job {
@@ -51,6 +59,8 @@ struct Job {
   DType dtype = DType::f32;
   std::uint64_t seed = 0;
   std::uint64_t bucket_bytes = 0;  // 0: as planned
+  std::uint64_t steps = kSteps;
+  bool replays = false;  // steps are enqueued as programs where that can be
 };
 
 /// One rank and everything it has.
@@ -67,6 +77,8 @@ struct Member {
   std::unique_ptr<LaneLoop> loop;
   std::unique_ptr<Stream> exchange;  // the lane enqueues on it
   std::vector<std::unique_ptr<Stream>> node_streams;
+  std::vector<Memory> batches;
+  Programs programs;
   std::unique_ptr<Stream> stream;
   std::vector<std::unique_ptr<Stream>> sides;
   std::vector<std::unique_ptr<Exchange>> exchanges;
@@ -109,11 +121,16 @@ class GroupedRun {
     for (const auto& member : members_) member->transport.reset();
   }
 
+  const Programs& programs(std::uint32_t rank) const { return members_[rank]->programs; }
+
   /// Every rank's weights at the end: [rank][parameter][element].
   std::vector<std::vector<std::vector<float>>> weights() {
-    std::vector<Point> ends;
-    for (std::uint32_t r = 0; r < job_.ranks; ++r) ends.push_back(enqueue(r));
-    EXPECT_TRUE(drive(ends));
+    std::vector<Point> ends(job_.ranks);
+    for (std::uint64_t step = 0; step < job_.steps; ++step) {
+      for (std::uint32_t r = 0; r < job_.ranks; ++r) ends[r] = enqueue(r, step);
+      const bool far_ahead = (step + 1) % kSteps == 0;
+      if ((far_ahead || step + 1 == job_.steps) && !drive(ends)) ADD_FAILURE() << "after step " << step;
+    }
     std::vector<std::vector<std::vector<float>>> all(job_.ranks);
     for (std::uint32_t r = 0; r < job_.ranks; ++r) {
       members_[r]->copies->read(members_[r]->memory.replica.parameters, [&](std::span<const std::byte> bytes) {
@@ -172,6 +189,7 @@ class GroupedRun {
     PlainWait waits;
     if (job_.kind == Kind::threads) return reference_devices()(space, r, waits);
     if (job_.kind == Kind::fakes) return fake_devices(job_.seed)(space, r, waits);
+    if (job_.kind == Kind::cpu) return make_cpu_device(space, {});
     return std::make_unique<FakeDevice>(
         space,
         FakeOptions{
@@ -231,7 +249,8 @@ class GroupedRun {
                                 .policy = std::make_unique<PolicySequence>(group.policies, job_.ranks),
                                 .buckets = group.buckets,
                                 .memory = member.memory.groups[group.id.value].own,
-                                .rate = {},
+                                .rate = RateSchedule(all_groups(settings_)[group.id.value].rule.rate, settings_.rate,
+                                                     {1000, job_.steps * job_.ranks * kRows, kRows}),
                                 .side = member.sides.back().get()}));
       exchanges.push_back(member.exchanges.back().get());
       buckets.insert(buckets.end(), group.buckets.begin(), group.buckets.end());
@@ -241,10 +260,11 @@ class GroupedRun {
                                                   std::move(exchanges), buckets.size());
     const BatchLayout batch{kRows, graph_.input().count_elements(), graph_.dtype()};
     member.replica = member.device->compile(graph_, layout_, batch, buckets, member.memory.replica);
+    for (std::uint64_t step = 0; step < kSteps; ++step) member.batches.push_back(make_batch(r, step, batch));
   }
 
   /// A rank's rows of a step; some steps have fewer.
-  Memory batch(std::uint32_t r, std::uint64_t step, const BatchLayout& layout) {
+  Memory make_batch(std::uint32_t r, std::uint64_t step, const BatchLayout& layout) {
     Member& member = *members_[r];
     const Memory memory = member.arena->allocate(layout.size_bytes());
     std::byte* at = member.space.address(memory);
@@ -260,17 +280,20 @@ class GroupedRun {
     return memory;
   }
 
-  Point enqueue(std::uint32_t r) {
+  Point enqueue(std::uint32_t r, std::uint64_t step) {
     Member& member = *members_[r];
-    const BatchLayout layout{kRows, graph_.input().count_elements(), graph_.dtype()};
     Point end;
-    for (std::uint64_t step = 0; step < kSteps; ++step) {
-      const StepFacts facts{{step}, step * job_.ranks * kRows, job_.ranks * kRows, step + 1 == kSteps, step == 3};
+    const auto work = [&] {
+      const StepFacts facts{{step}, step * job_.ranks * kRows, job_.ranks * kRows, step + 1 == job_.steps, step == 3};
       const Memory sums = member.steps->begin(*member.stream, facts, {});
       const auto rows = static_cast<std::uint32_t>(kRows - random_below(job_.seed, step, 3));
-      member.replica->step(*member.stream, batch(r, step, layout), rows, sums, *member.steps);
+      member.replica->step(*member.stream, member.batches[step % kSteps], rows, sums, *member.steps);
       end = member.steps->commit(*member.stream);
-    }
+    };
+    if (job_.replays)
+      member.stream->enqueue(member.programs, work);
+    else
+      work();
     return end;
   }
 
@@ -383,6 +406,43 @@ TEST_P(Groups, ThatAreUpdatedAlikeHaveTheBitsOfOneGroup) {
     SCOPED_TRACE(to_string(policy));
     const Settings settings = settings_of(policy);
     ASSERT_EQ(weights_of(GetParam(), in_groups(settings)), weights_of(GetParam(), settings));
+  }
+}
+
+/// A step that comes again is one piece of work, with what differs in a step block.
+class ReplayedGroups : public ::testing::TestWithParam<Job> {};
+std::vector<Job> replayed_jobs() {
+  std::vector<Job> all;
+  for (const Kind kind : {Kind::cpu, Kind::far})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const auto& [ranks, nodes] : {std::pair{1U, 1U}, {2U, 1U}, {2U, 2U}, {4U, 2U}}) {
+        if (kind == Kind::cpu && !cpu_device_available()) continue;
+        if (kind == Kind::far && (dtype == DType::bf16 || ranks > 2)) continue;  // slow
+        all.push_back({ranks, nodes, kind, dtype, all.size(), nodes > 1 ? 2000U : 0U, 1000});
+      }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Jobs, ReplayedGroups, ::testing::ValuesIn(replayed_jobs()), job_name);
+
+TEST_P(ReplayedGroups, HaveTheBitsOfGroupsWhoseStepsAreEnqueuedPieceByPiece) {
+  const std::vector<PolicySettings> policies{
+      {},
+      {.kind = PolicyKind::double_buffered},
+      {.kind = PolicyKind::local_sgd, .every_steps = 3},
+      {.kind = PolicyKind::block_momentum, .block_samples = 5 * kRows * GetParam().ranks, .reset_momentum = false}};
+  for (const PolicySettings& policy : policies) {
+    SCOPED_TRACE(to_string(policy));
+    Settings settings = settings_of(policy);
+    settings.rate.shape = RateShape::cosine;
+    settings.rate.warmup = {.samples = 500, .epochs = 0};
+    Job replayed = GetParam();
+    replayed.replays = true;
+    GroupedRun run{replayed, settings};
+    ASSERT_EQ(run.weights(), weights_of(GetParam(), settings));
+    for (std::uint32_t r = 0; r < GetParam().ranks; ++r) {
+      EXPECT_GE(run.programs(r).replayed(), GetParam().steps * 9 / 10) << "rank " << r;
+      EXPECT_LE(run.programs(r).recorded(), 20U) << "rank " << r;
+    }
   }
 }
 

@@ -515,6 +515,57 @@ TEST_P(StreamContract, CompletesAnUpdateThatAnotherProcessLeftAtAnyMoment) {
   }
 }
 
+TEST_P(StreamContract, DoesWorkThatComesAgainWithTheValuesOfThisTime) {
+  const auto stream = device().stream(), plain = device().stream();
+  Programs programs;
+  Timeline& gate = make_line();
+  const Case one = make_case(RuleKind::adam, 1, 1500, 2, true, true), other = make_case(RuleKind::adam, 1, 1500, 2, true, true);
+  std::vector<Memory> sums;
+  for (int i = 0; i < 3; ++i) sums.push_back(put_sums(StepSums{.loss = 1.0 * i, .samples = 30U + static_cast<unsigned>(i)}));
+  const Memory total = put_sums({}), seen = put_sums({});
+  Point last;
+  for (std::uint64_t step = 1; step <= 40; ++step) {
+    const Rule rule{.kind = RuleKind::adam, .rate = 0.01 / static_cast<double>(step)};
+    stream->enqueue(programs, [&] {
+      stream->wait({gate.id(), step});
+      stream->sum_up(total, std::vector{sums[step % 3], sums[(step + 1) % 3]});
+      stream->update(rule_step(rule, step), step, one.stripe, one.contributions, sums[step % 3]);
+      if (step % 4 == 0) stream->copy(seen, total);
+      last = stream->mark();
+    });
+    gate.signal(step);
+    plain->update(rule_step(rule, step), step, other.stripe, other.contributions, sums[step % 3]);
+  }
+  EXPECT_TRUE(reach(last).ok());
+  finish(*plain);
+  EXPECT_EQ(get(one.stripe.parameters), get(other.stripe.parameters));
+  EXPECT_EQ(get<std::uint16_t>(one.stripe.bf16), get<std::uint16_t>(other.stripe.bf16));
+  EXPECT_EQ(get(one.stripe.state[1]), get(other.stripe.state[1]));
+  EXPECT_EQ(value<StepSums>(seen).loss, 3);  // of the 40th
+  EXPECT_EQ(value<StepSums>(total).samples, 63U);
+  if (programs.replayed() == 0) GTEST_SKIP() << "this device keeps no programs";
+  EXPECT_LE(programs.recorded(), 4U);
+}
+
+TEST_P(StreamContract, KeepsWhatWasEnqueuedBeforeTheWorkThrew) {
+  const auto stream = device().stream();
+  Programs programs;
+  const Memory a = put({1, 2}), b = put({3, 4}), c = put({5, 6});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THROW(stream->enqueue(programs,
+                                 [&] {
+                                   stream->copy(b, a);
+                                   fail(Code::invalid, "that was all");
+                                 }),
+                 Error);
+    stream->copy(c, b);
+    finish(*stream);
+    EXPECT_EQ(get(c), (std::vector<float>{1, 2}));
+    write(b, std::vector<float>{3, 4});
+  }
+  EXPECT_EQ(programs.replayed() + programs.recorded(), 0U);
+}
+
 TEST_P(StreamContract, RefusesMemoryOfAnArenaThatIsNotMapped) {
   const auto stream = device().stream();
   const Memory here = put({1}), nowhere{ArenaId{77777}, 4096, 4};

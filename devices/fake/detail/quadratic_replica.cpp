@@ -13,6 +13,9 @@ FakeStream& own(Stream& stream) {
 
 namespace {
 
+/// The first word of this replica's work.
+constexpr std::uint64_t kWork = 1001;
+
 class QuadraticReplica final : public Replica {
  public:
   QuadraticReplica(FakeDevice& device, const Layout& layout, const BatchLayout& batch, std::vector<Bucket> buckets,
@@ -37,15 +40,17 @@ class QuadraticReplica final : public Replica {
     const std::byte* from = first_row(batch, rows);
     auto* to = device_.address_of<StepSums>(sums);
     for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
-    queue.call([this, from, rows, to] {
-      read_targets(from, rows);
+    queue.run(Words{kWork, this, std::uint64_t{1}}, Words{from, rows, to}, [this](WordReader values) {
+      read_targets(values);
       const StepSums found = measure();
-      to->loss = found.loss;
-      to->correct = found.correct;
-      to->samples = found.samples;
+      auto* const place = values.take<StepSums*>();
+      place->loss = found.loss;
+      place->correct = found.correct;
+      place->samples = found.samples;
     });
     for (const Bucket& bucket : buckets_) {
-      queue.call([this, bucket] { write_gradients(bucket); });
+      queue.run(Words{kWork, this, std::uint64_t{2}, bucket.index}, {},
+                [this, bucket](WordReader) { write_gradients(bucket); });
       sink.ready(bucket, stream);
     }
   }
@@ -53,12 +58,13 @@ class QuadraticReplica final : public Replica {
   void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override {
     const std::byte* from = first_row(batch, rows);
     auto* to = device_.address_of<StepSums>(sums);
-    own(stream).call([this, from, rows, to] {
-      read_targets(from, rows);
+    own(stream).run(Words{kWork, this, std::uint64_t{0}}, Words{from, rows, to}, [this](WordReader values) {
+      read_targets(values);
       const StepSums found = measure();
-      to->loss += found.loss;
-      to->correct += found.correct;
-      to->samples += found.samples;
+      auto* const place = values.take<StepSums*>();
+      place->loss += found.loss;
+      place->correct += found.correct;
+      place->samples += found.samples;
     });
   }
 
@@ -76,7 +82,9 @@ class QuadraticReplica final : public Replica {
   }
 
   /// The targets of the rows that count. Source of the hash: FNV-1a.
-  void read_targets(const std::byte* batch, std::uint32_t rows) {
+  void read_targets(WordReader& values) {
+    const auto* const batch = values.take<const std::byte*>();
+    const auto rows = values.take<std::uint32_t>();
     targets_.clear();
     const auto* labels = reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset());
     const std::uint64_t row_bytes = batch_.features * size_bytes(batch_.dtype);
