@@ -79,6 +79,7 @@ void tell_when_done(Self self) {
 void write(Self self, const Shared& parts, CheckpointId id) {
   ++self->state.under_way;
   parts->io.post([parts, id, to = CheckpointerActor{self}](Blocking& blocking) {
+    const TraceSpan span(parts->io_trace, "write part", {.step = id.steps - 1});
     std::vector<PieceToWrite> pieces;
     FileWritten written{id, {}, {}};
     written.status = status_of([&] {
@@ -102,6 +103,7 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
   s.publishing[id] = manifest;
   parts->io.post([parts, id, manifest = std::move(manifest), wrong = std::move(gathering.wrong),
                   to = CheckpointerActor{self}](Blocking& blocking) {
+    const TraceSpan span(parts->io_trace, "publish checkpoint", {.step = id.steps - 1});
     CheckpointPublished published{id, {}};
     published.status = status_of([&] {
       if (!wrong.ok()) fail(wrong.code(), std::string{wrong.text()});
@@ -250,10 +252,22 @@ CheckpointerActor::behavior_type checkpointer(Self self, Shared parts) {
   return {[=](CheckpointerWiring& wiring) { self->state.wiring = std::move(wiring); },
           [=](const SaveOverdue& overdue) { on_overdue(self, parts, overdue.id); },
           [=](const Committed& committed) { on_committed(self, parts, committed); },
-          [=](const SnapshotTaken& taken) { on_snapshot(self, parts, taken); },
-          [=](const FileWritten& written) { on_written(self, parts, written); },
-          [=](const PartSaved& part) { take_part(self, parts, part); },
-          [=](const CheckpointPublished& published) { on_published(self, parts, published); },
+          [=](const SnapshotTaken& taken) {
+            const TraceSpan span(parts->trace, "take copy", {.step = taken.step.value});
+            on_snapshot(self, parts, taken);
+          },
+          [=](const FileWritten& written) {
+            const TraceSpan span(parts->trace, "part written", {.step = written.id.steps - 1});
+            on_written(self, parts, written);
+          },
+          [=](const PartSaved& part) {
+            const TraceSpan span(parts->trace, "take part", {.step = part.steps - 1});
+            take_part(self, parts, part);
+          },
+          [=](const CheckpointPublished& published) {
+            const TraceSpan span(parts->trace, "published", {.step = published.id.steps - 1});
+            on_published(self, parts, published);
+          },
           [=](const TestResult& result) { on_tested(self, parts, result); },
           [=](const DeviceFinished&) {
             self->state.finished = true;

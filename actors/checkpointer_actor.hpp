@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/io_thread.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -48,6 +49,8 @@ struct CheckpointerParts {
   CheckpointManifest manifest;                    // what is the same in all of them
   EpochSoFar epoch;                               // when the first step begins
   std::function<void(const std::string&)> note;   // what people should know; called on any thread
+  TraceRow* trace = nullptr;                      // null: nothing is noted
+  TraceRow* io_trace = nullptr;                   // of what `io` does for it
 };
 
 /// Whom it talks to; sent to it once, before the first step.

@@ -302,7 +302,10 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
     s.last = end;
     s.stopped = true;
   }
-  if (step == *s.last) s.all_committed = true;
+  if (step == *s.last) {
+    s.all_committed = true;
+    parts.exchange.join(parts.stream);  // whoever reads the weights when the stream is over
+  }
 }
 
 /// Whether it was heard that `step` is committed. The stream may have gone on before whoever tells of that has run.

@@ -36,25 +36,37 @@ void take(Self self, std::uint32_t ranks, const std::vector<TestReceiver>& told,
   for (const TestReceiver& receiver : told) self->send(receiver, TestResult{{part.step}, sums});
 }
 
-EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, std::vector<TestReceiver> told) {
+EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, std::vector<TestReceiver> told,
+                                        TraceRow* trace) {
   end_with_own_errors(self);
-  return {[=](const Evaluated& x) { take(self, ranks, told, part_of({0}, x)); },
-          [=](const TestPart& part) { take(self, ranks, told, part); }};
+  return {[=](const Evaluated& x) {
+            const TraceSpan span(trace, "add up test", {.step = x.step.value});
+            take(self, ranks, told, part_of({0}, x));
+          },
+          [=](const TestPart& part) {
+            const TraceSpan span(trace, "add up test", {.step = part.step});
+            take(self, ranks, told, part);
+          }};
 }
 
-EvaluatorActor::behavior_type remote_evaluator(Self self, Rank rank, TestPartReceiver coordinator) {
+EvaluatorActor::behavior_type remote_evaluator(Self self, Rank rank, TestPartReceiver coordinator, TraceRow* trace) {
   end_with_own_errors(self);
-  return {[=](const Evaluated& x) { self->send(coordinator, part_of(rank, x)); },
+  return {[=](const Evaluated& x) {
+            const TraceSpan span(trace, "send test", {.step = x.step.value});
+            self->send(coordinator, part_of(rank, x));
+          },
           [=](const TestPart& part) { self->send(coordinator, part); }};
 }
 
 }  // namespace
 
-EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told) {
-  return system.spawn(evaluator, ranks, std::move(told));
+EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told,
+                               TraceRow* trace) {
+  return system.spawn(evaluator, ranks, std::move(told), trace);
 }
-EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator) {
-  return system.spawn(remote_evaluator, rank, std::move(coordinator));
+EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator,
+                                      TraceRow* trace) {
+  return system.spawn(remote_evaluator, rank, std::move(coordinator), trace);
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -13,8 +14,10 @@ using TestPartReceiver = ActorOf<Takes<TestPart>>;
 using TestReceiver = ActorOf<Takes<TestResult>>;
 
 /// Rank 0's evaluator for `ranks` ranks; `told` hear of every result.
-EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told);
+EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told,
+                               TraceRow* trace = nullptr);
 /// Another rank's: `coordinator` is rank 0's evaluator.
-EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator);
+EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator,
+                                      TraceRow* trace = nullptr);
 
 }  // namespace troupe

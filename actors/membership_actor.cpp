@@ -187,6 +187,7 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
             lose(self, {lost.peer.value}, lost.why);
           },
           [=](const Committed& c) {
+            const TraceSpan span(self->state.parts.trace, "count step", {.step = c.step.value});
             self->state.steps = c.step.value + 1;
             self->state.machine->committed(c.step);
             if (self->state.parts.committed) self->state.parts.committed(c.step);

@@ -9,6 +9,7 @@
 #include "actors/messages.hpp"
 #include "actors/shard_actor.hpp"
 #include "runtime/membership.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -52,6 +53,7 @@ struct MembershipParts {
   std::function<void(const Status&)> abort_view;  // ends every wait of the view's exchange
   std::function<void(const RunEnd&)> ended;       // exactly once
   std::function<void(Step)> committed;            // told of every step, in order; empty: nobody wants to know
+  TraceRow* trace = nullptr;                      // null: nothing is noted
 };
 
 /// A membership actor; it joins the view when it gets its MembershipParts (the other actors are made with its handle,

@@ -149,6 +149,7 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
             if (targets.times) s.times_begun = targets.times();
           },
           [=](const Committed& c) {
+            const TraceSpan span(targets.trace, "report step", {.step = c.step.value});
             ReporterState& s = self->state;
             if (targets.skipped && targets.skipped(c.total)) {
               ++s.line_skipped;
@@ -166,6 +167,7 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
             tell_lines(self, schedule, targets, told);
           },
           [=](const TestResult& result) {
+            const TraceSpan span(targets.trace, "report test", {.step = result.step.value});
             take_test(self->state, targets, result);
             tell_lines(self, schedule, targets, told);
           },

@@ -7,6 +7,7 @@
 #include "actors/messages.hpp"
 #include "runtime/report.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -26,6 +27,7 @@ struct ReportTargets {
   /// How long the run's last lines wait for the values of ranks whose apps have not ended their loops, once all steps
   /// are done.
   std::chrono::milliseconds values_within{10000};
+  TraceRow* trace = nullptr;  // null: nothing is noted
 };
 
 /// Rank 0's: is told of every step, test result and reported value, and never answers; tells `told` (Membership) when

@@ -272,8 +272,7 @@ TimelineId Arena::make_timelines(std::size_t count) {
 
 void Arena::publish(std::string_view name, Memory part) {
   TROUPE_CHECK(creator_, Code::invalid, "only the process that made arena ", id_.value, " may name its parts");
-  const bool elsewhere =
-      part.arena.value != 0 && part.arena != id_ && creator_of(part.arena) == creator_of(id_);
+  const bool elsewhere = part.arena.value != 0 && part.arena != id_ && creator_of(part.arena) == creator_of(id_);
   TROUPE_CHECK(elsewhere || (part.arena == id_ && part.offset >= kPageBytes && part.offset <= size_bytes_ &&
                              part.size_bytes <= size_bytes_ - part.offset),
                Code::invalid, "'", name, "' does not lie in arena ", id_.value, ": ", part.size_bytes, " bytes at ",

@@ -60,8 +60,8 @@ class Arena {
   TimelineId make_timeline() { return make_timelines(1); }
   /// The first of `count` fresh ones, whose indices follow each other.
   TimelineId make_timelines(std::size_t count);
-  /// Enters `part` under `name` (at most 19 characters, once) in the directory, for peers to find. It lies in this arena
-  /// or in other memory of the same process, which peers must have mapped or imported before they use it.
+  /// Enters `part` under `name` (at most 19 characters, once) in the directory, for peers to find. It lies in this
+  /// arena or in other memory of the same process, which peers must have mapped or imported before they use it.
   void publish(std::string_view name, Memory part);
   void publish(std::string_view name, TimelineId line);
   /// Looks a name up. Throws Error{corrupt} when the directory points outside of its creator's memory.

@@ -21,9 +21,9 @@ StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory
   TROUPE_CHECK(reporting_ < exchanges_.size(), Code::invalid, "group ", reporting_, " reports, but there are ",
                exchanges_.size());
   const std::uint64_t needed = ring_bytes(exchanges_.size()), needed_totals = total_bytes(exchanges_.size());
-  TROUPE_CHECK(sums.size_bytes >= needed && totals.size_bytes >= needed_totals, Code::invalid,
-               "a step exchange needs ", needed, " bytes for sums and ", needed_totals, " for totals, got ",
-               sums.size_bytes, " and ", totals.size_bytes);
+  TROUPE_CHECK(sums.size_bytes >= needed && totals.size_bytes >= needed_totals, Code::invalid, "a step exchange needs ",
+               needed, " bytes for sums and ", needed_totals, " for totals, got ", sums.size_bytes, " and ",
+               totals.size_bytes);
 }
 
 Memory StepExchange::entry(const Memory& ring, Step step, std::size_t index) const noexcept {

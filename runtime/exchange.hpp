@@ -235,6 +235,8 @@ struct ExchangeParts {
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
   HostedRoute* hosted = nullptr;       // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before
+  /// Whether others than the replica read the weights, once a step is committed: an app's own model does.
+  bool read_between_steps = false;
 };
 
 /// What the policy orders, on the device's stream: by the collective route, or by way of the shards while it is a

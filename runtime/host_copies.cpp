@@ -23,8 +23,8 @@ void HostCopies::in_pieces(const Memory& far, Piece&& piece) {
 void HostCopies::finish(Stream& stream) {
   Blocking blocking = Blocking::on_thread("session");
   const Point done = stream.mark();
-  const Status status = space_.timeline(done.line)
-                            .wait(blocking, done.value, Deadline::after(within_), "a copy from or to device memory");
+  const Status status = space_.timeline(done.line).wait(blocking, done.value, Deadline::after(within_),
+                                                        "a copy from or to device memory");
   TROUPE_CHECK(status.ok(), status.code(), std::string{status.text()});
 }
 

@@ -361,9 +361,8 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   needs.gradients = parameters;
   needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
   needs.pool = plan.prefetch * batch.size_bytes();
-  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) +
-                StepExchange::ring_bytes(plan.groups.size()) + StepExchange::total_bytes(plan.groups.size()) +
-                2 * StepExchange::kStepsKept * sizeof(StepSums);
+  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + StepExchange::ring_bytes(plan.groups.size()) +
+                StepExchange::total_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = 2 * plan.room * sums.outputs * size_bytes(plan.dtype);

@@ -12,6 +12,10 @@ Memory of_bucket(const Memory& whole, const Bucket& bucket) noexcept {
   return elements(whole, bucket.first, bucket.count, sizeof(float));
 }
 
+Memory image_of(const Memory& whole, const Bucket& bucket) noexcept {
+  return elements(whole, bucket.first, bucket.count, size_bytes(DType::bf16));
+}
+
 void copy_some(Stream& stream, const Memory& to, const Memory& from) {
   if (from.size_bytes != 0) stream.copy(to, from);
 }
@@ -34,6 +38,7 @@ class PolicyExchange final : public Exchange {
                  Code::invalid, "the journals for pieces of other ranks' stripes have ",
                  memory_.relief_journal.size_bytes, " bytes, ", relief_journals(), " are needed");
     for (const Bucket& bucket : parts_.buckets) valid_.resize(std::max<std::size_t>(valid_.size(), bucket.index + 1));
+    adopts_.resize(valid_.size());
   }
 
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
@@ -68,12 +73,15 @@ class PolicyExchange final : public Exchange {
 
   void acquire(Stream& stream, const Bucket& bucket) override {
     stream.wait(std::exchange(valid_.at(bucket.index), {}));
+    if (std::exchange(adopts_[bucket.index], 0) == 0) return;
+    stream.copy(of_bucket(memory_.weights, bucket), of_bucket(memory_.common, bucket));
+    copy_some(stream, image_of(memory_.bf16, bucket), image_of(memory_.common_bf16, bucket));
   }
 
   std::span<const Point> pending() const noexcept override { return valid_; }
 
   void join(Stream& stream) override {
-    for (Point& point : valid_) stream.wait(std::exchange(point, {}));
+    for (const Bucket& bucket : parts_.buckets) acquire(stream, bucket);
   }
 
   void contribute(Stream& stream, const Bucket& bucket) override {
@@ -101,7 +109,9 @@ class PolicyExchange final : public Exchange {
     if (orders_.sent == Sent::gradient && !sends_at_once()) {
       orders_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
     }
-    if (orders_.sent != Sent::nothing && orders_.finish && has_own_weights()) adopt(stream);
+    if (orders_.sent != Sent::nothing && orders_.finish) {
+      parts_.read_between_steps ? adopt(stream) : adopt_by_bucket();
+    }
     if (orders_.clear_state) clear_state(stream);
     kept_ = orders_.keep;
   }
@@ -209,6 +219,14 @@ class PolicyExchange final : public Exchange {
     join(stream);
     stream.copy(memory_.weights, memory_.common);
     copy_some(stream, memory_.bf16, memory_.common_bf16);
+    moved_ = false;
+  }
+
+  /// The same for each bucket when its weights are read next, or when the round is joined: a later layer's results may
+  /// come while the first ones compute.
+  void adopt_by_bucket() {
+    if (!has_own_weights()) return;
+    for (const Bucket& bucket : parts_.buckets) adopts_[bucket.index] = 1;
     moved_ = false;
   }
 
@@ -380,6 +398,7 @@ class PolicyExchange final : public Exchange {
   }
 
   void update_locally(Stream& stream) {
+    join(stream);
     StripeMemory own{.stripe = memory_.mine.front().stripe};
     own.stripe.first = 0;
     own.stripe.count = memory_.weights.size_bytes / sizeof(float);
@@ -414,6 +433,7 @@ class PolicyExchange final : public Exchange {
   std::uint64_t rounds_ = 0;
   Step step_{};
   std::vector<Point> valid_;  // by bucket: from when on its weights are; value 0: the stream has waited for that
+  std::vector<std::uint8_t> adopts_;  // by bucket: 1 if its weights are still to become what the tenants have published
   Memory sums_, total_;
   StepOrders orders_;
   bool begun_ = false;

@@ -83,8 +83,8 @@ auto inspect(Inspector& f, StepSums& x) {
     x.loss = loss.number();
     return {};
   };
-  return f(caf::meta::type_name("troupe.StepSums"), loss, x.correct, x.samples, x.stop_requests, x.still_saving, x.bad_loss,
-           caf::meta::load_callback(loaded));
+  return f(caf::meta::type_name("troupe.StepSums"), loss, x.correct, x.samples, x.stop_requests, x.still_saving,
+           x.bad_loss, caf::meta::load_callback(loaded));
 }
 template <class Inspector>
 auto inspect(Inspector& f, StalenessHistogram& x) {

@@ -76,8 +76,8 @@ std::optional<RegionTicket> find_device_ticket(const AddressSpace& space, const 
 /// join_node_memory.
 RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self);
 
-/// What direct communicators of a rank take from its arena beside MemoryNeeds::arena_bytes() where its device has memory
-/// of its own.
+/// What direct communicators of a rank take from its arena beside MemoryNeeds::arena_bytes() where its device has
+/// memory of its own.
 std::uint64_t device_staging_bytes(const Plan& plan, Rank self);
 
 /// Completes `memory` with the node's shared parameters (the leader's, found in `leader`, which may be its own).

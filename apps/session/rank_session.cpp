@@ -310,7 +310,8 @@ void RankSession::make_device() {
   if (bulk_ && job_.plan.crosses_nodes())
     waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
   device_ = device_for(mine);
-  copies_ = std::make_unique<HostCopies>(*device_, space_, arena_id({job_.self().value}, 3), settings().faults.exchange);
+  copies_ =
+      std::make_unique<HostCopies>(*device_, space_, arena_id({job_.self().value}, 3), settings().faults.exchange);
 }
 
 void RankSession::make_steps() {
@@ -443,6 +444,9 @@ void RankSession::make_actors() {
   parts.device.sums_are_common = sums_are_common();
   parts.device.trace = trace_.device_actor;
   parts.device.programs = &programs_;
+  parts.report.trace = trace_.reporter_actor;
+  parts.evaluator_trace = trace_.evaluator_actor;
+  parts.membership_trace = trace_.membership_actor;
   parts.device.awaits_verdicts = settings().evaluate.patience != 0;
   for (const auto& group : hosted_) {
     if (!group) continue;
@@ -516,6 +520,8 @@ CheckpointerParts RankSession::checkpointer_parts() {
                           .manifest = std::move(manifest)};
   if (resumed_) parts.epoch = resumed_->manifest().epoch;
   parts.note = [this](const std::string& what) { note(what); };
+  parts.trace = trace_.checkpointer_actor;
+  parts.io_trace = trace_.files;
   return parts;
 }
 

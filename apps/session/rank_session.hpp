@@ -12,7 +12,6 @@
 
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/affinity.hpp"
-#include "runtime/host_copies.hpp"
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
@@ -28,6 +27,7 @@
 #include "apps/session/system_config.hpp"
 #include "apps/session/training.hpp"
 #include "runtime/early_stop.hpp"
+#include "runtime/host_copies.hpp"
 #include "runtime/io_thread.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
@@ -186,7 +186,7 @@ class RankSession final : public Session {
   std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
   std::unique_ptr<Replica> replica_;
   std::vector<std::unique_ptr<Stream>>
-      side_streams_;  // by group; null: its policies have no round behind the next step
+      side_streams_;   // by group; null: its policies have no round behind the next step
   Programs programs_;  // of the stream's steps
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<TrainingActors> actors_;

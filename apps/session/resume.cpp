@@ -143,8 +143,7 @@ void Resumed::load_state(const JoinedJob& job, HostCopies& copies, const RankMem
   for (const GroupPlan& group : job.plan.groups) load_group(job, copies, group, memory.groups[group.id.value]);
 }
 
-void Resumed::load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group,
-                         const GroupMemory& memory) {
+void Resumed::load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group, const GroupMemory& memory) {
   const ExchangeMemory& own = memory.own;
   for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
     if (own.state[slot].size_bytes != 0) {

@@ -8,11 +8,11 @@
 #include "actors/checkpointer_actor.hpp"
 #include "actors/device_actor.hpp"
 #include "apps/session/checkpoint_start.hpp"
-#include "runtime/host_copies.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/checkpoint/store.hpp"
+#include "runtime/host_copies.hpp"
 #include "runtime/stream.hpp"
 
 namespace troupe {
@@ -37,8 +37,7 @@ class Resumed {
   std::uint64_t updates_of(const GroupPlan& group) const;
 
  private:
-  void load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe,
-            const Memory& to);
+  void load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe, const Memory& to);
   bool keeps_outer(std::string_view tensor, PolicyKind next) const;
   void load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group, const GroupMemory& memory);
 

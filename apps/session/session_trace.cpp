@@ -18,6 +18,11 @@ SessionTrace::SessionTrace(const std::string& file) : file_(file) {
   side = &trace_->row("second stream");
   bulk_lane = &trace_->row("bulk lane");
   control_lane = &trace_->row("control lane");
+  membership_actor = &trace_->row("Membership");
+  reporter_actor = &trace_->row("Reporter");
+  evaluator_actor = &trace_->row("Evaluator");
+  checkpointer_actor = &trace_->row("Checkpointer");
+  files = &trace_->row("files thread");
 }
 
 std::string SessionTrace::write(std::uint32_t rank, std::uint32_t ranks, const std::string& host) const noexcept {

@@ -19,6 +19,11 @@ class SessionTrace {
 
   TraceRow* device_actor = nullptr;
   TraceRow* loader_actor = nullptr;
+  TraceRow* membership_actor = nullptr;
+  TraceRow* reporter_actor = nullptr;
+  TraceRow* evaluator_actor = nullptr;
+  TraceRow* checkpointer_actor = nullptr;
+  TraceRow* files = nullptr;  // the thread that writes checkpoints
   TraceRow* compute = nullptr;
   TraceRow* node = nullptr;
   TraceRow* exchange = nullptr;

@@ -43,7 +43,7 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
     sums_ = spawn_sums_gatherer(system_, parts_.view, ranks, {schedule.first_step}, std::move(audience));
     told = {sums_};
   }
-  evaluator_ = spawn_evaluator(system_, ranks, std::move(told));
+  evaluator_ = spawn_evaluator(system_, ranks, std::move(told), parts_.evaluator_trace);
 }
 
 /// Whom the device tells. Where a gatherer tells rank 0's reporter and checkpointer, the device does not.
@@ -68,7 +68,8 @@ DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) c
 }
 
 void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& gate) {
-  if (!evaluator_) evaluator_ = spawn_remote_evaluator(system_, parts_.self, coordinator.evaluator);
+  if (!evaluator_)
+    evaluator_ = spawn_remote_evaluator(system_, parts_.self, coordinator.evaluator, parts_.evaluator_trace);
   for (Exchange* exchange : parts_.exchanges) shards_.push_back(spawn_shard(system_, *exchange));
   {
     const std::lock_guard lock(mutex_);
@@ -118,6 +119,7 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   membership.abort_view = parts_.abort_view;
   membership.ended = parts_.ended;
   membership.committed = parts_.committed;
+  membership.trace = parts_.membership_trace;
   // It watches the others; nobody else would tell that it ended.
   membership_->attach_functor([ended = parts_.ended](const caf::error& reason) {
     const Status why = from_caf(reason);

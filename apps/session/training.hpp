@@ -58,6 +58,8 @@ struct TrainingParts {
   std::vector<std::string> tensors;                // names, with DeviceParts::digests
   std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, when their steps are held
   StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
+  TraceRow* evaluator_trace = nullptr;             // null: nothing is noted
+  TraceRow* membership_trace = nullptr;
 };
 
 /// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator,

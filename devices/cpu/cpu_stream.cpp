@@ -228,8 +228,8 @@ void CpuStream::enqueue(Programs& programs, const std::function<void()>& work) {
   captures_ = false;
   if (capture_.operations().empty()) return;
   const Form& form = capture_.split(words_);
-  auto* const known = static_cast<RecordedWork*>(programs.find(
-      [&](const Program& one) { return dynamic_cast<const RecordedWork&>(one).form() == form; }));
+  auto* const known = static_cast<RecordedWork*>(
+      programs.find([&](const Program& one) { return dynamic_cast<const RecordedWork&>(one).form() == form; }));
   RecordedWork::Block* const block = known == nullptr ? nullptr : known->free_block();
   if (block == nullptr) {
     push_captured();
@@ -457,8 +457,8 @@ Status CpuStream::execute(const ClearBytes& operation) {
 }
 
 Status CpuStream::execute(const Update& operation) {
-  cpu::update(kernels_, operation.rule, operation.number, operation.stripe,
-              operation.contributions.of<float>(), *operation.total, NoProbe{});
+  cpu::update(kernels_, operation.rule, operation.number, operation.stripe, operation.contributions.of<float>(),
+              *operation.total, NoProbe{});
   return {};
 }
 

@@ -101,8 +101,8 @@ void FakeStream::push_replay(RecordedPieces& recorded) {
   for (std::size_t i = 0; i < recorded.pieces().size(); ++i) {
     const Piece& piece = recorded.pieces()[i];
     const std::uint64_t until = piece.awaits != nullptr ? (*block)[first[i]] : 0;
-    push_now({piece.awaits, until,
-              [&piece, block, at = first[i], replay] { piece.run(WordReader{block->data() + at}); }});
+    push_now(
+        {piece.awaits, until, [&piece, block, at = first[i], replay] { piece.run(WordReader{block->data() + at}); }});
   }
 }
 
@@ -121,8 +121,8 @@ void FakeStream::enqueue(Programs& programs, const std::function<void()>& work) 
     throw;
   }
   captures_ = false;
-  auto* const known = static_cast<RecordedPieces*>(programs.find(
-      [this](const Program& one) { return dynamic_cast<const RecordedPieces&>(one).fits(captured_); }));
+  auto* const known = static_cast<RecordedPieces*>(
+      programs.find([this](const Program& one) { return dynamic_cast<const RecordedPieces&>(one).fits(captured_); }));
   if (known != nullptr) {
     push_replay(*known);
     programs.count_replay();
@@ -223,7 +223,8 @@ void FakeStream::reduce_with_norm(Memory to, std::span<const Memory> parts, cons
   auto* sum = device_.address_of<float>(to);
   const std::uint64_t count = to.size_bytes / sizeof(float);
   const auto from = resolve<float>(parts, to.size_bytes);
-  Words form{Kind::reduce_with_norm, sum, count, what.first_element, what.ranks.data(), what.ranks.size(), what.squares};
+  Words form{Kind::reduce_with_norm, sum,         count, what.first_element, what.ranks.data(),
+             what.ranks.size(),      what.squares};
   for (const float* part : from) form.put(part);
   push({std::move(form), Words{device_.address_of<StepSums>(what.sums)},
         [=](WordReader values) { fake::reduce_with_norm(sum, from, count, *values.take<StepSums*>(), what); }});
@@ -255,15 +256,17 @@ void FakeStream::convert(Memory to, DType to_type, Memory from, DType from_type)
   check_size(to, count * size_bytes(to_type), "the target of a conversion");
   std::byte* target = device_.address(to);
   const std::byte* source = device_.address(from);
-  push({Words{Kind::convert, target, to_type, source, from_type, count}, {},
-        [=](WordReader) { convert_elements(target, to_type, source, from_type, count); }});
+  push({Words{Kind::convert, target, to_type, source, from_type, count}, {}, [=](WordReader) {
+          convert_elements(target, to_type, source, from_type, count);
+        }});
 }
 
 void FakeStream::digest(Memory to, Memory of) {
   const auto* bytes = device_.address_of<const std::byte>(of);
   const std::uint64_t count = of.size_bytes;
-  push({Words{Kind::digest, bytes, count}, Words{device_.address_of<std::uint64_t>(to)},
-        [=](WordReader values) { *values.take<std::uint64_t*>() = xxh3({bytes, count}); }});
+  push({Words{Kind::digest, bytes, count}, Words{device_.address_of<std::uint64_t>(to)}, [=](WordReader values) {
+          *values.take<std::uint64_t*>() = xxh3({bytes, count});
+        }});
 }
 
 void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
@@ -289,8 +292,8 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
   }
   check_size(total, sizeof(StepSums), "a total");
   const auto from = resolve<float>(contributions, count * sizeof(float));
-  Words form{Kind::update,     at.count,   at.parameters,    at.bf16,           at.state[0],
-             at.state[1],      at.journal, at.first_element, at.no_decay.data(), at.no_decay.size()};
+  Words form{Kind::update, at.count,         at.parameters,      at.bf16,           at.state[0], at.state[1],
+             at.journal,   at.first_element, at.no_decay.data(), at.no_decay.size()};
   for (const float* part : from) form.put(part);
   push({std::move(form), Words{rule, number, device_.address_of<const StepSums>(total)},
         [this, at, from](WordReader values) {

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "devices/fake/fake_timeline.hpp"
 #include "devices/fake/detail/recorded_pieces.hpp"
+#include "devices/fake/fake_timeline.hpp"
 #include "devices/fake/far_memory.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/host_device.hpp"
@@ -31,9 +31,10 @@ struct FakeOptions {
   std::uint64_t fail_at = kNever;  // the device's work of this number, counted from 0, fails with device_fault
   std::uint32_t fail_one_in = 0;   // every piece of work fails with a chance of 1 in so many; 0: none
   std::uint32_t delay_one_in = 0;  // a stream whose turn it is stands back for a while, 1 in so many times; 0: never
-  bool far_memory = false;      // it has memory of its own, which nobody else can look at; see FarMemory
-  bool computes_graph = false;  // its replicas compute their graph, as the reference device does, in the place of the fake's own model
-  bool runs_itself = false;     // on a thread; otherwise a test does, or who waits for one of its streams
+  bool far_memory = false;         // it has memory of its own, which nobody else can look at; see FarMemory
+  bool computes_graph =
+      false;  // its replicas compute their graph, as the reference device does, in the place of the fake's own model
+  bool runs_itself = false;  // on a thread; otherwise a test does, or who waits for one of its streams
 };
 
 /// A queue whose work is done when somebody runs the device. Waits have no deadline: there is no time. Work on memory
@@ -158,8 +159,8 @@ class FakeDevice final : public HostDevice {
   const FakeOptions options_;
   DeviceTraits traits_;
   std::unique_ptr<FarMemory> far_;  // null: it works in the host's
-  std::mutex running_;         // held while a piece of work is done; taken before queues_
-  mutable std::mutex queues_;  // guards all below and the streams' queues
+  std::mutex running_;              // held while a piece of work is done; taken before queues_
+  mutable std::mutex queues_;       // guards all below and the streams' queues
   std::vector<FakeStream*> streams_;
   std::uint64_t done_ = 0;
   std::uint64_t draws_ = 0;

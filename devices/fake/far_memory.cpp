@@ -101,8 +101,7 @@ FarMemory::~FarMemory() {
 Memory FarMemory::add(std::shared_ptr<Arena> arena, bool own) {
   watch_accesses();
   Guard& guard = free_guard();
-  void* const shown =
-      mmap(nullptr, arena->size_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const shown = mmap(nullptr, arena->size_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   TROUPE_CHECK_ERRNO(shown != MAP_FAILED, Code::out_of_memory, "cannot reserve ", arena->size_bytes(),
                      " bytes of addresses (ulimit -v)");
   guard.arena = arena->id().value;

@@ -22,7 +22,7 @@ struct ReplicaCall {
 
 /// How a replica that is made of plain functions reaches its device.
 struct ReplicaSite {
-  std::function<std::byte*(const Memory&)> address;         // for the work that is called
+  std::function<std::byte*(const Memory&)> address;       // for the work that is called
   std::function<void(Stream&, const ReplicaCall&)> call;  // enqueues it; throws for another device's stream
 };
 

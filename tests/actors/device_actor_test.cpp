@@ -96,7 +96,8 @@ struct World {
     replica = device.compile(graph, layout, batch, make_buckets({}, graph, layout, 0),
                              {arena->allocate(bytes), {}, arena->allocate(bytes)});
     stream = device.fake_stream();
-    steps = std::make_unique<StepExchange>(ViewId{1}, space, arena->allocate(StepExchange::ring_bytes(1)), arena->allocate(StepExchange::total_bytes(1)),
+    steps = std::make_unique<StepExchange>(ViewId{1}, space, arena->allocate(StepExchange::ring_bytes(1)),
+                                           arena->allocate(StepExchange::total_bytes(1)),
                                            std::vector<Exchange*>{&exchange});
     pool = std::make_unique<LeasePool>(space, *arena, 16, batch.size_bytes());
     auto committed_to =

@@ -72,7 +72,8 @@ std::size_t count_messages(std::uint64_t steps) {
       device.compile(graph, layout, batch, make_buckets({}, graph, layout, 0), {take(bytes), {}, take(bytes)});
   const auto stream = device.fake_stream();
   OneRank exchange;
-  StepExchange exchanges{{1}, space, take(StepExchange::ring_bytes(1)), take(StepExchange::total_bytes(1)), {&exchange}};
+  StepExchange exchanges{
+      {1}, space, take(StepExchange::ring_bytes(1)), take(StepExchange::total_bytes(1)), {&exchange}};
   LeasePool pool{space, *arena, 3, batch.size_bytes()};
   PointMessenger<StepReached, kStepsAhead + 1> step_messages{space};
   PointMessenger<EvaluationReached, kEvaluationsKept + 1> evaluation_messages{space};

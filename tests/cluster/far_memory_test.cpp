@@ -40,8 +40,10 @@ class FarMemory : public ClusterTest {
       start.arguments = {PROBE_PROGRAM,
                          file,
                          "data.path=\"" + (folder_.path() / "data").string() + "\"",
-                         "model.units=[16]", "data.batch=10",
-                         "train.steps=30",   "train.deterministic=true",
+                         "model.units=[16]",
+                         "data.batch=10",
+                         "train.steps=30",
+                         "train.deterministic=true",
                          "optimizer.rate=0.01"};
       start.arguments.insert(start.arguments.end(), settings.begin(), settings.end());
       if (nodes != nullptr) start.run_by(nodes->enter(rank / ranks_per_node));
@@ -99,7 +101,8 @@ TEST_F(FarMemory, IsSavedAndReadBack) {
   constexpr std::size_t kSkipped = sizeof(std::uint64_t) + 20 * sizeof(double);
   ASSERT_GT(at_once.size(), kSkipped);
   ASSERT_GT(again.size(), sizeof(std::uint64_t));
-  EXPECT_EQ(Bytes(at_once.begin() + kSkipped, at_once.end()), Bytes(again.begin() + sizeof(std::uint64_t), again.end()));
+  EXPECT_EQ(Bytes(at_once.begin() + kSkipped, at_once.end()),
+            Bytes(again.begin() + sizeof(std::uint64_t), again.end()));
 }
 
 }  // namespace

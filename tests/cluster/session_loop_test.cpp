@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -173,6 +174,28 @@ TEST_F(SessionLoop, RefusesToReportWhatHasNoNameOfItsOwn) {
     }
     return session.finish(blocking);
   });
+}
+
+TEST_F(SessionLoop, ShowsTheWeightsOfARoundAsSoonAsItsStepIsTaken) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  SessionOptions made = options({"optimizer.rule=\"sgd\"", text("optimizer.rate=", kRate), "train.steps=9",
+                                 "data.batch=4", "update.policy=\"local_sgd\"", "update.every_steps=3"});
+  made.model = scalar_model();
+  made.own_samples = 1000;
+  std::array<std::vector<float>, 2> after;  // by rank: each step's weight
+  const auto results = run(2, made, [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+    const SessionTensor& w = session.tensors().at(0);
+    for (;;) {
+      w.gradients[0] = w.parameters[0] - 10.0F * static_cast<float>(rank + 1);
+      if (!session.exchange(blocking, {.samples = 1})) break;
+      after[rank].push_back(w.parameters[0]);
+    }
+    return session.finish(blocking);
+  });
+  for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+  ASSERT_EQ(after[0].size(), 9U);
+  ASSERT_EQ(after[1].size(), 9U);
+  for (std::size_t step = 0; step < 9; ++step) EXPECT_EQ(after[0][step] == after[1][step], step % 3 == 2) << step;
 }
 
 TEST_F(SessionLoop, ThatOnlyExchangesKeepsALogOfItsEpochsAndOfThePartInWhichItEnds) {

@@ -26,8 +26,8 @@ class LossLog final : public SessionListener {
 
 MakeDevice fake_device(bool far) {
   return [far](const DeviceSite& site) {
-    return std::make_unique<FakeDevice>(
-        site.space, FakeOptions{.far_memory = far, .computes_graph = true, .runs_itself = true});
+    return std::make_unique<FakeDevice>(site.space,
+                                        FakeOptions{.far_memory = far, .computes_graph = true, .runs_itself = true});
   };
 }
 

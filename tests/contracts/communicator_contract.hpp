@@ -210,7 +210,8 @@ class SerialRun {
         if (part.count > 0) measure_gradient(own, sum.data() + part.first, parts, part.count, {{}, part.first});
       }
       total.gradient_squares += own.gradient_squares;
-      if (own.bad_gradient != 0 && (total.bad_gradient == 0 || own.bad_gradient < total.bad_gradient)) total.bad_gradient = own.bad_gradient;
+      if (own.bad_gradient != 0 && (total.bad_gradient == 0 || own.bad_gradient < total.bad_gradient))
+        total.bad_gradient = own.bad_gradient;
     }
   }
 

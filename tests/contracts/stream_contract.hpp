@@ -210,7 +210,8 @@ TEST_P(StreamContract, EndsWithATimeoutWhenAWaitIsOverdue) {
 TEST_P(StreamContract, AddsSumsToATotalThatIsOneOfThem) {
   const auto stream = device().stream();
   const Memory total = put_sums(StepSums{.loss = 1.5, .correct = 2, .samples = 3});
-  stream->sum_up(total, std::vector{total, put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop_requests = 1})});
+  stream->sum_up(total,
+                 std::vector{total, put_sums(StepSums{.loss = 2.25, .correct = 1, .samples = 4, .stop_requests = 1})});
   finish(*stream);
   const StepSums found = get<StepSums>(total)[0];
   EXPECT_EQ(found.loss, 3.75);
@@ -519,9 +520,11 @@ TEST_P(StreamContract, DoesWorkThatComesAgainWithTheValuesOfThisTime) {
   const auto stream = device().stream(), plain = device().stream();
   Programs programs;
   Timeline& gate = make_line();
-  const Case one = make_case(RuleKind::adam, 1, 1500, 2, true, true), other = make_case(RuleKind::adam, 1, 1500, 2, true, true);
+  const Case one = make_case(RuleKind::adam, 1, 1500, 2, true, true),
+             other = make_case(RuleKind::adam, 1, 1500, 2, true, true);
   std::vector<Memory> sums;
-  for (int i = 0; i < 3; ++i) sums.push_back(put_sums(StepSums{.loss = 1.0 * i, .samples = 30U + static_cast<unsigned>(i)}));
+  for (int i = 0; i < 3; ++i)
+    sums.push_back(put_sums(StepSums{.loss = 1.0 * i, .samples = 30U + static_cast<unsigned>(i)}));
   const Memory total = put_sums({}), seen = put_sums({});
   Point last;
   for (std::uint64_t step = 1; step <= 40; ++step) {

@@ -34,9 +34,7 @@ class QuietStream : public Stream {
 class CopyingStream final : public QuietStream {
  public:
   explicit CopyingStream(AddressSpace& space) : space_(space) {}
-  void copy(Memory to, Memory from) override {
-    std::memcpy(space_.address(to), space_.address(from), to.size_bytes);
-  }
+  void copy(Memory to, Memory from) override { std::memcpy(space_.address(to), space_.address(from), to.size_bytes); }
 
  private:
   AddressSpace& space_;

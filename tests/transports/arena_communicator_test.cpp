@@ -12,14 +12,15 @@ CommunicatorCase arena_case(std::string name, std::function<MakeDevice(const Gro
   return {std::move(name),
           [devices](const GroupSpec& spec) { return std::make_unique<ArenaWorld>(spec, devices(spec)); }, seeds};
 }
-INSTANTIATE_TEST_SUITE_P(Arena, CommunicatorContract,
-                         ::testing::Values(arena_case(
-                                               "Fake", [](const GroupSpec& spec) { return fake_devices(spec.seed); },
-                                               40),
-                                           arena_case("FarMemory", [](const GroupSpec& spec) { return far_devices(spec.seed); }, 20),
-                                           arena_case(
-                                               "Threads", [](const GroupSpec&) { return reference_devices(); }, 5)),
-                         communicator_name);
+INSTANTIATE_TEST_SUITE_P(
+    Arena, CommunicatorContract,
+    ::testing::Values(arena_case(
+                          "Fake", [](const GroupSpec& spec) { return fake_devices(spec.seed); }, 40),
+                      arena_case(
+                          "FarMemory", [](const GroupSpec& spec) { return far_devices(spec.seed); }, 20),
+                      arena_case(
+                          "Threads", [](const GroupSpec&) { return reference_devices(); }, 5)),
+    communicator_name);
 
 /// One bucket, stripes of several blocks.
 GroupSpec three_blocks_each(std::uint32_t ranks) {

@@ -273,8 +273,7 @@ class HierarchicalWorld final : public DeviceGroup {
   void make_node(const std::vector<Rank>& node) {
     Arena& leader = *arenas_[node[0].value];
     const Memory parameters = views_[node[0].value].take(spec_.elements * sizeof(float));
-    const Memory half =
-        spec_.bf16 ? views_[node[0].value].take(spec_.elements * sizeof(std::uint16_t)) : Memory{};
+    const Memory half = spec_.bf16 ? views_[node[0].value].take(spec_.elements * sizeof(std::uint16_t)) : Memory{};
     NodeGroup group{.rank = {}, .members = {}, .names = node, .buckets = spec_.buckets};
     group.updated = leader.make_timelines(spec_.buckets.size());
     for (const Rank rank : node) {

@@ -70,13 +70,12 @@ CommunicatorCase plain_case(std::string name, std::function<MakeDevice(const Gro
   return {std::move(name), [=](const GroupSpec& spec) { return std::make_unique<PlainWorld>(spec, devices(spec)); }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Composed, CommunicatorContract,
-                         ::testing::Values(plain_case("Fake",
-                                                      [](const GroupSpec& spec) { return fake_devices(spec.seed); }),
-                                           plain_case("FarMemory",
-                                                      [](const GroupSpec& spec) { return far_devices(spec.seed); }),
-                                           plain_case("Threads", [](const GroupSpec&) { return reference_devices(); })),
-                         communicator_name);
+INSTANTIATE_TEST_SUITE_P(
+    Composed, CommunicatorContract,
+    ::testing::Values(plain_case("Fake", [](const GroupSpec& spec) { return fake_devices(spec.seed); }),
+                      plain_case("FarMemory", [](const GroupSpec& spec) { return far_devices(spec.seed); }),
+                      plain_case("Threads", [](const GroupSpec&) { return reference_devices(); })),
+    communicator_name);
 
 }  // namespace
 }  // namespace troupe::contracts

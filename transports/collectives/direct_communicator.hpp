@@ -69,11 +69,11 @@ DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<co
 /// set, whether there is a bf16 image.
 std::uint64_t direct_staging_bytes(const DirectGroup& group);
 
-/// Collectives over any transport, each payload sent once and, in host memory, landing where it is used. Buckets travel in chunks. Every
-/// rank sends every chunk's tenants its gradients over their parts; a tenant adds them up in rank order, updates, and
-/// sends the new parameters to the others, straight into theirs. Handing a bucket over never waits: chunks are worked
-/// on as they become complete, on a stream of the exchange's own. A head names view, call, step, bucket and chunk:
-/// ranks that disagree get an error with both names. Losing a peer ends the waits with peer_lost.
+/// Collectives over any transport, each payload sent once and, in host memory, landing where it is used. Buckets travel
+/// in chunks. Every rank sends every chunk's tenants its gradients over their parts; a tenant adds them up in rank
+/// order, updates, and sends the new parameters to the others, straight into theirs. Handing a bucket over never waits:
+/// chunks are worked on as they become complete, on a stream of the exchange's own. A head names view, call, step,
+/// bucket and chunk: ranks that disagree get an error with both names. Losing a peer ends the waits with peer_lost.
 class DirectCommunicator final : public Communicator {
  public:
   /// `loop` drives the bulk lane and is not started yet: this object becomes its exchange channel's receiver, or

@@ -49,7 +49,7 @@ constexpr BatchLayout kRows{7, 50, DType::f32};
 
 TEST_P(OpenClDevice, ComputesTheGradientsOfTheReferenceDevice) {
   const Memory batch = arena()->allocate(kRows.size_bytes());
-  std::copy_n(random_floats(1, 350).begin(), 350, &at<float>(batch));
+  write(slice(batch, 0, 350 * sizeof(float)), random_floats(1, 350));
   auto* labels = reinterpret_cast<std::int32_t*>(space().address(batch) + kRows.labels_offset());
   for (std::int32_t row = 0; row < 7; ++row) labels[row] = row == 3 ? -1 : row;
   const std::vector<float> found = gradients(device(), kRagged, kRows, batch);
@@ -152,7 +152,7 @@ TEST(OpenClChild, UpdatesUntilItIsKilled) {
 class KilledUpdate : public OpenClDevice {
  protected:
   std::uint64_t found(const Updated& updated) {
-    return std::atomic_ref{at<UpdateJournal>(updated.stripe.journal).progress}.load() >> 24;
+    return std::atomic_ref{space().address_of<UpdateJournal>(updated.stripe.journal)->progress}.load() >> 24;
   }
   /// Starts a process that begins with update `number`, and kills it `moment` after it has begun.
   void update_and_kill(const Updated& updated, std::uint64_t number, std::chrono::nanoseconds moment) {

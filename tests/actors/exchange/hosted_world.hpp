@@ -61,8 +61,8 @@ class HostedWorld final : public contracts::CommunicatorWorld {
       view.mine.bf16 = spec.bf16 ? arena.allocate(spec.stripes[r].count * size_bytes(DType::bf16)) : Memory{};
       view.mine.journal = {};
       devices_.push_back(make_device(space_, r));
-      view.copies = std::make_shared<HostCopies>(*devices_[r], space_, arena_id(Peer{r}, 3),
-                                                 std::chrono::milliseconds{30000});
+      view.copies =
+          std::make_shared<HostCopies>(*devices_[r], space_, arena_id(Peer{r}, 3), std::chrono::milliseconds{30000});
       streams_.push_back(devices_[r]->stream());
       sides_.push_back(devices_[r]->stream());
       shard_streams_.push_back(devices_[r]->stream());

@@ -84,7 +84,8 @@ Memory Staging::results(const Part& part) const noexcept {
 }
 
 Memory Staging::image(const Part& part) const noexcept {
-  return slice(memory_, image_ + part.first * troupe::size_bytes(DType::bf16), part.count * troupe::size_bytes(DType::bf16));
+  return slice(memory_, image_ + part.first * troupe::size_bytes(DType::bf16),
+               part.count * troupe::size_bytes(DType::bf16));
 }
 
 Memory Staging::plain(std::uint32_t rank, std::uint64_t size_bytes) const noexcept {

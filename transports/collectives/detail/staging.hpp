@@ -58,7 +58,7 @@ class Staging {
   const Ownership& ownership_;
   const std::uint32_t self_;
   const StagingNeeds needs_;
-  const std::uint64_t leaving_bytes_;  // of an element that waits to leave
+  const std::uint64_t leaving_bytes_;     // of an element that waits to leave
   std::vector<std::uint64_t> gradients_;  // first byte, by bucket
   std::vector<std::uint64_t> packed_;     // likewise; without a filter none
   std::vector<std::uint64_t> leaving_;    // likewise
