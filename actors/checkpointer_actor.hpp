@@ -9,7 +9,7 @@
 #include "actors/messages.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/io_thread.hpp"
+#include "runtime/io_threads.hpp"
 #include "runtime/schedule.hpp"
 #include "runtime/trace.hpp"
 
@@ -38,7 +38,7 @@ struct SnapshotPiece {
 /// What a checkpointer works with; `io` and `space` outlive it and what it posts.
 struct CheckpointerParts {
   CheckpointStore store;
-  IoThread& io;
+  IoThreads& io;  // one thread
   AddressSpace& space;
   Rank self;
   std::uint32_t ranks = 1;

@@ -1,19 +1,24 @@
 #include "actors/loader_actor.hpp"
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include <caf/actor_system.hpp>
+#include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/caf_error.hpp"
+#include "actors/detail/filling.hpp"
 #include "actors/detail/slot_messenger.hpp"
 #include "runtime/data/batch_cursor.hpp"
 
 namespace troupe {
 namespace {
+
+using Filling = detail::Filling<Slot>;
 
 struct LoaderState {
   static constexpr const char* name = "loader";
@@ -21,23 +26,37 @@ struct LoaderState {
   std::unique_ptr<detail::SlotMessenger<LoaderActor>> messenger;
   std::optional<Ledger> ledger;
   std::optional<BatchCursor> cursor;
-  std::vector<std::uint64_t> indices;
+  std::deque<std::shared_ptr<Filling>> filling;  // in the order in which they are sent
 };
 using Self = LoaderActor::stateful_pointer<LoaderState>;
 
-/// Fills one slot: as many messages come as slots, so none stays empty, and an exit message never waits for more than
-/// one.
+/// Sends what is filled, as far as nothing before it is missing.
+void send_filled(Self self, const BatchReceiver& device) {
+  std::deque<std::shared_ptr<Filling>>& filling = self->state.filling;
+  for (; !filling.empty() && filling.front()->done(); filling.pop_front()) {
+    Filling& batch = *filling.front();
+    batch.check();
+    self->send(device, BatchLease{std::move(batch.place).publish(), batch.head.step, batch.head.evaluation,
+                                  batch.head.last, batch.head.rows, std::move(batch.head.relieved)});
+  }
+}
+
+/// Asks for one batch: as many messages come as slots, so none stays empty, and an exit message never waits for more
+/// than one.
 void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device) {
   LoaderState& s = self->state;
   if (!s.cursor->has_next(*s.ledger)) return;
   auto slot = parts.pool.try_take();
   if (!slot) return;
-  BatchHead head = s.cursor->next(*s.ledger, *s.order, s.indices);
+  std::vector<Sample> samples;
+  BatchHead head = s.cursor->next(*s.ledger, *s.order, samples);
   const Source& source = head.evaluation ? parts.test : parts.train;
   const TraceSpan span(parts.trace, "fill batch", {.step = head.step.value});
-  source.fill(s.indices, parts.batch, slot->data());
-  self->send(device, BatchLease{std::move(*slot).publish(), head.step, head.evaluation, head.last, head.rows,
-                                std::move(head.relieved)});
+  const auto batch = std::make_shared<Filling>(std::move(head), std::move(samples), std::move(*slot),
+                                               [to = LoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
+  s.filling.push_back(batch);
+  source.fill({batch->samples, parts.seed, parts.batch, batch->place.data()}, parts.threads, batch);
+  if (batch->returned()) send_filled(self, device);
 }
 
 LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {
@@ -49,7 +68,7 @@ LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchRecei
   self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nobody takes batches any more
   self->monitor(device);
   for (std::size_t slot = 0; slot < parts.pool.count_slots(); ++slot) self->send(self, SlotFree{});
-  return {[=](SlotFree) { fill_slot(self, parts, device); },
+  return {[=](SlotFree) { fill_slot(self, parts, device); }, [=](BatchFilled) { send_filled(self, device); },
           [=](const LedgerNews& news) {
             self->state.ledger->append({{news.first}, news.rows}, {news.until});
             // Slots that came back while nothing was known of the next step.

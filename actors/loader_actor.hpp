@@ -10,9 +10,9 @@
 namespace troupe {
 
 /// Fills free slots with the rank's part of each step's samples, in order, and sends them to the device; after a step
-/// that is evaluated, with the rank's part of the test set. No free slot, no send; no step beyond the ledger's horizon.
-/// Its position is one step number.
-using LoaderActor = ActorOf<Takes<SlotFree>, Takes<LedgerNews>>;
+/// that is evaluated, with the rank's part of the test set. All free slots are filled at once. No free slot, no send;
+/// no step beyond the ledger's horizon. Its position is one step number.
+using LoaderActor = ActorOf<Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerNews>>;
 using BatchReceiver = ActorOf<Takes<BatchLease>>;
 
 /// What a loader works with; all outlive it.
@@ -23,6 +23,7 @@ struct LoaderParts {
   BatchLayout batch;
   Schedule schedule;
   Rank rank;
+  IoThreads& threads;  // for the sources; closed after the loader has ended
   std::uint64_t seed = 0;
   Ledger ledger{schedule};    // as far as it is known when the job begins
   TraceRow* trace = nullptr;  // null: nothing is noted

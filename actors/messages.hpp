@@ -35,6 +35,9 @@ struct BatchLease {
 /// The pool to Loader: a slot came back.
 struct SlotFree {};
 
+/// A source to the loader that asked for a batch, which it finds among its own: it is filled.
+struct BatchFilled {};
+
 /// Stream to Device: the step's point was reached, or its line poisoned.
 struct StepReached {
   Step step;
@@ -470,6 +473,7 @@ TROUPE_LOCAL_MESSAGE(troupe::CheckpointsDone)
 TROUPE_LOCAL_MESSAGE(troupe::SaveOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::BatchLease)
 TROUPE_LOCAL_MESSAGE(troupe::SlotFree)
+TROUPE_LOCAL_MESSAGE(troupe::BatchFilled)
 TROUPE_LOCAL_MESSAGE(troupe::StepReached)
 TROUPE_LOCAL_MESSAGE(troupe::EvaluationReached)
 TROUPE_LOCAL_MESSAGE(troupe::Committed)

@@ -6,22 +6,26 @@
 #include <optional>
 
 #include <caf/actor_system.hpp>
+#include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/caf_error.hpp"
+#include "actors/detail/filling.hpp"
 #include "runtime/data/batch_cursor.hpp"
 
 namespace troupe {
 namespace {
 
 using FilledReceiver = ActorOf<Takes<SlotFilled>>;
+using Filling = detail::Filling<Memory>;
 
 /// A rank that batches are made for.
 struct Target {
   BatchCursor cursor;
-  FilledReceiver lender;     // once it has lent
-  std::deque<Memory> slots;  // lent and not filled
+  FilledReceiver lender;                           // once it has lent
+  std::deque<Memory> slots;                        // lent and not filled
+  std::deque<std::shared_ptr<Filling>> filling{};  // in the order in which they are told
 };
 
 struct NodeLoaderState {
@@ -29,23 +33,37 @@ struct NodeLoaderState {
   std::unique_ptr<SampleOrder> order;
   std::optional<Ledger> ledger;
   std::map<std::uint32_t, Target> targets;  // by rank
-  std::vector<std::uint64_t> indices;
 };
 using Self = NodeLoaderActor::stateful_pointer<NodeLoaderState>;
 
-/// Fills one slot of `target`: as many messages come as slots, so an exit message never waits for more than one.
+/// Tells what is filled, as far as nothing before it is missing.
+void tell_filled(Self self, Target& target) {
+  for (; !target.filling.empty() && target.filling.front()->done(); target.filling.pop_front()) {
+    const Filling& batch = *target.filling.front();
+    batch.check();
+    SlotFilled filled{batch.place.offset, batch.head.step.value, batch.head.evaluation, batch.head.last,
+                      batch.head.rows};
+    for (const Rank rank : batch.head.relieved) filled.relieved.push_back(rank.value);
+    self->send(target.lender, std::move(filled));
+  }
+}
+
+/// Asks for a batch for one slot of `target`: as many messages come as slots, so an exit message never waits for more
+/// than one.
 bool fill_slot(Self self, const NodeLoaderParts& parts, Target& target) {
   NodeLoaderState& s = self->state;
   if (target.slots.empty() || !target.cursor.has_next(*s.ledger)) return false;
   const Memory slot = target.slots.front();
   target.slots.pop_front();
-  const BatchHead head = target.cursor.next(*s.ledger, *s.order, s.indices);
+  std::vector<Sample> samples;
+  BatchHead head = target.cursor.next(*s.ledger, *s.order, samples);
   const Source& source = head.evaluation ? parts.test : parts.train;
   const TraceSpan span(parts.trace, "fill batch", {.step = head.step.value});
-  source.fill(s.indices, parts.batch, parts.space.address(slot));
-  SlotFilled filled{slot.offset, head.step.value, head.evaluation, head.last, head.rows};
-  for (const Rank rank : head.relieved) filled.relieved.push_back(rank.value);
-  self->send(target.lender, std::move(filled));
+  const auto batch = std::make_shared<Filling>(std::move(head), std::move(samples), slot,
+                                               [to = NodeLoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
+  target.filling.push_back(batch);
+  source.fill({batch->samples, parts.seed, parts.batch, parts.space.address(slot)}, parts.threads, batch);
+  if (batch->returned()) tell_filled(self, target);
   return true;
 }
 
@@ -66,8 +84,11 @@ NodeLoaderActor::behavior_type node_loader(Self self, NodeLoaderParts parts) {
   state.ledger = parts.ledger;
   state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
   for (const Rank rank : parts.ranks)
-    state.targets.emplace(rank.value, Target{{parts.schedule, rank, parts.batch.rows}, {}, {}});
+    state.targets.emplace(rank.value, Target{{parts.schedule, rank, parts.batch.rows}, {}, {}, {}});
   return {[=](const SlotLent& lent) { take_slot(self, parts, lent); },
+          [=](BatchFilled) {
+            for (auto& [rank, target] : self->state.targets) tell_filled(self, target);
+          },
           [=](SlotFree) {
             for (auto& [rank, target] : self->state.targets)
               if (fill_slot(self, parts, target)) return;

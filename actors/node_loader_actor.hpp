@@ -13,7 +13,7 @@ namespace troupe {
 /// One loader for several ranks: fills the slots that they lend it with their parts of each step's samples and, after a
 /// step that is evaluated, of the test set, each rank's in order, and answers with SlotFilled. A rank's slots are all
 /// that it is given, so none waits for another; no step beyond the ledger's horizon.
-using NodeLoaderActor = ActorOf<Takes<SlotLent>, Takes<SlotFree>, Takes<LedgerNews>>;
+using NodeLoaderActor = ActorOf<Takes<SlotLent>, Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerNews>>;
 
 /// What a node's loader works with; all outlive it. The ranks' pools lie in memory that `space` knows.
 struct NodeLoaderParts {
@@ -23,6 +23,7 @@ struct NodeLoaderParts {
   BatchLayout batch;
   Schedule schedule;
   std::vector<Rank> ranks;
+  IoThreads& threads;  // for the sources; closed after the loader has ended
   std::uint64_t seed = 0;
   Ledger ledger{schedule};    // as far as it is known when the job begins
   TraceRow* trace = nullptr;  // null: nothing is noted

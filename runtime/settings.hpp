@@ -38,6 +38,7 @@ struct Settings {
     std::uint32_t prefetch = 3;
     Scatter scatter = Scatter::endless;
     std::string loader = "rank";  // rank, node
+    std::uint32_t threads = 0;    // that decode batches beside the loader; 0: it does
   } data;
   struct Model {
     std::string name = "mlp";

@@ -467,15 +467,16 @@ void RankSession::make_actors() {
 
 void RankSession::add_loader(TrainingParts& parts) {
   const Ledger ledger = job_.ledger(schedule_);
+  data_threads_ = std::make_unique<IoThreads>("data", settings().data.threads);
   if (!job_.plan.node_loader) {
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
-                                     job_.plan.seed, ledger, trace_.loader_actor});
+                                     *data_threads_, job_.plan.seed, ledger, trace_.loader_actor});
     return;
   }
   parts.lent = pool_.get();
   if (!leads_node()) return;
-  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch(),       schedule_,
-                         {},     job_.plan.seed,   ledger,          trace_.loader_actor};
+  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch(), schedule_,
+                         {},     *data_threads_,   job_.plan.seed,  ledger,       trace_.loader_actor};
   for (const RankPlan& rank : job_.plan.ranks) {
     if (rank.node != job_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
@@ -495,7 +496,7 @@ std::optional<SavePlan> RankSession::save_plan() const {
 
 CheckpointerParts RankSession::checkpointer_parts() {
   const CheckpointStart& start = places_[0].start;
-  io_ = std::make_unique<IoThread>("io");
+  io_ = std::make_unique<IoThreads>("io", 1);
   CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
   manifest.groups.clear();
   for (const GroupPlan& group : job_.plan.groups)

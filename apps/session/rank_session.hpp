@@ -28,7 +28,7 @@
 #include "apps/session/training.hpp"
 #include "runtime/early_stop.hpp"
 #include "runtime/host_copies.hpp"
-#include "runtime/io_thread.hpp"
+#include "runtime/io_threads.hpp"
 #include "runtime/lane_loop.hpp"
 #include "runtime/lane_wait.hpp"
 #include "runtime/line_values.hpp"
@@ -159,7 +159,8 @@ class RankSession final : public Session {
   std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
   RunEndBox end_;                             // Membership's last words reach it when its actor is gone for the others
   SystemConfig config_;
-  std::unique_ptr<IoThread> io_;  // closed before the actors that it tells end; those that post to it end before it
+  std::unique_ptr<IoThreads> data_threads_;  // closed before the loaders that they tell end
+  std::unique_ptr<IoThreads> io_;  // closed before the actors that it tells end; those that post to it end before it
   caf::actor_system system_;
   MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
   SilenceNotes silences_;       // told by the control lane

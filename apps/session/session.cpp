@@ -164,6 +164,7 @@ void RankSession::take_down(Blocking& blocking) noexcept {
   const Deadline deadline = Deadline::after(settings().faults.stop);
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
+  if (data_threads_) data_threads_->close();
   if (io_) io_->close();
   abort_exchanges(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
                            : Status{Code::aborted, "the session is over"});

@@ -1,24 +1,23 @@
 #include "runtime/data/batch_cursor.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 namespace troupe {
 
-BatchHead BatchCursor::next(const Ledger& ledger, SampleOrder& order, std::vector<std::uint64_t>& indices) {
-  return testing_ ? next_test(ledger, indices) : next_training(ledger, order, indices);
+BatchHead BatchCursor::next(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples) {
+  return testing_ ? next_test(ledger, samples) : next_training(ledger, order, samples);
 }
 
-BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, std::vector<std::uint64_t>& indices) {
-  indices.clear();
+BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples) {
+  samples.clear();
   for (const SamplePart& stretch : ledger.stretches(step_, rank_)) {
-    const std::size_t before = indices.size();
-    indices.resize(before + stretch.count);
-    order.fill(stretch.first, std::span(indices).subspan(before));
+    const std::size_t before = samples.size();
+    samples.resize(before + stretch.count);
+    order.fill(stretch.first, std::span(samples).subspan(before));
   }
   const BatchHead head{
-      .step = step_, .rows = static_cast<std::uint32_t>(indices.size()), .relieved = ledger.relieved(step_)};
+      .step = step_, .rows = static_cast<std::uint32_t>(samples.size()), .relieved = ledger.relieved(step_)};
   if (schedule_.evaluates(step_)) {
     testing_ = true;
     test_batch_ = 0;
@@ -29,12 +28,12 @@ BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, s
 }
 
 /// Fewer than there is room for at the end; at least one batch, so that every rank has something to say.
-BatchHead BatchCursor::next_test(const Ledger& ledger, std::vector<std::uint64_t>& indices) {
+BatchHead BatchCursor::next_test(const Ledger& ledger, std::vector<Sample>& samples) {
   const SamplePart mine = ledger.test_part(step_, rank_);
   const std::uint64_t done = test_batch_ * room_;
   const std::uint64_t rows = std::min<std::uint64_t>(room_, mine.count - std::min(done, mine.count));
-  indices.resize(rows);
-  std::iota(indices.begin(), indices.end(), mine.first + done);
+  samples.resize(rows);
+  for (std::uint64_t row = 0; row < rows; ++row) samples[row] = {.index = mine.first + done + row};
   BatchHead head{.step = step_, .evaluation = true, .rows = static_cast<std::uint32_t>(rows)};
   ++test_batch_;
   if (done + rows >= mine.count) {

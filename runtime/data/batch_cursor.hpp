@@ -31,12 +31,12 @@ class BatchCursor {
   bool has_next(const Ledger& ledger) const noexcept {
     return testing_ || (step_.value < schedule_.steps && ledger.knows(step_));
   }
-  /// The next batch and, in `indices`, its samples: of the test set if it is an evaluation. Moves on.
-  BatchHead next(const Ledger& ledger, SampleOrder& order, std::vector<std::uint64_t>& indices);
+  /// The next batch and, in `samples`, what it is made of: of the test set if it is an evaluation. Moves on.
+  BatchHead next(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples);
 
  private:
-  BatchHead next_training(const Ledger& ledger, SampleOrder& order, std::vector<std::uint64_t>& indices);
-  BatchHead next_test(const Ledger& ledger, std::vector<std::uint64_t>& indices);
+  BatchHead next_training(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples);
+  BatchHead next_test(const Ledger& ledger, std::vector<Sample>& samples);
 
   Schedule schedule_;
   Rank rank_;

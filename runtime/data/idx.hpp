@@ -69,13 +69,14 @@ class IdxSource final : public Source {
   /// [height, width, 1].
   const Shape& shape() const noexcept override { return shape_; }
   std::uint32_t count_classes() const noexcept override { return count_classes_; }
-  /// Throws Error{invalid} when there are more indices than rows, an index is out of range, or features do not fit.
-  void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const override;
+  /// Error{invalid} when there are more samples than rows, an index is out of range, or features do not fit.
+  void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const override;
   std::uint64_t size_bytes() const noexcept override { return images_.content.size() + labels_.content.size(); }
 
  private:
   template <class Number>
-  void decode_rows(std::span<const std::uint64_t> indices, Number* inputs) const;
+  void decode_rows(std::span<const Sample> samples, Number* inputs) const;
+  void decode_batch(const FillRequest& request) const;
   IdxFile images_;
   IdxFile labels_;
   Shape shape_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "runtime/data/idx.hpp"
 #include "runtime/error.hpp"
@@ -62,30 +63,43 @@ IdxSource::IdxSource(IdxFile images, IdxFile labels, std::uint32_t count_classes
 }
 
 template <class Number>
-void IdxSource::decode_rows(std::span<const std::uint64_t> indices, Number* inputs) const {
+void IdxSource::decode_rows(std::span<const Sample> samples, Number* inputs) const {
   const std::size_t features = images_.header.sample_bytes();
-  for (const std::uint64_t index : indices) {
-    decode(images_.content.data() + index * features, features, inputs);
+  for (const Sample& sample : samples) {
+    decode(images_.content.data() + sample.index * features, features, inputs);
     inputs += features;
   }
 }
 
-void IdxSource::fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const {
-  TROUPE_CHECK(indices.size() <= batch.rows, Code::invalid, indices.size(), " samples do not fit a batch of ",
-               batch.rows);
+void IdxSource::decode_batch(const FillRequest& request) const {
+  const BatchLayout& batch = request.batch;
+  TROUPE_CHECK(request.samples.size() <= batch.rows, Code::invalid, request.samples.size(),
+               " samples do not fit a batch of ", batch.rows);
   TROUPE_CHECK(batch.features == images_.header.sample_bytes(), Code::invalid, "a batch of ", batch.features,
                " features cannot take images of ", images_.header.sample_bytes());
-  for (const std::uint64_t index : indices) {
-    TROUPE_CHECK(index < count_samples(), Code::invalid, "sample ", index, " of ", count_samples(), " does not exist");
+  for (const Sample& sample : request.samples) {
+    TROUPE_CHECK(sample.index < count_samples(), Code::invalid, "sample ", sample.index, " of ", count_samples(),
+                 " does not exist");
   }
-  std::byte* inputs = slot + batch.inputs_offset();
+  std::byte* inputs = request.slot + batch.inputs_offset();
   if (batch.dtype == DType::f32) {
-    decode_rows(indices, reinterpret_cast<float*>(inputs));
+    decode_rows(request.samples, reinterpret_cast<float*>(inputs));
   } else {
-    decode_rows(indices, reinterpret_cast<std::uint16_t*>(inputs));
+    decode_rows(request.samples, reinterpret_cast<std::uint16_t*>(inputs));
   }
-  auto* labels = reinterpret_cast<std::int32_t*>(slot + batch.labels_offset());
-  for (const std::uint64_t index : indices) *labels++ = labels_.content[index];
+  auto* labels = reinterpret_cast<std::int32_t*>(request.slot + batch.labels_offset());
+  for (const Sample& sample : request.samples) *labels++ = labels_.content[sample.index];
+}
+
+void IdxSource::fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const {
+  threads.post([this, request, done = std::move(done)](Blocking&) {
+    try {
+      decode_batch(request);
+    } catch (const Error& error) {
+      return done->filled(error.status());
+    }
+    done->filled({});
+  });
 }
 
 }  // namespace troupe

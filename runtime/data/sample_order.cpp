@@ -14,13 +14,13 @@ SampleOrder::SampleOrder(std::uint64_t count_samples, std::uint64_t seed) : coun
                "a sample order over ", count_samples, " samples: 1 to 2^32 - 1 are possible");
 }
 
-void SampleOrder::fill(std::uint64_t first, std::span<std::uint64_t> out) {
+void SampleOrder::fill(std::uint64_t first, std::span<Sample> out) {
   while (!out.empty()) {
     const std::uint64_t epoch = first / count_samples_;
     const std::uint64_t within = first % count_samples_;
     const std::vector<std::uint32_t>& permutation = order_of(epoch);
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), count_samples_ - within));
-    std::copy_n(permutation.begin() + static_cast<std::ptrdiff_t>(within), count, out.begin());
+    for (std::size_t i = 0; i < count; ++i) out[i] = {permutation[within + i], epoch};
     out = out.subspan(count);
     first += count;
   }

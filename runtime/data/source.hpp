@@ -1,30 +1,60 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/error.hpp"
 #include "runtime/graph.hpp"
+#include "runtime/io_threads.hpp"
 #include "runtime/layout.hpp"
 
 namespace troupe {
 
-/// A set of labelled samples in memory, read only. Threads: any.
+/// A sample of a source, in one of the passes over it. With the job's seed this is what everything random about the
+/// sample is drawn from, so that it is the same at any rank, in any batch, and after a resume.
+struct Sample {
+  std::uint64_t index = 0;
+  std::uint64_t epoch = 0;  // of a training set; of a test set always 0
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+/// What goes into a batch.
+struct FillRequest {
+  std::span<const Sample> samples;  // for the first rows, at most batch.rows
+  std::uint64_t seed = 0;           // the job's
+  BatchLayout batch;
+  std::byte* slot = nullptr;  // batch.size_bytes()
+};
+
+/// Told once when a batch is filled, or why it was not.
+class FillDone {
+ public:
+  virtual ~FillDone() = default;
+  virtual void filled(const Status& status) noexcept = 0;
+};
+
+/// A set of labelled samples, read only. Threads: any, for any number of batches at once.
 class Source {
  public:
   virtual ~Source() = default;
   virtual std::uint64_t count_samples() const noexcept = 0;
   virtual const Shape& shape() const noexcept = 0;
   virtual std::uint32_t count_classes() const noexcept = 0;
-  /// Decodes the samples `indices` (at most batch.rows) into the first rows of the batch at `slot` (batch.size_bytes()
-  /// bytes); what lies behind them is left alone.
-  virtual void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const = 0;
+  /// Decodes samples into the first rows of a batch; what lies behind them is left alone. Returns at once, or, where
+  /// `threads` has none, when it is done. `done` is told on any thread, maybe before this returns; until then the
+  /// request's samples and slot stay as they are.
+  virtual void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const = 0;
   /// Memory the samples take.
   virtual std::uint64_t size_bytes() const noexcept = 0;
 };
+
+/// Fills a batch while the caller waits. Throws what went wrong.
+void fill_now(const Source& source, const FillRequest& request);
 
 /// A training set and a test set that belong together, and where they came from, for people.
 struct DataSet {
@@ -39,7 +69,7 @@ class SampleOrder {
  public:
   SampleOrder(std::uint64_t count_samples, std::uint64_t seed);
   /// The samples at positions [first, first + out.size()).
-  void fill(std::uint64_t first, std::span<std::uint64_t> out);
+  void fill(std::uint64_t first, std::span<Sample> out);
 
  private:
   /// An epoch's order. Two are kept: steps, and the ranks of a node whose batches one loader makes, lie on both sides

@@ -7,6 +7,7 @@
 
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/caf_error.hpp"
 #include "runtime/arena.hpp"
 #include "tests/actors/numbered_source.hpp"
 #include "tests/support/actor_world.hpp"
@@ -27,14 +28,18 @@ struct Received {
 
 /// A loader whose batches are noted and, unless told otherwise, given back at once.
 struct World {
-  World(Schedule schedule, Rank rank, std::size_t slots = 3, bool holds = false)
-      : World(schedule, rank, slots, holds, Ledger{schedule}, schedule.rows) {}
-  World(const Schedule& schedule, Rank rank, std::size_t slots, bool holds, const Ledger& ledger, std::uint32_t room)
+  World(Schedule schedule, Rank rank, std::size_t slots = 3, bool holds = false, const Source* other = nullptr)
+      : World(schedule, rank, slots, holds, Ledger{schedule}, schedule.rows, other) {}
+  /// `other`: in the place of numbered samples.
+  World(const Schedule& schedule, Rank rank, std::size_t slots, bool holds, const Ledger& ledger, std::uint32_t room,
+        const Source* other = nullptr)
       : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch{.rows = room, .features = 1} {
     space.map(arena);
     pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
     device = actors.listener<BatchReceiver, BatchLease>([this](const BatchLease& b) { take(b); });
-    loader = spawn_loader(actors.system(), {*pool, train, test, batch, schedule, rank, 7, ledger}, device);
+    loader = spawn_loader(actors.system(),
+                          {*pool, other != nullptr ? *other : train, test, batch, schedule, rank, threads, 7, ledger},
+                          device);
     actors.run();
   }
   ~World() {
@@ -49,6 +54,7 @@ struct World {
   }
 
   bool hold;
+  IoThreads threads{"data", 0};
   Numbers train;
   Numbers test;
   BatchLayout batch;
@@ -100,6 +106,89 @@ TEST(LoaderActor, SendsNothingWithoutAFreeSlotAndGoesOnWhenOneComesBack) {
   w.held.erase(w.held.begin());
   w.actors.run();
   EXPECT_EQ(w.received.size(), 4u);
+}
+
+/// Fills nothing before a test says so.
+class SlowNumbers final : public Source {
+ public:
+  struct Asked {
+    FillRequest request;
+    std::shared_ptr<FillDone> done;
+  };
+  std::uint64_t count_samples() const noexcept override { return 100; }
+  const Shape& shape() const noexcept override { return shape_; }
+  std::uint32_t count_classes() const noexcept override { return 2; }
+  std::uint64_t size_bytes() const noexcept override { return 0; }
+  void fill(const FillRequest& request, IoThreads&, std::shared_ptr<FillDone> done) const override {
+    asked.push_back({request, std::move(done)});
+  }
+  void fill_one(std::size_t which) {
+    Numbers::write(asked.at(which).request);
+    asked.at(which).done->filled({});
+  }
+  mutable std::vector<Asked> asked;
+
+ private:
+  Shape shape_{{1}};
+};
+
+TEST(LoaderActor, AsksForAllFreeSlotsAtOnceAndSendsTheBatchesInTheirOrderWheneverTheyAreFilled) {
+  SlowNumbers source;
+  World w{{.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 50, .evaluate_every = 0},
+          {0},
+          3,
+          true,
+          &source};
+  ASSERT_EQ(source.asked.size(), 3U);
+  for (const std::size_t which : {2, 1}) {
+    source.fill_one(which);
+    w.actors.run();
+    EXPECT_EQ(w.received.size(), 0U);
+  }
+  source.fill_one(0);
+  w.actors.run();
+  ASSERT_EQ(w.received.size(), 3U);
+  for (std::uint64_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(w.received[k].step, k);
+    for (std::size_t row = 0; row < 2; ++row)
+      EXPECT_EQ(w.received[k].rows[row], static_cast<float>(source.asked[k].request.samples[row].index));
+  }
+}
+
+TEST(LoaderActor, AsksForSamplesByTheirPassAndTheJobsSeed) {
+  SlowNumbers source;
+  World w{{.train_samples = 100, .test_samples = 1, .rows = 60, .ranks = 1, .steps = 50, .evaluate_every = 0},
+          {0},
+          3,
+          true,
+          &source};
+  ASSERT_EQ(source.asked.size(), 3U);
+  for (std::size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(source.asked[k].request.seed, 7U);
+    for (std::size_t row = 0; row < 60; ++row)
+      EXPECT_EQ(source.asked[k].request.samples[row].epoch, (60 * k + row) / 100);
+  }
+}
+
+TEST(LoaderActor, EndsWithWhatWentWrongInABatch) {
+  SlowNumbers source;
+  World w{{.train_samples = 100, .test_samples = 1, .rows = 2, .ranks = 1, .steps = 50, .evaluate_every = 0},
+          {0},
+          3,
+          true,
+          &source};
+  Status ended;
+  w.loader->attach_functor([&ended](const caf::error& why) { ended = from_caf(why); });
+  source.asked.at(1).done->filled({Code::corrupt, "sample 7 is no picture"});
+  w.actors.run();
+  EXPECT_TRUE(ended.ok()) << "the batch before it is not there yet";
+  source.fill_one(0);
+  w.actors.run();
+  EXPECT_EQ(ended.code(), Code::corrupt);
+  EXPECT_EQ(ended.text(), "sample 7 is no picture");
+  source.fill_one(2);  // who asked is gone
+  w.actors.run();
+  EXPECT_EQ(w.received.size(), 1U);
 }
 
 TEST(LoaderActor, EndsWithItsDeviceInsteadOfFillingSlotsForNobody) {

@@ -43,7 +43,7 @@ struct Node {
   explicit Node(const Schedule& schedule) : Node(schedule, Ledger{schedule}, schedule.rows) {}
   Node(const Schedule& schedule, const Ledger& ledger, std::uint32_t room)
       : train(schedule.train_samples), test(schedule.test_samples), batch{.rows = room, .features = 1} {
-    NodeLoaderParts parts{space, train, test, batch, schedule, {}, 7, ledger};
+    NodeLoaderParts parts{space, train, test, batch, schedule, {}, threads, 7, ledger};
     for (std::uint32_t rank = 0; rank < schedule.ranks; ++rank) {
       parts.ranks.push_back({rank});
       Device& device = devices.emplace_back();
@@ -79,6 +79,7 @@ struct Node {
   }
 
   AddressSpace space;
+  IoThreads threads{"data", 0};
   Numbers train;
   Numbers test;
   BatchLayout batch;
@@ -101,7 +102,9 @@ std::vector<Received> alone(const Schedule& schedule, Rank rank, const Ledger& l
   const auto device = actors.listener<BatchReceiver, BatchLease>([&](const BatchLease& b) {
     received.push_back({b.step.value, b.evaluation, b.last, numbers_in(space, batch, b)});
   });
-  const auto loader = spawn_loader(actors.system(), {pool, train, tests, batch, schedule, rank, 7, ledger}, device);
+  IoThreads none("data", 0);
+  const auto loader =
+      spawn_loader(actors.system(), {pool, train, tests, batch, schedule, rank, none, 7, ledger}, device);
   actors.run();
   caf::anon_send_exit(loader, caf::exit_reason::kill);
   caf::anon_send_exit(device, caf::exit_reason::kill);

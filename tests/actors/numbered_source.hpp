@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "actors/messages.hpp"
@@ -18,11 +19,18 @@ class Numbers final : public Source {
   const Shape& shape() const noexcept override { return shape_; }
   std::uint32_t count_classes() const noexcept override { return 2; }
   std::uint64_t size_bytes() const noexcept override { return 0; }
-  void fill(std::span<const std::uint64_t> indices, const BatchLayout& batch, std::byte* slot) const override {
+  void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const override {
+    threads.post([request, done = std::move(done)](Blocking&) {
+      write(request);
+      done->filled({});
+    });
+  }
+  static void write(const FillRequest& request) {
+    const auto& [indices, seed, batch, slot] = request;
     auto* inputs = reinterpret_cast<float*>(slot);
     auto* labels = reinterpret_cast<std::int32_t*>(slot + batch.labels_offset());
     for (std::uint32_t row = 0; row < batch.rows; ++row) {
-      inputs[row] = row < indices.size() ? static_cast<float>(indices[row]) : 0.0f;
+      inputs[row] = row < indices.size() ? static_cast<float>(indices[row].index) : 0.0f;
       labels[row] = row < indices.size() ? 0 : -1;
     }
   }

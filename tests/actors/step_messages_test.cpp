@@ -22,8 +22,9 @@ class Blank final : public Source {
   const Shape& shape() const noexcept override { return shape_; }
   std::uint32_t count_classes() const noexcept override { return 2; }
   std::uint64_t size_bytes() const noexcept override { return 0; }
-  void fill(std::span<const std::uint64_t>, const BatchLayout& batch, std::byte* slot) const override {
-    std::fill_n(slot, batch.size_bytes(), std::byte{0});
+  void fill(const FillRequest& request, IoThreads&, std::shared_ptr<FillDone> done) const override {
+    std::fill_n(request.slot, request.batch.size_bytes(), std::byte{0});
+    done->filled({});
   }
 
  private:
@@ -92,8 +93,9 @@ std::size_t count_messages(std::uint64_t steps) {
                           schedule,
                           snapshot_messages,
                           {}};
+  IoThreads none("data", 0);
   TrainingActors training{actors.system(),
-                          {.loader = LoaderParts{pool, samples, samples, batch, schedule, {0}, 7},
+                          {.loader = LoaderParts{pool, samples, samples, batch, schedule, {0}, none, 7},
                            .device = parts,
                            .exchanges = {&exchange},
                            .view = {1},

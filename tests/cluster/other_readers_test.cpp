@@ -45,8 +45,8 @@ class Network {
   /// Log-probabilities of the classes: the loss that each of them would have as the label.
   std::vector<double> classify(const Source& samples, std::uint64_t index) {
     std::vector<double> found;
-    const std::array one{index};
-    samples.fill(one, batch_, space_.address(slot_));
+    const std::array one{Sample{.index = index}};
+    fill_now(samples, {one, 0, batch_, space_.address(slot_)});
     for (std::int32_t label = 0; label < static_cast<std::int32_t>(kClasses); ++label) {
       *space_.address_of<std::int32_t>(slice(slot_, batch_.labels_offset(), sizeof label)) = label;
       *space_.address_of<StepSums>(sums_) = {};

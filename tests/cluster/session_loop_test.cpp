@@ -176,6 +176,13 @@ TEST_F(SessionLoop, RefusesToReportWhatHasNoNameOfItsOwn) {
   });
 }
 
+TEST_F(SessionLoop, LearnsTheSameBitsWhoeverDecodesItsBatches) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  const auto alone = weights(2, {});
+  EXPECT_EQ(weights(2, {"data.threads=3"}), alone);
+  EXPECT_EQ(weights(2, {"data.threads=2", "data.loader=\"node\""}), alone);
+}
+
 TEST_F(SessionLoop, ShowsTheWeightsOfARoundAsSoonAsItsStepIsTaken) {
   if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
   SessionOptions made = options({"optimizer.rule=\"sgd\"", text("optimizer.rate=", kRate), "train.steps=9",

@@ -67,12 +67,12 @@ TEST_F(RealMnist, HasTheKnownCountsAndMean) {
 
   const BatchLayout batch{100, 784, DType::f32};
   std::vector<std::byte> slot(batch.size_bytes());
-  std::vector<std::uint64_t> indices(batch.rows);
+  std::vector<Sample> samples(batch.rows);
   std::array<int, 10> counts{};
   double total = 0;
   for (std::uint64_t first = 0; first < 60000; first += batch.rows) {
-    std::iota(indices.begin(), indices.end(), first);
-    set.train->fill(indices, batch, slot.data());
+    for (std::uint32_t row = 0; row < batch.rows; ++row) samples[row].index = first + row;
+    fill_now(*set.train, {samples, 0, batch, slot.data()});
     const auto* inputs = reinterpret_cast<const float*>(slot.data());
     total += std::accumulate(inputs, inputs + batch.rows * batch.features, 0.0);
     const auto* labels = reinterpret_cast<const std::int32_t*>(slot.data() + batch.labels_offset());

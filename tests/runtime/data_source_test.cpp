@@ -22,6 +22,14 @@ IdxFile labels_of(const Bytes& labels) {
                    IdxKind::labels);
 }
 
+/// Of samples by their numbers.
+void fill_rows(const IdxSource& source, const std::vector<std::uint64_t>& indices, const BatchLayout& batch,
+               std::byte* slot) {
+  std::vector<Sample> samples;
+  for (const std::uint64_t index : indices) samples.push_back({.index = index});
+  fill_now(source, {samples, 0, batch, slot});
+}
+
 /// A slot with something in it that must not survive.
 std::vector<std::byte> used_slot(const BatchLayout& batch) {
   return std::vector<std::byte>(batch.size_bytes(), std::byte{0x5a});
@@ -32,7 +40,7 @@ TEST(IdxSource, GathersSamplesAsFractionsOf255) {
   const BatchLayout batch{3, 12, DType::f32};
   auto slot = used_slot(batch);
   const std::vector<std::uint64_t> indices{29, 0, 7};
-  source.fill(indices, batch, slot.data());
+  fill_rows(source, indices, batch, slot.data());
   const auto* inputs = reinterpret_cast<const float*>(slot.data());
   const auto* labels = reinterpret_cast<const std::int32_t*>(slot.data() + batch.labels_offset());
   for (std::size_t row = 0; row < 3; ++row) {
@@ -48,7 +56,7 @@ TEST(IdxSource, RoundsToBf16Once) {
   const BatchLayout batch{1, 12, DType::bf16};
   auto slot = used_slot(batch);
   for (std::uint64_t index = 0; index < 30; ++index) {
-    source.fill(std::span{&index, 1}, batch, slot.data());
+    fill_rows(source, {index}, batch, slot.data());
     const auto* inputs = reinterpret_cast<const std::uint16_t*>(slot.data());
     for (std::size_t i = 0; i < 12; ++i)
       EXPECT_EQ(inputs[i], to_bf16(static_cast<float>((index * 12 + i) % 251) / 255.0F));
@@ -61,7 +69,7 @@ TEST(IdxSource, LeavesRowsWithoutASampleAlone) {
     const BatchLayout batch{4, 12, dtype};
     auto slot = used_slot(batch);
     const std::vector<std::uint64_t> indices{3};
-    source.fill(indices, batch, slot.data());
+    fill_rows(source, indices, batch, slot.data());
     const std::uint64_t row_bytes = 12 * size_bytes(dtype);
     EXPECT_TRUE(std::all_of(slot.begin() + static_cast<std::ptrdiff_t>(row_bytes),
                             slot.begin() + static_cast<std::ptrdiff_t>(4 * row_bytes),
@@ -77,11 +85,12 @@ TEST(IdxSource, RefusesWhatDoesNotFitTheBatch) {
   const BatchLayout batch{2, 12, DType::f32};
   auto slot = used_slot(batch);
   const std::vector<std::uint64_t> many{1, 2, 3}, stray{30};
-  EXPECT_THAT(error_of(Code::invalid, [&] { source.fill(many, batch, slot.data()); }), HasSubstr("batch of 2"));
-  EXPECT_THAT(error_of(Code::invalid, [&] { source.fill(stray, batch, slot.data()); }), HasSubstr("sample 30 of 30"));
+  EXPECT_THAT(error_of(Code::invalid, [&] { fill_rows(source, many, batch, slot.data()); }), HasSubstr("batch of 2"));
+  EXPECT_THAT(error_of(Code::invalid, [&] { fill_rows(source, stray, batch, slot.data()); }),
+              HasSubstr("sample 30 of 30"));
   EXPECT_THAT(error_of(Code::invalid,
                        [&] {
-                         source.fill({}, {2, 13, DType::f32}, slot.data());
+                         fill_rows(source, {}, {2, 13, DType::f32}, slot.data());
                        }),
               HasSubstr("13 features"));
 }
@@ -122,8 +131,13 @@ TEST(CountClasses, TakesAStrayByteForDamage) {
 
 std::vector<std::uint64_t> order(std::uint64_t count_samples, std::uint64_t seed, std::uint64_t first,
                                  std::size_t count) {
-  std::vector<std::uint64_t> out(count);
-  SampleOrder{count_samples, seed}.fill(first, out);
+  std::vector<Sample> samples(count);
+  SampleOrder{count_samples, seed}.fill(first, samples);
+  std::vector<std::uint64_t> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(samples[i].epoch, (first + i) / count_samples);
+    out.push_back(samples[i].index);
+  }
   return out;
 }
 
@@ -146,9 +160,11 @@ TEST(SampleOrder, IsTheSameHoweverItIsCutIntoIntervals) {
   SampleOrder pieces{kSamples, 7};
   for (int round = 0; round < 200; ++round) {
     const std::uint64_t first = dice() % kTotal;
-    std::vector<std::uint64_t> piece(dice() % (kTotal - first + 1));  // many cross the edges of epochs, in any order
+    std::vector<Sample> piece(dice() % (kTotal - first + 1));  // many cross the edges of epochs, in any order
     pieces.fill(first, piece);
-    ASSERT_TRUE(std::equal(piece.begin(), piece.end(), whole.begin() + static_cast<std::ptrdiff_t>(first))) << first;
+    ASSERT_TRUE(std::equal(piece.begin(), piece.end(), whole.begin() + static_cast<std::ptrdiff_t>(first),
+                           [](const Sample& sample, std::uint64_t index) { return sample.index == index; }))
+        << first;
   }
 }
 

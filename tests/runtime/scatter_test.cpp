@@ -77,7 +77,9 @@ std::vector<Job> draw_job(Draw& draw, Scatter scatter, std::uint64_t samples, bo
       BatchCursor cursor{s, {rank}, 200};
       SampleOrder order{samples, 7};
       for (std::size_t at = before; at < all.size(); ++at) {
-        const BatchHead head = cursor.next(ledger, order, all[at].by_rank[rank]);
+        std::vector<Sample> taken;
+        const BatchHead head = cursor.next(ledger, order, taken);
+        for (const Sample& one : taken) all[at].by_rank[rank].push_back(one.index);
         EXPECT_EQ(head.step, all[at].step);
         EXPECT_EQ(head.rows, all[at].by_rank[rank].size());
       }

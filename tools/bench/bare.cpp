@@ -119,8 +119,8 @@ class BareRank {
 
   Point enqueue(Step step, bool stop) {
     const Memory slot = slots_[step.value % slots_.size()];
-    const BatchHead head = cursor_.next(ledger_, order_, indices_);
-    job_.data.train->fill(indices_, job_.batch(), space_.address(slot));
+    const BatchHead head = cursor_.next(ledger_, order_, samples_);
+    fill_now(*job_.data.train, {samples_, job_.plan.seed, job_.batch(), space_.address(slot)});
     const StepFacts facts{
         .step = step, .samples_before = schedule_.samples_before(step), .samples = schedule_.global_rows(step)};
     const Memory sums = exchange_->begin(*stream_, facts, {.stop = stop, .rank = job_.self()});
@@ -142,7 +142,7 @@ class BareRank {
   const Ledger ledger_;
   BatchCursor cursor_;
   SampleOrder order_;
-  std::vector<std::uint64_t> indices_;
+  std::vector<Sample> samples_;
   AddressSpace space_;
   std::shared_ptr<Arena> arena_;
   RankMemory memory_;

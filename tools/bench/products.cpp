@@ -58,9 +58,9 @@ class Products {
     }
     batch_ = arena_->allocate(batch.size_bytes());
     sums_ = arena_->allocate(sizeof(StepSums));
-    std::vector<std::uint64_t> indices(plan.batch);
-    for (std::uint32_t i = 0; i < plan.batch; ++i) indices[i] = i;
-    data.train->fill(indices, batch, space_.address(batch_));
+    std::vector<Sample> samples(plan.batch);
+    for (std::uint32_t i = 0; i < plan.batch; ++i) samples[i].index = i;
+    fill_now(*data.train, {samples, plan.seed, batch, space_.address(batch_)});
     const RankPlan& mine = plan.ranks.at(rank);
     device_ = make_cpu_device(space_, {.cpus = mine.cpus, .threads = mine.device_threads, .may_spin = mine.may_spin});
     replica_ = device_->compile(graph, layout, batch, make_buckets(GroupId{}, graph, layout, 0), memory);

@@ -1,4 +1,4 @@
-#include "runtime/io_thread.hpp"
+#include "runtime/io_threads.hpp"
 
 #include <utility>
 
@@ -6,29 +6,36 @@
 
 namespace troupe {
 
-IoThread::IoThread(const std::string& name) : thread_(start_thread(name, [this] { run(); })) {}
+IoThreads::IoThreads(const std::string& name, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) threads_.push_back(start_thread(name, [this] { run(); }));
+}
 
-IoThread::~IoThread() { close(); }
+IoThreads::~IoThreads() { close(); }
 
-void IoThread::close() {
+void IoThreads::close() {
   {
     const std::scoped_lock hold(mutex_);
     ending_ = true;
   }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  changed_.notify_all();
+  for (std::thread& thread : threads_)
+    if (thread.joinable()) thread.join();
 }
 
-void IoThread::post(Work work) {
+void IoThreads::post(Work work) {
   {
     const std::scoped_lock hold(mutex_);
     if (ending_) return;
-    work_.push_back(std::move(work));
+    if (!threads_.empty()) work_.push_back(std::move(work));
+  }
+  if (threads_.empty()) {
+    Blocking blocking = Blocking::on_thread("io");
+    return work(blocking);
   }
   changed_.notify_one();
 }
 
-void IoThread::run() {
+void IoThreads::run() {
   Blocking blocking = Blocking::on_thread("io");
   std::unique_lock hold(mutex_);
   for (;;) {
