@@ -118,9 +118,10 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
 void RankSession::make_memory() {
   const Peer self{job_.self().value};
   if (memory_kind() == MemoryKind::device) {
-    const std::uint64_t own = memory_needs(job_.plan, job_.graph, job_.self()).device_bytes();
-    arena_ = Arena::create(arena_id(self, 1),
-                           job_.mine().arena_bytes - own + device_staging_bytes(job_.plan, job_.self()) + kLeftInArena);
+    const MemoryNeeds needs = memory_needs(job_.plan, job_.graph, job_.self());
+    const std::uint64_t own = needs.device_bytes();
+    const std::uint64_t staging = device_staging_bytes(job_.plan, job_.self());
+    arena_ = Arena::create(arena_id(self, 1), job_.mine().arena_bytes - own + needs.words + staging + kLeftInArena);
     space_.map(arena_);
     const ArenaId id = arena_id(self, 2);
     const Memory device = device_->allocate(id, MemoryKind::device, own);
