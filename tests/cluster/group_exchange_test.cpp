@@ -413,6 +413,12 @@ TEST_P(Groups, ThatAreUpdatedAlikeHaveTheBitsOfOneGroup) {
   }
 }
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kReplayedSteps = 150;  // a tenth as fast
+#else
+constexpr std::uint64_t kReplayedSteps = 1000;
+#endif
+
 /// A step that comes again is one piece of work, with what differs in a step block.
 class ReplayedGroups : public ::testing::TestWithParam<Job> {};
 std::vector<Job> replayed_jobs() {
@@ -422,7 +428,7 @@ std::vector<Job> replayed_jobs() {
       for (const auto& [ranks, nodes] : {std::pair{1U, 1U}, {2U, 1U}, {2U, 2U}, {4U, 2U}}) {
         if (kind == Kind::cpu && !cpu_device_available()) continue;
         if (kind == Kind::far && (dtype == DType::bf16 || ranks > 2)) continue;  // slow
-        all.push_back({ranks, nodes, kind, dtype, all.size(), nodes > 1 ? 2000U : 0U, 1000});
+        all.push_back({ranks, nodes, kind, dtype, all.size(), nodes > 1 ? 2000U : 0U, kReplayedSteps});
       }
   return all;
 }
