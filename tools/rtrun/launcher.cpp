@@ -39,6 +39,8 @@ constexpr milliseconds kDrain{500};
 /// How often stopped ranks are looked for, and how long one is before that is said.
 constexpr milliseconds kLook{500};
 constexpr milliseconds kStoppedNote{2000};
+/// How much longer than faults.dead_ms a rank may be stopped: the others, once they have met, can say what was lost.
+constexpr milliseconds kHeadStart{1000};
 /// UCX reads these when it is loaded: its messages belong on stderr, not into rank 0's table, and a crash is the
 /// launcher's to report.
 constexpr std::array<std::pair<const char*, const char*>, 2> kUcxHabits{
@@ -250,8 +252,9 @@ class Job {
                         entry.rank, entry.pid, std::chrono::duration<double>(options_.dead).count()));
     }
     if (!any_goes_on || signal_ != 0) return;
+    const milliseconds patience = options_.dead + std::max(kHeadStart, options_.dead / 5);
     for (RankEntry& entry : ranks_) {
-      if (!entry.alive || entry.killed_by_us || entry.stopped < options_.dead) continue;
+      if (!entry.alive || entry.killed_by_us || entry.stopped < patience) continue;
       entry.killed_by_us = true;
       entry.lost_stopped = true;
       ::kill(-entry.pid, SIGKILL);

@@ -33,10 +33,10 @@ struct LaunchOptions {
 /// files. The first failure is repeated last. The first signal is passed on and ranks have `stop` to end; a second one
 /// kills them. SIGUSR1 is only passed on, every time, and not to a `program`, which it might end. When a rank is lost
 /// the others have a moment to say what they saw and are then killed. Nothing is left when it returns, on other hosts
-/// soon after. A rank here that is stopped,
-/// by SIGSTOP say, is told of and after `dead` lost, unless all are. Returns the exit code of the job: 128 + signal
-/// when one came; 4 when a rank was killed by a signal that is not ours; otherwise that of the first rank that failed.
-/// Throws Error{environment} when a rank cannot be started.
+/// soon after. A rank here that is stopped, by SIGSTOP say, is told of and lost soon after `dead`, unless all are: the
+/// others, where they have met, notice first. Returns the exit code of the job: 128 + signal when one came; 4 when a
+/// rank was killed by a signal that is not ours; otherwise that of the first rank that failed. Throws
+/// Error{environment} when a rank cannot be started.
 int launch(Blocking& blocking, const Signals& signals, const LaunchOptions& options);
 
 }  // namespace troupe::rtrun
