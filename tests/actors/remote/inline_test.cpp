@@ -159,7 +159,7 @@ TEST(InlineActor, IsMovedToTheSchedulerWhenItHoldsTheLaneUpTooOften) {
 caf::behavior echo_slow_at_first(caf::event_based_actor*, Seen* seen, const std::atomic<bool>* slow) {
   return {[seen, slow](std::uint64_t x) {
     seen->note(x);
-    const auto end = core_time() + std::chrono::milliseconds(1);
+    const auto end = core_time() + std::chrono::milliseconds(12);
     while (*slow && core_time() < end) {
     }
     return x;
@@ -170,8 +170,10 @@ TEST(InlineActor, ComesBackAfterItWasMoved) {
   Seen seen;
   std::atomic<bool> slow{true};
   std::atomic<int> moved{0};
+  // So long that a turn that is quick is never taken for slow, on a machine whose time is stolen either.
   LoopbackWorld world({}, {},
-                      {.slow = [&](caf::actor_id, Clock::duration, bool is_moved) { moved += is_moved ? 1 : 0; }});
+                      {.inline_limit = std::chrono::milliseconds(10),
+                       .slow = [&](caf::actor_id, Clock::duration, bool is_moved) { moved += is_moved ? 1 : 0; }});
   const caf::actor actor = world.there->remote->spawn_inline(echo_slow_at_first, &seen, &slow);
   const caf::actor remote = at_other_end(*world.there, *world.here, actor);
   for (std::uint64_t i = 0; i < 200 && moved == 0; ++i)
