@@ -80,6 +80,7 @@ BalancerActor::behavior_type balancer(Self self, BalancerParts parts) {
   if (parts.self.value == 0) self->state.shares.emplace(parts.schedule, parts.options);
   return {[=](const Begin&) { self->state.before = parts.times(); },
           [=](const Committed& committed) {
+            const TraceSpan span(parts.trace, "note times", {.step = committed.step.value});
             BalancerState& s = self->state;
             add_step(self, parts, committed.step);
             if (s.shares && s.shares->committed(committed.step)) tell_all(self);
@@ -92,9 +93,13 @@ BalancerActor::behavior_type balancer(Self self, BalancerParts parts) {
             s.members[join.rank] = std::move(member);
           },
           [=](const RankTimes& report) {
+            const TraceSpan span(parts.trace, "take times");
             if (self->state.shares) take(self, parts, report);
           },
-          [=](const LedgerNews& news) { hear(self, news); },
+          [=](const LedgerNews& news) {
+            const TraceSpan span(parts.trace, "pass ledger on");
+            hear(self, news);
+          },
           [=](const BalancerWiring& wiring) {
             self->state.wiring = wiring;
             if (wiring.coordinator && parts.options.adapts)

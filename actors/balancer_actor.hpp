@@ -7,6 +7,7 @@
 #include "runtime/ledger.hpp"
 #include "runtime/shares.hpp"
 #include "runtime/stream_times.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -35,6 +36,7 @@ struct BalancerParts {
   Ledger ledger;                                    // as the loader's
   std::function<StreamTimes()> times;               // what the device's stream has spent so far
   std::function<void(const ShareWindow&)> windows;  // rank 0: told of each; may be empty
+  TraceRow* trace = nullptr;                        // null: nothing is noted
 };
 
 BalancerActor spawn_balancer(caf::actor_system& system, BalancerParts parts);

@@ -142,19 +142,28 @@ StepCoordinator::behavior_type step_coordinator(Self self, StepCoordinatorParts 
   return {[=](const JoinSteps& join) {
             auto member = caf::actor_cast<StepOrderReceiver>(self->current_sender());
             if (!member || join.rank >= parts.hosts.size()) return;
+            const TraceSpan span(parts.trace, "rank joins");
             self->state.members[join.rank] = std::move(member);
             begin_next(self, parts);
           },
-          [=](const StepsHeld& answer) { take_answer(self, parts, answer); },
+          [=](const StepsHeld& answer) {
+            const TraceSpan span(parts.trace, "rank holds");
+            take_answer(self, parts, answer);
+          },
           [=](const EndWish&) {
+            const TraceSpan span(parts.trace, "wish to end");
             CoordinatorState& s = self->state;
             const bool known = s.ends || std::any_of(s.wishes.begin(), s.wishes.end(),
                                                      [](const Wish& w) { return w.kind == StepOrderKind::end; });
             if (!known) s.wishes.push_back({StepOrderKind::end, {}});  // one of all ranks, so it is no burden
             begin_next(self, parts);
           },
-          [=](PolicyWish& wish) { on_policy(self, parts, wish); },
+          [=](PolicyWish& wish) {
+            const TraceSpan span(parts.trace, "wish for a policy");
+            on_policy(self, parts, wish);
+          },
           [=](const EvaluationVerdict& verdict) {
+            const TraceSpan span(parts.trace, "pass verdict on");
             for (const auto& [rank, member] : self->state.members) self->send(member, verdict);
           },
           [=](const AnswersOverdue& overdue) { on_overdue(self, parts, overdue.number); }};

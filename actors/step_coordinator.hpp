@@ -6,6 +6,7 @@
 
 #include "actors/messages.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/trace.hpp"
 
 namespace troupe {
 
@@ -26,6 +27,7 @@ struct StepCoordinatorParts {
   std::vector<std::string> hosts;                  // by rank, for messages
   std::chrono::milliseconds answer_within{30000};  // of all ranks, to one wish
   std::uint32_t rows = 0;                          // a rank and step, that policies are checked with
+  TraceRow* trace = nullptr;                       // null: nothing is noted
 };
 
 /// How many wishes may wait for others; more are refused.

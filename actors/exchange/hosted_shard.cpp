@@ -157,6 +157,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
   caf::result<PulledPart> read(ReadPart& read) {
     if (const Status why = idle(); !why.ok()) return to_caf(why);
+    const TraceSpan span(tenancy_->parts().trace, "answer read");
     const Rank worker{read.worker};
     const Promise<PulledPart> answer = wait_for(worker, read);
     deal_with(worker, tenancy_->read({worker, read.clock, read.meeting}, {read.sparse, std::move(read.rows)}));
@@ -165,6 +166,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
   caf::result<PulledPart> push(PushPart& push) {
     if (const Status why = idle(); !why.ok()) return to_caf(why);
+    const TraceSpan span(tenancy_->parts().trace, "take push");
     const Rank worker{push.worker};
     const Promise<PulledPart> answer = wait_for(worker, push.next);
     const bool own_memory = landed_in_sink(worker, push.values);

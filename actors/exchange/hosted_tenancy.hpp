@@ -32,6 +32,7 @@ struct HostedParts {
   std::uint64_t row_elements = 0;
   /// Told of every update as it is enqueued; called by the one who calls the tenancy. Empty: no log is kept.
   std::function<void(std::span<const AppliedRecord>)> log;
+  TraceRow* trace = nullptr;  // of the actor in charge; null: nothing is noted
 };
 
 /// What a worker pushes: the whole stripe [count] f32, or `rows` of it [rows, row_elements], ascending.

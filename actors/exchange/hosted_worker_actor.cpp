@@ -253,8 +253,14 @@ HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& give
             *shards = std::move(known.shards);
             self->state.parts.resize(shards->size());
           },
-          [=](const BeginHosting& message) { begin(self, *parts, *shards, message); },
-          [=](const ContributionReady& ready) { contribute(self, *parts, *shards, ready); },
+          [=](const BeginHosting& message) {
+            const TraceSpan span(parts->trace, "join shards");
+            begin(self, *parts, *shards, message);
+          },
+          [=](const ContributionReady& ready) {
+            const TraceSpan span(parts->trace, "contribute");
+            contribute(self, *parts, *shards, ready);
+          },
           [=](const LeaveShards& leave) {
             if (!leave.status.ok()) return end(self, *parts, leave.status);
             self->state.leaving = true;

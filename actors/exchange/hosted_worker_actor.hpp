@@ -52,6 +52,7 @@ struct HostedWorkerParts {
   RemoteActors* remote = nullptr;  // lays out the landing for what is sent
   /// Of an answer; a read for which the policy has it wait may take longer as long as the others contribute.
   std::chrono::milliseconds deadline{30000};
+  TraceRow* trace = nullptr;  // null: nothing is noted
 };
 
 /// A rank's side of a hosted group: pushes when the device's stream has come to the contribution, reads, and raises a

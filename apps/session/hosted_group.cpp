@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace troupe {
+namespace {
+
+TraceRow* row(const HostedGroupParts& parts, const char* actor) {
+  return parts.trace == nullptr ? nullptr : &parts.trace->row(text(actor, " of group ", parts.plan.id.value));
+}
+
+}  // namespace
 
 HostedGroup::HostedGroup(const HostedGroupParts& parts)
     : system_(parts.system), remote_(parts.remote), plan_(parts.plan), self_(parts.self) {
@@ -32,6 +39,7 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
       const std::string from = log_file(parts.replay, hosted.shard);
       replay = std::make_shared<UpdateReplay>(read_update_log(from, stripe.stripe.count, parts.ranks));
     }
+    hosted.trace = row(parts, "Shard");
     shard_ = spawn_hosted_shard(system_, std::move(hosted), remote_);
   }
   side_ = parts.device.stream();
@@ -43,7 +51,8 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
                                           .line = line,
                                           .landing = memory.landing,
                                           .remote = remote_,
-                                          .deadline = parts.deadline});
+                                          .deadline = parts.deadline,
+                                          .trace = row(parts, "Worker")});
   route_ = hosted_route({.space = parts.space,
                          .worker = worker_,
                          .line = line,

@@ -32,6 +32,7 @@ struct HostedGroupParts {
   std::chrono::milliseconds deadline{30000};  // of a shard's answer
   std::string log;                            // folder that the shard's log of updates is written to; empty: none
   std::string replay;                         // folder of the log that it follows; empty: none
+  Trace* trace = nullptr;                     // with rows for the shard and the worker; null: none
 };
 
 /// A rank's part in a group that shards host under some of its policies: the shard of its stripe, its worker, and their

@@ -56,7 +56,8 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
                                                                 .no_decay = no_decay_[g],
                                                                 .deadline = settings().faults.exchange,
                                                                 .log = settings().update_log,
-                                                                .replay = settings().update_replay});
+                                                                .replay = settings().update_replay,
+                                                                .trace = trace_.trace()});
     if (remote_ && hosted_[g]->shard()) remote_->publish(HostedGroup::name_of(group.id), hosted_[g]->shard());
   }
   ExchangeMemory memory = memory_.groups[g].own;

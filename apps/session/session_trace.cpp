@@ -23,6 +23,8 @@ SessionTrace::SessionTrace(const std::string& file) : file_(file) {
   evaluator_actor = &trace_->row("Evaluator");
   checkpointer_actor = &trace_->row("Checkpointer");
   files = &trace_->row("files thread");
+  balancer_actor = &trace_->row("Balancer");
+  step_coordinator = &trace_->row("StepCoordinator");
 }
 
 std::string SessionTrace::write(std::uint32_t rank, std::uint32_t ranks, const std::string& host) const noexcept {

@@ -23,6 +23,8 @@ class SessionTrace {
   TraceRow* reporter_actor = nullptr;
   TraceRow* evaluator_actor = nullptr;
   TraceRow* checkpointer_actor = nullptr;
+  TraceRow* balancer_actor = nullptr;
+  TraceRow* step_coordinator = nullptr;
   TraceRow* files = nullptr;  // the thread that writes checkpoints
   TraceRow* compute = nullptr;
   TraceRow* node = nullptr;

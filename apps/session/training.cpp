@@ -27,9 +27,11 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
   if (parts_.self.value != 0) return;
   const Schedule& schedule = parts_.device.schedule;
   const auto ranks = static_cast<std::uint32_t>(parts_.hosts.size());
-  steps_ = spawn_step_coordinator(
-      system_,
-      {.schedule = schedule, .hosts = parts_.hosts, .answer_within = parts_.answer_within, .rows = schedule.rows});
+  steps_ = spawn_step_coordinator(system_, {.schedule = schedule,
+                                            .hosts = parts_.hosts,
+                                            .answer_within = parts_.answer_within,
+                                            .rows = schedule.rows,
+                                            .trace = parts_.coordinator_trace});
   if (parts_.device.digests) digests_ = spawn_digests(system_, ranks, std::move(parts_.tensors));
   reporter_ = spawn_reporter(system_, schedule, std::move(parts_.report), membership_, parts_.epoch);
   std::vector<TestReceiver> told{reporter_};

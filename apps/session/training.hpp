@@ -60,6 +60,7 @@ struct TrainingParts {
   StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
   TraceRow* evaluator_trace = nullptr;             // null: nothing is noted
   TraceRow* membership_trace = nullptr;
+  TraceRow* coordinator_trace = nullptr;
 };
 
 /// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator,
