@@ -55,14 +55,14 @@ void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device)
   const auto batch = std::make_shared<Filling>(std::move(head), std::move(samples), std::move(*slot),
                                                [to = LoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
   s.filling.push_back(batch);
-  source.fill({batch->samples, parts.seed, parts.batch, batch->place.data()}, parts.threads, batch);
+  source.fill({batch->samples, parts.seed, &parts.batch, batch->place.data()}, parts.threads, batch);
   if (batch->returned()) send_filled(self, device);
 }
 
 LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {
   end_with_own_errors(self);
   self->state.ledger = parts.ledger;
-  self->state.cursor.emplace(parts.schedule, parts.rank, parts.batch.rows);
+  self->state.cursor.emplace(parts.schedule, parts.rank, parts.batch.rows());
   self->state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
   self->state.messenger = std::make_unique<detail::SlotMessenger<LoaderActor>>(parts.pool, LoaderActor{self});
   self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nobody takes batches any more

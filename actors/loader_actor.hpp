@@ -20,7 +20,7 @@ struct LoaderParts {
   LeasePool& pool;
   const Source& train;
   const Source& test;
-  BatchLayout batch;
+  const BatchLayout& batch;
   Schedule schedule;
   Rank rank;
   IoThreads& threads;  // for the sources; closed after the loader has ended

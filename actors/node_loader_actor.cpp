@@ -62,7 +62,7 @@ bool fill_slot(Self self, const NodeLoaderParts& parts, Target& target) {
   const auto batch = std::make_shared<Filling>(std::move(head), std::move(samples), slot,
                                                [to = NodeLoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
   target.filling.push_back(batch);
-  source.fill({batch->samples, parts.seed, parts.batch, parts.space.address(slot)}, parts.threads, batch);
+  source.fill({batch->samples, parts.seed, &parts.batch, parts.space.address(slot)}, parts.threads, batch);
   if (batch->returned()) tell_filled(self, target);
   return true;
 }
@@ -84,7 +84,7 @@ NodeLoaderActor::behavior_type node_loader(Self self, NodeLoaderParts parts) {
   state.ledger = parts.ledger;
   state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
   for (const Rank rank : parts.ranks)
-    state.targets.emplace(rank.value, Target{{parts.schedule, rank, parts.batch.rows}, {}, {}, {}});
+    state.targets.emplace(rank.value, Target{{parts.schedule, rank, parts.batch.rows()}, {}, {}, {}});
   return {[=](const SlotLent& lent) { take_slot(self, parts, lent); },
           [=](BatchFilled) {
             for (auto& [rank, target] : self->state.targets) tell_filled(self, target);

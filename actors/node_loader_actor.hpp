@@ -20,7 +20,7 @@ struct NodeLoaderParts {
   AddressSpace& space;
   const Source& train;
   const Source& test;
-  BatchLayout batch;
+  const BatchLayout& batch;
   Schedule schedule;
   std::vector<Rank> ranks;
   IoThreads& threads;  // for the sources; closed after the loader has ended

@@ -19,6 +19,9 @@ constexpr std::uint64_t kWeightsKey = 0x77656967687473;
 /// A stripe is whole blocks of this many elements: 4 KiB of f32.
 constexpr std::uint64_t kStripeBlock = 1024;
 
+/// A field of a batch begins on a cache line.
+constexpr std::uint64_t kAlignBytes = 64;
+
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -115,12 +118,41 @@ void convert_elements(std::byte* to, DType to_type, const std::byte* from, DType
   }
 }
 
-std::uint64_t BatchLayout::labels_offset() const noexcept {
-  return round_up(rows * features * troupe::size_bytes(dtype), 64);
+BatchLayout::BatchLayout(std::uint32_t rows, const std::vector<Field>& fields) : rows_(rows) {
+  for (const Field& field : fields) {
+    const Entry& entry = entries_.emplace_back(Entry{field, size_bytes_});
+    size_bytes_ += round_up(rows * entry.row_bytes(), kAlignBytes);
+  }
+  size_bytes_ = std::max(size_bytes_, kAlignBytes);
 }
 
-std::uint64_t BatchLayout::size_bytes() const noexcept {
-  return labels_offset() + round_up(rows * sizeof(std::int32_t), 64);
+const BatchLayout::Entry& BatchLayout::entry(std::string_view name) const {
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.field.name == name; });
+  if (found == entries_.end()) fail(Code::invalid, text("a batch has no field \"", name, "\"; it has ", fields_text()));
+  return *found;
+}
+
+std::string BatchLayout::fields_text() const {
+  std::vector<Field> fields;
+  for (const Entry& entry : entries_) fields.push_back(entry.field);
+  return list_fields(fields);
+}
+
+void BatchLayout::check_fits(const Graph& graph) const {
+  bool fits = rows_ > 0 && entries_.size() == graph.fields().size();
+  for (std::size_t f = 0; fits && f < entries_.size(); ++f) {
+    const Field &is = entries_[f].field, &wanted = graph.fields()[f];
+    fits = is.name == wanted.name && is.shape == wanted.shape && is.dtype == wanted.dtype;
+  }
+  TROUPE_CHECK(fits, Code::invalid, "graph ", graph.name(), " takes rows of ", list_fields(graph.fields()),
+               ", the batch has ", rows_, " rows of ", fields_text());
+}
+
+std::string list_fields(const std::vector<Field>& fields) {
+  std::string out;
+  for (const Field& field : fields) out += text(out.empty() ? "" : ", ", field.to_string());
+  return out.empty() ? "nothing" : out;
 }
 
 std::vector<Stripe> equal_stripes(GroupId group, std::uint64_t count_elements, std::uint32_t ranks) {

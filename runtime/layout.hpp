@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/graph.hpp"
@@ -61,17 +62,35 @@ float from_bf16(std::uint16_t value) noexcept;
 void convert_elements(std::byte* to, DType to_type, const std::byte* from, DType from_type,
                       std::uint64_t count) noexcept;
 
-/// How one batch lies in a slot of a pool: inputs [rows, features] of the graph's dtype, then labels [rows] int32.
-/// A step or an evaluation may use fewer rows than there is room for: the first ones. Rows whose label is below 0 do
-/// not count.
-struct BatchLayout {
-  std::uint32_t rows = 0;
-  std::uint64_t features = 0;
-  DType dtype = DType::f32;
-  std::uint64_t inputs_offset() const noexcept { return 0; }
-  std::uint64_t labels_offset() const noexcept;  // a multiple of 64
-  std::uint64_t size_bytes() const noexcept;     // a multiple of 64
+/// How one batch lies in a slot of a pool: field after field, each [rows, its shape] row-major from a multiple of 64
+/// bytes on. A step or an evaluation may use fewer rows than there is room for: the first ones.
+class BatchLayout {
+ public:
+  struct Entry {
+    Field field;
+    std::uint64_t offset = 0;  // bytes from the slot's start
+    std::uint64_t row_elements() const noexcept { return field.shape.count_elements(); }
+    std::uint64_t row_bytes() const noexcept { return row_elements() * troupe::size_bytes(field.dtype); }
+  };
+  BatchLayout(std::uint32_t rows, const std::vector<Field>& fields);
+  std::uint32_t rows() const noexcept { return rows_; }
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  /// The field called `name`. Throws Error{invalid} listing the fields when there is none.
+  const Entry& entry(std::string_view name) const;
+  /// A multiple of 64, and at least that.
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// Throws Error{invalid} when these are not the fields that `graph` reads, or there are no rows.
+  void check_fits(const Graph& graph) const;
+
+ private:
+  std::string fields_text() const;
+  std::uint32_t rows_;
+  std::vector<Entry> entries_;
+  std::uint64_t size_bytes_ = 0;
 };
+
+/// "image [28, 28, 1] f32, label [] i32", for messages.
+std::string list_fields(const std::vector<Field>& fields);
 
 /// The part of a parameter group that has one tenant. Boundaries are multiples of kAlignElements (the last ends with
 /// the group).

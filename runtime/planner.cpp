@@ -346,7 +346,7 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
 }
 
 MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums, Rank rank) {
-  const BatchLayout batch{plan.room, graph.input().count_elements(), plan.dtype};
+  const BatchLayout batch{plan.room, graph.fields()};
   MemoryNeeds needs;
   const bool shares = plan.shares_memory();
   const std::uint64_t local = sums.ranks_of_node.at(plan.ranks.at(rank.value).node);

@@ -55,13 +55,16 @@ constexpr DLDataType kF32{kDLFloat, 32, 1};
 constexpr DLDataType kBf16{kDLBfloat, 16, 1};
 constexpr DLDataType kI32{kDLInt, 32, 1};
 
+DLDataType dlpack_type(DType type) noexcept { return type == DType::f32 ? kF32 : type == DType::bf16 ? kBf16 : kI32; }
+
 }  // namespace
 
 struct troupe_session {
   Heard heard;
   std::unique_ptr<Session> session;
   Rank self;
-  std::uint64_t steps = 0;  // taken here
+  std::optional<BatchView> batch;  // that troupe_next gave
+  std::uint64_t steps = 0;         // taken here
   std::optional<RunResult> result;
   std::string report;
 };
@@ -156,6 +159,7 @@ void tell(troupe_sums* to, const StepSums& sums) {
 
 /// The outcome of a step. A run that is over without having failed is TROUPE_OVER.
 troupe_result stepped(troupe_session& session, const std::optional<StepSums>& total, troupe_sums* to) {
+  session.batch.reset();
   if (!total) return TROUPE_OVER;
   ++session.steps;
   tell(to, *total);
@@ -256,14 +260,47 @@ troupe_result troupe_rank(const troupe_session* session, uint32_t* rank, uint32_
 troupe_result troupe_next(troupe_session* session, DLManagedTensor** inputs, DLManagedTensor** labels) {
   return guarded([&] {
     Blocking blocking = here();
-    const auto batch = running(session).session->next(blocking);
-    if (!batch) return TROUPE_OVER;
-    const auto rows = static_cast<std::int64_t>(batch->rows);
-    const std::vector<std::int64_t> extents{rows, static_cast<std::int64_t>(batch->features)};
-    if (inputs != nullptr)
-      *inputs = batch->bf16_inputs.empty() ? capi::borrow(batch->inputs.data(), kF32, extents)
-                                           : capi::borrow(batch->bf16_inputs.data(), kBf16, extents);
-    if (labels != nullptr) *labels = capi::borrow(batch->labels.data(), kI32, {rows});
+    troupe_session& asked = running(session);
+    asked.batch = asked.session->next(blocking);
+    if (!asked.batch) return TROUPE_OVER;
+    const auto rows = static_cast<std::int64_t>(asked.batch->rows());
+    const auto& fields = asked.batch->fields();
+    const auto give = [&](DLManagedTensor** to, bool is_label) {
+      if (to == nullptr) return;
+      *to = nullptr;
+      const auto entry = std::find_if(fields.begin(), fields.end(), [&](const BatchLayout::Entry& each) {
+        return (each.field.dtype == DType::i32) == is_label;
+      });
+      if (entry == fields.end()) return;
+      std::vector<std::int64_t> extents{rows};
+      if (!is_label) extents.push_back(static_cast<std::int64_t>(entry->row_elements()));
+      *to = capi::borrow(asked.batch->bytes(*entry), dlpack_type(entry->field.dtype), extents);
+    };
+    give(inputs, false);
+    give(labels, true);
+    return TROUPE_OK;
+  });
+}
+
+size_t troupe_field_count(const troupe_session* session) {
+  return session != nullptr && session->batch ? session->batch->fields().size() : 0;
+}
+
+const char* troupe_field_name(const troupe_session* session, size_t index) {
+  return index < troupe_field_count(session) ? session->batch->fields()[index].field.name.c_str() : nullptr;
+}
+
+troupe_result troupe_field(troupe_session* session, size_t index, DLManagedTensor** tensor) {
+  return guarded([&] {
+    const troupe_session& asked = running(session);
+    DLManagedTensor*& to = given(tensor, "tensor");
+    TROUPE_CHECK(asked.batch.has_value(), Code::invalid, "there is no batch; call troupe_next first");
+    TROUPE_CHECK(index < asked.batch->fields().size(), Code::invalid, "field ", index, " of a batch with ",
+                 asked.batch->fields().size());
+    const BatchLayout::Entry& entry = asked.batch->fields()[index];
+    std::vector<std::int64_t> extents{static_cast<std::int64_t>(asked.batch->rows())};
+    extents.insert(extents.end(), entry.field.shape.extents.begin(), entry.field.shape.extents.end());
+    to = capi::borrow(asked.batch->bytes(entry), dlpack_type(entry.field.dtype), extents);
     return TROUPE_OK;
   });
 }

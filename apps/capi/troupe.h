@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Grows when functions are added or troupe_options grows at its end; what is there stays as it is. */
-#define TROUPE_ABI_VERSION 2
+#define TROUPE_ABI_VERSION 3
 
 #if defined(__GNUC__)
 #define TROUPE_API __attribute__((visibility("default")))
@@ -81,10 +81,16 @@ TROUPE_API troupe_result troupe_start(const troupe_options* options, troupe_sess
 /* This rank, and how many there are. */
 TROUPE_API troupe_result troupe_rank(const troupe_session* session, uint32_t* rank, uint32_t* ranks);
 
-/* The next batch, the same one until its step is taken: inputs [rows, features] f32 (bf16 in a bf16 job) and labels
- * [rows] int32, of which those below 0 do not count. Valid until the step is taken. Either place may be NULL. */
+/* The next batch, the same one until its step is taken: of its first field of numbers, inputs [rows, features] f32 (bf16
+ * in a bf16 job), and of its first one of labels, labels [rows] int32, of which those below 0 do not count. Valid until
+ * the step is taken. Either place may be NULL, and is given NULL when there is no such field. */
 TROUPE_API troupe_result troupe_next(troupe_session* session, struct DLManagedTensor** inputs,
                                      struct DLManagedTensor** labels);
+/* The fields of that batch by index, each [rows, ...] of f32, bf16 or int32. Valid until the step
+ * is taken. No batch: no fields; the name is NULL when there is no field of that index. */
+TROUPE_API size_t troupe_field_count(const troupe_session* session);
+TROUPE_API const char* troupe_field_name(const troupe_session* session, size_t index);
+TROUPE_API troupe_result troupe_field(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 /* Trains on that batch; the sums are those over all ranks (total may be NULL). */
 TROUPE_API troupe_result troupe_step(troupe_session* session, troupe_sums* total);
 /* A step with gradients that the app computed: f32 tensors in the order and of the shapes of the parameters, sums over

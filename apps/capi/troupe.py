@@ -3,7 +3,7 @@
     import troupe
 
     with troupe.Session("app.toml") as session:
-        for inputs, labels in session.batches():
+        for batch in session.batches():
             sums = session.step()
 
 Start a program alone, or as all ranks of a job by `rtrun app.toml -- python3 program.py`. The library is looked for at
@@ -23,7 +23,7 @@ import numpy
 __all__ = ["Error", "Failed", "Invalid", "Environment", "PeersLost", "Parameter", "Session", "Sums", "version"]
 
 _log = logging.getLogger("troupe")
-_ABI_VERSION = 2
+_ABI_VERSION = 3
 _OVER = -1
 
 
@@ -129,6 +129,9 @@ def _load():
         "next": (ctypes.c_int, [session, tensor, tensor]),
         "step": (ctypes.c_int, [session, ctypes.POINTER(_Sums)]),
         "exchange": (ctypes.c_int, [session, tensor, ctypes.c_size_t, ctypes.POINTER(_Sums), ctypes.POINTER(_Sums)]),
+        "field_count": (ctypes.c_size_t, [session]),
+        "field_name": (ctypes.c_char_p, [session, ctypes.c_size_t]),
+        "field": (ctypes.c_int, [session, ctypes.c_size_t, tensor]),
         "tensor_count": (ctypes.c_size_t, [session]),
         "tensor_name": (ctypes.c_char_p, [session, ctypes.c_size_t]),
         "parameters": (ctypes.c_int, [session, ctypes.c_size_t, tensor]),
@@ -227,8 +230,9 @@ class Session:
         rank, ranks = ctypes.c_uint32(), ctypes.c_uint32()
         _check(_library.troupe_rank(self._pointer, ctypes.byref(rank), ctypes.byref(ranks)))
         self.rank, self.ranks = rank.value, ranks.value
-        self.parameters = self._tensors(_library.troupe_parameters, False)
-        self.gradients = self._tensors(_library.troupe_gradients, True)
+        tensors = _library.troupe_tensor_count, _library.troupe_tensor_name
+        self.parameters = self._named(*tensors, _library.troupe_parameters, False)
+        self.gradients = self._named(*tensors, _library.troupe_gradients, True)
         for note in self.summary()["notes"]:
             _log.warning("%s", note)
 
@@ -236,23 +240,21 @@ class Session:
     def _pointer(self):
         return self._handle.pointer
 
-    def _tensors(self, function, writable):
+    def _named(self, count, name, function, writable):
         found = {}
-        for index in range(_library.troupe_tensor_count(self._pointer)):
+        for index in range(count(self._pointer)):
             tensor = _TensorPointer()
             _check(function(self._pointer, index, ctypes.byref(tensor)))
-            name = _library.troupe_tensor_name(self._pointer, index).decode()
-            found[name] = _in_place(self._handle, tensor, writable)
+            found[name(self._pointer, index).decode()] = _in_place(self._handle, tensor, writable)
         return found
 
     def next(self):
-        """The next batch, the same one until its step is taken: inputs [rows, features] float32 (in a bf16 job the bits,
-        as uint16) and labels [rows] int32, of which those below 0 do not count. Both are valid until the step is taken.
-        None: the job has no more steps, or was ended."""
-        inputs, labels = _TensorPointer(), _TensorPointer()
-        if not _check(_library.troupe_next(self._pointer, ctypes.byref(inputs), ctypes.byref(labels))):
+        """The next batch, the same one until its step is taken, as a dict of its fields: batch["image"] [rows, height,
+        width, channels] float32 (in a bf16 job the bits, as uint16), batch["label"] [rows] int32, of which those below 0
+        do not count. All are valid until the step is taken. None: the job has no more steps, or was ended."""
+        if not _check(_library.troupe_next(self._pointer, None, None)):
             return None
-        return _in_place(self._handle, inputs), _in_place(self._handle, labels)
+        return self._named(_library.troupe_field_count, _library.troupe_field_name, _library.troupe_field, False)
 
     def batches(self):
         """Every batch; step() or exchange() is to be called for each."""

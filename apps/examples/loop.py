@@ -7,10 +7,10 @@ import troupe
 
 try:
     with troupe.Session(sys.argv[1], sys.argv[2:]) as session:
-        for step, (images, labels) in enumerate(session.batches(), 1):
+        for step, batch in enumerate(session.batches(), 1):
             sums = session.step()
             if step % 100 == 0 and session.rank == 0:
-                print(f"step {step}: loss {sums.loss / sums.samples:.4f}, batch of {images.shape}", flush=True)
+                print(f"step {step}: loss {sums.loss / sums.samples:.4f}, images {batch['image'].shape}", flush=True)
     if session.rank == 0:
         print("test accuracy", session.summary()["epochs"][-1]["test_accuracy"])
 except troupe.Error as error:

@@ -14,21 +14,21 @@ constexpr std::size_t kPixels = 784, kClasses = 10;
 template <bool kLearns>
 StepSums regress(const BatchView& batch, const std::vector<SessionTensor>& tensors) {
   const SessionTensor &weights = tensors[0], &bias = tensors[1];
-  if (kLearns) {
-    for (const SessionTensor& tensor : tensors) std::ranges::fill(tensor.gradients, 0.0f);
-  }
-  if (batch.features != kPixels) fail(Code::invalid, "the images do not have 784 pixels");
+  for (const SessionTensor& tensor : tensors)
+    if (kLearns) std::ranges::fill(tensor.gradients, 0.0f);
+  const auto images = batch.values<float>(kImage);
+  const auto labels = batch.values<std::int32_t>(kLabel);
+  if (images.size() != batch.rows() * kPixels) fail(Code::invalid, "the images do not have 784 pixels");
   StepSums sums;
-  for (std::size_t row = 0; row < batch.rows; ++row) {
-    if (batch.labels[row] < 0) continue;
-    const auto label = static_cast<std::size_t>(batch.labels[row]);
-    const float* x = &batch.inputs[row * kPixels];
+  for (std::size_t row = 0; row < batch.rows(); ++row) {
+    if (labels[row] < 0) continue;
+    const auto label = static_cast<std::size_t>(labels[row]);
+    const float* x = &images[row * kPixels];
     std::array<float, kClasses> p;
     for (std::size_t c = 0; c < kClasses; ++c)
       p[c] = std::inner_product(x, x + kPixels, &weights.parameters[c * kPixels], bias.parameters[c]);
     sums.correct += label == static_cast<std::size_t>(std::ranges::max_element(p) - p.begin());
-    const float largest = std::ranges::max(p);
-    for (float& each : p) each = std::exp(each - largest);
+    for (const float largest = std::ranges::max(p); float& each : p) each = std::exp(each - largest);
     const float total = std::accumulate(p.begin(), p.end(), 0.0f);
     sums.loss -= std::log(p.at(label) / total);
     ++sums.samples;

@@ -63,11 +63,31 @@ bool is_first_of_node(const std::vector<Hello>& hellos, std::uint32_t rank) {
 }
 
 DataFacts facts_of(const DataSet& data) {
-  return {.shape = data.train->shape(),
-          .count_classes = data.train->count_classes(),
+  return {.fields = data.train->fields(),
           .train_samples = data.train->count_samples(),
           .test_samples = data.test->count_samples(),
           .size_bytes = data.train->size_bytes() + data.test->size_bytes()};
+}
+
+/// What the job trains on, read where this rank makes batches.
+DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data) {
+  if (options.own_samples != 0) return {.fields = {}, .train_samples = options.own_samples};
+  if (options.own_data) {
+    if (reads) data = options.own_data->read();
+    TROUPE_CHECK(!reads || facts_of(data) == options.own_data->facts, Code::invalid,
+                 "SessionOptions::own_data: what was read is not what its facts tell");
+    return options.own_data->facts;
+  }
+  if (reads) data = read_data(*options.data);
+  return reads ? facts_of(data) : look_at_data(*options.data);
+}
+
+Graph make_graph(const SessionOptions& options, const DataFacts& facts) {
+  const Settings& settings = options.configuration.settings;
+  if (options.model) return {options.model->name, facts.fields, options.model->parameters};
+  Graph graph = options.graph ? options.graph(settings, facts.fields) : build_model(settings, facts.fields);
+  for (const Field& field : graph.fields()) check_offered(field, facts.fields, text("model ", graph.name()));
+  return graph;
 }
 
 }  // namespace
@@ -103,10 +123,6 @@ Ledger JoinedJob::ledger(const Schedule& schedule) const {
   return {schedule, plan.range, {schedule.first_step + horizon_steps(steps_ahead())}};
 }
 
-BatchLayout JoinedJob::batch() const {
-  return {.rows = plan.room, .features = graph.input().count_elements(), .dtype = graph.dtype()};
-}
-
 std::vector<Bucket> JoinedJob::buckets() const {
   std::vector<Bucket> all;
   for (const GroupPlan& group : plan.groups) all.insert(all.end(), group.buckets.begin(), group.buckets.end());
@@ -127,25 +143,21 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   }
   PlanInputs inputs = plan_inputs(hellos);
   DataSet data;
-  DataFacts facts{.shape = {{1}}, .train_samples = options.own_samples};
-  if (options.own_samples == 0) {
-    const bool reads = settings.data.loader != "node" || is_first_of_node(hellos, place.rank);
-    if (reads) data = read_data(*options.data);
-    facts = reads ? facts_of(data) : look_at_data(*options.data);
-  }
+  const bool reads = settings.data.loader != "node" || is_first_of_node(hellos, place.rank);
+  const DataFacts facts = find_facts(options, reads, data);
   inputs.train_samples = facts.train_samples;
   inputs.test_samples = facts.test_samples;
   inputs.data_bytes = facts.size_bytes;
   const auto& own = options.model;
-  Graph graph =
-      own ? Graph{own->name, facts.shape, own->parameters} : build_model(settings, facts.shape, facts.count_classes);
+  Graph graph = make_graph(options, facts);
   Layout layout = layout_of(settings, graph);
   Plan plan = make_plan(settings, graph, inputs);
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
   if (!can_evaluate) plan.model += " without evaluation";  // all ranks or none
+  BatchLayout batch{plan.room, graph.fields()};
   return {place,           std::move(bootstrap), std::move(hellos),
           std::move(data), std::move(graph),     std::move(layout),
-          std::move(plan), can_evaluate};
+          std::move(plan), std::move(batch),     can_evaluate};
 }
 
 }  // namespace troupe

@@ -26,6 +26,7 @@ struct JoinedJob {
   Graph graph;
   Layout layout;
   Plan plan;
+  BatchLayout batch;
   bool can_evaluate = true;
 
   Rank self() const noexcept { return {place.rank}; }
@@ -33,7 +34,6 @@ struct JoinedJob {
   std::vector<std::string> hosts() const;
   /// Without evaluations where nothing can be evaluated. `from`: the checkpoint that the job goes on from; null: none.
   Schedule schedule(const Settings& settings, const CheckpointManifest* from) const;
-  BatchLayout batch() const;
   /// Of all groups, as its replica takes them.
   std::vector<Bucket> buckets() const;
   /// Steps that a rank may have loaded or enqueued beyond the last one committed.

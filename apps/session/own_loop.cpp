@@ -96,16 +96,7 @@ bool OwnLoop::take_batch() {
 }
 
 BatchView OwnLoop::view(Memory batch, std::uint32_t rows) const {
-  const BatchLayout& layout = parts_.batch;
-  const std::byte* const first = parts_.space.address(batch);
-  BatchView seen{.rows = rows, .features = layout.features};
-  const std::uint64_t inputs = rows * layout.features;
-  if (layout.dtype == DType::f32)
-    seen.inputs = {reinterpret_cast<const float*>(first + layout.inputs_offset()), inputs};
-  else
-    seen.bf16_inputs = {reinterpret_cast<const std::uint16_t*>(first + layout.inputs_offset()), inputs};
-  seen.labels = {reinterpret_cast<const std::int32_t*>(first + layout.labels_offset()), rows};
-  return seen;
+  return {parts_.batch, parts_.space.address(batch), rows};
 }
 
 std::optional<BatchView> OwnLoop::next() {

@@ -19,7 +19,7 @@ namespace troupe {
 /// What an OwnLoop works with; all outlive it.
 struct OwnLoopParts {
   AddressSpace& space;
-  BatchLayout batch;
+  const BatchLayout& batch;
   Schedule schedule;
   std::vector<SessionTensor> tensors;
   const OwnModel* model = nullptr;     // null: the device computes

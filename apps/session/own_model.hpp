@@ -4,20 +4,45 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "runtime/error.hpp"
 #include "runtime/graph.hpp"
+#include "runtime/layout.hpp"
 #include "runtime/stream.hpp"
 
 namespace troupe {
 
 /// A batch as an app sees it; valid until its step is over.
-struct BatchView {
-  std::uint32_t rows = 0;
-  std::uint64_t features = 0;
-  std::span<const float> inputs;               // [rows, features]; empty in a bf16 job
-  std::span<const std::uint16_t> bf16_inputs;  // [rows, features] bf16; empty in an f32 job
-  std::span<const std::int32_t> labels;        // [rows]; below 0: the row does not count
+class BatchView {
+ public:
+  /// The first `rows` rows of what lies at `first`; both outlive it.
+  BatchView(const BatchLayout& layout, const std::byte* first, std::uint32_t rows) noexcept
+      : layout_(&layout), first_(first), rows_(rows) {}
+  std::uint32_t rows() const noexcept { return rows_; }
+  const std::vector<BatchLayout::Entry>& fields() const noexcept { return layout_->entries(); }
+  /// The field called `name`, [rows, its shape] row-major: float for f32, std::uint16_t for bf16 (the numbers' bits),
+  /// std::int32_t for labels, of which those below 0 mark rows that do not count. Throws Error{invalid} when there is
+  /// no such field, or it is of another type.
+  template <class T>
+  std::span<const T> values(std::string_view name) const {
+    const BatchLayout::Entry& entry = layout_->entry(name);
+    constexpr DType kType = std::is_same_v<T, float>          ? DType::f32
+                            : std::is_same_v<T, std::int32_t> ? DType::i32
+                                                              : DType::bf16;
+    static_assert(kType != DType::bf16 || std::is_same_v<T, std::uint16_t>);
+    TROUPE_CHECK(entry.field.dtype == kType, Code::invalid, "field ", entry.field.to_string(),
+                 " of a batch was read as ", name_of(kType));
+    return {reinterpret_cast<const T*>(bytes(entry)), rows_ * entry.row_elements()};
+  }
+  const std::byte* bytes(const BatchLayout::Entry& entry) const noexcept { return first_ + entry.offset; }
+
+ private:
+  const BatchLayout* layout_;
+  const std::byte* first_;
+  std::uint32_t rows_;
 };
 
 /// One trainable tensor of a session, row-major. The parameters are those of the last committed step and change only

@@ -25,7 +25,7 @@ void add_host(PlanInputs& inputs, const HostSlots& host) {
 Plan preview(const Configuration& configuration, const DataPlace& place, const HostList& hosts) {
   const Settings& settings = configuration.settings;
   const DataFacts data = look_at_data(place);
-  const Graph graph = build_model(settings, data.shape, data.count_classes);
+  const Graph graph = build_model(settings, data.fields);
   const Topology topology = discover();
   PlanInputs inputs;
   inputs.topologies = {topology};

@@ -66,6 +66,13 @@ SessionOptions checked(SessionOptions options) {
                "data.scatter = ", name_of(data.scatter), " and data.loader = ", data.loader,
                ": SessionOptions::own_samples says that the app brings its samples, which are its own to share out; "
                "leave both keys out");
+  TROUPE_CHECK(
+      !options.graph || !options.model, Code::invalid,
+      "SessionOptions::graph and ::model: there is one model; give a graph for the device, or arithmetic of the "
+      "app's own");
+  TROUPE_CHECK(!options.own_data || (options.own_samples == 0 && options.own_data->read), Code::invalid,
+               "SessionOptions::own_data: it must have a function that reads, and no own_samples beside it");
+  if (options.own_data) options.data = DataPlace{.folder = {}, .description = options.own_data->description};
   if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
   return options;
 }
@@ -134,7 +141,7 @@ void RankSession::make_memory() {
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
   }
   if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
-  pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch().size_bytes());
+  pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch.size_bytes());
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
 
@@ -328,7 +335,7 @@ void RankSession::make_steps() {
   if (options_.model) {
     replica_ = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
-    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), buckets, memory_.replica);
+    replica_ = device_->compile(job_.graph, job_.layout, job_.batch, buckets, memory_.replica);
   }
   stream_ = traced_stream(trace_.compute);
   for (const GroupPlan& group : job_.plan.groups) {
@@ -380,7 +387,7 @@ void RankSession::make_loop() {
     if (!gradients.empty()) tensor.gradients = gradients.subspan(first, count);
   }
   loop_ = std::make_unique<OwnLoop>(OwnLoopParts{.space = space_,
-                                                 .batch = job_.batch(),
+                                                 .batch = job_.batch,
                                                  .schedule = schedule_,
                                                  .tensors = tensors_,
                                                  .model = options_.model ? &*options_.model : nullptr,
@@ -448,6 +455,7 @@ void RankSession::make_actors() {
   parts.report.trace = trace_.reporter_actor;
   parts.evaluator_trace = trace_.evaluator_actor;
   parts.membership_trace = trace_.membership_actor;
+  parts.coordinator_trace = trace_.step_coordinator;
   parts.device.awaits_verdicts = settings().evaluate.patience != 0;
   for (const auto& group : hosted_) {
     if (!group) continue;
@@ -470,14 +478,14 @@ void RankSession::add_loader(TrainingParts& parts) {
   const Ledger ledger = job_.ledger(schedule_);
   data_threads_ = std::make_unique<IoThreads>("data", settings().data.threads);
   if (!job_.plan.node_loader) {
-    parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch(), schedule_, job_.self(),
+    parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch, schedule_, job_.self(),
                                      *data_threads_, job_.plan.seed, ledger, trace_.loader_actor});
     return;
   }
   parts.lent = pool_.get();
   if (!leads_node()) return;
-  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch(), schedule_,
-                         {},     *data_threads_,   job_.plan.seed,  ledger,       trace_.loader_actor};
+  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch, schedule_,
+                         {},     *data_threads_,   job_.plan.seed,  ledger,     trace_.loader_actor};
   for (const RankPlan& rank : job_.plan.ranks) {
     if (rank.node != job_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
@@ -534,7 +542,8 @@ BalancerParts RankSession::balancer_parts() {
                       .options = options,
                       .ledger = job_.ledger(schedule_),
                       .times = [this] { return stream_->times(); },
-                      .windows = {}};
+                      .windows = {},
+                      .trace = trace_.balancer_actor};
   if (leads_job()) parts.windows = [this](const ShareWindow& window) { tell(window); };
   return parts;
 }

@@ -52,10 +52,23 @@ struct DeviceSite {
 };
 using MakeDevice = std::function<std::unique_ptr<Device>(const DeviceSite&)>;
 
+/// Makes the model from the settings and the fields of a sample; the same at all ranks.
+using BuildGraph = std::function<Graph(const Settings&, const std::vector<Field>& fields)>;
+
+/// Samples that the app brings, in place of those of `[data]`.
+struct OwnData {
+  std::string description;        // for people
+  DataFacts facts;                // the same at all ranks
+  std::function<DataSet()> read;  // at each rank that makes batches (data.loader)
+};
+
 struct SessionOptions {
   Configuration configuration;
-  std::optional<DataPlace> data;  // absent: what data_request(configuration) finds
-  /// Instead of the model that the configuration names.
+  std::optional<DataPlace> data;    // absent: what data_request(configuration) finds
+  std::optional<OwnData> own_data;  // absent: `data`
+  /// Instead of the model that the configuration names, on any device. Empty: that one.
+  BuildGraph graph;
+  /// The same, with arithmetic of the app's own.
   std::optional<OwnModel> model;
   /// Not 0: the app brings its own samples, so many an epoch over all ranks; no data set is read, and exchange() alone
   /// makes steps. Wants a model.

@@ -34,10 +34,7 @@ ProgramMemory resolve(AddressSpace& space, const Graph& graph, const Layout& lay
 }
 
 const BatchLayout& checked(const Graph& graph, const BatchLayout& batch) {
-  TROUPE_CHECK(batch.rows > 0 && batch.features == graph.input().count_elements() && batch.dtype == graph.dtype(),
-               Code::invalid, "graph ", graph.name(), " takes rows of ", graph.input().count_elements(), ' ',
-               name_of(graph.dtype()), ", the batch has ", batch.rows, " rows of ", batch.features, ' ',
-               name_of(batch.dtype));
+  batch.check_fits(graph);
   return batch;
 }
 
@@ -54,14 +51,14 @@ RunProgram CpuReplica::resolve(Memory batch, std::uint32_t rows, Memory sums, Pr
   TROUPE_CHECK(batch.size_bytes == batch_.size_bytes() && sums.size_bytes == sizeof(StepSums), Code::invalid,
                "a batch of ", batch.size_bytes, " bytes with sums of ", sums.size_bytes,
                " was given, this replica takes ", batch_.size_bytes(), " and ", sizeof(StepSums));
-  TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+  TROUPE_CHECK(rows <= batch_.rows(), Code::invalid, rows, " rows of a batch with room for ", batch_.rows());
   return {.programs = &programs_,
           .part = part,
           .segment = 0,
           .batch = space_.address(batch),
           .sums = space_.address_of<StepSums>(sums),
           .rows = rows,
-          .computed = rows == 0 ? batch_.rows : rows};
+          .computed = rows == 0 ? batch_.rows() : rows};
 }
 
 void CpuReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
@@ -89,12 +86,12 @@ void CpuReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memo
   CpuStream& queue = own(stream);
   if (rows == 0) return;
   RunProgram work = resolve(batch, rows, sums, ProgramPart::evaluate);
-  work.computed = std::min((rows + kEvaluatedTogether - 1) / kEvaluatedTogether * kEvaluatedTogether, batch_.rows);
+  work.computed = std::min((rows + kEvaluatedTogether - 1) / kEvaluatedTogether * kEvaluatedTogether, batch_.rows());
   queue.run(work);
 }
 
 void CpuReplica::products(Stream& stream, Memory batch, Memory sums) {
-  own(stream).run(resolve(batch, batch_.rows, sums, ProgramPart::products));
+  own(stream).run(resolve(batch, batch_.rows(), sums, ProgramPart::products));
 }
 
 }  // namespace troupe::cpu

@@ -21,6 +21,7 @@ void write_gradient(const LossShape& shape, const float* logits, float largest, 
   for (std::uint32_t k = 0; k < shape.classes; ++k) {
     float value = std::exp(logits[k] - largest) * scale;
     if (k == label) value -= 1.0F;
+    value *= shape.weight;
     if (shape.after_relu && !(logits[k] > 0)) value = 0;
     gradient[k] = to_gradient(value, T{});
   }
@@ -47,6 +48,7 @@ StepSums rows(const LossShape& shape, const float* logits, const std::int32_t* l
     ++sums.samples;
     if (out) write_gradient(shape, logits, *best, sum, static_cast<std::uint32_t>(label), out);
   }
+  sums.loss *= static_cast<double>(shape.weight);
   return sums;
 }
 

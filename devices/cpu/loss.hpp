@@ -14,6 +14,7 @@ struct LossShape {
   std::uint32_t classes = 0;
   DType dtype = DType::f32;  // of the gradient
   bool after_relu = false;   // the logits went through a ReLU: no gradient where they are 0
+  float weight = 1;          // of the loss and its gradient
 };
 
 /// Loss, correct and samples of `logits` [rows, classes] against `labels` [rows], in one pass. With `gradient` [rows,

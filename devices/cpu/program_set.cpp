@@ -14,7 +14,7 @@ ProgramSet::ProgramSet(const Graph& graph, const Layout& layout, const BatchLayo
       buckets_(buckets),
       memory_(memory),
       threads_(threads),
-      full_(make(batch.rows, nullptr)) {}
+      full_(make(batch.rows(), nullptr)) {}
 
 StepProgram ProgramSet::make(std::uint32_t rows, const StepProgram* room) const {
   try {
@@ -26,7 +26,7 @@ StepProgram ProgramSet::make(std::uint32_t rows, const StepProgram* room) const 
 }
 
 StepProgram& ProgramSet::for_rows(std::uint32_t rows) {
-  if (rows == batch_.rows) return full_;
+  if (rows == batch_.rows()) return full_;
   const auto found = std::ranges::find(with_fewer_, rows, &Kept::rows);
   if (found != with_fewer_.end()) {
     with_fewer_.splice(with_fewer_.begin(), with_fewer_, found);

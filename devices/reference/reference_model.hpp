@@ -17,16 +17,23 @@ struct Result {
   std::vector<double> gradients;  // [layout]; empty when none were asked for
 };
 
+/// What a batch has in one field: numbers [rows, elements], or labels [rows].
+struct FieldValues {
+  std::vector<double> numbers;
+  std::vector<std::int32_t> labels;
+};
+
 /// A graph's mathematics in f64, from flat parameters and rows.
 class Model {
  public:
   Model(const Graph& graph, const Layout& layout) : graph_(graph), layout_(layout) {}
-  /// `parameters` [layout], `inputs` [rows, features], `labels` [rows]. Throws Error{corrupt} for a label that is no
+  /// `parameters` [layout], `fields` in the graph's order, of `rows` rows. Throws Error{corrupt} for a label that is no
   /// class.
-  Result run(std::span<const double> parameters, std::span<const double> inputs, std::span<const std::int32_t> labels,
+  Result run(std::span<const double> parameters, std::span<const FieldValues> fields, std::uint32_t rows,
              bool with_gradients) const;
 
  private:
+  struct Pass;
   const Graph graph_;
   const Layout layout_;
 };

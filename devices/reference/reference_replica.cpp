@@ -8,6 +8,7 @@
 namespace troupe {
 namespace {
 
+using reference::FieldValues;
 using reference::Model;
 using reference::Result;
 
@@ -18,13 +19,11 @@ class ReferenceReplica final : public Replica {
       : site_(std::move(site)),
         model_(graph, layout),
         count_(layout.count_elements()),
+        dtype_(graph.dtype()),
         batch_(batch),
         buckets_(buckets),
         memory_(memory) {
-    TROUPE_CHECK(batch.rows > 0 && batch.features == graph.input().count_elements() && batch.dtype == graph.dtype(),
-                 Code::invalid, "graph ", graph.name(), " takes rows of ", graph.input().count_elements(), ' ',
-                 name_of(graph.dtype()), ", the batch has ", batch.rows, " rows of ", batch.features, ' ',
-                 name_of(batch.dtype));
+    batch_.check_fits(graph);
     const std::uint64_t half_bytes =
         graph.dtype() == DType::bf16 ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
     TROUPE_CHECK(memory.parameters.size_bytes == count_ * sizeof(float) &&
@@ -76,7 +75,7 @@ class ReferenceReplica final : public Replica {
   }
 
   const std::byte* first_row(const Memory& batch, std::uint32_t rows) const {
-    TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+    TROUPE_CHECK(rows <= batch_.rows(), Code::invalid, rows, " rows of a batch with room for ", batch_.rows());
     TROUPE_CHECK(batch.size_bytes == batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
                  " bytes was given, this replica takes ", batch_.size_bytes());
     return site_.address(batch);
@@ -88,28 +87,48 @@ class ReferenceReplica final : public Replica {
   }
 
   Result run(const std::byte* batch, std::uint32_t count_rows, bool with_gradients) const {
-    std::vector<double> parameters(count_), inputs(count_rows * batch_.features);
+    std::vector<double> parameters(count_);
     const auto* values = at<const float>(memory_.parameters);
     std::copy_n(values, count_, parameters.begin());
-    if (batch_.dtype == DType::bf16) {
+    if (dtype_ == DType::bf16) {
       const auto* half = at<const std::uint16_t>(memory_.bf16);
       for (std::size_t p = 0; p < entries_.size(); ++p) {
         if (!weights_[p]) continue;  // biases are read in f32
         for (std::uint64_t i = entries_[p].first; i < entries_[p].first + entries_[p].count; ++i)
           parameters[i] = from_bf16(half[i]);
       }
-      const auto* rows = reinterpret_cast<const std::uint16_t*>(batch + batch_.inputs_offset());
-      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = from_bf16(rows[i]);
-    } else {
-      std::copy_n(reinterpret_cast<const float*>(batch + batch_.inputs_offset()), inputs.size(), inputs.begin());
     }
-    const auto* labels = reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset());
-    return model_.run(parameters, inputs, {labels, count_rows}, with_gradients);
+    std::vector<FieldValues> fields;
+    for (const BatchLayout::Entry& entry : batch_.entries())
+      fields.push_back(values_of(entry, batch + entry.offset, count_rows));
+    return model_.run(parameters, fields, count_rows, with_gradients);
+  }
+
+  static FieldValues values_of(const BatchLayout::Entry& entry, const std::byte* first, std::uint32_t count_rows) {
+    const std::uint64_t count = count_rows * entry.row_elements();
+    FieldValues found;
+    switch (entry.field.dtype) {
+      case DType::i32:
+        found.labels.resize(count);
+        std::copy_n(reinterpret_cast<const std::int32_t*>(first), count, found.labels.begin());
+        break;
+      case DType::f32:
+        found.numbers.resize(count);
+        std::copy_n(reinterpret_cast<const float*>(first), count, found.numbers.begin());
+        break;
+      case DType::bf16:
+        found.numbers.resize(count);
+        std::transform(reinterpret_cast<const std::uint16_t*>(first),
+                       reinterpret_cast<const std::uint16_t*>(first) + count, found.numbers.begin(), from_bf16);
+        break;
+    }
+    return found;
   }
 
   const ReplicaSite site_;
   const Model model_;
   const std::uint64_t count_;
+  const DType dtype_;
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
   const ReplicaMemory memory_;

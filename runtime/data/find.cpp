@@ -259,7 +259,8 @@ DataPlace find_data(const DataRequest& request) {
 }
 
 DataFacts look_at_data(const DataPlace& place) {
-  DataFacts facts{.count_classes = kDigitClasses};
+  DataFacts facts;
+  std::uint32_t classes = kDigitClasses;
   IdxHeader train{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide};
   IdxHeader test{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
   if (place.there) {
@@ -267,9 +268,9 @@ DataFacts look_at_data(const DataPlace& place) {
     check_files(files);
     train = check_idx(files[0], IdxKind::images);
     test = check_idx(files[2], IdxKind::images);
-    facts.count_classes = count_classes(read_idx(files[1], IdxKind::labels), read_idx(files[3], IdxKind::labels));
+    classes = count_classes(read_idx(files[1], IdxKind::labels), read_idx(files[3], IdxKind::labels));
   }
-  facts.shape = {{train.height, train.width, 1}};
+  facts.fields = image_fields(train, classes);
   facts.train_samples = train.count;
   facts.test_samples = test.count;
   facts.size_bytes = train.content_bytes() + train.count + test.content_bytes() + test.count;  // a label is a byte
@@ -283,8 +284,8 @@ DataSet read_data(const DataPlace& place) {
   DataSet set;
   set.train = std::make_unique<IdxSource>(read_idx(files[0], IdxKind::images), std::move(train_labels), classes);
   set.test = std::make_unique<IdxSource>(read_idx(files[2], IdxKind::images), std::move(test_labels), classes);
-  TROUPE_CHECK(set.train->shape() == set.test->shape(), Code::invalid, place.folder, ": training images are ",
-               set.train->shape().to_string(), ", test images ", set.test->shape().to_string(),
+  TROUPE_CHECK(set.train->fields() == set.test->fields(), Code::invalid, place.folder, ": training samples are ",
+               list_fields(set.train->fields()), ", test samples ", list_fields(set.test->fields()),
                "; the files do not belong together");
   set.origin = place.description;
   return set;

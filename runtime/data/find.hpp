@@ -32,11 +32,11 @@ struct DataPlace {
 
 /// What a plan has to know about both sets.
 struct DataFacts {
-  Shape shape;  // of a sample
-  std::uint32_t count_classes = 0;
+  std::vector<Field> fields;  // of a sample
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
   std::uint64_t size_bytes = 0;  // of both, in the memory of a process that has read them
+  friend bool operator==(const DataFacts&, const DataFacts&) = default;
 };
 
 /// Finds the four IDX files: at the path of --set and nowhere else; or at the configured path where that holds them,

@@ -47,19 +47,21 @@ std::uint32_t count_classes(const IdxFile& labels, const IdxFile& test_labels) {
   return classes;
 }
 
+std::vector<Field> image_fields(const IdxHeader& images, std::uint32_t count_classes) {
+  return {{std::string{kImage}, {{images.height, images.width, 1}}, DType::f32},
+          {std::string{kLabel}, {}, DType::i32, count_classes}};
+}
+
 IdxSource::IdxSource(IdxFile images, IdxFile labels, std::uint32_t count_classes)
-    : images_(std::move(images)),
-      labels_(std::move(labels)),
-      shape_{{images_.header.height, images_.header.width, 1}},
-      count_classes_(count_classes) {
+    : images_(std::move(images)), labels_(std::move(labels)), fields_(image_fields(images_.header, count_classes)) {
   TROUPE_CHECK(images_.header.count == labels_.header.count, Code::invalid, images_.name, ": ", images_.header.count,
                " images, but ", labels_.name, " has ", labels_.header.count,
                " labels; the files do not belong together");
   const auto stray = std::find_if(labels_.content.begin(), labels_.content.end(),
-                                  [&](std::uint8_t label) { return label >= count_classes_; });
+                                  [&](std::uint8_t label) { return label >= count_classes; });
   TROUPE_CHECK(stray == labels_.content.end(), Code::invalid, labels_.name, ": byte ",
                labels_.header.header_bytes() + static_cast<std::uint64_t>(stray - labels_.content.begin()), ": label ",
-               int{*stray}, " is not one of the training set's ", count_classes_, " classes; fetch the file again");
+               int{*stray}, " is not one of the training set's ", count_classes, " classes; fetch the file again");
 }
 
 template <class Number>
@@ -71,35 +73,24 @@ void IdxSource::decode_rows(std::span<const Sample> samples, Number* inputs) con
   }
 }
 
+void IdxSource::decode_field(std::span<const Sample> samples, DType dtype, std::byte* to) const {
+  switch (dtype) {
+    case DType::f32: return decode_rows(samples, reinterpret_cast<float*>(to));
+    case DType::bf16: return decode_rows(samples, reinterpret_cast<std::uint16_t*>(to));
+    case DType::i32: break;
+  }
+  auto* labels = reinterpret_cast<std::int32_t*>(to);
+  for (const Sample& sample : samples) *labels++ = labels_.content[sample.index];
+}
+
 void IdxSource::decode_batch(const FillRequest& request) const {
-  const BatchLayout& batch = request.batch;
-  TROUPE_CHECK(request.samples.size() <= batch.rows, Code::invalid, request.samples.size(),
-               " samples do not fit a batch of ", batch.rows);
-  TROUPE_CHECK(batch.features == images_.header.sample_bytes(), Code::invalid, "a batch of ", batch.features,
-               " features cannot take images of ", images_.header.sample_bytes());
-  for (const Sample& sample : request.samples) {
-    TROUPE_CHECK(sample.index < count_samples(), Code::invalid, "sample ", sample.index, " of ", count_samples(),
-                 " does not exist");
-  }
-  std::byte* inputs = request.slot + batch.inputs_offset();
-  if (batch.dtype == DType::f32) {
-    decode_rows(request.samples, reinterpret_cast<float*>(inputs));
-  } else {
-    decode_rows(request.samples, reinterpret_cast<std::uint16_t*>(inputs));
-  }
-  auto* labels = reinterpret_cast<std::int32_t*>(request.slot + batch.labels_offset());
-  for (const Sample& sample : request.samples) *labels++ = labels_.content[sample.index];
+  check_request(*this, request);
+  for (const BatchLayout::Entry& entry : request.batch->entries())
+    decode_field(request.samples, entry.field.dtype, request.slot + entry.offset);
 }
 
 void IdxSource::fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const {
-  threads.post([this, request, done = std::move(done)](Blocking&) {
-    try {
-      decode_batch(request);
-    } catch (const Error& error) {
-      return done->filled(error.status());
-    }
-    done->filled({});
-  });
+  fill_on(threads, request, std::move(done), [this](const FillRequest& what) { decode_batch(what); });
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,10 +26,10 @@ struct Sample {
 
 /// What goes into a batch.
 struct FillRequest {
-  std::span<const Sample> samples;  // for the first rows, at most batch.rows
+  std::span<const Sample> samples;  // for the first rows, at most batch->rows()
   std::uint64_t seed = 0;           // the job's
-  BatchLayout batch;
-  std::byte* slot = nullptr;  // batch.size_bytes()
+  const BatchLayout* batch = nullptr;
+  std::byte* slot = nullptr;  // batch->size_bytes()
 };
 
 /// Told once when a batch is filled, or why it was not.
@@ -38,20 +39,33 @@ class FillDone {
   virtual void filled(const Status& status) noexcept = 0;
 };
 
-/// A set of labelled samples, read only. Threads: any, for any number of batches at once.
+/// A set of samples with named fields, read only. Threads: any, for any number of batches at once.
 class Source {
  public:
   virtual ~Source() = default;
   virtual std::uint64_t count_samples() const noexcept = 0;
-  virtual const Shape& shape() const noexcept = 0;
-  virtual std::uint32_t count_classes() const noexcept = 0;
-  /// Decodes samples into the first rows of a batch; what lies behind them is left alone. Returns at once, or, where
-  /// `threads` has none, when it is done. `done` is told on any thread, maybe before this returns; until then the
-  /// request's samples and slot stay as they are.
+  /// What a sample has. Fields of f32 are given in bf16 too, where a batch has them so.
+  virtual const std::vector<Field>& fields() const noexcept = 0;
+  /// Decodes samples into the first rows of a batch, of its fields alone; what lies behind them is left alone. Returns
+  /// at once, or, where `threads` has none, when it is done. `done` is told on any thread, maybe before this returns;
+  /// until then the request's samples, batch and slot stay as they are.
   virtual void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const = 0;
   /// Memory the samples take.
   virtual std::uint64_t size_bytes() const noexcept = 0;
 };
+
+/// Throws Error{invalid}, naming `reader`, unless `wanted` is among the `offered`, of that shape and, but for bf16 in
+/// the place of f32, of that type.
+void check_offered(const Field& wanted, const std::vector<Field>& offered, const std::string& reader);
+
+/// What a source checks first. Throws Error{invalid} when there are more samples than rows, one that does not exist, or
+/// a field that `source` does not have.
+void check_request(const Source& source, const FillRequest& request);
+
+/// What most sources' fill() is: `decode` runs on one of `threads`, where there are any, and `done` is told of its end.
+/// Whatever it throws is the batch's status.
+void fill_on(IoThreads& threads, const FillRequest& request, std::shared_ptr<FillDone> done,
+             std::function<void(const FillRequest&)> decode);
 
 /// Fills a batch while the caller waits. Throws what went wrong.
 void fill_now(const Source& source, const FillRequest& request);

@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/hash.hpp"
 #include "runtime/lease.hpp"
 #include "tests/support/actor_world.hpp"
+#include "tests/support/batches.hpp"
 
 namespace troupe {
 namespace {
@@ -159,7 +160,7 @@ struct World {
     auto slot = pool->try_take();
     ASSERT_TRUE(slot.has_value());
     std::fill_n(slot->data(), batch.size_bytes(), std::byte{1});
-    actors.send(actor, BatchLease{std::move(*slot).publish(), {step}, evaluation, last, batch.rows});
+    actors.send(actor, BatchLease{std::move(*slot).publish(), {step}, evaluation, last, batch.rows()});
     actors.run();
   }
   /// Lets the device do all it can, and the actors after it.
@@ -169,7 +170,7 @@ struct World {
   }
 
   Schedule schedule;
-  BatchLayout batch{.rows = 2, .features = 4};
+  BatchLayout batch = testing::image_batch(2, {{4}});
   std::shared_ptr<Arena> arena = Arena::create(arena_id({0}, 1), 1 << 20);
   AddressSpace space;
   FakeDevice device{space};

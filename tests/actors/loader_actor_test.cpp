@@ -33,7 +33,7 @@ struct World {
   /// `other`: in the place of numbered samples.
   World(const Schedule& schedule, Rank rank, std::size_t slots, bool holds, const Ledger& ledger, std::uint32_t room,
         const Source* other = nullptr)
-      : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch{.rows = room, .features = 1} {
+      : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch(room, test::numbered_fields()) {
     space.map(arena);
     pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
     device = actors.listener<BatchReceiver, BatchLease>([this](const BatchLease& b) { take(b); });
@@ -116,8 +116,7 @@ class SlowNumbers final : public Source {
     std::shared_ptr<FillDone> done;
   };
   std::uint64_t count_samples() const noexcept override { return 100; }
-  const Shape& shape() const noexcept override { return shape_; }
-  std::uint32_t count_classes() const noexcept override { return 2; }
+  const std::vector<Field>& fields() const noexcept override { return fields_; }
   std::uint64_t size_bytes() const noexcept override { return 0; }
   void fill(const FillRequest& request, IoThreads&, std::shared_ptr<FillDone> done) const override {
     asked.push_back({request, std::move(done)});
@@ -129,7 +128,7 @@ class SlowNumbers final : public Source {
   mutable std::vector<Asked> asked;
 
  private:
-  Shape shape_{{1}};
+  std::vector<Field> fields_ = test::numbered_fields();
 };
 
 TEST(LoaderActor, AsksForAllFreeSlotsAtOnceAndSendsTheBatchesInTheirOrderWheneverTheyAreFilled) {

@@ -42,7 +42,7 @@ struct Device {
 struct Node {
   explicit Node(const Schedule& schedule) : Node(schedule, Ledger{schedule}, schedule.rows) {}
   Node(const Schedule& schedule, const Ledger& ledger, std::uint32_t room)
-      : train(schedule.train_samples), test(schedule.test_samples), batch{.rows = room, .features = 1} {
+      : train(schedule.train_samples), test(schedule.test_samples), batch(room, test::numbered_fields()) {
     NodeLoaderParts parts{space, train, test, batch, schedule, {}, threads, 7, ledger};
     for (std::uint32_t rank = 0; rank < schedule.ranks; ++rank) {
       parts.ranks.push_back({rank});
@@ -92,7 +92,7 @@ struct Node {
 std::vector<Received> alone(const Schedule& schedule, Rank rank, const Ledger& ledger, std::uint32_t room) {
   Numbers train{schedule.train_samples};
   Numbers tests{schedule.test_samples};
-  const BatchLayout batch{.rows = room, .features = 1};
+  const BatchLayout batch{room, test::numbered_fields()};
   AddressSpace space;
   const auto arena = Arena::create(arena_id({9}, 1), 1 << 16);
   space.map(arena);

@@ -8,16 +8,20 @@
 #include "actors/messages.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/data/source.hpp"
+#include "tests/support/batches.hpp"
 
 namespace troupe::test {
+
+inline std::vector<Field> numbered_fields() {
+  return {{std::string{kImage}, {{1}}, DType::f32}, {std::string{kLabel}, {}, DType::i32, 2}};
+}
 
 /// Samples whose first feature is their number; rows without a sample have the label -1.
 class Numbers final : public Source {
  public:
   explicit Numbers(std::uint64_t count) : count_(count) {}
   std::uint64_t count_samples() const noexcept override { return count_; }
-  const Shape& shape() const noexcept override { return shape_; }
-  std::uint32_t count_classes() const noexcept override { return 2; }
+  const std::vector<Field>& fields() const noexcept override { return fields_; }
   std::uint64_t size_bytes() const noexcept override { return 0; }
   void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const override {
     threads.post([request, done = std::move(done)](Blocking&) {
@@ -28,8 +32,8 @@ class Numbers final : public Source {
   static void write(const FillRequest& request) {
     const auto& [indices, seed, batch, slot] = request;
     auto* inputs = reinterpret_cast<float*>(slot);
-    auto* labels = reinterpret_cast<std::int32_t*>(slot + batch.labels_offset());
-    for (std::uint32_t row = 0; row < batch.rows; ++row) {
+    auto* labels = testing::labels_in(*batch, slot);
+    for (std::uint32_t row = 0; row < batch->rows(); ++row) {
       inputs[row] = row < indices.size() ? static_cast<float>(indices[row].index) : 0.0f;
       labels[row] = row < indices.size() ? 0 : -1;
     }
@@ -37,16 +41,15 @@ class Numbers final : public Source {
 
  private:
   std::uint64_t count_;
-  Shape shape_{{1}};
+  std::vector<Field> fields_ = numbered_fields();
 };
 
 /// The numbers of the samples in a batch that Numbers made.
 inline std::vector<float> numbers_in(const AddressSpace& space, const BatchLayout& batch, const BatchLease& lease) {
   const auto* inputs = space.address_of<float>(lease.lease.memory());
-  const auto* labels =
-      reinterpret_cast<const std::int32_t*>(space.address(lease.lease.memory()) + batch.labels_offset());
+  const auto* labels = testing::labels_in(batch, space.address(lease.lease.memory()));
   std::vector<float> numbers;
-  for (std::uint32_t row = 0; row < batch.rows; ++row)
+  for (std::uint32_t row = 0; row < batch.rows(); ++row)
     if (labels[row] >= 0) numbers.push_back(inputs[row]);
   return numbers;
 }

@@ -10,6 +10,7 @@
 #include "devices/fake/fake_device.hpp"
 #include "runtime/arena.hpp"
 #include "tests/support/actor_world.hpp"
+#include "tests/support/batches.hpp"
 
 namespace troupe {
 namespace {
@@ -19,17 +20,16 @@ class Blank final : public Source {
  public:
   explicit Blank(std::uint64_t count) : count_(count) {}
   std::uint64_t count_samples() const noexcept override { return count_; }
-  const Shape& shape() const noexcept override { return shape_; }
-  std::uint32_t count_classes() const noexcept override { return 2; }
+  const std::vector<Field>& fields() const noexcept override { return fields_; }
   std::uint64_t size_bytes() const noexcept override { return 0; }
   void fill(const FillRequest& request, IoThreads&, std::shared_ptr<FillDone> done) const override {
-    std::fill_n(request.slot, request.batch.size_bytes(), std::byte{0});
+    std::fill_n(request.slot, request.batch->size_bytes(), std::byte{0});
     done->filled({});
   }
 
  private:
   std::uint64_t count_;
-  Shape shape_{{4}};
+  std::vector<Field> fields_{{std::string{kImage}, {{4}}, DType::f32}, {std::string{kLabel}, {}, DType::i32, 2}};
 };
 
 /// Sums up and exchanges nothing: a job of one rank.
@@ -60,7 +60,7 @@ class OneRank final : public Exchange {
 std::size_t count_messages(std::uint64_t steps) {
   const Schedule schedule{
       .train_samples = 1000, .test_samples = 10, .rows = 2, .ranks = 1, .steps = steps, .evaluate_every = 0};
-  const BatchLayout batch{.rows = 2, .features = 4};
+  const BatchLayout batch = testing::image_batch(2, {{4}});
   const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
   const auto arena = Arena::create(arena_id({0}, 1), 1 << 20);

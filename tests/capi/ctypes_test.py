@@ -78,6 +78,8 @@ troupe = ctypes.CDLL(LIBRARY)
 troupe.troupe_error.restype = ctypes.c_char_p
 troupe.troupe_tensor_count.restype = ctypes.c_size_t
 troupe.troupe_tensor_name.restype = ctypes.c_char_p
+troupe.troupe_field_count.restype = ctypes.c_size_t
+troupe.troupe_field_name.restype = ctypes.c_char_p
 for function in ("start", "next", "step", "exchange", "parameters", "gradients", "report", "finish"):
     getattr(troupe, "troupe_" + function).restype = ctypes.c_int
 OVER, OK, INVALID = -1, 0, 2
@@ -186,7 +188,7 @@ class CFunctions(unittest.TestCase):
                        [("w", [2, 1]), ("b", [1])], own_samples=100)
 
     def test_the_version_is_the_headers(self):
-        self.assertEqual(troupe.troupe_abi_version(), 2)
+        self.assertEqual(troupe.troupe_abi_version(), 3)
 
     def test_a_wrong_setting_is_named_with_its_cure(self):
         session = self.on_data("train.epoch=3")
@@ -222,6 +224,31 @@ class CFunctions(unittest.TestCase):
         self.assertTrue(report["finished"])
         self.assertEqual(report["steps"], 3)
         self.assertEqual(len(report["epochs"]), 1)
+        session.free()
+
+    def test_fields_have_names_and_the_shape_of_a_sample(self):
+        session = self.on_data("train.epochs=1")
+        self.assertEqual(troupe.troupe_field_count(session.pointer), 0)  # no batch yet
+        self.assertEqual(session.next()[0], OK, error())
+        count = troupe.troupe_field_count(session.pointer)
+        names = [troupe.troupe_field_name(session.pointer, ctypes.c_size_t(i)) for i in range(count)]
+        self.assertEqual(names, [b"image", b"label"])
+        self.assertIsNone(troupe.troupe_field_name(session.pointer, ctypes.c_size_t(2)))
+        shapes = []
+        for index in range(count):
+            field = session.tensor("field", index)
+            tensor = field.contents.dl_tensor
+            shapes.append([tensor.shape[axis] for axis in range(tensor.ndim)])
+            field.contents.deleter(field)
+        self.assertEqual(shapes, [[20, SIDE, SIDE, 1], [20]])
+        stray = TensorPointer()
+        self.assertEqual(troupe.troupe_field(session.pointer, ctypes.c_size_t(2), ctypes.byref(stray)), INVALID)
+        self.assertIn("field 2 of a batch with 2", error())
+        self.assertEqual(session.step()[0], OK, error())
+        self.assertEqual(troupe.troupe_field_count(session.pointer), 0)
+        self.assertEqual(troupe.troupe_field(session.pointer, ctypes.c_size_t(0), ctypes.byref(stray)), INVALID)
+        self.assertIn("call troupe_next first", error())
+        session.finish()
         session.free()
 
     @unittest.skipIf(numpy is None, "numpy is not installed")

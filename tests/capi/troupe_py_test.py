@@ -57,11 +57,13 @@ class Module(unittest.TestCase):
         seen = []
         with self.on_data() as session:
             self.assertEqual((session.rank, session.ranks), (0, 1))
-            for inputs, labels in session.batches():
-                self.assertEqual((inputs.shape, inputs.dtype), ((20, SIDE * SIDE), numpy.float32))
-                again, _ = session.next()
-                self.assertEqual(inputs.ctypes.data, again.ctypes.data)
-                samples = numpy.rint(inputs[:, 0] * 255).astype(int)
+            for batch in session.batches():
+                self.assertEqual(list(batch), ["image", "label"])
+                images, labels = batch["image"], batch["label"]
+                self.assertEqual((images.shape, images.dtype), ((20, SIDE, SIDE, 1), numpy.float32))
+                self.assertEqual((labels.shape, labels.dtype), ((20,), numpy.int32))
+                self.assertEqual(images.ctypes.data, session.next()["image"].ctypes.data)
+                samples = numpy.rint(images[:, 0, 0, 0] * 255).astype(int)
                 numpy.testing.assert_array_equal(samples % 10, labels)
                 seen += list(samples)
                 sums = session.step()
@@ -156,7 +158,7 @@ class Module(unittest.TestCase):
                               env={**os.environ, "PYTHONPATH": MODULE_FOLDER}, capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("step 200: loss ", done.stdout)
-        self.assertIn("batch of (10, 16)", done.stdout)
+        self.assertIn("images (10, 4, 4, 1)", done.stdout)
         self.assertIn("test accuracy ", done.stdout)
 
     def test_a_session_that_is_alone_by_mistake_is_told_of(self):

@@ -58,6 +58,16 @@ TEST_F(Examples, OfTheExchangeAloneFindTheLine) {
   }
 }
 
+TEST_F(Examples, OfAGraphAndDataOfTheAppsOwnLearns) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    for (const char* loader : {"rank", "node"}) {
+      run("own_graph", ranks, {std::string{"data.loader="} + loader});
+      ASSERT_THAT(said_, HasSubstr("test accuracy "));
+      EXPECT_GT(std::stod(said_.substr(said_.find("accuracy ") + 9)), 0.95);
+    }
+  }
+}
+
 TEST_F(Examples, InCTrainsAndReports) {
   for (const std::uint32_t ranks : {1u, 2u}) {
     run("c_loop", ranks, on_the_job());

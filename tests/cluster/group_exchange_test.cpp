@@ -14,6 +14,7 @@
 #include "runtime/data/random.hpp"
 #include "runtime/host_copies.hpp"
 #include "runtime/planner.hpp"
+#include "tests/support/batches.hpp"
 #include "tests/transports/communicator_worlds.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
@@ -262,7 +263,7 @@ class GroupedRun {
     buckets = in_backward_order(graph_, layout_, std::move(buckets));
     member.steps = std::make_unique<StepExchange>(ViewId{1}, member.space, member.memory.sums, member.memory.totals,
                                                   std::move(exchanges), buckets.size());
-    const BatchLayout batch{kRows, graph_.input().count_elements(), graph_.dtype()};
+    const BatchLayout batch{kRows, graph_.fields()};
     member.replica = member.device->compile(graph_, layout_, batch, buckets, member.memory.replica);
     for (std::uint64_t step = 0; step < kSteps; ++step) member.batches.push_back(make_batch(r, step, batch));
   }
@@ -273,13 +274,13 @@ class GroupedRun {
     const Memory memory = member.arena->allocate(layout.size_bytes());
     std::byte* at = member.space.address(memory);
     const std::uint64_t key = sub_key(sub_key(job_.seed, 50 + r), step);
-    for (std::uint64_t i = 0; i < layout.rows * layout.features; ++i) {
+    for (std::uint64_t i = 0; i < layout.rows() * layout.entry(kImage).row_elements(); ++i) {
       const auto value = static_cast<float>(random_normal(key, i));
-      if (layout.dtype == DType::f32) reinterpret_cast<float*>(at)[i] = value;
-      if (layout.dtype == DType::bf16) reinterpret_cast<std::uint16_t*>(at)[i] = to_bf16(value);
+      if (graph_.dtype() == DType::f32) reinterpret_cast<float*>(at)[i] = value;
+      if (graph_.dtype() == DType::bf16) reinterpret_cast<std::uint16_t*>(at)[i] = to_bf16(value);
     }
-    auto* labels = reinterpret_cast<std::int32_t*>(at + layout.labels_offset());
-    for (std::uint32_t row = 0; row < layout.rows; ++row)
+    auto* labels = testing::labels_in(layout, at);
+    for (std::uint32_t row = 0; row < layout.rows(); ++row)
       labels[row] = static_cast<std::int32_t>(random_below(sub_key(key, 1), row, 3));
     return memory;
   }

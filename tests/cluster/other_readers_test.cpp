@@ -46,11 +46,11 @@ class Network {
   std::vector<double> classify(const Source& samples, std::uint64_t index) {
     std::vector<double> found;
     const std::array one{Sample{.index = index}};
-    fill_now(samples, {one, 0, batch_, space_.address(slot_)});
+    fill_now(samples, {one, 0, &batch_, space_.address(slot_)});
     for (std::int32_t label = 0; label < static_cast<std::int32_t>(kClasses); ++label) {
-      *space_.address_of<std::int32_t>(slice(slot_, batch_.labels_offset(), sizeof label)) = label;
+      *space_.address_of<std::int32_t>(slice(slot_, batch_.entry(kLabel).offset, sizeof label)) = label;
       *space_.address_of<StepSums>(sums_) = {};
-      replica_->evaluate(*stream_, slot_, batch_.rows, sums_);
+      replica_->evaluate(*stream_, slot_, batch_.rows(), sums_);
       const Point end = stream_->mark();
       Blocking blocking = Blocking::on_thread("test");
       const Status done = space_.timeline(end.line).wait(blocking, end.value, Deadline::after(30s), "an evaluation");
@@ -62,7 +62,7 @@ class Network {
 
  private:
   const Graph graph_{"mlp",
-                     Shape{{784}},
+                     Shape{{28, 28, 1}},
                      DType::f32,
                      {{"l1", Dense{1000}},
                       {"relu1", Relu{}},
@@ -71,7 +71,7 @@ class Network {
                       {"l3", Dense{kClasses}},
                       {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout_{graph_};
-  const BatchLayout batch_{1, 784, DType::f32};
+  const BatchLayout batch_{1, graph_.fields()};
   AddressSpace space_;
   std::shared_ptr<Arena> arena_ = [this] {
     auto arena = Arena::create(arena_id(Peer{0}, 1), 2 * layout_.count_elements() * sizeof(float) + (1 << 16));

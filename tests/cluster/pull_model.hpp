@@ -21,15 +21,18 @@ inline OwnModel pull_model(std::function<bool(const std::vector<SessionTensor>&)
     for (const SessionTensor& tensor : tensors) {
       if (train) std::fill(tensor.gradients.begin(), tensor.gradients.end(), 0.0f);
     }
-    for (std::uint32_t row = 0; row < batch.rows; ++row) {
-      if (batch.labels[row] < 0) continue;
+    const auto images = batch.values<float>(kImage);
+    const auto labels = batch.values<std::int32_t>(kLabel);
+    const std::size_t features = images.size() / batch.rows();
+    for (std::uint32_t row = 0; row < batch.rows(); ++row) {
+      if (labels[row] < 0) continue;
       ++sums.samples;
-      sums.correct += batch.labels[row] == 0 ? 1 : 0;
-      const float* x = batch.inputs.data() + row * batch.features;
+      sums.correct += labels[row] == 0 ? 1 : 0;
+      const float* x = images.data() + row * features;
       for (const SessionTensor& tensor : tensors) {
         for (std::size_t i = 0; i < tensor.parameters.size(); ++i) {
-          const float factor = 0.1f * static_cast<float>(1 + i / batch.features);
-          const float off = tensor.parameters[i] - factor * x[i % batch.features];
+          const float factor = 0.1f * static_cast<float>(1 + i / features);
+          const float off = tensor.parameters[i] - factor * x[i % features];
           sums.loss += double{off} * off / 2;
           if (train) tensor.gradients[i] += off;
         }

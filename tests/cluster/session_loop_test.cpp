@@ -77,9 +77,9 @@ TEST_F(SessionLoop, GivesTheSumsOverAllRanksWithEveryStep) {
   const auto results = run(2, options({"train.steps=5"}), [](Blocking& blocking, Session& session, std::uint32_t) {
     int steps = 0;
     while (auto batch = session.next(blocking)) {
-      EXPECT_EQ(batch->rows, 20u);
-      EXPECT_EQ(batch->inputs.size(), 20u * 784);
-      EXPECT_EQ(batch->labels.size(), 20u);
+      EXPECT_EQ(batch->rows(), 20u);
+      EXPECT_EQ(batch->values<float>(kImage).size(), 20u * 784);
+      EXPECT_EQ(batch->values<std::int32_t>(kLabel).size(), 20u);
       const auto sums = session.step(blocking);
       EXPECT_TRUE(sums.has_value());
       if (!sums) break;
@@ -279,7 +279,7 @@ OwnModel counting_model(Asked& asked) {
   const auto count = [](std::atomic<std::uint64_t>& counter) {
     return [&counter](const BatchView& batch, const std::vector<SessionTensor>&) {
       StepSums sums;
-      for (const std::int32_t label : batch.labels) sums.samples += label >= 0 ? 1 : 0;
+      for (const std::int32_t label : batch.values<std::int32_t>(kLabel)) sums.samples += label >= 0 ? 1 : 0;
       counter += sums.samples;
       return sums;
     };

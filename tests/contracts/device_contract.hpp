@@ -95,7 +95,7 @@ TEST_P(DeviceContract, GivesTheSameBitsInEveryRun) {
   const auto stream = device().stream();
   const Graph graph{"g", Shape{{9}}, DType::f32, {{"a", Dense{7}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
-  const BatchLayout batch_layout{5, 9, DType::f32};
+  const BatchLayout batch_layout{5, graph.fields()};
   std::vector<float> parameters(layout.count_elements());
   fill_initial(graph, layout, 1, parameters);
   const Memory batch = arena()->allocate(batch_layout.size_bytes());
@@ -109,7 +109,7 @@ TEST_P(DeviceContract, GivesTheSameBitsInEveryRun) {
     const auto replica =
         device().compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
     NoSink sink;
-    replica->step(*stream, batch, batch_layout.rows, put_sums(StepSums{}), sink);
+    replica->step(*stream, batch, batch_layout.rows(), put_sums(StepSums{}), sink);
     finish(*stream);
     found.push_back(get(memory.gradients));
   }

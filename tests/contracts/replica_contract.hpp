@@ -37,7 +37,7 @@ class ReplicaContract : public DeviceWorld {
     std::unique_ptr<Replica> replica;
   };
   Model make_model(const Graph& graph, std::uint64_t target_bytes = 0, std::uint32_t rows = kRows) {
-    Model made{Layout{graph}, BatchLayout{rows, graph.input().count_elements(), graph.dtype()}, {}, {}, {}, nullptr};
+    Model made{Layout{graph}, BatchLayout{rows, graph.fields()}, {}, {}, {}, nullptr};
     made.buckets = make_buckets(GroupId{}, graph, made.layout, target_bytes);
     std::vector<float> parameters(made.layout.count_elements());
     fill_initial(graph, made.layout, 3, parameters);
@@ -56,21 +56,20 @@ class ReplicaContract : public DeviceWorld {
   Memory make_batch(const BatchLayout& layout, std::uint64_t key, const std::vector<std::uint32_t>& left_out = {}) {
     const Memory batch = arena()->allocate(layout.size_bytes());
     std::byte* at = space().address(batch);
-    for (std::uint64_t i = 0; i < layout.rows * layout.features; ++i) {
+    const auto &image = layout.entry(kImage), &label = layout.entry(kLabel);
+    for (std::uint64_t i = 0; i < layout.rows() * image.row_elements(); ++i) {
       const auto value = static_cast<float>(random_normal(key, i));
-      if (layout.dtype == DType::f32) {
+      if (image.field.dtype == DType::f32) {
         reinterpret_cast<float*>(at)[i] = value;
       } else {
         reinterpret_cast<std::uint16_t*>(at)[i] = to_bf16(value);
       }
     }
-    auto* labels = reinterpret_cast<std::int32_t*>(at + layout.labels_offset());
-    for (std::uint32_t row = 0; row < layout.rows; ++row) {
+    auto* labels = reinterpret_cast<std::int32_t*>(at + label.offset);
+    for (std::uint32_t row = 0; row < layout.rows(); ++row) {
       const bool counts = std::find(left_out.begin(), left_out.end(), row) == left_out.end();
       labels[row] = counts ? static_cast<std::int32_t>(random_below(sub_key(key, 1), row, 3)) : -1;
-      if (!counts)
-        std::memset(at + row * layout.features * size_bytes(layout.dtype), 0,
-                    layout.features * size_bytes(layout.dtype));
+      if (!counts) std::memset(at + row * image.row_bytes(), 0, image.row_bytes());
     }
     return batch;
   }
@@ -80,7 +79,7 @@ class ReplicaContract : public DeviceWorld {
   };
   std::vector<float> gradients(Model& model, Stream& stream, const Memory& batch) {
     NoSink sink;
-    model.replica->step(stream, batch, model.batch.rows, model.sums, sink);
+    model.replica->step(stream, batch, model.batch.rows(), model.sums, sink);
     finish(stream);
     return get(model.memory.gradients);
   }
@@ -107,10 +106,10 @@ class ReplicaContract : public DeviceWorld {
     const double before = value<StepSums>(model.sums).loss;
     NoSink sink;
     for (std::uint64_t step = 1; step <= 20; ++step) {
-      model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
+      model.replica->step(*stream, batch, model.batch.rows(), model.sums, sink);
       stream->update(rule_step({.kind = RuleKind::sgd, .rate = 0.1}, step), step, stripe, contributions, model.sums);
     }
-    model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
+    model.replica->step(*stream, batch, model.batch.rows(), model.sums, sink);
     finish(*stream);
     EXPECT_LT(value<StepSums>(model.sums).loss, before);
   }
@@ -149,8 +148,8 @@ TEST_P(ReplicaContract, AddsAnEvaluationToTheSumsAndWritesNoGradients) {
   const StepSums once = value<StepSums>(model.sums);
   const Memory total = put_sums(StepSums{.loss = 10, .correct = 20, .samples = 30, .stop_requests = 1});
   write(model.memory.gradients, std::vector<float>(model.layout.count_elements(), 42.0F));
-  model.replica->evaluate(*stream, batch, model.batch.rows, total);
-  model.replica->evaluate(*stream, batch, model.batch.rows, total);
+  model.replica->evaluate(*stream, batch, model.batch.rows(), total);
+  model.replica->evaluate(*stream, batch, model.batch.rows(), total);
   finish(*stream);
   const StepSums& sums = value<StepSums>(total);
   EXPECT_NEAR(sums.loss, 10 + 2 * once.loss, 1e-9 * once.loss);
@@ -196,8 +195,8 @@ TEST_P(ReplicaContract, TakesTheFirstRowsOfABatchBitwiseAsABatchOfAsManyRows) {
     const auto copy = [&](std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
       std::memcpy(space().address(in_room) + to, space().address(batch) + from, bytes);
     };
-    copy(0, 0, rows * exact.batch.features * sizeof(float));
-    copy(roomy.batch.labels_offset(), exact.batch.labels_offset(), rows * sizeof(std::int32_t));
+    copy(0, 0, rows * exact.batch.entry(kImage).row_bytes());
+    copy(roomy.batch.entry(kLabel).offset, exact.batch.entry(kLabel).offset, rows * sizeof(std::int32_t));
     NoSink sink;
     roomy.replica->step(*stream, in_room, rows, roomy.sums, sink);
     const std::vector<float> expected = gradients(exact, *stream, batch);
@@ -263,7 +262,7 @@ TEST_P(ReplicaContract, MakesBucketsReadyInOrderWithTheirGradientsAndTheSumsWrit
   sink.copied_sums = put_sums(StepSums{});
   sink.copied_gradients = put(std::vector<float>(expected.size()));
   sink.junk = put(std::vector<float>(expected.size(), 1e6F));
-  model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
+  model.replica->step(*stream, batch, model.batch.rows(), model.sums, sink);
   finish(*stream);
   EXPECT_EQ(sink.order, (std::vector<std::uint32_t>{0, 1, 2}));
   const std::vector<float> found = get(sink.copied_gradients);
@@ -304,7 +303,7 @@ TEST_P(ReplicaContract, AcquiresEveryBucketOnceBeforeItReadsItsWeightsOrWritesIt
   sink.right = put(get(model.memory.parameters));
   sink.marks = put(std::vector<float>(expected.size()));
   write(model.memory.parameters, std::vector<float>(expected.size(), 1e6F));
-  model.replica->step(*stream, batch, model.batch.rows, model.sums, sink);
+  model.replica->step(*stream, batch, model.batch.rows(), model.sums, sink);
   finish(*stream);
   std::sort(sink.acquired.begin(), sink.acquired.end());
   EXPECT_EQ(sink.acquired, (std::vector<std::uint32_t>{0, 1, 2}));

@@ -7,6 +7,7 @@
 #include "devices/reference/reference_device.hpp"
 #include "runtime/blocking.hpp"
 #include "runtime/data/random.hpp"
+#include "tests/support/batches.hpp"
 
 namespace troupe {
 namespace {
@@ -45,6 +46,64 @@ class CpuReplica : public ::testing::Test {
     return {"random", Shape{{static_cast<std::uint32_t>(1 + random_below(key, 1, 150))}}, dtype, std::move(layers)};
   }
 
+  /// Layers that read one or two fields, one another in any order, and sums of them; one loss, or another on the way.
+  static Graph random_branches(std::uint64_t key, DType dtype) {
+    std::vector<Field> fields{{"image", {{static_cast<std::uint32_t>(1 + random_below(key, 1, 60))}}, dtype}};
+    if (random_below(key, 2, 2) == 0) fields.push_back({"more", {{3, 2}}, dtype});
+    struct Made {
+      std::string name;
+      bool read = false;
+    };
+    std::vector<Layer> layers;
+    std::vector<Made> made;  // all as wide as each other
+    constexpr std::uint32_t kWidth = 24;
+    const auto add = [&](Operation operation, std::vector<std::string> inputs) {
+      layers.push_back({text("t", layers.size()), operation, std::move(inputs)});
+      made.push_back({layers.back().name});
+    };
+    std::uint64_t draw = 100;
+    const auto any = [&] {
+      Made& one = made[random_below(key, ++draw, made.size())];
+      one.read = true;
+      return one.name;
+    };
+    for (const Field& field : fields) {
+      std::string from = field.name;
+      if (random_below(key, ++draw, 3) == 0) {
+        layers.push_back({text("cut ", field.name), Relu{}, {from}});
+        from = layers.back().name;
+      }
+      add(Dense{kWidth}, {from});
+    }
+    for (std::uint64_t i = 0, count = random_below(key, 3, 8); i < count; ++i) {
+      switch (random_below(key, ++draw, 4)) {
+        case 0: add(Dense{kWidth}, {any()}); break;
+        case 1: add(Relu{}, {any()}); break;
+        case 2: add(Add{}, {any(), any()}); break;
+        default: add(Add{}, {any(), any(), any()}); break;
+      }
+    }
+    if (random_below(key, 4, 2) == 0) {
+      fields.push_back({"kind", {}, DType::i32, kWidth});
+      layers.push_back({"kind loss", SoftmaxCrossEntropy{0.5}, {any(), "kind"}});
+    }
+    std::vector<std::string> ends;
+    for (const Made& one : made)
+      if (!one.read) ends.push_back(one.name);
+    std::string end = ends.empty() ? any() : ends.front();
+    if (ends.size() > 1) {
+      layers.push_back({"end", Add{}, ends});
+      end = "end";
+    }
+    fields.push_back({"label", {}, DType::i32, kWidth});
+    if (random_below(key, 5, 2) == 0) {
+      layers.push_back({"out", Dense{kWidth}, {end}});
+      end = "out";
+    }
+    layers.push_back({"loss", SoftmaxCrossEntropy{}, {end, "label"}});
+    return {"branches", std::move(fields), dtype, std::move(layers)};
+  }
+
   ReplicaMemory make_memory(const Graph& graph, const Layout& layout, std::uint64_t seed) {
     const std::uint64_t count = layout.count_elements();
     ReplicaMemory memory{arena_->allocate(count * 4), {}, arena_->allocate(count * 4)};
@@ -64,20 +123,26 @@ class CpuReplica : public ::testing::Test {
   }
   Memory make_batch(const BatchLayout& layout, std::uint32_t classes, std::uint64_t key) {
     const Memory batch = arena_->allocate(layout.size_bytes());
-    for (std::uint64_t i = 0; i < layout.rows * layout.features; ++i) {
-      const auto value = static_cast<float>(random_unit(key, i));
-      if (layout.dtype == DType::f32) {
-        at<float>(batch)[i] = value;
-      } else {
-        at<std::uint16_t>(batch)[i] = to_bf16(value);
-      }
-    }
-    auto* labels = reinterpret_cast<std::int32_t*>(at<std::byte>(batch) + layout.labels_offset());
-    for (std::uint32_t row = 0; row < layout.rows; ++row) {
-      const bool counts = random_below(sub_key(key, 2), row, 5) != 0;
-      labels[row] = counts ? static_cast<std::int32_t>(random_below(sub_key(key, 1), row, classes)) : -1;
+    for (const BatchLayout::Entry& entry : layout.entries()) {
+      fill_field(entry, at<std::byte>(batch) + entry.offset, layout.rows(), classes, key);
+      key = sub_key(key, 7);
     }
     return batch;
+  }
+  static void fill_field(const BatchLayout::Entry& entry, std::byte* first, std::uint32_t rows, std::uint32_t classes,
+                         std::uint64_t key) {
+    for (std::uint64_t i = 0; i < rows * entry.row_elements(); ++i) {
+      const auto value = static_cast<float>(random_unit(key, i));
+      const bool counts = random_below(sub_key(key, 2), i, 5) != 0;
+      switch (entry.field.dtype) {
+        case DType::f32: reinterpret_cast<float*>(first)[i] = value; break;
+        case DType::bf16: reinterpret_cast<std::uint16_t*>(first)[i] = to_bf16(value); break;
+        case DType::i32:
+          reinterpret_cast<std::int32_t*>(first)[i] =
+              counts ? static_cast<std::int32_t>(random_below(sub_key(key, 1), i, classes)) : -1;
+          break;
+      }
+    }
   }
   /// |a - b| / |b| over one parameter's gradients; 0 when both are zero.
   double distance(const Memory& a, const Memory& b, const Layout::Entry& entry) {
@@ -89,12 +154,10 @@ class CpuReplica : public ::testing::Test {
     return size == 0 ? std::sqrt(difference) : std::sqrt(difference / size);
   }
   /// One step on both devices from the same parameters.
-  void compare(std::uint64_t key, DType dtype, double gradient_tolerance, double loss_tolerance) {
-    const Graph graph = random_graph(key, dtype);
+  void compare(std::uint64_t key, const Graph& graph, double gradient_tolerance, double loss_tolerance) {
     SCOPED_TRACE(text("key ", key, ": ", graph.to_string()));
     const Layout layout{graph};
-    const BatchLayout batch_layout{static_cast<std::uint32_t>(1 + random_below(key, 2, 40)),
-                                   graph.input().count_elements(), dtype};
+    const BatchLayout batch_layout{static_cast<std::uint32_t>(1 + random_below(key, 2, 40)), graph.fields()};
     const auto buckets = make_buckets(GroupId{}, graph, layout, random_below(key, 3, 2) * 4096);
     const ReplicaMemory memory = make_memory(graph, layout, key);
     ReplicaMemory expected = memory;
@@ -105,7 +168,7 @@ class CpuReplica : public ::testing::Test {
     const auto run = [&](Device& device, const ReplicaMemory& at, const Memory& to) {
       const auto replica = device.compile(graph, layout, batch_layout, buckets, at);
       const auto stream = device.stream();
-      replica->step(*stream, batch, batch_layout.rows, to, sink);
+      replica->step(*stream, batch, batch_layout.rows(), to, sink);
       finish(*stream);
     };
     run(*cpu_, memory, sums);
@@ -115,7 +178,7 @@ class CpuReplica : public ::testing::Test {
     EXPECT_EQ(found.samples, wanted.samples);
     for (std::size_t p = 0; p < layout.entries().size(); ++p) {
       EXPECT_LT(distance(memory.gradients, expected.gradients, layout.entries()[p]), gradient_tolerance)
-          << graph.parameters()[p].name << " of " << batch_layout.rows << " rows";
+          << graph.parameters()[p].name << " of " << batch_layout.rows() << " rows";
     }
   }
 
@@ -126,16 +189,21 @@ class CpuReplica : public ::testing::Test {
 };
 
 TEST_F(CpuReplica, HasTheGradientsOfTheReferenceInF32OnRandomGraphs) {
-  for (std::uint64_t key = 0; key < 40; ++key) compare(key, DType::f32, 1e-5, 1e-6);
+  for (std::uint64_t key = 0; key < 40; ++key) compare(key, random_graph(key, DType::f32), 1e-5, 1e-6);
 }
 
 TEST_F(CpuReplica, HasTheGradientsOfTheReferenceOnTwoThreads) {
   cpu_ = make_cpu_device(space_, {.threads = 2});
-  for (std::uint64_t key = 200; key < 210; ++key) compare(key, DType::f32, 1e-5, 1e-6);
+  for (std::uint64_t key = 200; key < 210; ++key) compare(key, random_graph(key, DType::f32), 1e-5, 1e-6);
 }
 
 TEST_F(CpuReplica, HasNearlyTheGradientsOfTheReferenceInBf16OnRandomGraphs) {
-  for (std::uint64_t key = 100; key < 140; ++key) compare(key, DType::bf16, 0.15, 0.02);
+  for (std::uint64_t key = 100; key < 140; ++key) compare(key, random_graph(key, DType::bf16), 0.15, 0.02);
+}
+
+TEST_F(CpuReplica, HasTheGradientsOfTheReferenceWhereLayersBranchAndLossesAreSeveral) {
+  for (std::uint64_t key = 300; key < 400; ++key) compare(key, random_branches(key, DType::f32), 1e-5, 1e-6);
+  for (std::uint64_t key = 400; key < 440; ++key) compare(key, random_branches(key, DType::bf16), 0.2, 0.02);
 }
 
 Graph mnist_mlp(DType dtype) {
@@ -158,7 +226,7 @@ TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForTheMnistModel) {
   const DType dtype = GetParam();
   const Graph graph = mnist_mlp(dtype);
   const Layout layout{graph};
-  const auto replica = cpu_->compile(graph, layout, {100, 784, dtype}, make_buckets(GroupId{}, graph, layout, 0),
+  const auto replica = cpu_->compile(graph, layout, {100, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
                                      make_memory(graph, layout, 1));
   const std::string implementations = describe_cpu_replica(*replica);
   EXPECT_EQ(implementations.find(": ref"), implementations.npos) << implementations;
@@ -170,7 +238,7 @@ TEST_P(CpuReplicaOf, LearnsATinyProblem) {
   const Graph graph{
       "tiny", Shape{{16}}, dtype, {{"a", Dense{64}}, {"r", Relu{}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
-  const BatchLayout batch_layout{32, 16, dtype};
+  const BatchLayout batch_layout{32, graph.fields()};
   const ReplicaMemory memory = make_memory(graph, layout, 2);
   const Memory batch = make_batch(batch_layout, 4, 8), sums = arena_->allocate(sizeof(StepSums));
   const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
@@ -181,7 +249,7 @@ TEST_P(CpuReplicaOf, LearnsATinyProblem) {
   const auto stream = cpu_->stream();
   NoSink sink;
   for (std::uint64_t step = 1; step <= 300; ++step) {
-    replica->step(*stream, batch, batch_layout.rows, sums, sink);
+    replica->step(*stream, batch, batch_layout.rows(), sums, sink);
     stream->update(rule_step({.rate = 0.01}, step), step, stripe, std::array{memory.gradients}, sums);
     if (step % 50 == 0) finish(*stream);
   }
@@ -195,16 +263,15 @@ TEST_P(CpuReplicaOf, GivesTheSameForANumberOfRowsHoweverManyOthersWereComputedMe
   const Graph graph{
       "g", Shape{{16}}, dtype, {{"a", Dense{48}}, {"r", Relu{}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
-  const BatchLayout batch_layout{40, 16, dtype};
+  const BatchLayout batch_layout{40, graph.fields()};
   const ReplicaMemory memory = make_memory(graph, layout, 2);
   const Memory batch = make_batch(batch_layout, 4, 8), sums = arena_->allocate(sizeof(StepSums));
-  const auto replica =
-      cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 1024), memory);
+  const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 1024), memory);
   const auto stream = cpu_->stream();
   NoSink sink;
-  std::vector<std::vector<float>> first(batch_layout.rows + 1);
+  std::vector<std::vector<float>> first(batch_layout.rows() + 1);
   for (int round = 0; round < 2; ++round) {
-    for (std::uint32_t rows = 1; rows <= batch_layout.rows; ++rows) {  // many more than are kept
+    for (std::uint32_t rows = 1; rows <= batch_layout.rows(); ++rows) {  // many more than are kept
       replica->step(*stream, batch, rows, sums, sink);
       finish(*stream);
       const auto* found = at<float>(memory.gradients);
@@ -218,14 +285,14 @@ TEST_P(CpuReplicaOf, GivesTheSameForANumberOfRowsHoweverManyOthersWereComputedMe
 TEST_F(CpuReplica, EndsItsStreamNamingRowAndLabelWhenALabelIsNoClass) {
   const Graph graph{"g", Shape{{3}}, DType::f32, {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
-  const BatchLayout batch_layout{5, 3, DType::f32};
+  const BatchLayout batch_layout{5, graph.fields()};
   const Memory batch = make_batch(batch_layout, 4, 8);
-  reinterpret_cast<std::int32_t*>(at<std::byte>(batch) + batch_layout.labels_offset())[3] = 12;
+  testing::labels_in(batch_layout, at<std::byte>(batch))[3] = 12;
   const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0),
                                      make_memory(graph, layout, 1));
   const auto stream = cpu_->stream();
   NoSink sink;
-  replica->step(*stream, batch, batch_layout.rows, arena_->allocate(sizeof(StepSums)), sink);
+  replica->step(*stream, batch, batch_layout.rows(), arena_->allocate(sizeof(StepSums)), sink);
   const Point end = stream->mark();
   Blocking blocking = Blocking::on_thread("test");
   const Status status =
@@ -241,22 +308,22 @@ TEST_F(CpuReplica, IsRefusedWhereMemoryBatchOrBucketsDoNotFitTheGraph) {
   const ReplicaMemory memory = make_memory(graph, layout, 1);
   ReplicaMemory without_half = memory;
   without_half.bf16 = {};
-  EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::bf16}, buckets, without_half), Error);
-  EXPECT_THROW(cpu_->compile(graph, layout, {100, 783, DType::bf16}, buckets, memory), Error);
-  EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::f32}, buckets, memory), Error);
-  EXPECT_THROW(cpu_->compile(graph, layout, {100, 784, DType::bf16}, {}, memory), Error);
+  EXPECT_THROW(cpu_->compile(graph, layout, {100, graph.fields()}, buckets, without_half), Error);
+  EXPECT_THROW(cpu_->compile(graph, layout, testing::image_batch(100, {{783}}, DType::bf16), buckets, memory), Error);
+  EXPECT_THROW(cpu_->compile(graph, layout, testing::image_batch(100, {{784}}), buckets, memory), Error);
+  EXPECT_THROW(cpu_->compile(graph, layout, {100, graph.fields()}, {}, memory), Error);
   EXPECT_THROW(
-      cpu_->compile(graph, layout, {100, 784, DType::bf16}, {{GroupId{}, 0, 16, layout.count_elements() - 16}}, memory),
+      cpu_->compile(graph, layout, {100, graph.fields()}, {{GroupId{}, 0, 16, layout.count_elements() - 16}}, memory),
       Error);
 }
 
 TEST_F(CpuReplica, RefusesAnotherDevicesStream) {
   const Graph graph{"g", Shape{{3}}, DType::f32, {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
-  const auto replica = cpu_->compile(graph, layout, {5, 3, DType::f32}, make_buckets(GroupId{}, graph, layout, 0),
+  const auto replica = cpu_->compile(graph, layout, {5, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
                                      make_memory(graph, layout, 1));
   const auto stream = reference_->stream();
-  EXPECT_THROW(replica->evaluate(*stream, make_batch({5, 3, DType::f32}, 4, 1), 5, arena_->allocate(sizeof(StepSums))),
+  EXPECT_THROW(replica->evaluate(*stream, make_batch({5, graph.fields()}, 4, 1), 5, arena_->allocate(sizeof(StepSums))),
                Error);
 }
 

@@ -70,7 +70,7 @@ class CpuStream : public ::testing::Test {
     const Graph graph{
         "g", Shape{{50}}, dtype, {{"a", Dense{60}}, {"r", Relu{}}, {"b", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}}};
     const Layout layout{graph};
-    const BatchLayout batch_layout{20, 50, dtype};
+    const BatchLayout batch_layout{20, graph.fields()};
     const std::uint64_t count = layout.count_elements();
     const auto device = make_cpu_device(space_, {});
     ReplicaMemory memory{arena_->allocate(count * 4), {}, arena_->allocate(count * 4)};
@@ -98,7 +98,7 @@ class CpuStream : public ::testing::Test {
       sink.update = step;
       sink.await = {others.id(), step};
       sink.tell = {own.id(), step};
-      replica->step(*stream, batch, batch_layout.rows, sink.sums, sink);
+      replica->step(*stream, batch, batch_layout.rows(), sink.sums, sink);
       const Point end = stream->mark();
       others.signal(step);
       ASSERT_TRUE(reach(end).ok());

@@ -142,6 +142,36 @@ TEST(Kernels, AddElementByElementAlsoInPlace) {
   }
 }
 
+TEST(Kernels, AddBf16AlsoInPlaceAndRoundEachSumOnce) {
+  const std::vector<float> a = random_floats(1, 77), b = random_floats(2, 77);
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<std::uint16_t> sum(77), other(77), expected(77);
+    kernels->round(sum.data(), a.data(), 77);
+    kernels->round(other.data(), b.data(), 77);
+    for (std::size_t i = 0; i < 77; ++i) expected[i] = to_bf16(from_bf16(sum[i]) + from_bf16(other[i]));
+    kernels->add_bf16(sum.data(), sum.data(), other.data(), 77);
+    EXPECT_EQ(sum, expected) << kernels->name;
+  }
+}
+
+TEST(Kernels, RectifyWhatIsBelowZeroAndKeepNaN) {
+  std::vector<float> values = random_floats(1, 77);
+  values[5] = std::numeric_limits<float>::quiet_NaN();
+  values[6] = std::numeric_limits<float>::infinity();
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> found(77);
+    kernels->relu_f32(found.data(), values.data(), 77);
+    std::vector<std::uint16_t> half(77), half_found(77);
+    kernels->round(half.data(), values.data(), 77);
+    kernels->relu_bf16(half_found.data(), half.data(), 77);
+    for (std::size_t i = 0; i < 77; ++i) {
+      const float expected = values[i] < 0 ? 0 : values[i];
+      EXPECT_EQ(bits({found[i]}), bits({expected})) << kernels->name << ' ' << i;
+      EXPECT_EQ(half_found[i], to_bf16(expected)) << kernels->name << ' ' << i;
+    }
+  }
+}
+
 TEST(Kernels, MaskGradientsWhereTheActivationIsNotAboveZero) {
   const std::vector<float> activation{1.0F, 0.0F, -0.0F, -2.0F, 1e-30F, 3.0F, 0.5F};
   const std::vector<float> expected{1, 0, 0, 0, 5, 6, 7};

@@ -23,62 +23,110 @@ INSTANTIATE_TEST_SUITE_P(Reference, DeviceContract, ::testing::Values(reference_
 namespace troupe::reference {
 namespace {
 
+Graph chain() {
+  return {"g",
+          Shape{{8}},
+          DType::f32,
+          {{"a", Dense{12}},
+           {"r", Relu{}},
+           {"b", Dense{10}},
+           {"s", Relu{}},
+           {"c", Dense{4}},
+           {"loss", SoftmaxCrossEntropy{}}}};
+}
+
+/// Two fields of numbers, a sum around a layer, a tensor with three readers and one that is added to itself, two
+/// losses.
+Graph branches() {
+  return {
+      "branches",
+      {{"image", {{8}}, DType::f32}, {"more", {{3}}, DType::f32}, {"kind", {}, DType::i32}, {"label", {}, DType::i32}},
+      DType::f32,
+      {{"a", Dense{6}, {"image"}},
+       {"m", Dense{6}, {"more"}},
+       {"stem", Add{}, {"a", "m"}},
+       {"r", Relu{}, {"stem"}},
+       {"b", Dense{6}, {"r"}},
+       {"round", Add{}, {"stem", "b", "r"}},
+       {"twice", Add{}, {"round", "round"}},
+       {"k", Dense{3}, {"twice"}},
+       {"kind loss", SoftmaxCrossEntropy{0.3}, {"k", "kind"}},
+       {"c", Dense{4}, {"twice"}},
+       {"loss", SoftmaxCrossEntropy{}}}};
+}
+
 struct Problem {
-  Graph graph{"g",
-              Shape{{8}},
-              DType::f32,
-              {{"a", Dense{12}},
-               {"r", Relu{}},
-               {"b", Dense{10}},
-               {"s", Relu{}},
-               {"c", Dense{4}},
-               {"loss", SoftmaxCrossEntropy{}}}};
+  Graph graph;
   Layout layout{graph};
   Model model{graph, layout};
   std::vector<double> parameters = std::vector<double>(layout.count_elements());
-  std::vector<double> inputs = std::vector<double>(7 * 8);
-  std::vector<std::int32_t> labels{0, 3, 1, -1, 2, 2, 0};
+  std::vector<FieldValues> fields;
 
-  explicit Problem(std::uint64_t key) {
+  explicit Problem(std::uint64_t key, Graph of = chain()) : graph(std::move(of)) {
     for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = 0.4 * random_normal(key, i);
-    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = random_normal(sub_key(key, 1), i);
+    for (const Field& field : graph.fields()) {
+      FieldValues& values = fields.emplace_back();
+      if (field.dtype == DType::i32) {
+        values.labels = field.name == "kind" ? std::vector{2, 0, -1, 1, 1, 0, 2} : std::vector{0, 3, 1, -1, 2, 2, 0};
+        continue;
+      }
+      values.numbers.resize(7 * field.shape.count_elements());
+      for (std::size_t i = 0; i < values.numbers.size(); ++i)
+        values.numbers[i] = random_normal(sub_key(key, fields.size()), i);
+    }
   }
-  double loss() const { return model.run(parameters, inputs, labels, false).loss; }
+  Result run(bool with_gradients = true) const { return model.run(parameters, fields, 7, with_gradients); }
+  double loss() const { return run(false).loss; }
 };
+
+void expect_central_differences(Problem problem) {
+  const Result found = problem.run();
+  double difference = 0, size = 0;
+  constexpr double kStep = 1e-5;
+  for (const Layout::Entry& entry : problem.layout.entries()) {
+    for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
+      const double at = problem.parameters[i];
+      problem.parameters[i] = at + kStep;
+      const double above = problem.loss();
+      problem.parameters[i] = at - kStep;
+      const double below = problem.loss();
+      problem.parameters[i] = at;
+      const double slope = (above - below) / (2 * kStep);
+      EXPECT_NEAR(found.gradients[i], slope, 1e-6 * std::max(1.0, std::abs(slope))) << "element " << i;
+      difference += std::pow(found.gradients[i] - slope, 2);
+      size += slope * slope;
+    }
+  }
+  EXPECT_LT(std::sqrt(difference / size), 1e-6);
+}
 
 TEST(ReferenceModel, HasTheGradientsThatCentralDifferencesGive) {
   for (std::uint64_t key = 0; key < 3; ++key) {
-    Problem problem{key};
-    const Result found = problem.model.run(problem.parameters, problem.inputs, problem.labels, true);
-    double difference = 0, size = 0;
-    constexpr double kStep = 1e-5;
-    for (const Layout::Entry& entry : problem.layout.entries()) {
-      for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
-        const double at = problem.parameters[i];
-        problem.parameters[i] = at + kStep;
-        const double above = problem.loss();
-        problem.parameters[i] = at - kStep;
-        const double below = problem.loss();
-        problem.parameters[i] = at;
-        const double slope = (above - below) / (2 * kStep);
-        EXPECT_NEAR(found.gradients[i], slope, 1e-6 * std::max(1.0, std::abs(slope)))
-            << "element " << i << " of key " << key;
-        difference += std::pow(found.gradients[i] - slope, 2);
-        size += slope * slope;
-      }
-    }
-    EXPECT_LT(std::sqrt(difference / size), 1e-6) << "key " << key;
+    SCOPED_TRACE(::testing::Message() << "key " << key);
+    expect_central_differences(Problem{key});
+    expect_central_differences(Problem{key, branches()});
   }
 }
 
 TEST(ReferenceModel, LeavesOutRowsWithoutALabel) {
   Problem problem{5};
-  const Result with = problem.model.run(problem.parameters, problem.inputs, problem.labels, true);
+  const Result with = problem.run();
   EXPECT_EQ(with.samples, 6U);
-  for (std::size_t i = 3 * 8; i < 4 * 8; ++i) problem.inputs[i] = 1000;
-  const Result changed = problem.model.run(problem.parameters, problem.inputs, problem.labels, true);
+  for (std::size_t i = 3 * 8; i < 4 * 8; ++i) problem.fields[0].numbers[i] = 1000;
+  const Result changed = problem.run();
   EXPECT_EQ(with.loss, changed.loss);
   EXPECT_EQ(with.gradients, changed.gradients);
+}
+
+TEST(ReferenceModel, AddsUpItsLossesAndCountsTheSamplesOfTheLast) {
+  Problem problem{5, branches()};
+  std::fill(problem.parameters.begin(), problem.parameters.end(), 0.0);
+  const Result found = problem.run(false);
+  EXPECT_DOUBLE_EQ(found.loss, 6 * std::log(4.0) + 0.3 * 6 * std::log(3.0));
+  EXPECT_EQ(found.samples, 6U);
+  problem.fields[2].labels.assign(7, -1);
+  EXPECT_DOUBLE_EQ(problem.loss(), 6 * std::log(4.0));
+  EXPECT_EQ(problem.run(false).samples, 6U);
 }
 
 TEST(ReferenceModel, HasTheLossOfEqualChancesWhenAllLogitsAreEqual) {
@@ -89,7 +137,7 @@ TEST(ReferenceModel, HasTheLossOfEqualChancesWhenAllLogitsAreEqual) {
 
 TEST(ReferenceModel, RefusesALabelThatIsNoClass) {
   Problem problem{1};
-  problem.labels[2] = 4;
+  problem.fields[1].labels[2] = 4;
   EXPECT_THROW(problem.loss(), Error);
 }
 

@@ -72,8 +72,7 @@ TEST_F(FindData, TellsAboutASetWithoutReadingItsImages) {
   const DataPlace place = find_data(request);
   const DataFacts facts = look_at_data(place);
   const DataSet set = read_data(place);
-  EXPECT_EQ(facts.shape, set.train->shape());
-  EXPECT_EQ(facts.count_classes, set.train->count_classes());
+  EXPECT_EQ(facts.fields, set.train->fields());
   EXPECT_EQ(facts.train_samples, 20u);
   EXPECT_EQ(facts.test_samples, 10u);
   EXPECT_EQ(facts.size_bytes, set.train->size_bytes() + set.test->size_bytes());
@@ -89,8 +88,7 @@ TEST_F(FindData, KnowsTheDigitsThatItIsAskedNotToDraw) {
   write_blank_digits();
   const DataPlace drawn = find_data(request);
   EXPECT_TRUE(drawn.there);
-  EXPECT_EQ(facts.shape, look_at_data(drawn).shape);
-  EXPECT_EQ(facts.count_classes, look_at_data(drawn).count_classes);
+  EXPECT_EQ(facts.fields, look_at_data(drawn).fields);
   EXPECT_EQ(facts.size_bytes, look_at_data(drawn).size_bytes);
   EXPECT_EQ(facts.train_samples + facts.test_samples, 70000u);
 }
@@ -157,8 +155,8 @@ TEST_F(FindData, KnowsPackedFilesAndTheDottedNames) {
   const DataSet set = read_data(find_data(request));
   EXPECT_EQ(set.train->count_samples(), 20U);
   EXPECT_EQ(set.test->count_samples(), 10U);
-  EXPECT_EQ(set.train->shape(), (Shape{{4, 3, 1}}));
-  EXPECT_EQ(set.test->count_classes(), 10U);
+  EXPECT_EQ(list_fields(set.train->fields()), "image [4, 3, 1] f32, label [] i32");
+  EXPECT_EQ(set.test->fields().back().classes, 10U);
   EXPECT_THAT(set.origin, HasSubstr(configured().string()));
 }
 
@@ -273,8 +271,8 @@ TEST_F(FindData, DrawsDigitsIntoTheCacheAndReadsThem) {
   const DataSet set = read_data(place);
   EXPECT_EQ(set.train->count_samples(), 60000U);
   EXPECT_EQ(set.test->count_samples(), 10000U);
-  EXPECT_EQ(set.train->shape(), (Shape{{28, 28, 1}}));
-  EXPECT_EQ(set.train->count_classes(), 10U);
+  EXPECT_EQ(list_fields(set.train->fields()), "image [28, 28, 1] f32, label [] i32");
+  EXPECT_EQ(set.train->fields().back().classes, 10U);
   EXPECT_THAT(find_data(request).description, Not(HasSubstr("drawn")));
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/data/find.hpp"
 #include "runtime/data/idx.hpp"
 #include "tests/runtime/data_corpus.hpp"
+#include "tests/support/batches.hpp"
 
 namespace troupe {
 namespace {
@@ -62,21 +63,21 @@ TEST_F(RealMnist, HasTheKnownCountsAndMean) {
   const DataSet set = read_data(find_data(request));
   EXPECT_EQ(set.train->count_samples(), 60000U);
   EXPECT_EQ(set.test->count_samples(), 10000U);
-  EXPECT_EQ(set.train->shape(), (Shape{{28, 28, 1}}));
-  EXPECT_EQ(set.train->count_classes(), 10U);
+  EXPECT_EQ(set.train->fields(),
+            (std::vector<Field>{{"image", {{28, 28, 1}}, DType::f32}, {"label", {}, DType::i32, 10}}));
 
-  const BatchLayout batch{100, 784, DType::f32};
+  const BatchLayout batch{100, set.train->fields()};
   std::vector<std::byte> slot(batch.size_bytes());
-  std::vector<Sample> samples(batch.rows);
+  std::vector<Sample> samples(batch.rows());
   std::array<int, 10> counts{};
   double total = 0;
-  for (std::uint64_t first = 0; first < 60000; first += batch.rows) {
-    for (std::uint32_t row = 0; row < batch.rows; ++row) samples[row].index = first + row;
-    fill_now(*set.train, {samples, 0, batch, slot.data()});
+  for (std::uint64_t first = 0; first < 60000; first += batch.rows()) {
+    for (std::uint32_t row = 0; row < batch.rows(); ++row) samples[row].index = first + row;
+    fill_now(*set.train, {samples, 0, &batch, slot.data()});
     const auto* inputs = reinterpret_cast<const float*>(slot.data());
-    total += std::accumulate(inputs, inputs + batch.rows * batch.features, 0.0);
-    const auto* labels = reinterpret_cast<const std::int32_t*>(slot.data() + batch.labels_offset());
-    for (std::uint32_t row = 0; row < batch.rows; ++row) ++counts.at(static_cast<std::size_t>(labels[row]));
+    total += std::accumulate(inputs, inputs + batch.rows() * 784, 0.0);
+    const auto* labels = testing::labels_in(batch, slot.data());
+    for (std::uint32_t row = 0; row < batch.rows(); ++row) ++counts.at(static_cast<std::size_t>(labels[row]));
   }
   EXPECT_NEAR(total / 60000 / 784, 0.1307, 0.00005);
   EXPECT_EQ(counts, (std::array<int, 10>{5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949}));

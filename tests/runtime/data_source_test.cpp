@@ -8,6 +8,7 @@
 
 #include "runtime/data/idx.hpp"
 #include "tests/runtime/data_corpus.hpp"
+#include "tests/support/batches.hpp"
 
 namespace troupe {
 namespace {
@@ -22,12 +23,14 @@ IdxFile labels_of(const Bytes& labels) {
                    IdxKind::labels);
 }
 
+const Shape kImageShape{{4, 3, 1}};  // of testing::image_file
+
 /// Of samples by their numbers.
 void fill_rows(const IdxSource& source, const std::vector<std::uint64_t>& indices, const BatchLayout& batch,
                std::byte* slot) {
   std::vector<Sample> samples;
   for (const std::uint64_t index : indices) samples.push_back({.index = index});
-  fill_now(source, {samples, 0, batch, slot});
+  fill_now(source, {samples, 0, &batch, slot});
 }
 
 /// A slot with something in it that must not survive.
@@ -37,12 +40,12 @@ std::vector<std::byte> used_slot(const BatchLayout& batch) {
 
 TEST(IdxSource, GathersSamplesAsFractionsOf255) {
   const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
-  const BatchLayout batch{3, 12, DType::f32};
+  const BatchLayout batch = testing::image_batch(3, kImageShape);
   auto slot = used_slot(batch);
   const std::vector<std::uint64_t> indices{29, 0, 7};
   fill_rows(source, indices, batch, slot.data());
   const auto* inputs = reinterpret_cast<const float*>(slot.data());
-  const auto* labels = reinterpret_cast<const std::int32_t*>(slot.data() + batch.labels_offset());
+  const auto* labels = testing::labels_in(batch, slot.data());
   for (std::size_t row = 0; row < 3; ++row) {
     for (std::size_t i = 0; i < 12; ++i) {
       EXPECT_EQ(inputs[row * 12 + i], static_cast<float>((indices[row] * 12 + i) % 251) / 255.0F);
@@ -53,7 +56,7 @@ TEST(IdxSource, GathersSamplesAsFractionsOf255) {
 
 TEST(IdxSource, RoundsToBf16Once) {
   const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
-  const BatchLayout batch{1, 12, DType::bf16};
+  const BatchLayout batch = testing::image_batch(1, kImageShape, DType::bf16);
   auto slot = used_slot(batch);
   for (std::uint64_t index = 0; index < 30; ++index) {
     fill_rows(source, {index}, batch, slot.data());
@@ -66,7 +69,7 @@ TEST(IdxSource, RoundsToBf16Once) {
 TEST(IdxSource, LeavesRowsWithoutASampleAlone) {
   const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const BatchLayout batch{4, 12, dtype};
+    const BatchLayout batch = testing::image_batch(4, kImageShape, dtype);
     auto slot = used_slot(batch);
     const std::vector<std::uint64_t> indices{3};
     fill_rows(source, indices, batch, slot.data());
@@ -74,25 +77,34 @@ TEST(IdxSource, LeavesRowsWithoutASampleAlone) {
     EXPECT_TRUE(std::all_of(slot.begin() + static_cast<std::ptrdiff_t>(row_bytes),
                             slot.begin() + static_cast<std::ptrdiff_t>(4 * row_bytes),
                             [](std::byte b) { return b == std::byte{0x5a}; }));
-    const auto* labels = reinterpret_cast<const std::int32_t*>(slot.data() + batch.labels_offset());
+    const auto* labels = testing::labels_in(batch, slot.data());
     EXPECT_EQ((std::vector<std::int32_t>{labels, labels + 4}),
               (std::vector<std::int32_t>{3, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a}));
   }
 }
 
+TEST(IdxSource, FillsTheFieldsAloneThatABatchHas) {
+  const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
+  const BatchLayout labels{3, {{"label", {}, DType::i32}}};
+  auto slot = used_slot(labels);
+  fill_rows(source, {7, 28, 9}, labels, slot.data());
+  const auto* found = reinterpret_cast<const std::int32_t*>(slot.data());
+  EXPECT_EQ((std::vector<std::int32_t>{found, found + 4}), (std::vector<std::int32_t>{7, 8, 9, 0x5a5a5a5a}));
+}
+
 TEST(IdxSource, RefusesWhatDoesNotFitTheBatch) {
   const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
-  const BatchLayout batch{2, 12, DType::f32};
+  const BatchLayout batch = testing::image_batch(2, kImageShape);
   auto slot = used_slot(batch);
   const std::vector<std::uint64_t> many{1, 2, 3}, stray{30};
   EXPECT_THAT(error_of(Code::invalid, [&] { fill_rows(source, many, batch, slot.data()); }), HasSubstr("batch of 2"));
   EXPECT_THAT(error_of(Code::invalid, [&] { fill_rows(source, stray, batch, slot.data()); }),
               HasSubstr("sample 30 of 30"));
-  EXPECT_THAT(error_of(Code::invalid,
-                       [&] {
-                         fill_rows(source, {}, {2, 13, DType::f32}, slot.data());
-                       }),
-              HasSubstr("13 features"));
+  EXPECT_THAT(error_of(Code::invalid, [&] { fill_rows(source, {}, testing::image_batch(2, {{13}}), slot.data()); }),
+              HasSubstr("a batch reads image [13] f32, the data set has image [4, 3, 1] f32, label [] i32"));
+  const BatchLayout boxes{2, {{"boxes", {{4}}, DType::f32}}};
+  EXPECT_THAT(error_of(Code::invalid, [&] { fill_rows(source, {}, boxes, slot.data()); }),
+              HasSubstr("a batch reads boxes [4] f32"));
 }
 
 TEST(IdxSource, RefusesImagesAndLabelsOfDifferentCount) {

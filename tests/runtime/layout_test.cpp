@@ -1,5 +1,6 @@
 #include "runtime/layout.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <numeric>
 
 #include "runtime/error.hpp"
+#include "tests/runtime/data_corpus.hpp"
 
 namespace troupe {
 namespace {
@@ -84,13 +86,28 @@ TEST(Bf16, KeepsNanAndInfinity) {
   EXPECT_EQ(from_bf16(to_bf16(-std::numeric_limits<float>::infinity())), -std::numeric_limits<float>::infinity());
 }
 
-TEST(BatchLayout, PutsLabelsBehindTheInputsOnACacheLine) {
-  const BatchLayout batch{3, 5, DType::bf16};
-  EXPECT_EQ(batch.inputs_offset(), 0U);
-  EXPECT_EQ(batch.labels_offset(), 64U);
-  EXPECT_EQ(batch.size_bytes(), 128U);
-  EXPECT_EQ((BatchLayout{100, 784, DType::f32}.labels_offset()), 313600U);
-  EXPECT_EQ((BatchLayout{100, 784, DType::f32}.size_bytes()), 313600U + 448);
+TEST(BatchLayout, PutsEachFieldOnACacheLine) {
+  const BatchLayout batch{3,
+                          {{"image", {{5}}, DType::bf16}, {"boxes", {{2, 4}}, DType::f32}, {"label", {}, DType::i32}}};
+  EXPECT_EQ(batch.entry("image").offset, 0U);
+  EXPECT_EQ(batch.entry("boxes").offset, 64U);
+  EXPECT_EQ(batch.entry("boxes").row_bytes(), 32U);
+  EXPECT_EQ(batch.entry("label").offset, 192U);
+  EXPECT_EQ(batch.size_bytes(), 256U);
+  EXPECT_EQ((BatchLayout{100, {{"image", {{784}}, DType::f32}, {"label", {}, DType::i32}}}.size_bytes()),
+            313600U + 448);
+}
+
+TEST(BatchLayout, WithoutFieldsStillHasAPlace) { EXPECT_EQ((BatchLayout{100, {}}.size_bytes()), 64U); }
+
+TEST(BatchLayout, NamesTheFieldsThatItHas) {
+  const BatchLayout batch{3, {{"image", {{5}}, DType::f32}, {"label", {}, DType::i32}}};
+  EXPECT_THAT(testing::error_of(Code::invalid, [&] { batch.entry("mask"); }),
+              ::testing::HasSubstr("a batch has no field \"mask\"; it has image [5] f32, label [] i32"));
+  const Graph graph{"g", Shape{{6}}, DType::f32, {{"a", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
+  EXPECT_THAT(
+      testing::error_of(Code::invalid, [&] { batch.check_fits(graph); }),
+      ::testing::HasSubstr("graph g takes rows of image [6] f32, label [] i32, the batch has 3 rows of image [5] f32"));
 }
 
 TEST(Stripes, CoverTheGroupInWholeBlocksOfNearlyEqualSize) {

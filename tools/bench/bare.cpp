@@ -28,7 +28,7 @@ class BareRank {
         affinity_(job_.mine().cpus),
         schedule_(job_.schedule(settings_, nullptr)),
         ledger_(schedule_),
-        cursor_(schedule_, job_.self(), job_.batch().rows),
+        cursor_(schedule_, job_.self(), job_.batch.rows()),
         order_(job_.data.train->count_samples(), job_.plan.seed) {
     const std::vector<PolicyPhase>& policies = job_.plan.groups.front().policies;
     TROUPE_CHECK(!job_.plan.crosses_nodes() && job_.plan.groups.size() == 1 && !job_.plan.measured &&
@@ -71,7 +71,7 @@ class BareRank {
     RankStore store(*arena_);
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
     for (std::uint64_t slot = 0; slot < job_.plan.prefetch; ++slot)
-      slots_.push_back(arena_->allocate(job_.batch().size_bytes()));
+      slots_.push_back(arena_->allocate(job_.batch.size_bytes()));
     arenas_ = {arena_->id()};
     const PlaceBlob mine{
         .plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .transport = {}, .actor_node = {}, .start = {}};
@@ -103,7 +103,7 @@ class BareRank {
                                        .threads = mine.device_threads,
                                        .may_spin = mine.may_spin,
                                        .wait_deadline = settings_.faults.exchange});
-    replica_ = device_->compile(job_.graph, job_.layout, job_.batch(), job_.buckets(), memory_.replica);
+    replica_ = device_->compile(job_.graph, job_.layout, job_.batch, job_.buckets(), memory_.replica);
     stream_ = device_->stream();
     ArenaGroup members = arena_group(space_, job_.plan, group, arenas_, job_.self());
     members.rank = job_.self();
@@ -120,7 +120,7 @@ class BareRank {
   Point enqueue(Step step, bool stop) {
     const Memory slot = slots_[step.value % slots_.size()];
     const BatchHead head = cursor_.next(ledger_, order_, samples_);
-    fill_now(*job_.data.train, {samples_, job_.plan.seed, job_.batch(), space_.address(slot)});
+    fill_now(*job_.data.train, {samples_, job_.plan.seed, &job_.batch, space_.address(slot)});
     const StepFacts facts{
         .step = step, .samples_before = schedule_.samples_before(step), .samples = schedule_.global_rows(step)};
     const Memory sums = exchange_->begin(*stream_, facts, {.stop = stop, .rank = job_.self()});

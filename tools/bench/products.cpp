@@ -41,10 +41,10 @@ class Products {
  public:
   Products(const Configuration& configuration, const DataPlace& place, std::uint32_t rank) {
     const DataSet data = read_data(place);
-    const Graph graph = build_model(configuration.settings, data.train->shape(), data.train->count_classes());
+    const Graph graph = build_model(configuration.settings, data.train->fields());
     const Layout layout{graph};
     const Plan plan = preview(configuration, place);
-    const BatchLayout batch{plan.batch, graph.input().count_elements(), graph.dtype()};
+    const BatchLayout batch{plan.batch, graph.fields()};
     const std::uint64_t elements = layout.count_elements();
     arena_ = Arena::create(arena_id({rank}, 1), elements * 10 + batch.size_bytes() + (1 << 20));
     space_.map(arena_);
@@ -60,13 +60,13 @@ class Products {
     sums_ = arena_->allocate(sizeof(StepSums));
     std::vector<Sample> samples(plan.batch);
     for (std::uint32_t i = 0; i < plan.batch; ++i) samples[i].index = i;
-    fill_now(*data.train, {samples, plan.seed, batch, space_.address(batch_)});
+    fill_now(*data.train, {samples, plan.seed, &batch, space_.address(batch_)});
     const RankPlan& mine = plan.ranks.at(rank);
     device_ = make_cpu_device(space_, {.cpus = mine.cpus, .threads = mine.device_threads, .may_spin = mine.may_spin});
     replica_ = device_->compile(graph, layout, batch, make_buckets(GroupId{}, graph, layout, 0), memory);
     stream_ = device_->stream();
     Unused unused;
-    replica_->step(*stream_, batch_, batch.rows, sums_, unused);
+    replica_->step(*stream_, batch_, batch.rows(), sums_, unused);
     wait();
   }
 

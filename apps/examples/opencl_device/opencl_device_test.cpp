@@ -33,7 +33,7 @@ class OpenClDevice : public DeviceWorld {
     const auto replica = device.compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
     const auto stream = device.stream();
     NoSink sink;
-    replica->step(*stream, batch, rows.rows, put_sums(StepSums{}), sink);
+    replica->step(*stream, batch, rows.rows(), put_sums(StepSums{}), sink);
     finish(*stream);
     return get(memory.gradients);
   }
@@ -45,12 +45,12 @@ const Graph kRagged{
     Shape{{50}},
     DType::f32,
     {{"r", Relu{}}, {"a", Dense{37}}, {"s", Relu{}}, {"b", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}}};
-constexpr BatchLayout kRows{7, 50, DType::f32};
+const BatchLayout kRows{7, kRagged.fields()};
 
 TEST_P(OpenClDevice, ComputesTheGradientsOfTheReferenceDevice) {
   const Memory batch = arena()->allocate(kRows.size_bytes());
   write(slice(batch, 0, 350 * sizeof(float)), random_floats(1, 350));
-  auto* labels = reinterpret_cast<std::int32_t*>(space().address(batch) + kRows.labels_offset());
+  auto* labels = reinterpret_cast<std::int32_t*>(space().address(batch) + kRows.entry(kLabel).offset);
   for (std::int32_t row = 0; row < 7; ++row) labels[row] = row == 3 ? -1 : row;
   const std::vector<float> found = gradients(device(), kRagged, kRows, batch);
   const std::vector<float> wanted = gradients(*make_reference_device(space()), kRagged, kRows, batch);
@@ -62,13 +62,13 @@ TEST_P(OpenClDevice, EndsWithTheReasonWhenALabelIsNoClass) {
   const Layout layout{kRagged};
   const Memory parameters = put(std::vector<float>(layout.count_elements()));
   const Memory batch = arena()->allocate(kRows.size_bytes());
-  reinterpret_cast<std::int32_t*>(space().address(batch) + kRows.labels_offset())[2] = 10;
+  reinterpret_cast<std::int32_t*>(space().address(batch) + kRows.entry(kLabel).offset)[2] = 10;
   const auto replica = device().compile(kRagged, layout, kRows, make_buckets(GroupId{}, kRagged, layout, 0),
                                         {parameters, {}, put(std::vector<float>(layout.count_elements()))});
   const auto stream = device().stream();
   const Point before = stream->mark();
   NoSink sink;
-  replica->step(*stream, batch, kRows.rows, put_sums(StepSums{}), sink);
+  replica->step(*stream, batch, kRows.rows(), put_sums(StepSums{}), sink);
   const Memory to = put({0});
   stream->copy(to, put({1}));
   const Status status = reach(stream->mark());

@@ -9,11 +9,11 @@ namespace {
 constexpr std::uint64_t kRowLossBytes = 16;  // RowLoss in kernels/loss.cl
 
 void check_fits(const Graph& graph, const Layout& layout, const BatchLayout& batch, const ReplicaMemory& memory) {
+  TROUPE_CHECK(graph.fields().size() == 2 && graph.fields()[1].dtype == DType::i32, Code::unsupported, "graph ",
+               graph.name(), ": the OpenCL device has models of an image and a label alone");
   TROUPE_CHECK(graph.dtype() == DType::f32, Code::unsupported, "graph ", graph.name(),
                ": the OpenCL device computes in f32, not ", name_of(graph.dtype()), ": set model.dtype = \"f32\"");
-  TROUPE_CHECK(batch.rows > 0 && batch.features == graph.input().count_elements() && batch.dtype == DType::f32,
-               Code::invalid, "graph ", graph.name(), " takes rows of ", graph.input().count_elements(),
-               " f32, the batch has ", batch.rows, " rows of ", batch.features, ' ', name_of(batch.dtype));
+  batch.check_fits(graph);
   const std::uint64_t size_bytes = layout.count_elements() * sizeof(float);
   TROUPE_CHECK(memory.parameters.size_bytes == size_bytes && memory.gradients.size_bytes == size_bytes, Code::invalid,
                "graph ", graph.name(), ": parameters and gradients must have ", layout.count_elements(), " elements");
@@ -28,13 +28,15 @@ OpenClReplica::OpenClReplica(const Context& context, const AddressSpace& space, 
   check_fits(graph, layout, batch, memory);
   (void)space.address(memory.parameters), (void)space.address(memory.gradients);
   for (const Bucket& bucket : buckets) bucket_layers_.push_back(first_layer(graph, layout, bucket));
-  row_losses_ = context.make_buffer(batch.rows * kRowLossBytes);
+  row_losses_ = context.make_buffer(batch.rows() * kRowLossBytes);
   std::size_t parameter = 0;
-  auto in = static_cast<cl_uint>(batch.features);
+  auto in = static_cast<cl_uint>(image().row_elements());
   const auto part = [&](const Memory& whole, const Layout::Entry& entry) {
     return slice(whole, entry.first * sizeof(float), entry.count * sizeof(float));
   };
   for (std::size_t l = 0; l + 1 < graph.layers().size(); ++l) {
+    TROUPE_CHECK(l == 0 || graph.inputs_of(l).front() == graph.output_tensor(l - 1), Code::unsupported, "layer ",
+                 graph.layers()[l].name, ": the OpenCL device has chains of layers alone");
     LayerPart made;
     made.dense = std::holds_alternative<Dense>(graph.layers()[l].operation);
     TROUPE_CHECK(made.dense || std::holds_alternative<Relu>(graph.layers()[l].operation), Code::unsupported, "layer ",
@@ -47,8 +49,8 @@ OpenClReplica::OpenClReplica(const Context& context, const AddressSpace& space, 
       made.weight_gradient = part(memory.gradients, weight), made.bias_gradient = part(memory.gradients, bias);
       parameter += 2;
     }
-    made.output = context.make_buffer(sizeof(float) * batch.rows * made.out);
-    made.output_gradient = context.make_buffer(sizeof(float) * batch.rows * made.out);
+    made.output = context.make_buffer(sizeof(float) * batch.rows() * made.out);
+    made.output_gradient = context.make_buffer(sizeof(float) * batch.rows() * made.out);
     layers_.push_back(std::move(made));
   }
 }
@@ -61,8 +63,8 @@ OpenClStream& OpenClReplica::own(Stream& stream) const {
 
 Place OpenClReplica::input(OpenClStream& stream, const Rows& rows, std::size_t layer) const {
   if (layer > 0) return {layers_[layer - 1].output.get(), 0};
-  const std::uint64_t elements = std::max<std::uint64_t>(rows.count, 1) * batch_.features;
-  return stream.use(slice(rows.batch, batch_.inputs_offset(), elements * sizeof(float)));
+  const std::uint64_t elements = std::max<std::uint64_t>(rows.count, 1) * image().row_elements();
+  return stream.use(slice(rows.batch, image().offset, elements * sizeof(float)));
 }
 
 void OpenClReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
@@ -94,7 +96,7 @@ OpenClReplica::Rows OpenClReplica::checked(const Memory& batch, std::uint32_t ro
   TROUPE_CHECK(batch.size_bytes == batch_.size_bytes() && sums.size_bytes == sizeof(StepSums), Code::invalid,
                "a batch of ", batch.size_bytes, " bytes and sums of ", sums.size_bytes,
                " were given, this replica takes ", batch_.size_bytes(), " and ", sizeof(StepSums));
-  TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+  TROUPE_CHECK(rows <= batch_.rows(), Code::invalid, rows, " rows of a batch with room for ", batch_.rows());
   (void)space_.address(batch), (void)space_.address(sums);  // throw when they are not mapped here
   return {batch, rows};
 }
@@ -118,7 +120,7 @@ void OpenClReplica::loss(OpenClStream& stream, const Rows& rows, const Memory& s
   const Place logits{layers_.back().output.get(), 0}, gradient{layers_.back().output_gradient.get(), 0};
   const Place found{row_losses_.get(), 0};
   if (rows.count > 0) {
-    const Place labels = stream.use(slice(rows.batch, batch_.labels_offset(), rows.count * sizeof(std::int32_t)));
+    const Place labels = stream.use(slice(rows.batch, label().offset, rows.count * sizeof(std::int32_t)));
     stream.run(Kernel::loss_rows, {pieces(rows.count, 8), 1}, found, logits, labels, gradient, rows.count, classes_,
                cl_uint{learns}, cl_ulong{stream.sequence()});
   }

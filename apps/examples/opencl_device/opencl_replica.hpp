@@ -32,6 +32,8 @@ class OpenClReplica final : public Replica {
     cl_uint count = 0;
   };
   Rows checked(const Memory& batch, std::uint32_t rows, const Memory& sums) const;
+  const BatchLayout::Entry& image() const { return batch_.entries()[0]; }
+  const BatchLayout::Entry& label() const { return batch_.entries()[1]; }
   Place input(OpenClStream& stream, const Rows& rows, std::size_t layer) const;
   void forward(OpenClStream& stream, const Rows& rows);
   void loss(OpenClStream& stream, const Rows& rows, const Memory& sums, bool learns);

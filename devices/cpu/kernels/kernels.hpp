@@ -31,10 +31,15 @@ struct Kernels {
   void (*update)(const UpdatePart& part, const UndoCopy& undo);
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
+  /// The same on bf16, rounded as troupe::to_bf16.
+  void (*add_bf16)(std::uint16_t* to, const std::uint16_t* a, const std::uint16_t* b, std::size_t count);
   /// to[i] = factor * (anchor[i] - from[i]); `to` may be one of the others.
   void (*weighted_delta)(float* to, const float* anchor, const float* from, float factor, std::size_t count);
   /// lanes[i mod 16] += values[i]^2, as troupe::add_squares.
   void (*add_squares)(double* lanes, const float* values, std::size_t count);
+  /// to[i] = from[i], 0 where that is below 0.
+  void (*relu_f32)(float* to, const float* from, std::size_t count);
+  void (*relu_bf16)(std::uint16_t* to, const std::uint16_t* from, std::size_t count);
   /// gradient[i] = 0 where activation[i] is not above 0.
   void (*mask_f32)(float* gradient, const float* activation, std::size_t count);
   /// The same on bf16.

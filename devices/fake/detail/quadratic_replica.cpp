@@ -75,7 +75,7 @@ class QuadraticReplica final : public Replica {
   };
 
   const std::byte* first_row(const Memory& batch, std::uint32_t rows) const {
-    TROUPE_CHECK(rows <= batch_.rows, Code::invalid, rows, " rows of a batch with room for ", batch_.rows);
+    TROUPE_CHECK(rows <= batch_.rows(), Code::invalid, rows, " rows of a batch with room for ", batch_.rows());
     TROUPE_CHECK(batch.size_bytes >= batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
                  " bytes, the layout needs ", batch_.size_bytes());
     return device_.address(batch);
@@ -86,12 +86,16 @@ class QuadraticReplica final : public Replica {
     const auto* const batch = values.take<const std::byte*>();
     const auto rows = values.take<std::uint32_t>();
     targets_.clear();
-    const auto* labels = reinterpret_cast<const std::int32_t*>(batch + batch_.labels_offset());
-    const std::uint64_t row_bytes = batch_.features * size_bytes(batch_.dtype);
+    const auto& fields = batch_.entries();
+    const auto label = std::find_if(fields.begin(), fields.end(),
+                                    [](const BatchLayout::Entry& entry) { return entry.field.dtype == DType::i32; });
+    const auto* labels = reinterpret_cast<const std::int32_t*>(batch + label->offset);
+    const BatchLayout::Entry& inputs = fields.front();
+    const std::uint64_t row_bytes = inputs.row_bytes();
     for (std::uint32_t row = 0; row < rows; ++row) {
       if (labels[row] < 0) continue;
       std::uint64_t hash = 0xcbf29ce484222325ULL ^ static_cast<std::uint64_t>(labels[row]);
-      for (const std::byte byte : std::span{batch + batch_.inputs_offset() + row * row_bytes, row_bytes}) {
+      for (const std::byte byte : std::span{batch + inputs.offset + row * row_bytes, row_bytes}) {
         hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3ULL;
       }
       targets_.push_back({static_cast<float>(hash % 2001) / 1000 - 1, hash % 2 == 0});
