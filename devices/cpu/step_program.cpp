@@ -286,8 +286,9 @@ struct StepProgram::Gradients {
   StepProgram& program;
   const StepProgram* room;
   std::uint64_t widest = 0;  // of the tensors that need a place
-  std::vector<std::optional<Place>> of;
-  std::vector<bool> taken;
+  std::vector<std::optional<Place>> of{};
+  std::vector<std::uint32_t> missing{};  // by tensor: parts that are not there yet, one of each reader
+  std::vector<bool> taken{};
 
   Place take_place(std::uint64_t width) {
     auto& slots = program.gradients_;
@@ -305,6 +306,15 @@ struct StepProgram::Gradients {
   void give_back(const Place& place) {
     if (place.slot) taken[*place.slot] = false;
   }
+  /// One more part of the gradient to `tensor` is there. With the last one it is cut off where the ReLU behind the
+  /// product did so, while it is in the caches.
+  void came(std::vector<Call>& calls, std::uint32_t tensor) {
+    if (--missing[tensor] > 0 || of[tensor]->masked) return;
+    const auto is_cut = [&](const Stage& stage) { return stage.output == tensor && stage.relu; };
+    if (std::none_of(program.stages_.begin(), program.stages_.end(), is_cut)) return;
+    const Tensor& cut = program.tensors_[tensor];
+    calls.emplace_back(Elementwise{ElementwiseKind::mask, of[tensor]->value, cut.value, {}, program.rows_ * cut.width});
+  }
   /// The gradient to `tensor`, of which all parts are there.
   Place use(std::uint32_t tensor) {
     Place place = std::move(of[tensor].value());
@@ -313,29 +323,32 @@ struct StepProgram::Gradients {
   }
   /// Adds `part`, which is given up.
   void contribute(std::vector<Call>& calls, std::uint32_t tensor, Place part) {
-    if (!of[tensor]) {
-      of[tensor] = std::move(part);
-      return;
+    if (of[tensor]) {
+      give_back(part);
+      return add(calls, tensor, part.value);
     }
-    add(calls, tensor, part.value);
-    give_back(part);
+    of[tensor] = std::move(part);
+    came(calls, tensor);
   }
-  void add(std::vector<Call>& calls, std::uint32_t tensor, const memory& part) const {
+  void add(std::vector<Call>& calls, std::uint32_t tensor, const memory& part) {
     const memory& sum = of[tensor]->value;
     calls.emplace_back(
         Elementwise{ElementwiseKind::add, sum, sum, part, program.rows_ * program.tensors_[tensor].width});
+    came(calls, tensor);
   }
   void copy(std::vector<Call>& calls, std::uint32_t tensor, const memory& part) {
     const std::uint64_t width = program.tensors_[tensor].width;
     of[tensor] = take_place(width);
     calls.emplace_back(Elementwise{ElementwiseKind::copy, of[tensor]->value, part, {}, program.rows_ * width});
+    came(calls, tensor);
   }
 };
 
 void StepProgram::make_backward(const Graph& graph, const std::vector<Bucket>& buckets, const StepProgram* room) {
   check_cover(buckets);
-  Gradients gradients{*this, room, 0, {}, {}};
+  Gradients gradients{.program = *this, .room = room};
   gradients.of.resize(tensors_.size());
+  for (std::uint32_t t = 0; t < tensors_.size(); ++t) gradients.missing.push_back(graph.count_readers(t));
   for (const Stage& stage : stages_) {
     for (const std::uint32_t input : stage.inputs)
       if (tensors_[input].trained) gradients.widest = std::max(gradients.widest, tensors_[input].width);
@@ -360,15 +373,11 @@ void StepProgram::add_backward(std::vector<Call>& calls, const Stage& stage, Gra
   if (!output.trained) return;
   Gradients::Place gradient = gradients.use(stage.output);
   const std::uint32_t input = stage.inputs.front();
-  const auto mask = [&] {
-    calls.emplace_back(Elementwise{ElementwiseKind::mask, gradient.value, output.value, {}, rows_ * output.width});
-  };
   if (stage.kind == StageKind::relu) {
-    mask();
+    calls.emplace_back(Elementwise{ElementwiseKind::mask, gradient.value, output.value, {}, rows_ * output.width});
     return gradients.contribute(calls, input, std::move(gradient));
   }
   if (stage.kind == StageKind::product) {
-    if (stage.relu && !gradient.masked) mask();
     Gradients::Place input_gradient;
     if (tensors_[input].trained) input_gradient = gradients.take_place(stage.width);
     add_product_backward(calls, stage, gradient.value, input_gradient.value);
@@ -387,7 +396,7 @@ void StepProgram::add_backward(std::vector<Call>& calls, const Stage& stage, Gra
       gradients.copy(calls, *at, gradient.value);
     } else {
       gradient.masked = false;
-      gradients.of[*at] = gradient;
+      gradients.contribute(calls, *at, gradient);
       given = true;
     }
   }
