@@ -30,6 +30,9 @@ class Exchange {
   virtual bool has_round() const noexcept = 0;
   /// Whether totals are of all ranks; otherwise they are this rank's own. Of the step that began last.
   virtual bool totals_are_common() const noexcept = 0;
+  /// Others than the replica read the weights once a step is committed: an app that owns the loop, or has a model of
+  /// its own. Before the first begin().
+  virtual void show_between_steps() noexcept {}
   /// Work that is enqueued on `stream` from here on may read the bucket's weights and write its gradients.
   virtual void acquire(Stream& /*stream*/, const Bucket& /*bucket*/) {}
   /// Takes a bucket whose gradients `stream` has finished by now.
@@ -235,8 +238,6 @@ struct ExchangeParts {
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
   HostedRoute* hosted = nullptr;       // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before
-  /// Whether others than the replica read the weights, once a step is committed: an app's own model does.
-  bool read_between_steps = false;
 };
 
 /// What the policy orders, on the device's stream: by the collective route, or by way of the shards while it is a

@@ -68,6 +68,8 @@ class PolicyExchange final : public Exchange {
     if (orders_.switched) clear_outer(stream);
   }
 
+  void show_between_steps() noexcept override { shows_between_steps_ = true; }
+
   bool has_round() const noexcept override { return orders_.hosted || orders_.sent != Sent::nothing; }
   bool totals_are_common() const noexcept override { return !orders_.hosted || parts_.hosted->totals_are_common(); }
 
@@ -110,7 +112,7 @@ class PolicyExchange final : public Exchange {
       orders_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
     }
     if (orders_.sent != Sent::nothing && orders_.finish) {
-      parts_.read_between_steps ? adopt(stream) : adopt_by_bucket();
+      shows_between_steps_ ? adopt(stream) : adopt_by_bucket();
     }
     if (orders_.clear_state) clear_state(stream);
     kept_ = orders_.keep;
@@ -386,7 +388,9 @@ class PolicyExchange final : public Exchange {
     }
   }
 
+  /// The last round may still be moving with it.
   void clear_outer(Stream& stream) {
+    join(stream);
     for (const StripeMemory& part : memory_.outer)
       if (part.state[0].size_bytes != 0) stream.clear(part.state[0]);
   }
@@ -433,6 +437,7 @@ class PolicyExchange final : public Exchange {
   std::uint64_t rounds_ = 0;
   Step step_{};
   std::vector<Point> valid_;  // by bucket: from when on its weights are; value 0: the stream has waited for that
+  bool shows_between_steps_ = false;
   std::vector<std::uint8_t> adopts_;  // by bucket: 1 if its weights are still to become what the tenants have published
   Memory sums_, total_;
   StepOrders orders_;

@@ -72,8 +72,7 @@ std::unique_ptr<Exchange> RankSession::make_exchange(const GroupPlan& group) {
                                .rate = rate(rule),
                                .side = side_streams_[g].get(),
                                .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
-                               .updates = resumed_ ? resumed_->updates_of(group) : 0,
-                               .read_between_steps = options_.model.has_value()});
+                               .updates = resumed_ ? resumed_->updates_of(group) : 0});
 }
 
 std::vector<Exchange*> RankSession::all_exchanges() const {

@@ -30,6 +30,8 @@ void RankSession::begin(Blocking& blocking, bool owned) {
   }
   begun_ = true;
   owned_ = owned;
+  if (owned || options_.model)
+    for (const auto& exchange : exchanges_) exchange->show_between_steps();
   if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data.value_or(DataPlace{}));
   if (job_.graph.dtype() == DType::bf16 && !options_.model && leads_node() && !device_->traits().bf16)
     note(text(
@@ -120,9 +122,13 @@ RunResult RankSession::wait_for_end(Blocking& blocking) {
   result_.total.steps = end.steps;
   result_.saved_steps = end.saved_steps;
   if (result_.status.ok() && !end.unsaved.ok()) result_.status = {end.unsaved.code(), not_saved(end)};
-  copies_->read(memory_.parameters, [this](std::span<const std::byte> parameters) {
-    result_.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
-  });
+  try {
+    copies_->read(memory_.parameters, [this](std::span<const std::byte> parameters) {
+      result_.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
+    });
+  } catch (const Error& error) {  // a device that has failed reads nothing any more
+    if (result_.status.ok()) result_.status = error.status();
+  }
   return std::move(result_);
 }
 

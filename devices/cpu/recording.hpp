@@ -103,7 +103,7 @@ struct GiveValues {
 
   template <class T>
   void operator()(T& field) const {
-    std::memcpy(&field, words, sizeof field);
+    std::memcpy(static_cast<void*>(&field), words, sizeof field);
     words += (sizeof field + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
   }
   void operator()(Operands& parts) const {

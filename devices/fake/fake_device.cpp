@@ -64,6 +64,13 @@ FakeStream::~FakeStream() {
   const std::lock_guard no_work{device_.running_};
   const std::lock_guard lock{device_.queues_};
   std::erase(device_.streams_, this);
+  // What others wait for here never comes, and the line is gone.
+  for (FakeStream* const other : device_.streams_) {
+    for (Work& work : other->queue_) {
+      if (work.awaits != &line_) continue;
+      work = {nullptr, 0, [] { fail(Code::aborted, "the stream that was waited for has ended"); }};
+    }
+  }
   device_.space_.unbind(line_.id());
 }
 

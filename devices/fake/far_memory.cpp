@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -100,6 +101,8 @@ FarMemory::~FarMemory() {
 
 Memory FarMemory::add(std::shared_ptr<Arena> arena, bool own) {
   watch_accesses();
+  static std::mutex claims;  // of guards, by devices of any thread
+  const std::lock_guard claim{claims};
   Guard& guard = free_guard();
   void* const shown = mmap(nullptr, arena->size_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   TROUPE_CHECK_ERRNO(shown != MAP_FAILED, Code::out_of_memory, "cannot reserve ", arena->size_bytes(),

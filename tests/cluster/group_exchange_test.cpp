@@ -475,6 +475,22 @@ TEST_P(SimulatedGroups, UnderDifferentPoliciesEachMoveAsIfAllWereUnderTheirs) {
   }
 }
 
+TEST(SwitchedGroups, FinishARoundWithTheOuterMomentumThatItBeganWith) {
+  for (const PolicyKind next : {PolicyKind::diloco, PolicyKind::sync}) {
+    Settings settings =
+        settings_of({.kind = PolicyKind::block_momentum, .block_samples = 3 * kRows * 2, .reset_momentum = false});
+    PolicySwitch then;
+    then.at = 3;
+    then.policy.kind = next;
+    then.policy.every_steps = next == PolicyKind::diloco ? 3 : 1;
+    settings.switches = {then};
+    const auto one_node = weights_of({.ranks = 2, .nodes = 1, .kind = Kind::threads, .seed = 3}, settings);
+    const auto two_nodes =
+        weights_of({.ranks = 2, .nodes = 2, .kind = Kind::threads, .seed = 3, .bucket_bytes = 2000}, settings);
+    EXPECT_EQ(two_nodes, one_node) << name_of(next);
+  }
+}
+
 TEST_P(Groups, WhoseGradientsAreRoundedOnTheirWayMoveOnlyALittleApart) {
   Settings exact = settings_of({}, {.kind = RuleKind::sgd, .rate = 0.1});
   Settings rounded = exact;

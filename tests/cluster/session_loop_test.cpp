@@ -205,6 +205,22 @@ TEST_F(SessionLoop, ShowsTheWeightsOfARoundAsSoonAsItsStepIsTaken) {
   for (std::size_t step = 0; step < 9; ++step) EXPECT_EQ(after[0][step] == after[1][step], step % 3 == 2) << step;
 }
 
+TEST_F(SessionLoop, ShowsTheWeightsOfARoundOfTheDevicesTooAsSoonAsItsStepIsTaken) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  const SessionOptions made = options({"train.steps=9", "update.policy=\"local_sgd\"", "update.every_steps=3"});
+  std::array<std::vector<std::vector<float>>, 2> after;  // by rank: each step's last bias
+  const auto results = run(2, made, [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+    const SessionTensor& bias = session.tensors().back();
+    while (session.next(blocking) && session.step(blocking))
+      after[rank].emplace_back(bias.parameters.begin(), bias.parameters.end());
+    return session.finish(blocking);
+  });
+  for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
+  ASSERT_EQ(after[0].size(), 9U);
+  ASSERT_EQ(after[1].size(), 9U);
+  for (std::size_t step = 0; step < 9; ++step) EXPECT_EQ(after[0][step] == after[1][step], step % 3 == 2) << step;
+}
+
 TEST_F(SessionLoop, ThatOnlyExchangesKeepsALogOfItsEpochsAndOfThePartInWhichItEnds) {
   for (const std::uint32_t ranks : {1u, 2u}) {
     if (ranks > 1 && !ucx_available()) GTEST_SKIP() << "this build has no UCX";

@@ -79,6 +79,17 @@ TEST_F(FakeDeviceTest, StopsAtAWaitUntilItsPointIsReached) {
   EXPECT_TRUE(done);
 }
 
+TEST_F(FakeDeviceTest, EndsAStreamThatWaitsForOneThatIsGone) {
+  FakeDevice device{space_};
+  auto gone = device.fake_stream();
+  const auto waiting = device.fake_stream();
+  gone->call([] {});
+  waiting->wait(gone->mark());
+  gone.reset();
+  EXPECT_EQ(device.run_until_idle(), 1u);
+  EXPECT_EQ(waiting->status().code(), Code::aborted) << waiting->status().text();
+}
+
 TEST_F(FakeDeviceTest, FailsTheWorkOfAGivenNumberAndDropsTheRest) {
   FakeDevice device{space_, {.fail_at = 1}};
   const auto stream = device.fake_stream();

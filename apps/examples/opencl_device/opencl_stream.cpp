@@ -7,8 +7,9 @@ namespace opencl {
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames{
-    "copy",        "reduce", "weighted_delta", "clear",         "norm", "blame",         "sum_up",    "update_blocks",
-    "update_pass", "dense",  "product",        "bias_gradient", "relu", "relu_gradient", "loss_rows", "loss_sums"};
+    "copy",    "reduce",        "weighted_delta", "pack_bf16",     "unpack_bf16", "clear",
+    "norm",    "blame",         "sum_up",         "update_blocks", "update_pass", "dense",
+    "product", "bias_gradient", "relu",           "relu_gradient", "loss_rows",   "loss_sums"};
 
 /// As Rule in kernels/update.cl.
 struct RuleArguments {
@@ -190,6 +191,16 @@ void OpenClStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory 
   unless_ended([&] {
     run(Kernel::weighted_delta, {pieces(count, kChunkElements), 1}, use(to), use(anchor), use(from), use(sums), count);
   });
+}
+
+void OpenClStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
+  if (to_type == from_type) return copy(to, from);
+  TROUPE_CHECK(to_type != DType::i32 && from_type != DType::i32, Code::invalid, "numbers are converted, not labels");
+  const cl_ulong count = from.size_bytes / size_bytes(from_type);
+  check_size(from, count * size_bytes(from_type));
+  check_size(to, count * size_bytes(to_type));
+  const Kernel kernel = to_type == DType::bf16 ? Kernel::pack_bf16 : Kernel::unpack_bf16;
+  unless_ended([&] { run(kernel, {pieces(count, kChunkElements), 1}, use(to), use(from), count); });
 }
 
 void OpenClStream::clear(Memory memory) {

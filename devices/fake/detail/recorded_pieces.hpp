@@ -46,7 +46,7 @@ class WordReader {
   template <class T>
   T take() {
     T value;
-    std::memcpy(&value, words_, sizeof value);
+    std::memcpy(static_cast<void*>(&value), words_, sizeof value);
     words_ += (sizeof value + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
     return value;
   }

@@ -1,4 +1,4 @@
-// Copies and sums. Up to four parts are added at a time, in their order; the host adds up more in several calls.
+// Copies, conversions and sums. Up to four parts are added at a time, in their order; the host adds up more in several calls.
 
 TASK copy(FAULT, PLACE(to), PLACE(from), ulong size) {
   RETURN_IF_ENDED;
@@ -40,6 +40,29 @@ TASK weighted_delta(FAULT, PLACE(to), PLACE(anchor), PLACE(from), PLACE(sums), u
   ulong i = get_global_id(0) * CHUNK_ELEMENTS;
   const ulong end = min(i + CHUNK_ELEMENTS, count);
   for (; i < end; ++i) to[i] = samples * (anchor[i] - from[i]);
+}
+
+// As troupe::to_bf16: to the nearest, ties to even; NaN stays NaN.
+TASK pack_bf16(FAULT, PLACE(to), PLACE(from), ulong count) {
+  RETURN_IF_ENDED;
+  global ushort *to = AT(ushort, to);
+  global const uint *from = AT(uint, from);
+  ulong i = get_global_id(0) * CHUNK_ELEMENTS;
+  const ulong end = min(i + CHUNK_ELEMENTS, count);
+  for (; i < end; ++i) {
+    const uint bits = from[i];
+    const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+    to[i] = (ushort)((nan ? bits | 0x400000U : bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+  }
+}
+
+TASK unpack_bf16(FAULT, PLACE(to), PLACE(from), ulong count) {
+  RETURN_IF_ENDED;
+  global uint *to = AT(uint, to);
+  global const ushort *from = AT(ushort, from);
+  ulong i = get_global_id(0) * CHUNK_ELEMENTS;
+  const ulong end = min(i + CHUNK_ELEMENTS, count);
+  for (; i < end; ++i) to[i] = (uint)from[i] << 16;
 }
 
 TASK clear(FAULT, PLACE(to), ulong size) {
