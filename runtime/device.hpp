@@ -57,7 +57,8 @@ struct DeviceTraits {
   std::string description;  // for people: the instruction set, the library and its version, the cores
   std::uint32_t cores = 0;
   bool bf16 = false;  // computes bf16 with its own instructions, not by conversion
-  /// Where its replicas work best on parameters, gradients and the optimizer's state. They take `pinned` memory, too.
+  /// Where its replicas work best on parameters, gradients and the optimizer's state. They take all memory of the host,
+  /// too, that is mapped into the device's address space.
   MemoryKind memory = MemoryKind::host;
 };
 
@@ -82,7 +83,7 @@ class Device {
   /// Of memory that this device allocated. Throws Error{invalid} for an id of others.
   virtual RegionTicket ticket(ArenaId id) const = 0;
   /// Makes memory that another process's device of the same kind has allocated reachable for this one, under the same
-  /// id: all of it. Throws Error{environment} when it cannot be reached, Error{corrupt} when it is not what the ticket
+  /// id: all of it, as long as that process lives. Throws Error{environment} when it cannot be reached, Error{corrupt} when it is not what the ticket
   /// says.
   virtual Memory import(const RegionTicket& ticket) = 0;
   virtual std::unique_ptr<Stream> stream() = 0;

@@ -47,7 +47,8 @@ class BatchView {
 
 /// One trainable tensor of a session, row-major. The parameters are those of the last committed step and change only
 /// inside of step(), exchange() and run(); the gradients are this rank's, for exchange(), and sums over samples, not
-/// means. Valid as long as the session.
+/// means. Valid as long as the session. Where a device works in memory of its own both are empty: Session::parameters()
+/// has a copy.
 struct SessionTensor {
   std::string name;
   std::vector<std::uint64_t> extents;
