@@ -83,8 +83,8 @@ class Device {
   /// Of memory that this device allocated. Throws Error{invalid} for an id of others.
   virtual RegionTicket ticket(ArenaId id) const = 0;
   /// Makes memory that another process's device of the same kind has allocated reachable for this one, under the same
-  /// id: all of it, as long as that process lives. Throws Error{environment} when it cannot be reached, Error{corrupt} when it is not what the ticket
-  /// says.
+  /// id: all of it, as long as that process lives. Throws Error{environment} when it cannot be reached, Error{corrupt}
+  /// when it is not what the ticket says.
   virtual Memory import(const RegionTicket& ticket) = 0;
   virtual std::unique_ptr<Stream> stream() = 0;
   /// Builds everything a step needs, once. Throws Error{unsupported} naming the layer the device cannot do.
