@@ -34,15 +34,14 @@ struct CommunicatorTraits {
   /// Sums are added up in rank order, so that they have the bits of one process that adds one rank's numbers after the
   /// other's. Otherwise all ranks still get the same bits, in an order of the communicator's own.
   bool rank_ordered = true;
-  /// Ranks read the parameters where their tenants write them; otherwise each has a copy.
+  /// Ranks of a node have one copy of the parameters, in which their tenants write; otherwise each has its own.
   bool in_place = false;
-  bool host_memory = true;     // host and pinned memory may be given to it
-  bool device_memory = false;  // device memory may be
+  bool device_memory = false;  // it may be given device memory, beside the host's
 };
 
-/// Moves bytes for one view and group; knows nothing of when. Calls only enqueue on `stream`, which is the same for all
-/// calls of one communicator. Every rank makes the same calls in the same order. Threads: one caller at a time; abort:
-/// any.
+/// Moves bytes for one view and group; knows nothing of when. Calls only enqueue on `stream`; one that is not that of
+/// the call before must have waited for it. Every rank makes the same calls in the same order. Threads: one caller at a
+/// time; abort: any.
 class Communicator {
  public:
   virtual ~Communicator() = default;

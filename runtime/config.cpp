@@ -365,8 +365,20 @@ class Reading {
     }
   }
 
+  /// What rounding takes away there is only where something is rounded.
+  void check_feedback(const Settings& settings) {
+    const auto rounds = [](const Settings::Group& group) { return group.filter.kind != FilterKind::none; };
+    if (!settings.filter.error_feedback || std::ranges::any_of(all_groups(settings), rounds)) return;
+    const auto found = given_.find("update.error_feedback");
+    problems_.add(
+        found->second.place, found->second.origin,
+        {Code::invalid, text("update.error_feedback means nothing to update.compress = ",
+                             value_and_origin("update.compress", settings), "; leave it out, or choose \"bf16\"")});
+  }
+
   void check_update(const Settings& settings) {
     check_logs(settings);
+    check_feedback(settings);
     const std::string_view policy = name_of(settings.update.kind);
     for (const detail::SettingKey& key : detail::update_keys()) {
       const auto found = given_.find(key.name);

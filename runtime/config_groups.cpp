@@ -214,7 +214,8 @@ std::string show_groups(const Settings& settings) {
     own.filter = group.filter;
     own.switches = group.switches;
     for (const SettingKey& key : update_keys()) {
-      const bool always = key.name == "update.policy" || key.name == "update.compress";
+      const bool always = key.name == "update.policy" || key.name == "update.compress" ||
+                          (key.name == "update.error_feedback" && key.show(own) != key.show(settings));
       if (key.name == "update.group" || (!always && key.show(own) == key.show({}))) continue;
       out += troupe::text(", ", key.name.substr(kUpdate.size()), " = ", key.show(own));
     }

@@ -58,7 +58,8 @@ const SettingKey* policy_key(std::string_view name) {
   const auto keys = update_keys();
   const auto key = std::find_if(keys.begin(), keys.end(), [&](const SettingKey& k) { return key_of(k) == name; });
   const bool own = key != keys.end() && key->kind != ValueKind::switches && name != "distributed_after" &&
-                   name != "compress" && name != "digest_steps" && name != "log" && name != "replay";
+                   name != "compress" && name != "error_feedback" && name != "digest_steps" && name != "log" &&
+                   name != "replay";
   return own ? &*key : nullptr;
 }
 
@@ -273,8 +274,16 @@ constexpr std::array kUpdate{
             "bf16: half the bytes for gradients. The gradients of each rank are rounded to the nearest; sums and "
             "parameters stay f32. Ranks of one node share memory and send no gradients, so nothing is rounded there.",
         .choices = kFilters,
-        .store = [](S& s, const V& v) { s.filter = v.text == "bf16" ? FilterKind::bf16 : FilterKind::none; },
-        .show = [](const S& s) { return quoted(name_of(s.filter)); }},
+        .store = [](S& s, const V& v) { s.filter.kind = v.text == "bf16" ? FilterKind::bf16 : FilterKind::none; },
+        .show = [](const S& s) { return quoted(name_of(s.filter.kind)); }},
+    SettingKey{.name = "update.error_feedback",
+               .kind = K::boolean,
+               .help = "whether what rounding takes away is added to what the rank sends next",
+               .example = "true",
+               .more = "Only with update.compress. Takes as much memory at each rank as its gradients, and is saved in "
+                       "checkpoints.",
+               .store = [](S& s, const V& v) { s.filter.error_feedback = v.boolean; },
+               .show = [](const S& s) { return bool_text(s.filter.error_feedback); }},
     SettingKey{.name = "update.staleness",
                .kind = K::integer,
                .help = "for ssp: number of steps that a rank may be ahead of the slowest one",

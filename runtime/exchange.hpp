@@ -215,6 +215,7 @@ struct ExchangeMemory {
   Memory held_bf16;                            // whole bf16, where there is `bf16`
   std::array<Memory, kMaxStateSlots> state{};  // whole; `mine.state` are parts of it. Of policies that work locally
   std::vector<StripeMemory> outer;             // `mine` with the outer rule's state and journals of their own; likewise
+  Memory residual;                             // whole f32: what a filter took away; empty: nothing is kept
   Memory carry, round_total;                   // StepSums each
   /// Where ranks reach each other's stripes: all of them as their tenants have them but for the journals, in rank
   /// order, and journals for pieces of them (relief_journal_bytes), or none.

@@ -29,7 +29,7 @@ class HostCopies {
   bool reaches(const Memory& memory) const { return space_.kind(memory.arena) != MemoryKind::device; }
   template <class Piece>
   void in_pieces(const Memory& far, Piece&& piece);
-  void finish(Stream& stream);
+  void finish(Stream& stream, Deadline deadline);
 
   Device& device_;
   AddressSpace& space_;

@@ -40,6 +40,8 @@ RegionTicket HostDevice::ticket(ArenaId id) const {
 }
 
 Memory HostDevice::import(const RegionTicket& ticket) {
+  TROUPE_CHECK(ticket.kind != MemoryKind::device, Code::unsupported, "a ", traits().kind,
+               " device cannot reach another device's memory");
   const auto arena = Arena::open(arena_ticket(ticket));
   space_.map(arena);
   return whole_of(*arena);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -98,24 +99,47 @@ std::uint16_t to_bf16(float value) noexcept {
 
 float from_bf16(std::uint16_t value) noexcept { return std::bit_cast<float>(std::uint32_t{value} << 16); }
 
+namespace {
+
+float element_at(const std::byte* from, DType type, std::uint64_t i) noexcept {
+  if (type == DType::f32) {
+    float value;
+    std::memcpy(&value, from + i * sizeof value, sizeof value);
+    return value;
+  }
+  std::uint16_t half;
+  std::memcpy(&half, from + i * sizeof half, sizeof half);
+  return from_bf16(half);
+}
+
+void put_element(std::byte* to, DType type, std::uint64_t i, float value) noexcept {
+  if (type == DType::f32) {
+    std::memcpy(to + i * sizeof value, &value, sizeof value);
+  } else {
+    const std::uint16_t half = to_bf16(value);
+    std::memcpy(to + i * sizeof half, &half, sizeof half);
+  }
+}
+
+}  // namespace
+
 void convert_elements(std::byte* to, DType to_type, const std::byte* from, DType from_type,
                       std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) put_element(to, to_type, i, element_at(from, from_type, i));
+}
+
+void convert_elements_with_residual(std::byte* to, DType to_type, const float* from, float* residual,
+                                    std::uint64_t count) noexcept {
   for (std::uint64_t i = 0; i < count; ++i) {
-    float value;
-    if (from_type == DType::f32) {
-      std::memcpy(&value, from + i * sizeof value, sizeof value);
-    } else {
-      std::uint16_t half;
-      std::memcpy(&half, from + i * sizeof half, sizeof half);
-      value = from_bf16(half);
-    }
-    if (to_type == DType::f32) {
-      std::memcpy(to + i * sizeof value, &value, sizeof value);
-    } else {
-      const std::uint16_t half = to_bf16(value);
-      std::memcpy(to + i * sizeof half, &half, sizeof half);
-    }
+    const float whole = from[i] + residual[i];
+    put_element(to, to_type, i, whole);
+    const float left = whole - element_at(to, to_type, i);
+    residual[i] = std::isfinite(left) ? left : 0;
   }
+}
+
+void add_converted_elements(float* to, const std::byte* from, DType from_type, std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) to[i] += element_at(from, from_type, i);
 }
 
 BatchLayout::BatchLayout(std::uint32_t rows, const std::vector<Field>& fields) : rows_(rows) {

@@ -61,6 +61,11 @@ float from_bf16(std::uint16_t value) noexcept;
 /// The same, or as they are, for `count` elements one after the other.
 void convert_elements(std::byte* to, DType to_type, const std::byte* from, DType from_type,
                       std::uint64_t count) noexcept;
+/// As Stream::convert_with_residual.
+void convert_elements_with_residual(std::byte* to, DType to_type, const float* from, float* residual,
+                                    std::uint64_t count) noexcept;
+/// As Stream::add_converted.
+void add_converted_elements(float* to, const std::byte* from, DType from_type, std::uint64_t count) noexcept;
 
 /// How one batch lies in a slot of a pool: field after field, each [rows, its shape] row-major from a multiple of 64
 /// bytes on. A step or an evaluation may use fewer rows than there is room for: the first ones.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/exchange_level.hpp"
-#include "runtime/filters/filter_kind.hpp"
+#include "runtime/filters/filter_settings.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/ids.hpp"
 #include "runtime/layout.hpp"
@@ -46,13 +46,13 @@ struct GroupPlan {
   std::string name = "default";
   std::vector<std::string> parameters;  // their names
   RuleKind kind = RuleKind::sgd;
-  std::string rule;                      // to_string(Rule), and what changes it
-  std::vector<PolicyPhase> policies;     // one after the other
-  FilterKind filter = FilterKind::none;  // of what is sent; in the arena nothing is
-  std::uint64_t first = 0;               // of the layout's elements, which are the group's from here on
-  std::uint64_t count = 0;               // elements
-  std::vector<Stripe> stripes;           // one for each rank, in rank order; over a transport so many of each bucket
-  std::vector<Bucket> buckets;           // by index
+  std::string rule;                   // to_string(Rule), and what changes it
+  std::vector<PolicyPhase> policies;  // one after the other
+  FilterSettings filter;              // of what is sent; in the arena nothing is
+  std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
+  std::uint64_t count = 0;            // elements
+  std::vector<Stripe> stripes;        // one for each rank, in rank order; over a transport so many of each bucket
+  std::vector<Bucket> buckets;        // by index
   friend bool operator==(const GroupPlan&, const GroupPlan&) = default;
 };
 

@@ -135,10 +135,13 @@ std::string beginning(const PolicyPhase& phase) {
   return {};
 }
 
-std::string filter_text(const Plan& plan, FilterKind filter) {
-  return fmt::format("{}: {}", name_of(filter),
+std::string filter_text(const Plan& plan, const FilterSettings& filter) {
+  const char* const feedback =
+      filter.error_feedback ? "; what rounding takes away is added to what the rank sends next" : "";
+  return fmt::format("{}: {}{}", name_of(filter.kind),
                      plan.crosses_nodes() ? "what a rank sends of gradients or deltas is rounded; sums are f32"
-                                          : "no effect, since all ranks are on one node, where nothing is sent");
+                                          : "no effect, since all ranks are on one node, where nothing is sent",
+                     plan.crosses_nodes() ? feedback : "");
 }
 
 template <class Out>
@@ -173,7 +176,7 @@ std::string describe(const Plan& plan) {
       fmt::format_to(line, "rule     {}\n", group.rule);
       add_policies(line, group, plan.world_size());
     }
-    if (group.filter != FilterKind::none) fmt::format_to(line, "filter   {}\n", filter_text(plan, group.filter));
+    if (group.filter.kind != FilterKind::none) fmt::format_to(line, "filter   {}\n", filter_text(plan, group.filter));
     fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.levels), group.stripes.size(),
                    group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
   }

@@ -179,8 +179,8 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
     made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
-    TROUPE_CHECK(made.filter == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid,
-                 "update.compress = \"", name_of(made.filter),
+    TROUPE_CHECK(made.filter.kind == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid,
+                 "update.compress = \"", name_of(made.filter.kind),
                  "\" works only with policies that exchange in rounds; leave it out of group \"", made.name,
                  "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
@@ -297,11 +297,14 @@ std::uint64_t staging_bytes(const GroupPlan& group, const GroupSums& sums, const
   constexpr std::uint64_t kAlign = 64;
   const std::uint64_t reduced = std::min(sums.largest, chunk_elements(group.count));
   std::uint64_t bytes = 2 * (what.chunks + 2) * (what.others + 2) * sizeof(StepSums);
-  bytes += what.others * (what.own * sizeof(float) + kAlign * what.ranges);
   bytes += what.others * (reduced * sizeof(float) + kAlign);
-  if (group.filter == FilterKind::bf16)
+  if (group.filter.kind == FilterKind::bf16) {
     bytes += what.others * (what.own * size_bytes(DType::bf16) + kAlign * what.ranges) +
              what.all * size_bytes(DType::bf16) + kAlign * what.ranges;
+    bytes += 2 * (sums.largest * sizeof(float) + kAlign);
+  } else {
+    bytes += what.others * (what.own * sizeof(float) + kAlign * what.ranges);
+  }
   return bytes;
 }
 
@@ -320,6 +323,16 @@ std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const Grou
   return bytes;
 }
 
+/// Elements that a rank packs, of all sets of ranks with which it exchanges.
+std::uint64_t packed_elements(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
+                              std::uint64_t ranks_of_node) {
+  if (!plan.shares_memory()) return group.count;
+  std::uint64_t elements = 0;
+  for (std::size_t set = plan.ranks.at(rank.value).local_rank; set < sums.sets.size(); set += ranks_of_node)
+    elements += sums.sets[set];
+  return elements;
+}
+
 /// What one group adds to the rank's needs.
 void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                std::uint64_t ranks_of_node) {
@@ -330,6 +343,10 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
   needs.state += (policy.whole_state ? slots * group.count : slots * own) * sizeof(float) + outer;
   needs.snapshot += plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
+  if (keeps_residual(plan, group)) {
+    needs.state += group.count * sizeof(float);
+    if (plan.saves) needs.snapshot += packed_elements(plan, group, sums, rank, ranks_of_node) * sizeof(float);
+  }
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
   needs.journal += crosses || own == 0 ? 0 : journals * group.buckets.size();
   needs.journal += sums.relief;
@@ -379,6 +396,10 @@ PolicyNeeds needs_of(const Plan& plan) {
   PolicyNeeds all;
   for (const GroupPlan& group : plan.groups) all |= needs_of(group.policies);
   return all;
+}
+
+bool keeps_residual(const Plan& plan, const GroupPlan& group) {
+  return plan.crosses_nodes() && group.filter.kind != FilterKind::none && group.filter.error_feedback;
 }
 
 bool has_landing(const GroupPlan& group, DType dtype) {

@@ -42,7 +42,7 @@ struct MemoryNeeds {
   std::uint64_t bf16 = 0;         // their bf16 image, likewise
   std::uint64_t weights = 0;      // of policies whose ranks have their own, and what they put aside
   std::uint64_t gradients = 0;    // f32
-  std::uint64_t state = 0;        // the optimizer's, of this rank's stripe
+  std::uint64_t state = 0;        // the optimizer's, of this rank's stripe, and what filters took away
   std::uint64_t journal = 0;      // of restartable updates: where all ranks share memory, one a bucket
   std::uint64_t snapshot = 0;     // of jobs that save: a copy of this rank's stripe and its state
   std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
@@ -66,6 +66,9 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank);
 PolicyNeeds needs_of(const Plan& plan);
 /// Whether what the group's ranks read from hosting shards lands elsewhere than where their replicas read.
 bool has_landing(const GroupPlan& group, DType dtype);
+
+/// Whether the group's ranks keep what a filter takes away of what they send.
+bool keeps_residual(const Plan& plan, const GroupPlan& group);
 
 /// The plan for people: who runs where, memory per rank, route, stripes, and the reasons.
 std::string describe(const Plan& plan);

@@ -65,7 +65,7 @@ class PolicyExchange final : public Exchange {
                  "a round behind the next step needs a stream of its own");
     first_ = true;
     if (orders_.sent == Sent::gradient) ++updates_;
-    if (orders_.switched) clear_outer(stream);
+    if (orders_.switched) begin_anew(stream);
   }
 
   void show_between_steps() noexcept override { shows_between_steps_ = true; }
@@ -388,9 +388,11 @@ class PolicyExchange final : public Exchange {
     }
   }
 
-  /// The last round may still be moving with it.
-  void clear_outer(Stream& stream) {
+  /// Another policy has another momentum, and what it sends is of another size. The last round may still be moving
+  /// with both.
+  void begin_anew(Stream& stream) {
     join(stream);
+    if (memory_.residual.size_bytes != 0) stream.clear(memory_.residual);
     for (const StripeMemory& part : memory_.outer)
       if (part.state[0].size_bytes != 0) stream.clear(part.state[0]);
   }

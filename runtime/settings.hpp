@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/filters/filter_kind.hpp"
+#include "runtime/filters/filter_settings.hpp"
 #include "runtime/graph.hpp"
 #include "runtime/hosts.hpp"
 #include "runtime/policies/policy.hpp"
@@ -57,14 +57,14 @@ struct Settings {
     double roll_back_rate = 0.5;   // and what the rate is multiplied by each time
   } train;
   PolicySettings update;
-  FilterKind filter = FilterKind::none;  // update.compress
-  std::vector<PolicySwitch> switches;    // of update.switch, in their order
+  FilterSettings filter;
+  std::vector<PolicySwitch> switches;  // of update.switch, in their order
   /// Parameters that are updated in another way than the rest.
   struct Group {
     std::string name = "default";
     std::vector<std::string> match;  // patterns of parameters' names
     PolicySettings update;
-    FilterKind filter = FilterKind::none;
+    FilterSettings filter;
     std::vector<PolicySwitch> switches;
     Rule rule;
     friend bool operator==(const Group&, const Group&) = default;

@@ -108,7 +108,8 @@ class Stream {
   virtual void wait(Point point) = 0;
   /// The point that is reached when everything enqueued so far is done; on the stream's own timeline.
   virtual Point mark() = 0;
-  /// Raises a line this stream is the only one to signal, when everything enqueued so far is done.
+  /// Raises a line, when everything enqueued so far is done. Of several streams that signal one line, each must have
+  /// waited for the one before it.
   virtual void signal(Point point) = 0;
   /// Copies equal-sized memory.
   virtual void copy(Memory to, Memory from) = 0;
@@ -128,6 +129,15 @@ class Stream {
   /// to[i] = from[i], rounded to the nearest value of `to_type`, ties to even; NaN stays NaN. Equally many elements.
   /// Throws Error{unsupported} where the device has no way to.
   virtual void convert(Memory /*to*/, DType /*to_type*/, Memory /*from*/, DType /*from_type*/) {
+    fail(Code::unsupported, "this device converts no numbers; leave update.compress out");
+  }
+  /// to[i] = from[i] + residual[i], rounded as convert() does; residual[i] = what that took away, 0 where it is not
+  /// finite. `from` and `residual` f32. Throws as convert().
+  virtual void convert_with_residual(Memory /*to*/, DType /*to_type*/, Memory /*from*/, Memory /*residual*/) {
+    fail(Code::unsupported, "this device keeps no residual of what it converts; leave update.error_feedback out");
+  }
+  /// to[i] += from[i]; `to` f32. Throws as convert().
+  virtual void add_converted(Memory /*to*/, Memory /*from*/, DType /*from_type*/) {
     fail(Code::unsupported, "this device converts no numbers; leave update.compress out");
   }
   /// Writes the xxh3 of the bytes at `of`, a u64 of 8 bytes, to `to`. Throws Error{unsupported} where the device has no

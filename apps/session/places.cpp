@@ -28,6 +28,7 @@ std::vector<std::byte> encode(const PlaceBlob& place) {
   root.setArena(as_data(&place.arena, sizeof place.arena));
   root.setTransport(as_data(place.transport.data(), place.transport.size()));
   root.setActorNode(as_data(place.actor_node.data(), place.actor_node.size()));
+  root.setDeviceMemory(place.device_memory);
   auto start = root.initStart();
   start.setFolder(place.start.folder);
   start.setNumber(place.start.id.number);
@@ -56,6 +57,7 @@ PlaceBlob decode_place(std::span<const std::byte> bytes) {
     std::memcpy(&place.arena, ticket.begin(), sizeof place.arena);
     place.transport = as_bytes(root.getTransport());
     place.actor_node = as_bytes(root.getActorNode());
+    place.device_memory = root.getDeviceMemory();
     const auto start = root.getStart();
     place.start.folder = start.getFolder().cStr();
     place.start.id = {start.getNumber(), start.getSteps()};

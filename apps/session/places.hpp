@@ -16,6 +16,7 @@ struct PlaceBlob {
   ArenaTicket arena;
   std::vector<std::byte> transport;   // Transport::address(); empty: a job of one rank
   std::vector<std::byte> actor_node;  // node_id_bytes()
+  bool device_memory = false;         // it trains in memory of its device's own
   CheckpointStart start;              // rank 0's counts
 };
 

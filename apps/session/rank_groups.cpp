@@ -13,7 +13,7 @@ void RankSession::make_communicators() {
     exchange_stream_ = traced_stream(trace_.exchange);
   }
   for (const GroupPlan& group : plan.groups) {
-    filters_.push_back(make_filter(group.filter));
+    filters_.push_back(make_filter(group.filter.kind));
     node_streams_.push_back(plan.levels.size() > 1 ? traced_stream(trace_.node) : nullptr);
     communicators_.push_back(make_communicator({.space = space_,
                                                 .plan = plan,
@@ -27,6 +27,8 @@ void RankSession::make_communicators() {
                                                 .node = node_streams_.back().get(),
                                                 .trace = trace_.trace()},
                                                group, memory_.groups[group.id.value]));
+    TROUPE_CHECK(!uses_device_memory() || communicators_.back()->traits().device_memory, Code::unsupported, "group ",
+                 group.name, " is exchanged by a communicator that takes no device memory");
   }
 }
 

@@ -45,7 +45,7 @@ void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all
 /// Of what each direct communicator of the rank's stages, by the sets of ranks with which it exchanges.
 std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& group, Rank self, bool device_memory) {
   std::vector<std::uint64_t> sizes;
-  const auto filter = make_filter(group.filter);
+  const auto filter = make_filter(group.filter.kind);
   for (DirectGroup& shape : direct_groups(plan, group, self)) {
     shape.filter = filter.get();
     shape.device_memory = device_memory;
@@ -53,6 +53,21 @@ std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& grou
     sizes.push_back(direct_staging_bytes(shape));
   }
   return sizes;
+}
+
+/// What the rank sends of the group, neighbours as one; the tenant is its place among those that send the same.
+std::vector<Stripe> sent_ranges(const Plan& plan, const GroupPlan& group, Rank self) {
+  std::vector<Stripe> ranges;
+  for (const DirectGroup& shape : direct_groups(plan, group, self)) {
+    for (const Bucket& bucket : shape.buckets) {
+      if (bucket.count == 0) continue;
+      if (!ranges.empty() && ranges.back().first + ranges.back().count == bucket.first)
+        ranges.back().count += bucket.count;
+      else
+        ranges.push_back({.group = group.id, .tenant = shape.rank, .first = bucket.first, .count = bucket.count});
+    }
+  }
+  return ranges;
 }
 
 /// Takes memory for one group, and publishes it.
@@ -82,6 +97,10 @@ class GroupTaker {
     if (plan_.crosses_nodes()) {
       for (const std::uint64_t size_bytes : staging_sizes(plan_, group_, self_, own_.has_device_memory()))
         m.staging.push_back(arena_.allocate(size_bytes));
+    }
+    if (keeps_residual(plan_, group_)) {
+      m.own.residual = own_.take(group_.count * sizeof(float));
+      m.sent = sent_ranges(plan_, group_, self_);
     }
     if (plan_.levels.size() > 1) take_node_part(m);
     m.ready = arena_.make_timeline();
@@ -159,6 +178,7 @@ std::uint64_t snapshot_bytes(const Plan& plan, const std::vector<GroupMemory>& g
     const std::size_t saved = 1 + state_slots(group.kind) + (outer ? kMaxOuterSlots : 0);
     for (const StripeMemory& part : groups[group.id.value].stripes)
       size_bytes += saved * part.stripe.count * sizeof(float);
+    for (const Stripe& range : groups[group.id.value].sent) size_bytes += range.count * sizeof(float);
   }
   return size_bytes;
 }

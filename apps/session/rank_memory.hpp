@@ -27,6 +27,7 @@ struct GroupMemory {
   Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
   Memory one;            // a StepSums, likewise
   std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and bf16, state and journals
+  std::vector<Stripe> sent;           // this rank's ranges whose residual `own` keeps; the tenant is the sender's place
   std::vector<Memory> staging;        // of each set of ranks with which it exchanges over a transport
   TimelineId ready;                   // gradients written
   TimelineId published;               // stripe updated

@@ -124,11 +124,12 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
 
 void RankSession::make_memory() {
   const Peer self{job_.self().value};
-  if (memory_kind() == MemoryKind::device) {
+  if (uses_device_memory()) {
     const MemoryNeeds needs = memory_needs(job_.plan, job_.graph, job_.self());
     const std::uint64_t own = needs.device_bytes();
     const std::uint64_t staging = device_staging_bytes(job_.plan, job_.self());
-    arena_ = Arena::create(arena_id(self, 1), job_.mine().arena_bytes - own + needs.words + staging + kLeftInArena);
+    arena_ = Arena::create(arena_id(self, 1),
+                           job_.mine().arena_bytes - own - needs.staging + needs.words + staging + kLeftInArena);
     space_.map(arena_);
     const ArenaId id = arena_id(self, 2);
     const Memory device = device_->allocate(id, MemoryKind::device, own);
@@ -145,10 +146,10 @@ void RankSession::make_memory() {
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
 
-/// Where the device works best, unless others than devices look at gradients and parameters: the shards that host
+/// Where the device has some, unless others than devices look at gradients and parameters: the shards that host
 /// stripes, and a model of the app's own.
-MemoryKind RankSession::memory_kind() const {
-  return needs_of(job_.plan).hosted || options_.model ? MemoryKind::pinned : device_->traits().memory;
+bool RankSession::uses_device_memory() const {
+  return device_->traits().memory == MemoryKind::device && !needs_of(job_.plan).hosted && !options_.model;
 }
 
 /// What another rank of the node shows, its device's memory included.
@@ -267,7 +268,7 @@ void RankSession::make_transport() {
 /// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
 void RankSession::meet(Blocking& blocking) {
   places_.resize(job_.plan.world_size());
-  PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket()};
+  PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .device_memory = uses_device_memory()};
   if (leads_job()) {
     lock_checkpoints(blocking);
     mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
@@ -288,6 +289,10 @@ void RankSession::meet(Blocking& blocking) {
     TROUPE_CHECK(places_[rank].plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
                  places_[rank].plan_hash, ", rank ", job_.place.rank, " made ", mine.plan_hash,
                  ": give every rank the same app.toml, --set options and data (compare their `rtrun plan`)");
+    TROUPE_CHECK(places_[rank].device_memory == mine.device_memory, Code::unsupported, "rank ",
+                 mine.device_memory ? job_.place.rank : rank, " trains in memory of its device's own, rank ",
+                 mine.device_memory ? rank : job_.place.rank,
+                 " in the host's; one job cannot have both: give all ranks devices of one kind");
     if (rank == job_.place.rank) continue;
     transport_->connect({rank}, places_[rank].transport);
     remote_->add_peer({rank}, places_[rank].actor_node);
@@ -372,7 +377,7 @@ std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
 void RankSession::make_loop() {
   std::span<const float> parameters;
   std::span<float> gradients;
-  if (memory_kind() != MemoryKind::device) {
+  if (!uses_device_memory()) {
     const std::uint64_t count = job_.layout.count_elements();
     parameters = {space_.address_of<const float>(memory_.replica.parameters), count};
     gradients = {space_.address_of<float>(memory_.replica.gradients), count};

@@ -94,7 +94,7 @@ class RankSession final : public Session {
   // Building, in this order.
   void make_transport();
   void make_device();
-  MemoryKind memory_kind() const;
+  bool uses_device_memory() const;
   void make_memory();
   void map_peer(Rank rank);
   void meet(Blocking& blocking);

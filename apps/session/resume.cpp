@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 namespace troupe {
 namespace {
@@ -11,6 +12,7 @@ constexpr GroupId kGroup{0};
 
 constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
 constexpr CheckpointPart kOuter = CheckpointPart::outer;
+constexpr CheckpointPart kResidual = CheckpointPart::residual;
 static_assert(kStates.size() == kMaxStateSlots);
 
 void check_same(const std::string& what, const std::string& saved, const std::string& now, const std::string& folder,
@@ -118,24 +120,59 @@ void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters)
   }
 }
 
-/// Another policy's checkpoint may have none; after another policy it begins at zero.
-bool Resumed::keeps_outer(std::string_view tensor, PolicyKind next) const {
+/// What belongs to a policy begins at zero after another one.
+bool Resumed::follows(std::string_view tensor, PolicyKind next) const {
   const std::string& before = manifest().group_of(tensor).policy;
-  return manifest().has_outer(tensor) && (before.empty() || before == name_of(next));
+  return before.empty() || before == name_of(next);
+}
+
+PolicyKind Resumed::next_policy(const JoinedJob& job, const GroupPlan& group) const {
+  const PolicySequence policies(group.policies, job.plan.world_size());
+  return policies.at({manifest().steps}, manifest().samples).kind;
 }
 
 void Resumed::load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe,
                    const Memory& to) {
   const auto& tensors = job.graph.parameters();
-  const PolicySequence policies(job.plan.groups[stripe.group.value].policies, job.plan.world_size());
-  const PolicyKind next = policies.at({manifest().steps}, manifest().samples).kind;
+  const GroupPlan& group = job.plan.groups[stripe.group.value];
+  const PolicyKind next = next_policy(job, group);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Overlap some = overlap(job.layout.entries()[i], job.plan.groups[stripe.group.value], stripe);
-    if (some.count == 0 || (part == kOuter && !keeps_outer(tensors[i].name, next))) continue;
+    const std::string& tensor = tensors[i].name;
+    const Overlap some = overlap(job.layout.entries()[i], group, stripe);
+    // Another policy's checkpoint may have no outer momentum.
+    if (some.count == 0 || (part == kOuter && !(manifest().has_outer(tensor) && follows(tensor, next)))) continue;
     const Memory memory = elements(to, some.at, some.count, sizeof(float));
     copies.write(memory, [&](std::span<std::byte> bytes) {
-      reader_.read(kGroup, tensors[i].name, part, some.first, numbers<float>(bytes));
+      reader_.read(kGroup, tensor, part, some.first, numbers<float>(bytes));
     });
+  }
+}
+
+/// What was kept by as many as send now goes back to each of them; with fewer, or more, nothing of it is lost or
+/// counted twice.
+void Resumed::load_residual(const JoinedJob& job, HostCopies& copies, const GroupPlan& group,
+                            const GroupMemory& memory) {
+  const auto& tensors = job.graph.parameters();
+  const PolicyKind next = next_policy(job, group);
+  const std::size_t senders = job.plan.shares_memory() ? job.plan.nodes.size() : job.plan.world_size();
+  std::vector<float> kept;
+  for (const Stripe& range : memory.sent) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::string& tensor = tensors[i].name;
+      const Overlap some = overlap(job.layout.entries()[i], group, range);
+      const std::uint32_t saved = manifest().count_residuals(tensor);
+      if (some.count == 0 || range.tenant.value >= saved || !follows(tensor, next)) continue;
+      kept.resize(some.count);
+      copies.write(elements(memory.own.residual, range.first + some.at, some.count, sizeof(float)),
+                   [&](std::span<std::byte> bytes) {
+                     const std::span<float> sum = numbers<float>(bytes);
+                     std::fill(sum.begin(), sum.end(), 0.0F);
+                     for (std::size_t sender = range.tenant.value; sender < saved; sender += senders) {
+                       reader_.read(kGroup, tensor, kResidual, some.first, kept, static_cast<std::uint32_t>(sender));
+                       std::transform(sum.begin(), sum.end(), kept.begin(), sum.begin(), std::plus<>());
+                     }
+                   });
+    }
   }
 }
 
@@ -155,6 +192,7 @@ void Resumed::load_group(const JoinedJob& job, HostCopies& copies, const GroupPl
   }
   for (const StripeMemory& part : own.outer)
     if (part.state[0].size_bytes != 0) load(job, copies, kOuter, part.stripe, part.state[0]);
+  load_residual(job, copies, group, memory);
 }
 
 std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
@@ -167,7 +205,8 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
   std::vector<SnapshotPiece> parts;
   const auto& tensors = job.graph.parameters();
   std::uint64_t next = 0;  // byte of the snapshot
-  const auto add = [&](const GroupPlan& group, const Stripe& stripe, CheckpointPart part, const Memory& whole) {
+  const auto add = [&](const GroupPlan& group, const Stripe& stripe, CheckpointPart part, const Memory& whole,
+                       std::uint32_t sender = 0) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const Overlap some = overlap(job.layout.entries()[i], group, stripe);
       if (some.count == 0) continue;
@@ -177,6 +216,7 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
       piece.piece.part = part;
       piece.piece.first = some.first;
       piece.piece.count = some.count;
+      piece.piece.sender = sender;
       piece.extents = tensors[i].extents;
       piece.from = elements(whole, some.at, some.count, sizeof(float));
       piece.copy = slice(memory.snapshot, next, piece.from.size_bytes);
@@ -190,6 +230,9 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
       for (const StripeMemory& part : m.stripes) add(group, part.stripe, kStates[slot], part.state[slot]);
     for (const StripeMemory& part : m.own.outer)
       if (part.state[0].size_bytes != 0) add(group, part.stripe, kOuter, part.state[0]);
+    for (const Stripe& range : m.sent)
+      add(group, range, kResidual, elements(m.own.residual, range.first, range.count, sizeof(float)),
+          range.tenant.value);
   }
   return parts;
 }

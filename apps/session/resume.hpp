@@ -30,22 +30,25 @@ class Resumed {
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
-  /// Fills the optimizer's state, of the stripe or whole, and the outer momentum of groups whose next step has the
-  /// policy of the step before the checkpoint: a switch begins it at zero.
+  /// Fills the optimizer's state, of the stripe or whole, and, of groups whose next step has the policy of the step
+  /// before the checkpoint, the outer momentum and what filters took away: a switch begins them at zero.
   void load_state(const JoinedJob& job, HostCopies& copies, const RankMemory& memory);
   /// How many updates the group's rule has made: where its parameters come from several groups, the most of them.
   std::uint64_t updates_of(const GroupPlan& group) const;
 
  private:
   void load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe, const Memory& to);
-  bool keeps_outer(std::string_view tensor, PolicyKind next) const;
+  void load_residual(const JoinedJob& job, HostCopies& copies, const GroupPlan& group, const GroupMemory& memory);
+  bool follows(std::string_view tensor, PolicyKind next) const;
+  PolicyKind next_policy(const JoinedJob& job, const GroupPlan& group) const;
   void load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group, const GroupMemory& memory);
 
   CheckpointReader reader_;
 };
 
 /// What of a rank's stripes a checkpoint has: for each tensor that lies in one, wholly or in part, the weights and
-/// every state. The copies follow each other in the snapshot without the layout's gaps, as they do in the file.
+/// every state, and for each range that it sends through a filter, what that took away. The copies follow each other in
+/// the snapshot without the layout's gaps, as they do in the file.
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory);
 /// The copies that make such a snapshot; neighbours that stay neighbours as one.
 std::vector<SnapshotPart> copies_of(std::span<const SnapshotPiece> pieces);

@@ -174,7 +174,20 @@ void CpuStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sum
 void CpuStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
   const std::uint64_t count = from.size_bytes / size_bytes(from_type);
   auto* target = address_of<std::byte>(space_, to, count * size_bytes(to_type), "the target of a conversion");
-  push(ConvertElements{target, space_.address(from), count, to_type, from_type});
+  push(ConvertElements{target, space_.address(from), count, to_type, from_type, nullptr});
+}
+
+void CpuStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
+  const std::uint64_t count = from.size_bytes / sizeof(float);
+  auto* target = address_of<std::byte>(space_, to, count * size_bytes(to_type), "the target of a conversion");
+  auto* kept = address_of<float>(space_, residual, from.size_bytes, "the residual of a conversion");
+  push(ConvertElements{target, space_.address(from), count, to_type, DType::f32, kept});
+}
+
+void CpuStream::add_converted(Memory to, Memory from, DType from_type) {
+  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
+  auto* target = address_of<float>(space_, to, count * sizeof(float), "what converted numbers are added to");
+  push(AddConverted{target, space_.address(from), count, from_type});
 }
 
 void CpuStream::clear(Memory memory) { push(ClearBytes{space_.address_of<std::byte>(memory), memory.size_bytes}); }
@@ -341,6 +354,7 @@ struct PhaseOf {
   const char* operator()(const ReduceWithNorm&) const noexcept { return "reduce with norm"; }
   const char* operator()(const WeightedDelta&) const noexcept { return "weighted delta"; }
   const char* operator()(const ConvertElements&) const noexcept { return "convert"; }
+  const char* operator()(const AddConverted&) const noexcept { return "add converted"; }
   const char* operator()(const ClearBytes&) const noexcept { return "clear"; }
   const char* operator()(const Digest&) const noexcept { return "digest"; }
   const char* operator()(const Update&) const noexcept { return "update"; }
@@ -439,7 +453,13 @@ Status CpuStream::execute(const Digest& operation) {
 }
 
 Status CpuStream::execute(const ConvertElements& operation) {
-  if (operation.to_type == operation.from_type) {
+  if (operation.residual != nullptr && operation.to_type == DType::bf16) {
+    kernels_.round_with_residual(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
+                                 operation.residual, operation.count);
+  } else if (operation.residual != nullptr) {
+    convert_elements_with_residual(static_cast<std::byte*>(operation.to), operation.to_type,
+                                   static_cast<const float*>(operation.from), operation.residual, operation.count);
+  } else if (operation.to_type == operation.from_type) {
     std::memmove(operation.to, operation.from, operation.count * size_bytes(operation.to_type));
   } else if (operation.to_type == DType::bf16) {
     kernels_.round(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
@@ -447,6 +467,15 @@ Status CpuStream::execute(const ConvertElements& operation) {
   } else {
     kernels_.widen(static_cast<float*>(operation.to), static_cast<const std::uint16_t*>(operation.from),
                    operation.count);
+  }
+  return {};
+}
+
+Status CpuStream::execute(const AddConverted& operation) {
+  if (operation.from_type == DType::bf16) {
+    kernels_.add_widened(operation.to, static_cast<const std::uint16_t*>(operation.from), operation.count);
+  } else {
+    kernels_.add(operation.to, operation.to, static_cast<const float*>(operation.from), operation.count);
   }
   return {};
 }

@@ -37,6 +37,8 @@ class CpuStream final : public Stream {
   void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;
+  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
+  void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
@@ -70,6 +72,7 @@ class CpuStream final : public Stream {
   Status execute(const ReduceWithNorm& operation);
   Status execute(const WeightedDelta& operation);
   Status execute(const ConvertElements& operation);
+  Status execute(const AddConverted& operation);
   Status execute(const ClearBytes& operation);
   Status execute(const Digest& operation);
   Status execute(const Update& operation);

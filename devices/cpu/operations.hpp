@@ -83,7 +83,15 @@ struct ConvertElements {
   const void* from;
   std::uint64_t count;
   DType to_type, from_type;
+  float* residual;  // null: none is kept
   friend bool operator==(const ConvertElements&, const ConvertElements&) = default;
+};
+struct AddConverted {
+  float* to;
+  const void* from;
+  std::uint64_t count;
+  DType from_type;
+  friend bool operator==(const AddConverted&, const AddConverted&) = default;
 };
 struct ClearBytes {
   std::byte* at;
@@ -124,7 +132,7 @@ struct Replay {
   friend bool operator==(const Replay&, const Replay&) = default;
 };
 using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, ReduceWithNorm, WeightedDelta,
-                               ConvertElements, ClearBytes, Digest, Update, RunProgram, Replay>;
+                               ConvertElements, AddConverted, ClearBytes, Digest, Update, RunProgram, Replay>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.

@@ -58,6 +58,8 @@ void for_values(WeightedDelta& o, Visit&& visit) {
 template <class Visit>
 void for_values(ConvertElements&, Visit&&) {}
 template <class Visit>
+void for_values(AddConverted&, Visit&&) {}
+template <class Visit>
 void for_values(ClearBytes&, Visit&&) {}
 template <class Visit>
 void for_values(Digest& o, Visit&& visit) {

@@ -45,6 +45,8 @@ enum class Kind : std::uint64_t {
   weighted_delta,
   clear,
   convert,
+  convert_with_residual,
+  add_converted,
   digest,
   update,
   call,
@@ -265,6 +267,28 @@ void FakeStream::convert(Memory to, DType to_type, Memory from, DType from_type)
   const std::byte* source = device_.address(from);
   push({Words{Kind::convert, target, to_type, source, from_type, count}, {}, [=](WordReader) {
           convert_elements(target, to_type, source, from_type, count);
+        }});
+}
+
+void FakeStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
+  const std::uint64_t count = from.size_bytes / sizeof(float);
+  check_size(to, count * size_bytes(to_type), "the target of a conversion");
+  check_size(residual, from.size_bytes, "the residual of a conversion");
+  std::byte* target = device_.address(to);
+  const auto* source = device_.address_of<const float>(from);
+  auto* kept = device_.address_of<float>(residual);
+  push({Words{Kind::convert_with_residual, target, to_type, source, kept, count}, {}, [=](WordReader) {
+          convert_elements_with_residual(target, to_type, source, kept, count);
+        }});
+}
+
+void FakeStream::add_converted(Memory to, Memory from, DType from_type) {
+  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
+  check_size(to, count * sizeof(float), "what converted numbers are added to");
+  auto* target = device_.address_of<float>(to);
+  const std::byte* source = device_.address(from);
+  push({Words{Kind::add_converted, target, source, from_type, count}, {}, [=](WordReader) {
+          add_converted_elements(target, source, from_type, count);
         }});
 }
 

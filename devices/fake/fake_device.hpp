@@ -55,6 +55,8 @@ class FakeStream final : public Stream {
   void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;
+  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
+  void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
@@ -108,11 +110,11 @@ class FakeStream final : public Stream {
   std::uint64_t calls_ = 0;
 };
 
-/// A device without hardware and without threads: work is done one piece at a time when a test says so, and the order
-/// between streams follows a seed, as far as waits leave a choice. Its replicas compute a model of their own, whatever
-/// the graph: each parameter is pulled toward a target that each row's bytes give, so gradients depend on batch and
-/// weights, and training converges. Waiting for a fake stream's point makes time pass. Threads: any may run it, one
-/// piece of work at a time.
+/// A device without hardware: work is done one piece at a time when a test says so (or on a thread, where it
+/// runs_itself), and the order between streams follows a seed, as far as waits leave a choice. Unless it
+/// computes_graph, its replicas compute a model of their own: each parameter is pulled toward a target that each row's
+/// bytes give, so gradients depend on batch and weights, and training converges. Waiting for a fake stream's point
+/// makes time pass. Threads: any may run it, one piece of work at a time.
 class FakeDevice final : public HostDevice {
  public:
   explicit FakeDevice(AddressSpace& space, FakeOptions options = {});

@@ -10,9 +10,9 @@
 namespace troupe {
 
 /// Device memory without a device. What the address space says of it is an address at which every access ends the
-/// process, after a line on stderr that tells which arena and which byte it was, and from where; the device's own work
-/// finds the bytes at another address. Lies in arenas, so that processes of a node can import it. Threads: one caller
-/// at a time, but for address().
+/// process, after a line on stderr that tells which arena and which byte it was, and from where (a system call that is
+/// given it fails with EFAULT); the device's own work finds the bytes at another address. Lies in arenas, so that
+/// processes of a node can import it. Threads: one caller at a time, but for address().
 class FarMemory {
  public:
   /// `space` outlives it.

@@ -185,6 +185,20 @@ void ReferenceStream::convert(Memory to, DType to_type, Memory from, DType from_
         count] { convert_elements(target, to_type, source, from_type, count); });
 }
 
+void ReferenceStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
+  const std::uint64_t count = from.size_bytes / sizeof(float);
+  call([target = address_of<std::byte>(space_, to, count * size_bytes(to_type)),
+        source = space_.address_of<const float>(from), kept = address_of<float>(space_, residual, from.size_bytes),
+        to_type, count] { convert_elements_with_residual(target, to_type, source, kept, count); });
+}
+
+void ReferenceStream::add_converted(Memory to, Memory from, DType from_type) {
+  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
+  call([target = address_of<float>(space_, to, count * sizeof(float)),
+        source = space_.address_of<const std::byte>(from), from_type,
+        count] { add_converted_elements(target, source, from_type, count); });
+}
+
 void ReferenceStream::digest(Memory to, Memory of) {
   call([result = space_.address_of<std::uint64_t>(to), bytes = space_.address_of<const std::byte>(of),
         size = of.size_bytes] {

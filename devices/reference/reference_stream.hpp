@@ -30,6 +30,8 @@ class ReferenceStream final : public Stream {
   void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;
+  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
+  void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;

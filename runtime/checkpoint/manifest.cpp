@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kFormat = "troupe-checkpoint";
-constexpr std::array<std::string_view, 4> kParts{"parameters", "state0", "state1", "outer"};
+constexpr std::array<std::string_view, 5> kParts{"parameters", "state0", "state1", "outer", "residual"};
 
 std::string first_line(std::string_view body) {
   return fmt::format("{} {} {:016x}\n", kFormat, kVersion, xxh3(std::as_bytes(std::span(body))));
@@ -35,13 +35,15 @@ void check_version(std::string_view line, const std::string& path) {
 }
 
 Json to_json(const CheckpointPiece& piece) {
-  return {{"key", piece.key},
-          {"group", piece.group.value},
-          {"tensor", piece.tensor},
-          {"part", kParts[static_cast<std::size_t>(piece.part)]},
-          {"first", piece.first},
-          {"count", piece.count},
-          {"xxh3", fmt::format("{:016x}", piece.hash)}};
+  Json json{{"key", piece.key},
+            {"group", piece.group.value},
+            {"tensor", piece.tensor},
+            {"part", kParts[static_cast<std::size_t>(piece.part)]},
+            {"first", piece.first},
+            {"count", piece.count},
+            {"xxh3", fmt::format("{:016x}", piece.hash)}};
+  if (piece.part == CheckpointPart::residual) json["sender"] = piece.sender;
+  return json;
 }
 
 std::uint64_t hash_from(const Json& json) {
@@ -63,6 +65,9 @@ CheckpointPiece piece_from(const Json& json) {
   piece.part = static_cast<CheckpointPart>(number);
   json.at("first").get_to(piece.first);
   json.at("count").get_to(piece.count);
+  if (piece.part == CheckpointPart::residual) json.at("sender").get_to(piece.sender);
+  constexpr std::uint32_t kMostSenders = 1U << 20;
+  TROUPE_CHECK(piece.sender < kMostSenders, Code::corrupt, "a residual of sender ", piece.sender);
   piece.hash = hash_from(json.at("xxh3"));
   constexpr std::uint64_t kMost = std::uint64_t{1} << 56;  // elements; their bytes and sums can still be counted
   TROUPE_CHECK(piece.first < kMost && piece.count < kMost, Code::corrupt, "elements ", piece.first, " and ",
@@ -165,6 +170,14 @@ bool CheckpointManifest::has_outer(std::string_view tensor) const noexcept {
       return piece.part == CheckpointPart::outer && piece.tensor == tensor;
     });
   });
+}
+
+std::uint32_t CheckpointManifest::count_residuals(std::string_view tensor) const noexcept {
+  std::uint32_t count = 0;
+  for (const CheckpointFile& file : files)
+    for (const CheckpointPiece& piece : file.pieces)
+      if (piece.part == CheckpointPart::residual && piece.tensor == tensor) count = std::max(count, piece.sender + 1);
+  return count;
 }
 
 const CheckpointGroup& CheckpointManifest::group_of(std::string_view tensor) const noexcept {

@@ -11,9 +11,9 @@
 
 namespace troupe {
 
-/// What a piece of a checkpoint holds of its tensor: the weights, one of the optimizer's states, or the momentum of the
-/// policy's outer update.
-enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer };
+/// What a piece of a checkpoint holds of its tensor: the weights, one of the optimizer's states, the momentum of the
+/// policy's outer update, or what a filter took away of what a rank sent.
+enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer, residual };
 std::string_view name_of(CheckpointPart part) noexcept;
 
 /// Elements [first, first + count) of one tensor, as a tensor of a file: under the tensor's name and shape when it is
@@ -25,7 +25,8 @@ struct CheckpointPiece {
   CheckpointPart part = CheckpointPart::parameters;
   std::uint64_t first = 0;
   std::uint64_t count = 0;
-  std::uint64_t hash = 0;  // xxh3 of its bytes
+  std::uint32_t sender = 0;  // of a residual: its rank's place among those that send the same elements
+  std::uint64_t hash = 0;    // xxh3 of its bytes
   friend bool operator==(const CheckpointPiece&, const CheckpointPiece&) = default;
 };
 
@@ -76,6 +77,8 @@ struct CheckpointManifest {
   std::vector<CheckpointFile> files;
   /// Whether it has the momentum of an outer update of a parameter.
   bool has_outer(std::string_view tensor) const noexcept;
+  /// How many ranks' residuals of a parameter it has.
+  std::uint32_t count_residuals(std::string_view tensor) const noexcept;
   /// The group that a parameter was in.
   const CheckpointGroup& group_of(std::string_view tensor) const noexcept;
   friend bool operator==(const CheckpointManifest&, const CheckpointManifest&) = default;

@@ -84,8 +84,10 @@ bool has_manifest(const std::string& folder) {
 
 std::string key_of(const PieceToWrite& each, bool whole) {
   const CheckpointPiece& piece = each.piece;
-  std::string key =
-      piece.part == CheckpointPart::parameters ? piece.tensor : fmt::format("{}/{}", name_of(piece.part), piece.tensor);
+  std::string key;
+  if (piece.part != CheckpointPart::parameters) key = fmt::format("{}/", name_of(piece.part));
+  if (piece.part == CheckpointPart::residual) key += fmt::format("{}/", piece.sender);
+  key += piece.tensor;
   if (!whole) key += fmt::format("[{}:{}]", piece.first, piece.first + piece.count);
   return key;
 }
@@ -402,7 +404,7 @@ CheckpointReader::~CheckpointReader() = default;
 const CheckpointManifest& CheckpointReader::manifest() const noexcept { return state_->manifest; }
 
 void CheckpointReader::read(GroupId group, std::string_view tensor, CheckpointPart part, std::uint64_t first,
-                            std::span<float> to) {
+                            std::span<float> to, std::uint32_t sender) {
   struct Source {
     std::uint64_t begin, end;
     State::Opened* opened;
@@ -412,7 +414,7 @@ void CheckpointReader::read(GroupId group, std::string_view tensor, CheckpointPa
   for (State::Opened& opened : state_->files) {
     for (std::size_t i = 0; i < opened.file->pieces.size(); ++i) {
       const CheckpointPiece& piece = opened.file->pieces[i];
-      if (piece.group != group || piece.tensor != tensor || piece.part != part) continue;
+      if (piece.group != group || piece.tensor != tensor || piece.part != part || piece.sender != sender) continue;
       const std::uint64_t begin = std::max(first, piece.first);
       const std::uint64_t end = std::min(first + to.size(), piece.first + piece.count);
       if (begin < end) sources.push_back({begin, end, &opened, i});

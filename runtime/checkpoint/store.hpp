@@ -97,9 +97,11 @@ class CheckpointReader {
   CheckpointReader& operator=(const CheckpointReader&) = delete;
 
   const CheckpointManifest& manifest() const noexcept;
-  /// Reads f32 elements [first, first + to.size()) of a tensor. The checksums of all pieces that it takes from are
-  /// compared, once each. Throws Error{corrupt} when some elements are in no piece, or a checksum is wrong.
-  void read(GroupId group, std::string_view tensor, CheckpointPart part, std::uint64_t first, std::span<float> to);
+  /// Reads f32 elements [first, first + to.size()) of a tensor; of residuals, that of `sender`. The checksums of all
+  /// pieces that it takes from are compared, once each. Throws Error{corrupt} when some elements are in no piece, or a
+  /// checksum is wrong.
+  void read(GroupId group, std::string_view tensor, CheckpointPart part, std::uint64_t first, std::span<float> to,
+            std::uint32_t sender = 0);
 
  private:
   struct State;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/filters/filter_kind.hpp"
+#include "runtime/filters/filter_settings.hpp"
 #include "runtime/stream.hpp"
 
 namespace troupe {
@@ -15,10 +15,13 @@ class Filter {
   virtual ~Filter() = default;
   /// That an element takes on its way.
   virtual std::uint64_t packed_bytes() const noexcept = 0;
-  /// `from` [n] f32, `to` [n] packed.
-  virtual void pack(Stream& stream, Memory to, Memory from) const = 0;
+  /// `from` [n] f32, `to` [n] packed. `residual` [n] f32 is added before that, and becomes what packing took away, 0
+  /// where it is not finite; empty: nothing is.
+  virtual void pack(Stream& stream, Memory to, Memory from, Memory residual) const = 0;
   /// `from` [n] packed, `to` [n] f32.
   virtual void unpack(Stream& stream, Memory to, Memory from) const = 0;
+  /// The same, added to what `to` holds.
+  virtual void unpack_add(Stream& stream, Memory to, Memory from) const = 0;
 };
 
 /// Null for FilterKind::none.

@@ -10,6 +10,7 @@ struct Place {
   transport @2 :Data;   # Transport::address()
   actorNode @3 :Data;   # identity of the actor system
   start @4 :Start;      # rank 0's: for all
+  deviceMemory @5 :Bool; # it trains in memory of its device's own
 
   # Where the job goes on, and how its checkpoints are called.
   struct Start {

@@ -65,6 +65,30 @@ class FarMemory : public ClusterTest {
     ASSERT_FALSE(far.empty());
     EXPECT_EQ(far, train("near", ranks, settings, nodes, ranks_per_node));
   }
+
+  /// A run that is resumed has the bits of one that was not interrupted.
+  void expect_resumed(const char* device, std::uint32_t ranks, const std::vector<std::string>& settings,
+                      const NamespaceCluster* nodes = nullptr, std::uint32_t ranks_per_node = 1) {
+    SCOPED_TRACE(text(device, ", ", ranks, " ranks"));
+    const std::filesystem::path saved = folder_.path() / "run" / "checkpoints";
+    const std::string folder = "checkpoint.dir=\"" + saved.string() + "\"";
+    const auto with = [&](std::vector<std::string> more) {
+      more.emplace_back("evaluate.every_epochs=0");
+      more.insert(more.end(), settings.begin(), settings.end());
+      return more;
+    };
+    const Bytes at_once = train(device, ranks, with({"checkpoint.resume=never"}), nodes, ranks_per_node);
+    std::filesystem::remove_all(saved);
+    (void)train(device, ranks, with({"checkpoint.every_steps=10", folder, "train.steps=20"}), nodes, ranks_per_node);
+    const Bytes again = train(device, ranks, with({"checkpoint.every_steps=10", "checkpoint.resume=auto", folder}),
+                              nodes, ranks_per_node);
+    // The first step of the second run is the job's 21st.
+    constexpr std::size_t kSkipped = sizeof(std::uint64_t) + 20 * sizeof(double);
+    ASSERT_GT(at_once.size(), kSkipped);
+    ASSERT_GT(again.size(), sizeof(std::uint64_t));
+    EXPECT_EQ(Bytes(at_once.begin() + kSkipped, at_once.end()),
+              Bytes(again.begin() + sizeof(std::uint64_t), again.end()));
+  }
 };
 
 TEST_F(FarMemory, OfTwoProcessesIsReachedByBothDevices) {
@@ -74,6 +98,26 @@ TEST_F(FarMemory, OfTwoProcessesIsReachedByBothDevices) {
            {"update.policy=local_sgd", "update.every_steps=4"},
            {"optimizer.clip_norm=0.5", "update.digest_steps=5", "evaluate.every_epochs=1"}})
     expect_same(2, settings);
+}
+
+TEST_F(FarMemory, OfOneRankAloneIsRefusedByAll) {
+  const std::uint16_t port = free_port();
+  const std::string secret = folder_.write_secret("secret", "open sesame");
+  std::vector<std::unique_ptr<Program>> programs;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ProgramStart start = folder_.rank(rank, 2, "127.0.0.1", port);
+    start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
+    start.environment.emplace_back("PROBE_DEVICE", rank == 0 ? "near" : "far");
+    start.arguments = {PROBE_PROGRAM, (folder_.path() / "tmp" / "probe").string(),
+                       "data.path=\"" + (folder_.path() / "data").string() + "\"", "model.units=[16]"};
+    programs.push_back(std::make_unique<Program>(start));
+  }
+  for (auto& program : programs) {
+    EXPECT_NE(program->wait(90s), 0);
+    EXPECT_NE(program->err().find("rank 1 trains in memory of its device's own, rank 0 in the host's"),
+              std::string::npos)
+        << program->err();
+  }
 }
 
 TEST_F(FarMemory, IsLeftOutWhereShardsHostTheStripes) {
@@ -90,19 +134,15 @@ TEST_F(FarMemory, OfTwoNodesIsExchangedOverATransport) {
   expect_same(3, {"update.compress=bf16"}, &nodes, 2);
 }
 
-TEST_F(FarMemory, IsSavedAndReadBack) {
-  const std::vector<std::string> whole{"evaluate.every_epochs=0", "checkpoint.resume=never"};
-  const Bytes at_once = train("far", 2, whole);
-  const std::string folder = "checkpoint.dir=\"" + (folder_.path() / "run" / "checkpoints").string() + "\"";
-  (void)train("far", 2, {"evaluate.every_epochs=0", "checkpoint.every_steps=10", folder, "train.steps=20"});
-  const Bytes again =
-      train("far", 2, {"evaluate.every_epochs=0", "checkpoint.every_steps=10", "checkpoint.resume=auto", folder});
-  // The first step of the second run is the job's 21st.
-  constexpr std::size_t kSkipped = sizeof(std::uint64_t) + 20 * sizeof(double);
-  ASSERT_GT(at_once.size(), kSkipped);
-  ASSERT_GT(again.size(), sizeof(std::uint64_t));
-  EXPECT_EQ(Bytes(at_once.begin() + kSkipped, at_once.end()),
-            Bytes(again.begin() + sizeof(std::uint64_t), again.end()));
+TEST_F(FarMemory, IsSavedAndReadBack) { expect_resumed("far", 2, {}); }
+
+TEST_F(FarMemory, WithWhatAFilterTookAwayIsSavedAndReadBack) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  for (const char* const device : {"far", "near"}) {
+    expect_resumed(device, 2, {"update.compress=bf16", "update.error_feedback=true"}, &nodes);
+    expect_resumed(device, 4, {"update.compress=bf16", "update.error_feedback=true"}, &nodes, 2);
+  }
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "runtime/data/random.hpp"
 #include "runtime/device.hpp"
 #include "runtime/exchange.hpp"
+#include "runtime/filters/filter_settings.hpp"
 #include "runtime/host_copies.hpp"
 #include "runtime/rules/gradient_check.hpp"
 
@@ -40,6 +41,7 @@ struct GroupSpec {
   bool bf16 = false;
   std::uint64_t seed = 0;
   std::uint64_t chunk = 1024;  // elements that travel at once, where anything travels
+  FilterSettings filter{};     // of what travels
 };
 
 /// A group of `ranks` with ragged, some empty, stripes and one to four buckets, by the seed.
@@ -126,6 +128,7 @@ struct CommunicatorCase {
   std::string name;
   std::function<std::unique_ptr<CommunicatorWorld>(const GroupSpec&)> make;
   std::uint64_t seeds = 10;  // how many random groups of each size
+  FilterSettings filter{};   // of their gradients: every rank must be sent all others'
 };
 inline std::string communicator_name(const ::testing::TestParamInfo<CommunicatorCase>& info) { return info.param.name; }
 inline void PrintTo(const CommunicatorCase& c, std::ostream* out) { *out << c.name; }
@@ -134,7 +137,11 @@ inline void PrintTo(const CommunicatorCase& c, std::ostream* out) { *out << c.na
 class SerialRun {
  public:
   explicit SerialRun(const GroupSpec& spec)
-      : spec_(spec), parameters(spec.elements), s0_(spec.elements), s1_(spec.elements) {
+      : spec_(spec),
+        parameters(spec.elements),
+        residuals_(spec.ranks, std::vector<float>(spec.elements)),
+        s0_(spec.elements),
+        s1_(spec.elements) {
     for (std::uint64_t i = 0; i < spec.elements; ++i) {
       parameters[i] = static_cast<float>(random_normal(sub_key(spec.seed, 1), i));
     }
@@ -172,7 +179,10 @@ class SerialRun {
       total.stop_requests += part.stop_requests;
     }
     std::vector<std::vector<float>> found;
-    for (std::uint32_t r = 0; r < spec_.ranks; ++r) found.push_back(gradients(spec_, r, step));
+    for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
+      found.push_back(gradients(spec_, r, step));
+      if (spec_.filter.kind != FilterKind::none && spec_.ranks > 1) round(r, found.back());
+    }
     const RuleStep rule = rule_step(spec_.rule, step + 1);
     if (rule.judged) measure(found);
     const float scale = gradient_scale(rule, total);
@@ -194,6 +204,19 @@ class SerialRun {
   }
 
  private:
+  /// What the owners add up of rank `r`'s gradients: its own elements, without feedback, as they are.
+  void round(std::uint32_t r, std::vector<float>& gradients) {
+    const Stripe& own = spec_.stripes[r];
+    for (std::uint64_t i = 0; i < spec_.elements; ++i) {
+      if (!spec_.filter.error_feedback) {
+        if (i < own.first || i >= own.first + own.count) gradients[i] = from_bf16(to_bf16(gradients[i]));
+        continue;
+      }
+      const float whole = gradients[i] + residuals_[r][i];
+      gradients[i] = from_bf16(to_bf16(whole));
+      residuals_[r][i] = std::isfinite(whole - gradients[i]) ? whole - gradients[i] : 0;
+    }
+  }
   /// Each rank measures its stripe, bucket by bucket; what they find is added up in rank order.
   void measure(const std::vector<std::vector<float>>& found) {
     std::vector<float> sum = found[0];
@@ -222,6 +245,7 @@ class SerialRun {
   StepSums total;
 
  private:
+  std::vector<std::vector<float>> residuals_;  // by rank
   std::vector<float> s0_, s1_;
 };
 
@@ -367,7 +391,10 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
     std::string stripes;
     for (const Stripe& stripe : spec.stripes) stripes += text(" ", stripe.count);
     return text(spec.ranks, " ranks, seed ", spec.seed, ", stripes of", stripes, " elements, ", spec.buckets.size(),
-                " buckets, ", name_of(spec.rule.kind), spec.bf16 ? ", with bf16" : "");
+                " buckets, ", name_of(spec.rule.kind), spec.bf16 ? ", with bf16" : "",
+                spec.filter.kind == FilterKind::none ? ""
+                : spec.filter.error_feedback         ? ", rounded with feedback"
+                                                     : ", rounded");
   }
   /// Where sums are added up in another order: a sum near zero may end on its other side, and Adam's first steps are as
   /// long for a small gradient as for a large one.
@@ -381,7 +408,8 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
     ASSERT_LT(std::sqrt(squares / static_cast<double>(found.size())), 1e-5);
   }
   /// Enqueues `steps` steps in every rank, the ranks in an order by the seed, and compares what each saw of each step.
-  void expect_serial_bits(const GroupSpec& spec, std::uint64_t steps) {
+  void expect_serial_bits(GroupSpec spec, std::uint64_t steps) {
+    spec.filter = GetParam().filter;
     SCOPED_TRACE(describe(spec));
     WorkingGroup group{spec, GetParam()};
     std::vector<std::vector<WorkingGroup::Sight>> sights(spec.ranks);

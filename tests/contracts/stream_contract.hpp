@@ -380,6 +380,55 @@ TEST_P(StreamContract, ConvertsNumbersToTheNearestOfTheOtherTypeAndBack) {
   }
 }
 
+TEST_P(StreamContract, KeepsWhatRoundingTakesAwayForTheNextTime) {
+  const auto stream = device().stream();
+  std::vector<float> values{0.0F, -0.0F, 1.00390625F, INFINITY, -INFINITY, NAN, 3.4e38F};
+  std::vector<float> kept{0.0F, 0.5F, 1e-3F, 1.0F, 2.0F, 3.0F, 1e30F};
+  for (std::uint64_t i = values.size(); i < 37; ++i) {
+    values.push_back(static_cast<float>(random_normal(5, i)) * 1e3F);
+    kept.push_back(static_cast<float>(random_normal(6, i)));
+  }
+  const Memory from = put(values), residual = put(kept);
+  const Memory packed = put(std::span<const std::uint16_t>{std::vector<std::uint16_t>(values.size(), 7)});
+  const Memory back = put(std::vector<float>(values.size(), 7.0F));
+  try {
+    stream->convert_with_residual(packed, DType::bf16, from, residual);
+  } catch (const Error& error) {
+    ASSERT_EQ(error.code(), Code::unsupported);
+    GTEST_SKIP() << error.what();
+  }
+  stream->convert(back, DType::f32, packed, DType::bf16);
+  finish(*stream);
+  const std::vector<float> found = get(back), left = get(residual);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float whole = values[i] + kept[i], expected = from_bf16(to_bf16(whole));
+    ASSERT_TRUE(found[i] == expected || (std::isnan(found[i]) && std::isnan(expected))) << i << ": " << found[i];
+    ASSERT_EQ(left[i], std::isfinite(whole - expected) ? whole - expected : 0) << i;
+  }
+}
+
+TEST_P(StreamContract, AddsNumbersOfAnotherType) {
+  const auto stream = device().stream();
+  std::vector<float> sums, values;
+  std::vector<std::uint16_t> halves;
+  for (std::uint64_t i = 0; i < 37; ++i) {
+    sums.push_back(static_cast<float>(random_normal(5, i)));
+    halves.push_back(to_bf16(static_cast<float>(random_normal(6, i))));
+    values.push_back(static_cast<float>(random_normal(7, i)));
+  }
+  const Memory to = put(sums), from = put(std::span<const std::uint16_t>{halves}), plain = put(values);
+  try {
+    stream->add_converted(to, from, DType::bf16);
+    stream->add_converted(to, plain, DType::f32);
+  } catch (const Error& error) {
+    ASSERT_EQ(error.code(), Code::unsupported);
+    GTEST_SKIP() << error.what();
+  }
+  finish(*stream);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] + from_bf16(halves[i]) + values[i];
+  EXPECT_EQ(get(to), sums);
+}
+
 TEST_P(StreamContract, DigestsWhatStandsThereWhenItsTurnComes) {
   const auto stream = device().stream();
   const Memory memory = put(std::vector<float>(100, 5.0F)), result = put(std::vector<float>(2, 0.0F));

@@ -84,6 +84,29 @@ TEST(Kernels, WidenEveryBf16AndRoundItBackOnEveryInstructionSet) {
   }
 }
 
+TEST(Kernels, RoundWithAResidualAndAddWidenedAsTheRuntimeDoesOnEveryInstructionSet) {
+  for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 1001U}) {
+    std::vector<float> from = random_floats(8, count);
+    for (std::size_t i = 5; i < count; i += 7) from[i] = i % 2 == 0 ? INFINITY : 3.4e38F;
+    const std::vector<float> kept = random_floats(9, count), sums = random_floats(10, count);
+    std::vector<std::uint16_t> expected(count);
+    std::vector<float> left = kept, added = sums;
+    convert_elements_with_residual(std::as_writable_bytes(std::span(expected)).data(), DType::bf16, from.data(),
+                                   left.data(), count);
+    add_converted_elements(added.data(), std::as_bytes(std::span(expected)).data(), DType::bf16, count);
+    for (const Kernels* kernels : usable_kernels()) {
+      SCOPED_TRACE(testing::Message() << kernels->name << ' ' << count);
+      std::vector<std::uint16_t> packed(count);
+      std::vector<float> residual = kept, sum = sums;
+      kernels->round_with_residual(packed.data(), from.data(), residual.data(), count);
+      kernels->add_widened(sum.data(), packed.data(), count);
+      EXPECT_EQ(packed, expected);
+      EXPECT_EQ(bits(residual), bits(left));
+      EXPECT_EQ(bits(sum), bits(added));
+    }
+  }
+}
+
 TEST(Kernels, AreLimitedToTheInstructionSetsThatTheEnvironmentAllows) {
   EXPECT_EQ(parse_max_cpu_isa(nullptr), MaxCpuIsa::all);
   EXPECT_EQ(parse_max_cpu_isa(""), MaxCpuIsa::all);

@@ -68,6 +68,19 @@ TEST(ConfigGroups, AreShownAsTheyAreRead) {
   EXPECT_EQ(second.hash(), first.hash());
 }
 
+TEST(ConfigGroups, WithoutTheErrorFeedbackOfTheRestAreReadBackAsTheyAreShown) {
+  const Configuration first = parse_configuration(
+      "[update]\ncompress = \"bf16\"\nerror_feedback = true\n[[update.group]]\nname = \"a\"\nmatch = "
+      "\"x\"\nerror_feedback "
+      "= false\n",
+      "app.toml", {});
+  ASSERT_FALSE(first.settings.groups.at(0).filter.error_feedback);
+  std::vector<std::string> shown;
+  for (const EffectiveValue& value : first.values)
+    if (value.origin != "default") shown.push_back(value.key + "=" + value.value);
+  EXPECT_EQ(parse_configuration("", "app.toml", shown).settings.groups, first.settings.groups);
+}
+
 TEST(ConfigGroups, ChangeTheHashThatRanksCompare) {
   const std::string with = "[[update.group]]\nname = \"a\"\nmatch = \"x\"\n";
   EXPECT_NE(parse_configuration(with, "app.toml", {}).hash(), parse_configuration("", "app.toml", {}).hash());

@@ -28,6 +28,7 @@ std::vector<std::string> beside(const std::string& key, const std::string& value
   if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
   if (key == "optimizer.alpha") return {"optimizer.rule=rmsprop"};
   if (key == "update.log" || key == "update.replay") return {"update.policy=async"};
+  if (key == "update.error_feedback") return {"update.compress=bf16"};
   if (key.starts_with("train.roll_back")) return {"train.non_finite=roll_back"};
   if (key.starts_with("optimizer.rate.")) return beside_rate(key, value);
   const auto policies = detail::policies_of(key);

@@ -399,6 +399,10 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
        "--set update.replay: update.replay means nothing to update.policy = \"sync\" (default); leave it out, or "
        "choose one "
        "of \"async\", \"ssp\", \"easgd\""},
+      {"update.error_feedback=true",
+       "--set update.error_feedback: update.error_feedback means nothing to update.compress = \"none\" (default); "
+       "leave "
+       "it out, or choose \"bf16\""},
       {"model.layers=x", "--set model.layers: is planned"},
   };
   for (const auto& [assignment, answer] : cases) {

@@ -25,12 +25,7 @@ Graph three_layers() {
 }
 
 Settings::Group group(std::string name, std::vector<std::string> match) {
-  return {.name = std::move(name),
-          .match = std::move(match),
-          .update = {},
-          .filter = FilterKind::none,
-          .switches = {},
-          .rule = {}};
+  return {.name = std::move(name), .match = std::move(match), .update = {}, .filter = {}, .switches = {}, .rule = {}};
 }
 
 /// Two ranks on one node, or on two.

@@ -38,7 +38,7 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.groups[0].kind = RuleKind::adamw; },
       [](Plan& p) { p.groups[0].name = "others"; },
       [](Plan& p) { p.groups[0].first = 16; },
-      [](Plan& p) { p.groups[0].filter = FilterKind::bf16; },
+      [](Plan& p) { p.groups[0].filter.kind = FilterKind::bf16; },
       [](Plan& p) { p.groups[0].count = 1552; },
       [](Plan& p) { p.groups[0].policies.emplace_back(); },
       [](Plan& p) { p.groups.push_back(p.groups[0]); },
@@ -75,7 +75,9 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.ranks[0].memory_bytes = 4; },
       [](Plan& p) { p.ranks.pop_back(); },
       [](Plan& p) { p.levels.front().means = LevelMeans::transport; },
-      [](Plan& p) { p.levels.front().sets = {{{0}}, {{1}}}; },
+      [](Plan& p) {
+        p.levels.front().sets = {{{0}}, {{1}}};
+      },
       [](Plan& p) { p.levels.push_back(p.levels.front()); },
       [](Plan& p) { p.groups[0].stripes[1].tenant = {0}; },
       [](Plan& p) { p.groups[0].stripes[1].count = 4; },

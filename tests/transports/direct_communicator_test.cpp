@@ -41,6 +41,22 @@ INSTANTIATE_TEST_SUITE_P(DirectDrivenByStreams, CommunicatorContract,
                                                             loopback_case("AdverseLoopback", drivers, true)})),
                          communicator_name);
 
+CommunicatorCase rounded(CommunicatorCase how, bool error_feedback) {
+  how.name += error_feedback ? "WithFeedback" : "";
+  how.filter = {FilterKind::bf16, error_feedback};
+  return how;
+}
+INSTANTIATE_TEST_SUITE_P(DirectRoundedToBf16, CommunicatorContract,
+                         ::testing::Values(rounded(loopback_case("LoopbackFake", fakes, false), false),
+                                           rounded(loopback_case("LoopbackFake", fakes, false), true),
+                                           rounded(loopback_case("AdverseLoopbackFarMemory", far, true), true),
+                                           rounded(loopback_case("AdverseLoopbackThreads", threads, true), true)),
+                         communicator_name);
+INSTANTIATE_TEST_SUITE_P(DirectRoundedToBf16ByStreams, CommunicatorContract,
+                         ::testing::ValuesIn(if_cpu_device({rounded(loopback_case("Loopback", drivers, false), false),
+                                                            rounded(loopback_case("Adverse", drivers, true), true)})),
+                         communicator_name);
+
 class DirectCommunicatorTest : public ::testing::Test {
  protected:
   static GroupSpec two_buckets(std::uint32_t ranks) {

@@ -190,10 +190,14 @@ TEST(Staging, HasAPlaceOfItsOwnForEverythingThatMayBeThereAtOnce) {
       for (std::uint32_t rank = 0; rank < 3; ++rank) {
         const Part own = ownership.part_of(chunk, self);
         if (rank == self || own.count == 0) continue;
-        all.push_back(staging.gradients(chunk.bucket, rank, own));
-        all.push_back(staging.packed(chunk.bucket, rank, own));
+        all.push_back(staging.contribution(chunk.bucket, rank, own));
       }
     }
+    std::uint64_t largest = 0;
+    for (std::uint32_t b = 0; b < ownership.count_buckets(); ++b)
+      largest = std::max(largest, ownership.part_of(b, self).count);
+    all.push_back(staging.summed(largest));
+    all.push_back(staging.unpacked(largest));
     std::sort(all.begin(), all.end(), [](const Memory& a, const Memory& b) { return a.offset < b.offset; });
     std::uint64_t end = memory.offset;
     for (const Memory& each : all) {

@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// What one rank shows to the others of its node; all of it lies in arenas that every one of them has mapped.
+/// What one rank shows to the others of its node; all of it in memory that every one of them has mapped.
 struct ArenaMember {
   Memory gradients;      // what it contributes from, [group] f32 once or several times
   Memory sums;           // where its steps' StepSums lie, at the same offsets as every other rank's

@@ -72,13 +72,18 @@ Point DirectRounds::enqueue_next(Stream& stream, Call& call) {
   if (is_staged(shape)) {
     const Bucket& bucket = call.work.bucket;
     const Memory leaving = staging_.leaving(bucket.index, {bucket.first, bucket.count});
-    if (group_.filter != nullptr)
-      group_.filter->pack(stream, leaving, call.data);
+    if (is_filtered(shape))
+      group_.filter->pack(stream, leaving, call.data, residual_of(bucket));
     else
       stream.copy(leaving, call.data);
   }
   if (group_.device_memory && carries_sums(shape)) stream.copy(own_sums(call), call.work.sums);
   return enqueue(stream, call);
+}
+
+Memory DirectRounds::residual_of(const Bucket& bucket) const noexcept {
+  if (group_.residual.size_bytes == 0) return {};
+  return elements(group_.residual, bucket.first, bucket.count, sizeof(float));
 }
 
 void DirectRounds::check(const BucketWork& work, const StripeMemory& mine) const {

@@ -33,6 +33,7 @@ struct DirectGroup {
   GroupId id{};                    // stands in every message
   std::uint64_t chunk = 0;         // the most elements that travel at once: chunk_elements(), or fewer
   const Filter* filter = nullptr;  // of gradients on their way, not of all_reduce; the same in every rank; outlives it
+  Memory residual{};               // [group] f32, what the filter takes away of what this rank sends; empty: it is lost
   std::vector<Rank> names{};       // of the ranks, in the job; empty: as they stand here
   /// Whom a gradient that is not finite is laid to, by the rank that contributed it; empty: to that one. Of ranks that
   /// contribute for others, too, one that is not below those.

@@ -65,6 +65,11 @@ HierarchicalCommunicator::HierarchicalCommunicator(AddressSpace& space, Stream& 
 
 HierarchicalCommunicator::~HierarchicalCommunicator() = default;
 
+CommunicatorTraits HierarchicalCommunicator::traits() const noexcept {
+  const auto takes_it = [](const Counterparts& set) { return set.communicator->traits().device_memory; };
+  return {.rank_ordered = false, .in_place = true, .device_memory = std::all_of(sets_.begin(), sets_.end(), takes_it)};
+}
+
 /// Work of the node's stream starts when every member's `line` has come to `value`.
 void HierarchicalCommunicator::wait_for_node(TimelineId NodeMember::*line, std::uint64_t value) {
   for (std::uint32_t m = 0; m < group_.members.size(); ++m)
@@ -76,6 +81,9 @@ void HierarchicalCommunicator::take_over(Stream& stream, const BucketWork& work)
   TROUPE_CHECK(work.bucket.index < lines_.size() && work.bucket == group_.buckets[work.bucket.index], Code::invalid,
                "step ", work.step.value, ", bucket ", work.bucket.index, ": the group has no such bucket");
   node_stream_.about({work.step.value, work.bucket.index});
+  // Members count calls up together, so none may be ahead of another.
+  const BucketLine& line = lines_[work.bucket.index];
+  node_stream_.wait({line.updated.id(), line.calls * group_.members.size()});
   stream.signal({own().handed, ++handed_});
   node_stream_.wait(stream.mark());
   wait_for_node(&NodeMember::handed, handed_);

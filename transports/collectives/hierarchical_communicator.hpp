@@ -55,9 +55,7 @@ class HierarchicalCommunicator final : public Communicator {
   HierarchicalCommunicator(AddressSpace& space, Stream& node_stream, NodeGroup group, std::vector<Counterparts> sets);
   ~HierarchicalCommunicator() override;
 
-  CommunicatorTraits traits() const noexcept override {
-    return {.rank_ordered = false, .in_place = true, .device_memory = false};
-  }
+  CommunicatorTraits traits() const noexcept override;
   Rank rank() const noexcept override { return group_.names[group_.rank.value]; }
   std::uint32_t ranks() const noexcept override { return ranks_; }
   // Of any size, as the arena's and the transport's.

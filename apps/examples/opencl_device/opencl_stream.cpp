@@ -7,9 +7,10 @@ namespace opencl {
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames{
-    "copy",    "reduce",        "weighted_delta", "pack_bf16",     "unpack_bf16", "clear",
-    "norm",    "blame",         "sum_up",         "update_blocks", "update_pass", "dense",
-    "product", "bias_gradient", "relu",           "relu_gradient", "loss_rows",   "loss_sums"};
+    "copy",          "reduce",        "weighted_delta", "pack_bf16", "pack_bf16_with_residual",
+    "unpack_bf16",   "add_bf16",      "clear",          "norm",      "blame",
+    "sum_up",        "update_blocks", "update_pass",    "dense",     "product",
+    "bias_gradient", "relu",          "relu_gradient",  "loss_rows", "loss_sums"};
 
 /// As Rule in kernels/update.cl.
 struct RuleArguments {
@@ -201,6 +202,26 @@ void OpenClStream::convert(Memory to, DType to_type, Memory from, DType from_typ
   check_size(to, count * size_bytes(to_type));
   const Kernel kernel = to_type == DType::bf16 ? Kernel::pack_bf16 : Kernel::unpack_bf16;
   unless_ended([&] { run(kernel, {pieces(count, kChunkElements), 1}, use(to), use(from), count); });
+}
+
+void OpenClStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
+  TROUPE_CHECK(to_type == DType::bf16, Code::unsupported, "a residual is kept of bf16 alone");
+  const cl_ulong count = from.size_bytes / sizeof(float);
+  check_size(from, count * sizeof(float));
+  check_size(residual, count * sizeof(float));
+  check_size(to, count * size_bytes(to_type));
+  unless_ended([&] {
+    run(Kernel::pack_bf16_with_residual, {pieces(count, kChunkElements), 1}, use(to), use(from), use(residual), count);
+  });
+}
+
+void OpenClStream::add_converted(Memory to, Memory from, DType from_type) {
+  if (from_type == DType::f32) return reduce(to, std::array{to, from});
+  TROUPE_CHECK(from_type == DType::bf16, Code::invalid, "numbers are converted, not labels");
+  const cl_ulong count = from.size_bytes / size_bytes(from_type);
+  check_size(from, count * size_bytes(from_type));
+  check_size(to, count * sizeof(float));
+  unless_ended([&] { run(Kernel::add_bf16, {pieces(count, kChunkElements), 1}, use(to), use(from), count); });
 }
 
 void OpenClStream::clear(Memory memory) {

@@ -19,7 +19,9 @@ enum class Kernel : std::uint8_t {
   reduce,
   weighted_delta,
   pack_bf16,
+  pack_bf16_with_residual,
   unpack_bf16,
+  add_bf16,
   clear,
   norm,
   blame,
@@ -34,7 +36,7 @@ enum class Kernel : std::uint8_t {
   loss_rows,
   loss_sums
 };
-inline constexpr std::size_t kKernels = 18;
+inline constexpr std::size_t kKernels = 20;
 
 /// An in-order command queue. No call waits for the device: points to be waited for become user events, and points to
 /// be reached are told by the callbacks of markers. Destroying it does what is there first.
@@ -55,6 +57,8 @@ class OpenClStream final : public Stream {
   void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
   void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void convert(Memory to, DType to_type, Memory from, DType from_type) override;
+  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
+  void add_converted(Memory to, Memory from, DType from_type) override;
   void clear(Memory memory) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;

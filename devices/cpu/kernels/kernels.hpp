@@ -48,6 +48,10 @@ struct Kernels {
   void (*widen)(float* to, const std::uint16_t* from, std::size_t count);
   /// to[i] = from[i], f32 to bf16, rounded as troupe::to_bf16.
   void (*round)(std::uint16_t* to, const float* from, std::size_t count);
+  /// to[i] = from[i] + residual[i], likewise; residual[i] = what that took away, 0 where it is not finite.
+  void (*round_with_residual)(std::uint16_t* to, const float* from, float* residual, std::size_t count);
+  /// to[i] += from[i].
+  void (*add_widened)(float* to, const std::uint16_t* from, std::size_t count);
 };
 
 extern const Kernels kBaselineKernels;

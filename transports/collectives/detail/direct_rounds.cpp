@@ -70,9 +70,13 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
                    (group_.bf16.size_bytes == 0 || group_.bf16.size_bytes * 2 == group_.parameters.size_bytes),
                Code::invalid, end, " elements are exchanged, the memory is of ", group_.parameters.size_bytes,
                " bytes of parameters and ", group_.bf16.size_bytes, " of their bf16 image");
+  TROUPE_CHECK(group_.residual.size_bytes == 0 ||
+                   (group_.filter != nullptr && group_.residual.size_bytes == group_.parameters.size_bytes),
+               Code::invalid, "a residual of ", group_.residual.size_bytes, " bytes for ", group_.parameters.size_bytes,
+               " of parameters, ", group_.filter != nullptr ? "which are packed" : "of which nothing is packed");
   TROUPE_CHECK(group_.staging.size_bytes >= staging_.size_bytes(), Code::invalid, "the staging memory has ",
                group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
-  for (const Memory& memory : {group_.parameters, group_.bf16, group_.staging}) {
+  for (const Memory& memory : {group_.parameters, group_.bf16, group_.residual, group_.staging}) {
     if (memory.size_bytes == 0) continue;
     (void)space_.address(memory);  // throws when it is not mapped here
     const bool passes = group_.device_memory && memory != group_.staging;
@@ -96,6 +100,8 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
     for (std::uint32_t i = 0; group_.device_memory && i < 4 * ranks(); ++i) channel.staged.emplace_back(*this, c);
   }
   parts_.reserve(ranks());
+  for (std::uint32_t r = 0; r < ranks(); ++r)
+    blamed_so_far_.push_back({group_.blamed[r == 1 ? 0 : r], group_.blamed[r]});
   for (std::uint32_t r = 0; group_.trace != nullptr && r < ranks(); ++r) {
     const bool other = r != self_;
     links_.push_back({other ? &group_.trace->row(text("to rank ", name(r).value)) : nullptr, {}});
@@ -132,12 +138,13 @@ bool DirectRounds::contributes_to(const Round& round, std::uint32_t rank) const 
 }
 
 bool DirectRounds::is_filtered(const RoundShape& shape) const noexcept {
-  return group_.filter != nullptr && !is_plain(shape) && carries_gradients(shape);
+  return group_.filter != nullptr && ranks() > 1 && !is_plain(shape) && carries_gradients(shape);
 }
 
 /// Whether contributions leave from the staging memory.
 bool DirectRounds::is_staged(const RoundShape& shape) const noexcept {
-  return is_filtered(shape) || (group_.device_memory && !is_plain(shape) && carries_gradients(shape));
+  return ranks() > 1 && (group_.filter != nullptr || group_.device_memory) && !is_plain(shape) &&
+         carries_gradients(shape);
 }
 
 /// Where the call's sums are read from when they leave: of all its rounds in one place.
@@ -346,18 +353,56 @@ void DirectRounds::watch_own_work(Round& round) {
   space_.timeline(done.line).wake(done.value, round);
 }
 
-/// Others' gradients over `own`, a part of a bucket, and this rank's, which begin at element `first`.
+/// Of a bucket's `gradients`, this rank's over `own` and others', in the order of ranks; or added up where they came
+/// packed.
 std::span<const Memory> DirectRounds::gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own) {
   const std::uint32_t bucket = shape.bucket;
-  if (is_filtered(shape)) {
-    for (std::uint32_t r = 0; r < ranks(); ++r) {
-      if (r == self_) continue;
-      group_.filter->unpack(exchange_, staging_.gradients(bucket, r, own), staging_.packed(bucket, r, own));
+  const Memory mine = elements(gradients, own.first - group_.buckets[bucket].first, own.count, sizeof(float));
+  if (!is_filtered(shape))
+    return in_rank_order(mine, [&](std::uint32_t r) { return staging_.contribution(bucket, r, own); });
+  parts_.assign({add_up_packed(bucket, mine, own)});
+  return parts_;
+}
+
+/// What `rank` has packed of `own`; empty: this rank's gradients are added up as they are. With error feedback its own
+/// are packed like all others, so that what stands in its residual counts, whoever owns the element.
+Memory DirectRounds::packed(std::uint32_t bucket, std::uint32_t rank, const Part& own) const noexcept {
+  if (rank != self_) return staging_.contribution(bucket, rank, own);
+  return group_.residual.size_bytes != 0 ? staging_.leaving(bucket, own) : Memory{};
+}
+
+Memory DirectRounds::add_up_packed(std::uint32_t bucket, const Memory& mine, const Part& own) {
+  const Memory sum = staging_.summed(own.count);
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const Memory part = packed(bucket, r, own);
+    if (part.size_bytes == 0)
+      r == 0 ? exchange_.copy(sum, mine) : exchange_.reduce(sum, std::array{sum, mine});
+    else
+      r == 0 ? group_.filter->unpack(exchange_, sum, part) : group_.filter->unpack_add(exchange_, sum, part);
+  }
+  return sum;
+}
+
+/// Into `mine`, part by part, so that it is seen with whose part the sum stops being finite; the least element, and of
+/// that the first rank, stays in `sums`.
+void DirectRounds::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const Part& own,
+                                           const Memory& sums) {
+  Memory so_far;
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const Memory from = packed(bucket, r, own);
+    const Memory part = from.size_bytes == 0 ? mine
+                        : r == 0             ? staging_.summed(own.count)
+                                             : staging_.unpacked(own.count);
+    if (from.size_bytes != 0) group_.filter->unpack(exchange_, part, from);
+    const bool last = r + 1 == ranks();
+    if (r > 0) {
+      const Memory to = last ? mine : staging_.summed(own.count);
+      exchange_.reduce_with_norm(to, std::array{so_far, part}, {sums, own.first, blamed_so_far_[r], last});
+      so_far = to;
+    } else {
+      so_far = part;
     }
   }
-  const std::uint64_t first = group_.buckets[bucket].first;
-  return in_rank_order(elements(gradients, own.first - first, own.count, sizeof(float)),
-                       [&](std::uint32_t r) { return staging_.gradients(bucket, r, own); });
 }
 
 void DirectRounds::add_up_and_update(Round& round) {
@@ -433,7 +478,10 @@ void DirectRounds::reduce_with_norm(Call& call) {
   const Part own = ownership_.part_of(shape.bucket, self_);
   if (own.count == 0) return;
   const Memory sum = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
-  exchange_.reduce_with_norm(sum, gradients_of(shape, call.data, own), {call.work.sums, own.first, group_.blamed});
+  if (is_filtered(shape))
+    add_up_packed_with_norm(shape.bucket, sum, own, call.work.sums);
+  else
+    exchange_.reduce_with_norm(sum, gradients_of(shape, call.data, own), {call.work.sums, own.first, group_.blamed});
   const Point done = exchange_.mark();
   for (Round& round : call.rounds)
     if (has_own_work(round)) space_.timeline(done.line).wake(done.value, round);
@@ -645,8 +693,7 @@ Memory DirectRounds::landing_of(const DirectHead& head, std::uint64_t size_bytes
   }
   if (head.cargo == Cargo::contribution) {
     const Part own = part_of(shape, self_);
-    return is_filtered(shape) ? staging_.packed(shape.bucket, head.rank, own)
-                              : staging_.gradients(shape.bucket, head.rank, own);
+    return staging_.contribution(shape.bucket, head.rank, own);
   }
   const Part part = part_of(shape, head.rank);
   if (group_.device_memory) return head.cargo == Cargo::bf16_result ? staging_.image(part) : staging_.results(part);

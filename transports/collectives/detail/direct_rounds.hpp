@@ -107,6 +107,7 @@ class DirectRounds final : public Receiver {
   std::size_t line_of_sums() const noexcept { return line_of_plain() + 1; }
   // The caller's side.
   void check(const BucketWork& work, const StripeMemory& mine) const;
+  Memory residual_of(const Bucket& bucket) const noexcept;
   Call& take(std::size_t line, const RoundShape& common);
   Call& take(RoundPart part, const BucketWork& work, const StripeMemory& mine);
   void count_uses(Call& call, const Round& round) const;
@@ -145,6 +146,9 @@ class DirectRounds final : public Receiver {
   void note(const Delivery& delivery) noexcept;
   std::span<const Memory> sums_of(const Round& round);
   std::span<const Memory> gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own);
+  Memory add_up_packed(std::uint32_t bucket, const Memory& mine, const Part& own);
+  void add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const Part& own, const Memory& sums);
+  Memory packed(std::uint32_t bucket, std::uint32_t rank, const Part& own) const noexcept;
   template <class OfRank>
   std::span<const Memory> in_rank_order(Memory own, OfRank&& of_rank);
   // Messages.
@@ -191,6 +195,8 @@ class DirectRounds final : public Receiver {
   std::uint64_t verdict_ended_ = 0;  // of them
   std::uint64_t agreed_ = 0;         // the last of the sums' calls that was in the queue
   std::vector<Memory> parts_;        // reused
+  /// By rank: to whom a fault is laid that is there once this rank's part is added to what those before it add up to.
+  std::vector<std::array<Rank, 2>> blamed_so_far_;
 };
 
 }  // namespace troupe::collectives

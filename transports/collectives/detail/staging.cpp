@@ -17,7 +17,7 @@ Staging::Staging(const Ownership& ownership, std::uint32_t self, const StagingNe
     : ownership_(ownership),
       self_(self),
       needs_(needs),
-      leaving_bytes_(needs.packed_bytes != 0 ? needs.packed_bytes : sizeof(float)) {
+      element_bytes_(needs.packed_bytes != 0 ? needs.packed_bytes : sizeof(float)) {
   const std::uint64_t others = ownership.ranks() - 1;
   const auto take = [this](std::uint64_t bytes) {
     const std::uint64_t first = size_bytes_;
@@ -26,17 +26,21 @@ Staging::Staging(const Ownership& ownership, std::uint32_t self, const StagingNe
   };
   take(2 * count_channels() * (ownership.ranks() + 1) * sizeof(StepSums));  // from the beginning on
   reduced_ = take(others * ownership.largest_part() * sizeof(float));
-  std::uint64_t elements = 0;
+  std::uint64_t elements = 0, largest = 0;
   for (std::uint32_t b = 0; b < ownership.count_buckets(); ++b) {
     const std::uint64_t own = ownership.part_of(b, self).count;
-    gradients_.push_back(take(others * aligned(own * sizeof(float))));
-    if (needs.packed_bytes != 0) packed_.push_back(take(others * aligned(own * needs.packed_bytes)));
+    largest = std::max(largest, own);
+    contribution_.push_back(take(others * aligned(own * element_bytes_)));
     std::uint64_t count = 0;
     for (const Chunk& chunk : ownership.chunks_of(b)) {
       count += chunk.count;
       elements = std::max(elements, chunk.first + chunk.count);
     }
-    if (needs.packed_bytes != 0 || needs.device_memory) leaving_.push_back(take(count * leaving_bytes_));
+    if (needs.packed_bytes != 0 || needs.device_memory) leaving_.push_back(take(count * element_bytes_));
+  }
+  if (needs.packed_bytes != 0) {
+    summed_ = take(largest * sizeof(float));
+    unpacked_ = take(largest * sizeof(float));
   }
   if (!needs.device_memory) return;
   results_ = take(elements * sizeof(float));
@@ -53,20 +57,17 @@ Memory Staging::total(std::size_t channel, std::uint64_t sequence) const noexcep
   return sums(channel, sequence, ownership_.ranks());
 }
 
-Memory Staging::slot(const std::vector<std::uint64_t>& first, std::uint32_t bucket, std::uint32_t rank,
-                     const Part& part, std::uint64_t element_bytes) const noexcept {
+Memory Staging::contribution(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept {
   const Part own = ownership_.part_of(bucket, self_);
   const std::uint64_t place = rank < self_ ? rank : rank - 1;
-  const std::uint64_t base = first[bucket] + place * aligned(own.count * element_bytes);
-  return slice(memory_, base + (part.first - own.first) * element_bytes, part.count * element_bytes);
+  const std::uint64_t base = contribution_[bucket] + place * aligned(own.count * element_bytes_);
+  return slice(memory_, base + (part.first - own.first) * element_bytes_, part.count * element_bytes_);
 }
 
-Memory Staging::gradients(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept {
-  return slot(gradients_, bucket, rank, part, sizeof(float));
-}
+Memory Staging::summed(std::uint64_t count) const noexcept { return slice(memory_, summed_, count * sizeof(float)); }
 
-Memory Staging::packed(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept {
-  return slot(packed_, bucket, rank, part, needs_.packed_bytes);
+Memory Staging::unpacked(std::uint64_t count) const noexcept {
+  return slice(memory_, unpacked_, count * sizeof(float));
 }
 
 Memory Staging::reduced(std::uint32_t rank, std::uint64_t size_bytes) const noexcept {
@@ -76,7 +77,7 @@ Memory Staging::reduced(std::uint32_t rank, std::uint64_t size_bytes) const noex
 
 Memory Staging::leaving(std::uint32_t bucket, const Part& part) const noexcept {
   const std::uint64_t first = ownership_.chunks_of(bucket).front().first;
-  return slice(memory_, leaving_[bucket] + (part.first - first) * leaving_bytes_, part.count * leaving_bytes_);
+  return slice(memory_, leaving_[bucket] + (part.first - first) * element_bytes_, part.count * element_bytes_);
 }
 
 Memory Staging::results(const Part& part) const noexcept {

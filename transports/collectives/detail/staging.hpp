@@ -36,10 +36,13 @@ class Staging {
   /// Those of `rank` in a round, and what all add up to. Its own are there where its memory is the device's.
   Memory sums(std::size_t channel, std::uint64_t sequence, std::uint32_t rank) const noexcept;
   Memory total(std::size_t channel, std::uint64_t sequence) const noexcept;
-  /// Another rank's f32 for this rank's part, or a range of it, of a bucket.
-  Memory gradients(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
-  /// The same packed.
-  Memory packed(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
+  /// Another rank's contribution to this rank's part, or a range of it, of a bucket: f32, or packed where there is a
+  /// filter.
+  Memory contribution(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
+  /// Where there is a filter: room for `count` f32, at most those of this rank's largest part of a bucket, to add up in
+  /// and to unpack to. The stream's, in its order.
+  Memory summed(std::uint64_t count) const noexcept;
+  Memory unpacked(std::uint64_t count) const noexcept;
   /// What another rank contributes to a plain operation, at most Ownership::largest_part() of f32.
   Memory reduced(std::uint32_t rank, std::uint64_t size_bytes) const noexcept;
   /// This rank's gradients over a range of a bucket, packed where there is a filter.
@@ -52,17 +55,14 @@ class Staging {
   Memory plain(std::uint32_t rank, std::uint64_t size_bytes) const noexcept;
 
  private:
-  Memory slot(const std::vector<std::uint64_t>& first, std::uint32_t bucket, std::uint32_t rank, const Part& part,
-              std::uint64_t element_bytes) const noexcept;
-
   const Ownership& ownership_;
   const std::uint32_t self_;
   const StagingNeeds needs_;
-  const std::uint64_t leaving_bytes_;     // of an element that waits to leave
-  std::vector<std::uint64_t> gradients_;  // first byte, by bucket
-  std::vector<std::uint64_t> packed_;     // likewise; without a filter none
-  std::vector<std::uint64_t> leaving_;    // likewise
+  const std::uint64_t element_bytes_;        // of what travels
+  std::vector<std::uint64_t> contribution_;  // first byte, by bucket
+  std::vector<std::uint64_t> leaving_;       // likewise
   std::uint64_t reduced_ = 0;
+  std::uint64_t summed_ = 0, unpacked_ = 0;            // of a filter
   std::uint64_t results_ = 0, image_ = 0, plain_ = 0;  // of device memory
   std::uint64_t size_bytes_ = 0;
   Memory memory_;

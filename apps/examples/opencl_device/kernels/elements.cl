@@ -43,16 +43,32 @@ TASK weighted_delta(FAULT, PLACE(to), PLACE(anchor), PLACE(from), PLACE(sums), u
 }
 
 // As troupe::to_bf16: to the nearest, ties to even; NaN stays NaN.
+ushort bf16_of(uint bits) {
+  const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+  return (ushort)((nan ? bits | 0x400000U : bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+}
+
 TASK pack_bf16(FAULT, PLACE(to), PLACE(from), ulong count) {
   RETURN_IF_ENDED;
   global ushort *to = AT(ushort, to);
   global const uint *from = AT(uint, from);
   ulong i = get_global_id(0) * CHUNK_ELEMENTS;
   const ulong end = min(i + CHUNK_ELEMENTS, count);
+  for (; i < end; ++i) to[i] = bf16_of(from[i]);
+}
+
+TASK pack_bf16_with_residual(FAULT, PLACE(to), PLACE(from), PLACE(residual), ulong count) {
+  RETURN_IF_ENDED;
+  global ushort *to = AT(ushort, to);
+  global const float *from = AT(float, from);
+  global float *residual = AT(float, residual);
+  ulong i = get_global_id(0) * CHUNK_ELEMENTS;
+  const ulong end = min(i + CHUNK_ELEMENTS, count);
   for (; i < end; ++i) {
-    const uint bits = from[i];
-    const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
-    to[i] = (ushort)((nan ? bits | 0x400000U : bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+    const float whole = from[i] + residual[i];
+    to[i] = bf16_of(as_uint(whole));
+    const float left = whole - as_float((uint)to[i] << 16);
+    residual[i] = isfinite(left) ? left : 0;
   }
 }
 
@@ -63,6 +79,15 @@ TASK unpack_bf16(FAULT, PLACE(to), PLACE(from), ulong count) {
   ulong i = get_global_id(0) * CHUNK_ELEMENTS;
   const ulong end = min(i + CHUNK_ELEMENTS, count);
   for (; i < end; ++i) to[i] = (uint)from[i] << 16;
+}
+
+TASK add_bf16(FAULT, PLACE(to), PLACE(from), ulong count) {
+  RETURN_IF_ENDED;
+  global float *to = AT(float, to);
+  global const ushort *from = AT(ushort, from);
+  ulong i = get_global_id(0) * CHUNK_ELEMENTS;
+  const ulong end = min(i + CHUNK_ELEMENTS, count);
+  for (; i < end; ++i) to[i] += as_float((uint)from[i] << 16);
 }
 
 TASK clear(FAULT, PLACE(to), ulong size) {

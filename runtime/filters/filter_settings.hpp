@@ -13,4 +13,12 @@ enum class FilterKind : std::uint8_t {
 };
 constexpr std::string_view name_of(FilterKind filter) noexcept { return filter == FilterKind::bf16 ? "bf16" : "none"; }
 
+/// How gradients and deltas of a group travel.
+struct FilterSettings {
+  FilterKind kind = FilterKind::none;  // update.compress
+  /// What a rank's rounding took away is added to what it sends next (update.error_feedback).
+  bool error_feedback = false;
+  friend bool operator==(const FilterSettings&, const FilterSettings&) = default;
+};
+
 }  // namespace troupe
