@@ -4,10 +4,10 @@
 
 #include "actors/loader_actor.hpp"
 #include "actors/messages.hpp"
-#include "runtime/ledger.hpp"
-#include "runtime/shares.hpp"
-#include "runtime/stream_times.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/trace.hpp"
+#include "runtime/compute/stream_times.hpp"
+#include "runtime/data/ledger.hpp"
+#include "runtime/data/shares.hpp"
 
 namespace troupe {
 

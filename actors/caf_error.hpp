@@ -3,7 +3,7 @@
 #include <caf/error.hpp>
 #include <exception>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace caf {
 class actor_system_config;

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/base/io_threads.hpp"
+#include "runtime/base/trace.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/io_threads.hpp"
-#include "runtime/schedule.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/data/schedule.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

@@ -9,9 +9,9 @@
 #include "actors/messages.hpp"
 #include "actors/point_messenger.hpp"
 #include "actors/step_coordinator.hpp"
-#include "runtime/device.hpp"
-#include "runtime/exchange.hpp"
-#include "runtime/schedule.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/data/schedule.hpp"
+#include "runtime/exchange/exchange.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/caf_error.hpp"
-#include "runtime/replica_digests.hpp"
+#include "runtime/exchange/replica_digests.hpp"
 
 namespace troupe {
 namespace {

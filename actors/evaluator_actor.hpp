@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/trace.hpp"
 
 namespace troupe {
 

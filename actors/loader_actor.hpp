@@ -1,11 +1,11 @@
 #pragma once
 
 #include "actors/messages.hpp"
+#include "runtime/base/trace.hpp"
+#include "runtime/data/ledger.hpp"
+#include "runtime/data/schedule.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/lease.hpp"
-#include "runtime/ledger.hpp"
-#include "runtime/schedule.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/memory/lease.hpp"
 
 namespace troupe {
 

@@ -8,8 +8,8 @@
 
 #include "actors/messages.hpp"
 #include "actors/shard_actor.hpp"
-#include "runtime/membership.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/trace.hpp"
+#include "runtime/membership/membership.hpp"
 
 namespace troupe {
 

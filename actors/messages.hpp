@@ -8,15 +8,15 @@
 
 #include "actors/dialect.hpp"
 #include "actors/number_bits.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/ids.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/error.hpp"
-#include "runtime/ids.hpp"
-#include "runtime/lease.hpp"
-#include "runtime/line_values.hpp"
-#include "runtime/policies/policy.hpp"
-#include "runtime/replica_digests.hpp"
-#include "runtime/shares.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/data/shares.hpp"
+#include "runtime/exchange/policies/policy.hpp"
+#include "runtime/exchange/replica_digests.hpp"
+#include "runtime/memory/lease.hpp"
+#include "runtime/report/line_values.hpp"
 
 // Every message of a training job. The first part never leaves its process (leases, status texts); the second crosses
 // processes, is registered by name, and is plain numbers and strings.

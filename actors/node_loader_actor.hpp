@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/data/ledger.hpp"
+#include "runtime/data/schedule.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/ledger.hpp"
-#include "runtime/schedule.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

@@ -10,8 +10,8 @@
 #include <caf/send.hpp>
 
 #include "actors/dialect.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/timeline.hpp"
+#include "runtime/memory/arena.hpp"
+#include "runtime/memory/timeline.hpp"
 
 namespace troupe {
 

@@ -10,8 +10,8 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/caf_error.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/line_values.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/report/line_values.hpp"
 
 namespace troupe {
 namespace {

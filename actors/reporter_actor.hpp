@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "actors/messages.hpp"
-#include "runtime/report.hpp"
-#include "runtime/schedule.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/trace.hpp"
+#include "runtime/data/schedule.hpp"
+#include "runtime/report/report.hpp"
 
 namespace troupe {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "actors/messages.hpp"
-#include "runtime/exchange.hpp"
+#include "runtime/exchange/exchange.hpp"
 
 namespace troupe {
 

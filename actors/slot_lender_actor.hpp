@@ -2,7 +2,7 @@
 
 #include "actors/loader_actor.hpp"
 #include "actors/messages.hpp"
-#include "runtime/lease.hpp"
+#include "runtime/memory/lease.hpp"
 
 namespace troupe {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "runtime/schedule.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/trace.hpp"
+#include "runtime/data/schedule.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/caf_error.hpp"
-#include "runtime/step_totals.hpp"
+#include "runtime/exchange/step_totals.hpp"
 
 namespace troupe {
 namespace {

@@ -5,7 +5,7 @@
 #include <caf/send.hpp>
 
 #include "actors/messages.hpp"
-#include "runtime/lease.hpp"
+#include "runtime/memory/lease.hpp"
 
 namespace troupe::detail {
 

@@ -5,7 +5,7 @@
 #include <caf/send.hpp>
 #include <utility>
 
-#include "runtime/policies/easgd.hpp"
+#include "runtime/exchange/policies/easgd.hpp"
 
 namespace troupe {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "actors/exchange/hosted_worker_actor.hpp"
-#include "runtime/exchange.hpp"
-#include "runtime/policies/policy.hpp"
+#include "runtime/exchange/exchange.hpp"
+#include "runtime/exchange/policies/policy.hpp"
 
 namespace troupe {
 

@@ -53,7 +53,7 @@ using HostedShard = ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, T
                             Takes<RestHosting>, caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
 
 /// Spawns one, which hosts nothing yet. `remote`, if any, outlives it: pushes from other processes land in sinks of the
-/// shard instead of the pool. `inline_home`: on the control lane's thread, so that a message from another process costs
+/// shard instead of the pool. `runs_inline`: on the control lane's thread, so that a message from another process costs
 /// no change of threads; needs `remote`.
 HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, RemoteActors* remote = nullptr,
                                bool runs_inline = false);

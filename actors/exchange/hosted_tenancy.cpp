@@ -3,8 +3,8 @@
 #include <utility>
 #include <variant>
 
-#include "runtime/policies/easgd.hpp"
-#include "runtime/row_runs.hpp"
+#include "runtime/exchange/policies/easgd.hpp"
+#include "runtime/exchange/row_runs.hpp"
 
 namespace troupe {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "actors/exchange/detail/snapshots.hpp"
 #include "actors/remote/tensor.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/policies/hosted.hpp"
-#include "runtime/policies/update_log.hpp"
-#include "runtime/rules/rate_schedule.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/rules/rate_schedule.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
+#include "runtime/exchange/policies/update_log.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 
@@ -63,7 +63,7 @@ class HostedTenancy {
   struct Answer {
     AnswerRead read;
     StepSums total;  // of the last update that the parameters contain
-    Tensor values;   // valid from its point on, which no later than that contribution of the reader has been applied
+    Tensor values;   // valid at its point; by then the reader's own contribution is applied
   };
   struct Outcome {
     Status wrong;  // nothing changed: the message made no sense

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "actors/caf_error.hpp"
-#include "runtime/policies/hosted_worker.hpp"
+#include "runtime/exchange/policies/hosted_worker.hpp"
 
 namespace troupe {
 namespace {

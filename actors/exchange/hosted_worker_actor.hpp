@@ -5,8 +5,8 @@
 
 #include "actors/exchange/hosted_shard.hpp"
 #include "actors/point_messenger.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

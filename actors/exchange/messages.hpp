@@ -10,8 +10,8 @@
 #include "actors/dialect.hpp"
 #include "actors/number_bits.hpp"
 #include "actors/remote/tensor.hpp"
-#include "runtime/policies/staleness.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/exchange/policies/staleness.hpp"
 
 // What workers and the shards that host stripes say to each other.
 namespace troupe {

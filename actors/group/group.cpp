@@ -1,17 +1,14 @@
 #include "actors/group/group.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <caf/actor_registry.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/config.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
-#include <fstream>
 #include <future>
 #include <iostream>
 #include <mutex>
@@ -26,6 +23,7 @@
 #include "actors/group/detail/shared_arenas.hpp"
 #include "actors/group/detail/steward.hpp"
 #include "actors/remote/network_module.hpp"
+#include "runtime/base/host_identity.hpp"
 
 namespace troupe {
 namespace {
@@ -38,12 +36,6 @@ constexpr Peer kFirst{0};
 /// Longer than a busy machine keeps a process from its core, shorter than people wait.
 constexpr milliseconds kSilence{10'000};
 
-std::uint64_t namespace_inode(const char* path) {
-  struct stat facts {};
-  TROUPE_CHECK_ERRNO(::stat(path, &facts) == 0, Code::environment, "cannot look at ", path, "; is /proc mounted?");
-  return facts.st_ino;
-}
-
 /// Fills in what the program left open.
 Hello own_hello(Hello hello, const LaunchPlace& place, const caf::actor_system& system) {
   hello.rank = place.rank;
@@ -51,16 +43,10 @@ Hello own_hello(Hello hello, const LaunchPlace& place, const caf::actor_system& 
   hello.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
   hello.type_table_hash = message_table_hash(system.config());
   hello.pid = ::getpid();
-  hello.pid_namespace = namespace_inode("/proc/self/ns/pid");
+  hello.pid_namespace = pid_namespace();
   NodeIdentity& node = hello.topology.identity;
-  if (node.boot_id.empty()) {
-    std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, node.boot_id);
-    node.network_namespace = namespace_inode("/proc/thread-self/ns/net");
-  }
-  if (hello.topology.host.empty()) {
-    std::array<char, 256> name{};
-    if (::gethostname(name.data(), name.size() - 1) == 0) hello.topology.host = name.data();
-  }
+  if (node.boot_id.empty()) node = {boot_id(), network_namespace()};
+  if (hello.topology.host.empty()) hello.topology.host = host_name();
   return hello;
 }
 

@@ -18,11 +18,11 @@
 #include "actors/group/mesh.hpp"
 #include "actors/group/registration.hpp"
 #include "actors/remote/remote_actors.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/lane_loop.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/lanes/lane_loop.hpp"
+#include "runtime/lanes/transport.hpp"
+#include "runtime/memory/arena.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace troupe {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 

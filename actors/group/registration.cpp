@@ -4,7 +4,7 @@
 
 #include "actors/group/detail/messages.hpp"
 #include "actors/remote/remote_actors.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 

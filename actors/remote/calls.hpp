@@ -10,8 +10,8 @@
 
 #include "actors/dialect.hpp"
 #include "actors/remote/wire.hpp"
-#include "runtime/error.hpp"
-#include "runtime/ids.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/ids.hpp"
 
 // Calls: short questions to an actor of any process, answered past the mailboxes of both sides where that actor runs
 // inline. A call has no order among messages, and takes none of the window.

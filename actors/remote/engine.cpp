@@ -17,7 +17,7 @@
 #include "actors/caf_error.hpp"
 #include "actors/remote/detail/directory.hpp"
 #include "actors/remote/detail/room_keeper.hpp"
-#include "runtime/memory_limit.hpp"
+#include "runtime/memory/memory_limit.hpp"
 
 namespace troupe::remote {
 namespace {

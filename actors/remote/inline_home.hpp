@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "actors/remote/calls.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe {
 

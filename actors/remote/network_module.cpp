@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace caf::net {
 

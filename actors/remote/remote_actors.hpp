@@ -19,11 +19,11 @@
 #include "actors/remote/calls.hpp"
 #include "actors/remote/inline_home.hpp"
 #include "actors/remote/tensor.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/failure_detector.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/lanes/lane_loop.hpp"
+#include "runtime/membership/failure_detector.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/graph.hpp"
-#include "runtime/ids.hpp"
+#include "runtime/base/ids.hpp"
+#include "runtime/model/graph.hpp"
 
 namespace troupe {
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/ids.hpp"
+#include "runtime/base/ids.hpp"
 
 namespace troupe::wire {
 

@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "apps/session/session.hpp"
-#include "runtime/data/random.hpp"
+#include "runtime/base/random.hpp"
 
 using namespace troupe;
 

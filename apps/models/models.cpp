@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/error.hpp"
-#include "runtime/layout.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe {
 namespace {

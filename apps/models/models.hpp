@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "runtime/graph.hpp"
-#include "runtime/settings.hpp"
+#include "runtime/config/settings.hpp"
+#include "runtime/model/graph.hpp"
 
 namespace troupe {
 

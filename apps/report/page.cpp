@@ -7,7 +7,7 @@
 #include "apps/report/figures.hpp"
 #include "apps/report/page_style.hpp"
 #include "apps/report/words.hpp"
-#include "runtime/planner.hpp"
+#include "runtime/planning/planner.hpp"
 
 namespace troupe::report {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "apps/report/page.hpp"
-#include "runtime/new_file.hpp"
+#include "runtime/base/new_file.hpp"
 
 namespace troupe::report {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "apps/report/run_record.hpp"
 #include "apps/session/session.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe::report {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config.hpp"
-#include "runtime/plan.hpp"
-#include "runtime/report.hpp"
+#include "runtime/config/config.hpp"
+#include "runtime/planning/plan.hpp"
+#include "runtime/report/report.hpp"
 
 namespace troupe::report {
 

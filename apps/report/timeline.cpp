@@ -15,7 +15,7 @@
 
 #include "apps/report/chart.hpp"
 #include "apps/report/words.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::report {
 namespace {

@@ -4,9 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/settings.hpp"
+#include "runtime/config/settings.hpp"
 
 namespace troupe {
 

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "apps/session/rank_memory.hpp"
-#include "runtime/filters/filter.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/exchange/filters/filter.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 
 namespace troupe {
 

@@ -9,8 +9,8 @@
 #include <iterator>
 #include <span>
 
-#include "runtime/error.hpp"
-#include "runtime/new_file.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/new_file.hpp"
 
 namespace troupe {
 

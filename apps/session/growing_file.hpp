@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
 
 namespace troupe {
 

@@ -10,7 +10,7 @@
 #include "actors/exchange/hosted_exchange.hpp"
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/rank_memory.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/planning/plan.hpp"
 
 namespace troupe {
 

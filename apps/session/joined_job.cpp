@@ -9,7 +9,8 @@
 #include "apps/models/models.hpp"
 #include "apps/session/system_config.hpp"
 #include "devices/discovery/discovery.hpp"
-#include "runtime/planner.hpp"
+#include "runtime/base/host_identity.hpp"
+#include "runtime/planning/planner.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe {
@@ -25,7 +26,7 @@ Hello own_hello(const Configuration& configuration, const LaunchPlace& place, To
   hello.settings = configuration.lines();
   hello.type_table_hash = training_messages_hash();
   hello.pid = ::getpid();
-  hello.pid_namespace = own_pid_namespace();
+  hello.pid_namespace = pid_namespace();
   hello.topology = std::move(topology);
   return hello;
 }

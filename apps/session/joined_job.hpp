@@ -8,11 +8,11 @@
 #include "actors/device_actor.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/checkpoint/manifest.hpp"
+#include "runtime/data/ledger.hpp"
+#include "runtime/data/schedule.hpp"
+#include "runtime/data/shares.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/layout.hpp"
-#include "runtime/ledger.hpp"
-#include "runtime/schedule.hpp"
-#include "runtime/shares.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe {
 

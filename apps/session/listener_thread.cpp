@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe {
 

@@ -4,8 +4,8 @@
 #include <iostream>
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/error.hpp"
 
 namespace troupe {
 

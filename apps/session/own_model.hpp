@@ -8,10 +8,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/graph.hpp"
-#include "runtime/layout.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/model/graph.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/wire/place.capnp.h"
 
 namespace troupe {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/session/checkpoint_start.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

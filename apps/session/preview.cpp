@@ -3,7 +3,7 @@
 #include "apps/models/models.hpp"
 #include "apps/session/session.hpp"
 #include "devices/discovery/discovery.hpp"
-#include "runtime/planner.hpp"
+#include "runtime/planning/planner.hpp"
 
 namespace troupe {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "actors/device_actor.hpp"
-#include "runtime/chunks.hpp"
-#include "runtime/planner.hpp"
+#include "runtime/exchange/chunks.hpp"
+#include "runtime/planning/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {

@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/device.hpp"
-#include "runtime/exchange.hpp"
-#include "runtime/plan.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/exchange/exchange.hpp"
+#include "runtime/memory/arena.hpp"
+#include "runtime/planning/plan.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 #include "transports/collectives/hierarchical_communicator.hpp"

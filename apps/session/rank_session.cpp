@@ -8,8 +8,8 @@
 #include "apps/session/host_replica.hpp"
 #include "apps/session/run_log.hpp"
 #include "devices/cpu/cpu_device.hpp"
-#include "runtime/planner.hpp"
-#include "runtime/rules/verdict.hpp"
+#include "runtime/compute/rules/verdict.hpp"
+#include "runtime/planning/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 

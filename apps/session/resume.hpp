@@ -10,10 +10,10 @@
 #include "apps/session/checkpoint_start.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/rank_memory.hpp"
-#include "runtime/arena.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/host_copies.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/host_copies.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

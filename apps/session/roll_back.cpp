@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "apps/session/rank_session.hpp"
-#include "runtime/rules/verdict.hpp"
+#include "runtime/compute/rules/verdict.hpp"
 
 namespace troupe {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "apps/session/log_writer.hpp"
 #include "apps/session/session.hpp"
-#include "runtime/fd.hpp"
-#include "runtime/folder_lock.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/base/folder_lock.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "actors/membership_actor.hpp"
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 
 namespace troupe {
 

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/session/growing_file.hpp"
-#include "runtime/report.hpp"
+#include "runtime/report/report.hpp"
 
 namespace troupe {
 

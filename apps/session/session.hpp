@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "apps/session/own_model.hpp"
-#include "runtime/active_wait.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/config.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/config/config.hpp"
 #include "runtime/data/find.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
-#include "runtime/plan.hpp"
-#include "runtime/report.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/lanes/active_wait.hpp"
+#include "runtime/memory/arena.hpp"
+#include "runtime/planning/plan.hpp"
+#include "runtime/report/report.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace troupe {

@@ -3,7 +3,7 @@
 #include <exception>
 #include <fstream>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/trace.hpp"
+#include "runtime/base/trace.hpp"
 
 namespace troupe {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "apps/session/session.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/ids.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/ids.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include "devices/cpu/cpu_replica.hpp"
 #include "devices/cpu/cpu_stream.hpp"
 #include "devices/cpu/onednn.hpp"
-#include "runtime/host_device.hpp"
+#include "runtime/compute/host_device.hpp"
 
 namespace troupe {
 namespace {

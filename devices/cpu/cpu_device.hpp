@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/active_wait.hpp"
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/lanes/active_wait.hpp"
 
 namespace troupe {
 

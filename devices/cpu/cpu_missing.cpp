@@ -1,5 +1,5 @@
 #include "devices/cpu/cpu_device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "devices/cpu/program_set.hpp"
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
 
 namespace troupe::cpu {
 

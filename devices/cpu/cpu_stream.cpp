@@ -13,9 +13,9 @@
 
 #include "devices/cpu/program_set.hpp"
 #include "devices/cpu/update.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/checkpoint/hash.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe::cpu {
 namespace {

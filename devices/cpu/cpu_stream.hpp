@@ -11,8 +11,8 @@
 #include "devices/cpu/operations.hpp"
 #include "devices/cpu/recording.hpp"
 #include "devices/cpu/stream_meter.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::cpu {
 

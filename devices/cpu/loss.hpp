@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/graph.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/model/graph.hpp"
 
 namespace troupe::cpu {
 

@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <variant>
 
-#include "runtime/rules/rule.hpp"
-#include "runtime/stream.hpp"
-#include "runtime/timeline.hpp"
-#include "runtime/update_pass.hpp"
+#include "runtime/compute/rules/rule.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/compute/update_pass.hpp"
+#include "runtime/memory/timeline.hpp"
 
 namespace troupe::cpu {
 

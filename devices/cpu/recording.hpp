@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "devices/cpu/operations.hpp"
-#include "runtime/program.hpp"
+#include "runtime/compute/program.hpp"
 
 namespace troupe::cpu {
 

@@ -10,7 +10,7 @@
 #include "devices/cpu/loss.hpp"
 #include "devices/cpu/onednn.hpp"
 #include "devices/cpu/operations.hpp"
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
 
 namespace troupe::cpu {
 

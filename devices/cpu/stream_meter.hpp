@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "devices/cpu/operations.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/stream_times.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/compute/stream_times.hpp"
 
 namespace troupe::cpu {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "runtime/rules/gradient_check.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
 
 namespace troupe::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "devices/cpu/kernels/kernels.hpp"
-#include "runtime/update_pass.hpp"
+#include "runtime/compute/update_pass.hpp"
 
 namespace troupe::cpu {
 

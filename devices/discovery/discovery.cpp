@@ -1,42 +1,14 @@
 #include "devices/discovery/discovery.hpp"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
-
 #include "devices/discovery/detail/cgroup.hpp"
 #include "devices/discovery/detail/files.hpp"
 #include "devices/discovery/detail/nics.hpp"
 #include "devices/discovery/detail/processors.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/host_identity.hpp"
 
 namespace troupe {
-namespace {
-
-std::uint64_t namespace_inode(const char* path) {
-  struct stat facts {};
-  TROUPE_CHECK_ERRNO(::stat(path, &facts) == 0, Code::environment, "cannot look at ", path, "; is /proc mounted?");
-  return facts.st_ino;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-}  // namespace
-
-std::uint64_t own_pid_namespace() { return namespace_inode("/proc/self/ns/pid"); }
-
-NodeIdentity own_node_identity() {
-  constexpr const char* kBootId = "/proc/sys/kernel/random/boot_id";
-  const auto boot_id = detail::read_small_file(kBootId);
-  TROUPE_CHECK(boot_id.has_value() && !boot_id->empty(), Code::environment, "cannot read ", kBootId,
-               ", by which processes see whether they share a host; is /proc mounted?");
-  return {*boot_id, namespace_inode("/proc/thread-self/ns/net")};  // a thread may have entered another one
-}
+NodeIdentity own_node_identity() { return {boot_id(), network_namespace()}; }
 
 Topology discover() {
   Topology topology;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/topology.hpp"
+#include "runtime/planning/topology.hpp"
 
 namespace troupe {
 
@@ -8,8 +8,6 @@ namespace troupe {
 /// (sysfs and netlink), cgroup CPU quota, boot id and network namespace. Takes some milliseconds. Throws
 /// Error{environment} when hwloc cannot.
 Topology discover();
-/// The pid namespace of this process (inode), for deciding whether a peer's pid means anything here.
-std::uint64_t own_pid_namespace();
 /// The same as discover().identity, without the rest.
 NodeIdentity own_node_identity();
 

@@ -19,7 +19,7 @@
 #include <memory>
 
 #include "devices/discovery/detail/files.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::detail {
 namespace {

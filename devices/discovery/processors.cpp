@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::detail {
 namespace {

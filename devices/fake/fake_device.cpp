@@ -10,9 +10,9 @@
 #include "devices/fake/detail/arithmetic.hpp"
 #include "devices/fake/detail/quadratic_replica.hpp"
 #include "devices/reference/reference_replica.hpp"
-#include "runtime/checkpoint/hash.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe {
 

@@ -16,10 +16,10 @@
 #include "devices/fake/detail/recorded_pieces.hpp"
 #include "devices/fake/fake_timeline.hpp"
 #include "devices/fake/far_memory.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/host_device.hpp"
-#include "runtime/stream.hpp"
-#include "runtime/update_pass.hpp"
+#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/compute/update_pass.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/timeline.hpp"
+#include "runtime/memory/timeline.hpp"
 
 namespace troupe {
 

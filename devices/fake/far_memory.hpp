@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include "devices/reference/reference_replica.hpp"
 #include "devices/reference/reference_stream.hpp"
-#include "runtime/host_device.hpp"
+#include "runtime/compute/host_device.hpp"
 
 namespace troupe {
 namespace {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
 
 namespace troupe {
 

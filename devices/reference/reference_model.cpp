@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::reference {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/graph.hpp"
-#include "runtime/layout.hpp"
+#include "runtime/model/graph.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe::reference {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
 
 namespace troupe {
 

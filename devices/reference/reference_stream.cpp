@@ -8,11 +8,11 @@
 #include <exception>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/checkpoint/hash.hpp"
-#include "runtime/rules/gradient_check.hpp"
-#include "runtime/thread.hpp"
-#include "runtime/update_pass.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/update_pass.hpp"
 
 namespace troupe::reference {
 namespace {

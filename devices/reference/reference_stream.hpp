@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/arena.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::reference {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/ids.hpp"
+#include "runtime/base/ids.hpp"
 
 namespace troupe {
 

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/hash.hpp"
 #include "runtime/checkpoint/finite.hpp"
-#include "runtime/checkpoint/hash.hpp"
-#include "runtime/error.hpp"
 
 namespace troupe {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe {
 

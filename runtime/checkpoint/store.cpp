@@ -13,11 +13,11 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/fd.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/base/new_file.hpp"
 #include "runtime/checkpoint/finite.hpp"
-#include "runtime/checkpoint/hash.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
-#include "runtime/fd.hpp"
-#include "runtime/new_file.hpp"
 
 namespace troupe {
 namespace {

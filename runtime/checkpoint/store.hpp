@@ -1,5 +1,8 @@
 #pragma once
 
+// The room checkpoint: the state after a step in files: the folder and its order (store.hpp), the manifest,
+// safetensors. It does not know which rank holds what now: it is given pieces by tensor and element.
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/folder_lock.hpp"
 #include "runtime/checkpoint/manifest.hpp"
-#include "runtime/error.hpp"
-#include "runtime/folder_lock.hpp"
 
 namespace troupe {
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/data/ledger.hpp"
+#include "runtime/data/schedule.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/ledger.hpp"
-#include "runtime/schedule.hpp"
 
 namespace troupe {
 

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/data/detail/digit_strokes.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/error.hpp"
 
 namespace troupe {
 namespace {

@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/data/digits.hpp"
 #include "runtime/data/idx.hpp"
-#include "runtime/error.hpp"
 
 namespace troupe {
 namespace {

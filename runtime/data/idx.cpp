@@ -13,7 +13,7 @@
 #include <new>
 #include <optional>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 namespace {

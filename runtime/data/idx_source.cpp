@@ -3,8 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/data/idx.hpp"
-#include "runtime/error.hpp"
 
 namespace troupe {
 namespace {

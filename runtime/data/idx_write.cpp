@@ -1,6 +1,6 @@
+#include "runtime/base/error.hpp"
+#include "runtime/base/new_file.hpp"
 #include "runtime/data/idx.hpp"
-#include "runtime/error.hpp"
-#include "runtime/new_file.hpp"
 
 namespace troupe {
 namespace {

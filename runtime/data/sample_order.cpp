@@ -3,9 +3,9 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/data/random.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/error.hpp"
 
 namespace troupe {
 

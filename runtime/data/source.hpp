@@ -1,5 +1,8 @@
 #pragma once
 
+// The room data: where samples come from (source.hpp) and which rank takes which of them (schedule.hpp, ledger.hpp,
+// shares.hpp). It does not know how a batch reaches a device, nor what is trained on it.
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/graph.hpp"
-#include "runtime/io_threads.hpp"
-#include "runtime/layout.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/io_threads.hpp"
+#include "runtime/model/graph.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe {
 

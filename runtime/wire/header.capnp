@@ -1,4 +1,5 @@
 @0xa6c1f0d2b98e4773;
+# The room wire: what processes say to each other, a schema for each conversation. It knows no C++ type of the other rooms.
 # What every frame between the actors of two processes starts with: one Cap'n Proto segment of the root pointer and this
 # struct, 48 bytes in all, so that a program can store and load it as a plain struct. What follows in the head: the body
 # (unless the flag says that it lies in the payload), then one tensor record of 48 bytes for each tensor. The body of a

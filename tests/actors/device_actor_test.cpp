@@ -12,9 +12,9 @@
 
 #include "actors/caf_error.hpp"
 #include "devices/fake/fake_device.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/checkpoint/hash.hpp"
-#include "runtime/lease.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/memory/arena.hpp"
+#include "runtime/memory/lease.hpp"
 #include "tests/support/actor_world.hpp"
 #include "tests/support/batches.hpp"
 

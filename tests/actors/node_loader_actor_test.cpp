@@ -9,7 +9,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/slot_lender_actor.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 #include "tests/actors/numbered_source.hpp"
 #include "tests/support/actor_world.hpp"
 

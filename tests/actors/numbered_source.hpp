@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "runtime/arena.hpp"
 #include "runtime/data/source.hpp"
+#include "runtime/memory/arena.hpp"
 #include "tests/support/batches.hpp"
 
 namespace troupe::test {

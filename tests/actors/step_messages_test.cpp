@@ -8,7 +8,7 @@
 
 #include "apps/session/training.hpp"
 #include "devices/fake/fake_device.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 #include "tests/support/actor_world.hpp"
 #include "tests/support/batches.hpp"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "tests/cluster/job_folder.hpp"
-#include "tests/runtime/data_corpus.hpp"
+#include "tests/runtime/data/corpus.hpp"
 
 namespace troupe::testing {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "apps/session/communicators.hpp"
 #include "devices/cpu/cpu_device.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/host_copies.hpp"
-#include "runtime/planner.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/compute/host_copies.hpp"
+#include "runtime/planning/planner.hpp"
 #include "tests/support/batches.hpp"
 #include "tests/transports/communicator_worlds.hpp"
 #include "transports/loopback/loopback_transport.hpp"

@@ -11,8 +11,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "runtime/base/random.hpp"
 #include "runtime/data/idx.hpp"
-#include "runtime/data/random.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::testing {

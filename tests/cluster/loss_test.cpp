@@ -9,7 +9,7 @@
 #include <random>
 #include <sstream>
 
-#include "runtime/data/random.hpp"
+#include "runtime/base/random.hpp"
 #include "tests/cluster/job_folder.hpp"
 
 namespace troupe::testing {

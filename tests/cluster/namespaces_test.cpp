@@ -6,7 +6,7 @@
 #include <memory>
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "tests/support/network.hpp"
 
@@ -61,8 +61,7 @@ TEST_F(TwoNodes, OfTwoRanksEachNameTheOneThatDiedAtEverySurvivor) {
   ASSERT_TRUE(ranks[0]->wait_until(trains, 30s)) << ranks[0]->out() << ranks[0]->err();
   ranks[3]->signal(SIGKILL);
   for (const std::uint32_t survivor : {0, 1, 2}) EXPECT_EQ(ranks[survivor]->wait(20s), 4) << ranks[survivor]->err();
-  EXPECT_NE(ranks[0]->err().find("rank 3"), std::string::npos)
-      << ranks[0]->err() << ranks[1]->err() << ranks[2]->err();
+  EXPECT_NE(ranks[0]->err().find("rank 3"), std::string::npos) << ranks[0]->err() << ranks[1]->err() << ranks[2]->err();
 }
 
 TEST_F(TwoNodes, OfTwoRanksEachSwitchBetweenAllPoliciesThatExchangeInRounds) {

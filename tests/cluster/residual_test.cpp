@@ -13,9 +13,9 @@
 
 #include "apps/session/resume.hpp"
 #include "devices/reference/reference_device.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/planner.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/planning/planner.hpp"
 
 namespace troupe {
 namespace {

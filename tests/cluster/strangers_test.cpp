@@ -15,8 +15,8 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime/error.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/fd.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "tests/support/network.hpp"
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "apps/session/session.hpp"
-#include "runtime/layout.hpp"
+#include "runtime/model/layout.hpp"
 #include "tests/cluster/pull_model.hpp"
 
 namespace {

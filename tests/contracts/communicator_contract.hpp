@@ -14,15 +14,15 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/communicator.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/device.hpp"
-#include "runtime/exchange.hpp"
-#include "runtime/filters/filter_settings.hpp"
-#include "runtime/host_copies.hpp"
-#include "runtime/rules/gradient_check.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/compute/host_copies.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/exchange/communicator.hpp"
+#include "runtime/exchange/exchange.hpp"
+#include "runtime/exchange/filters/filter_settings.hpp"
+#include "runtime/memory/arena.hpp"
 
 // What every Communicator promises: after each synchronous step all ranks hold the same bits, which are those of a
 // serial run that adds up in rank order; where the communicator has an order of its own, they are near them. An

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/device.hpp"
-#include "runtime/host_copies.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/compute/host_copies.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::contracts {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/exchange.hpp"
+#include "runtime/exchange/exchange.hpp"
 #include "tests/contracts/communicator_contract.hpp"
 
 // What every Exchange of a synchronous group promises, whatever its communicator: each step ends with the bits of a

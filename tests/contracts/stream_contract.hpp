@@ -10,9 +10,9 @@
 #include <span>
 #include <tuple>
 
-#include "runtime/checkpoint/hash.hpp"
-#include "runtime/rules/gradient_check.hpp"
-#include "runtime/update_pass.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/update_pass.hpp"
 #include "tests/contracts/device_world.hpp"
 
 namespace troupe::contracts {

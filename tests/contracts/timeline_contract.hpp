@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/timeline.hpp"
+#include "runtime/memory/timeline.hpp"
 
 // What every Timeline promises. An implementation instantiates the suite:
 //   INSTANTIATE_TEST_SUITE_P(Futex, TimelineContract, Values(TimelineCase{"Private", make_private_line}),

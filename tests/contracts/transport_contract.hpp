@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/lane_loop.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 #include "tests/contracts/transport_node.hpp"
 
 // What every Transport promises. An implementation instantiates the suite:

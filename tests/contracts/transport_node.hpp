@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/lanes/transport.hpp"
+#include "runtime/memory/arena.hpp"
 
 // What the tests of transports are made of: a process's side of a transport, with memory and receivers that check.
 namespace troupe::testing {

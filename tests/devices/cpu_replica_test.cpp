@@ -5,8 +5,8 @@
 
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/reference/reference_device.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/data/random.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/random.hpp"
 #include "tests/support/batches.hpp"
 
 namespace troupe {

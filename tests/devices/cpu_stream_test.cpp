@@ -11,7 +11,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/onednn.hpp"
 #include "devices/cpu/stream_meter.hpp"
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 
 namespace {
 

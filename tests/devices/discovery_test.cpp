@@ -23,8 +23,9 @@
 
 #include "devices/discovery/detail/cgroup.hpp"
 #include "devices/discovery/detail/files.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/host_identity.hpp"
 
 namespace troupe {
 namespace {
@@ -138,7 +139,7 @@ TEST(Discovery, TheIdentityIsThatOfTheTopology) {
   EXPECT_EQ(identity, discover().identity);
   EXPECT_EQ(identity.boot_id.size(), 36u);
   EXPECT_NE(identity.network_namespace, 0u);
-  EXPECT_NE(own_pid_namespace(), 0u);
+  EXPECT_NE(pid_namespace(), 0u);
 }
 
 /// Enters a fresh network namespace; with `remount` /sys shows it too, as `ip netns exec` does.

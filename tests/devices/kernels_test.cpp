@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "devices/cpu/update.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/error.hpp"
-#include "runtime/layout.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe::cpu {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "devices/reference/reference_device.hpp"
 #include "devices/reference/reference_model.hpp"
-#include "runtime/data/random.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
 #include "tests/contracts/device_contract.hpp"
 #include "tests/contracts/replica_contract.hpp"
 #include "tests/contracts/stream_contract.hpp"

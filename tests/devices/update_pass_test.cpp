@@ -1,4 +1,4 @@
-#include "runtime/update_pass.hpp"
+#include "runtime/compute/update_pass.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "devices/cpu/update.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/data/random.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::cpu {
 namespace {

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <random>
 
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"
 #include "transports/bootstrap/detail/connection.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/capi/troupe.h"
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 #include "tests/fuzz/seed.hpp"
 
 namespace troupe::testing {

@@ -8,10 +8,10 @@
 #include <random>
 #include <string>
 
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
 #include "tests/fuzz/seed.hpp"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/config.hpp"
-#include "tests/runtime/config_corpus.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/config/config.hpp"
+#include "tests/runtime/config/corpus.hpp"
 
 namespace troupe {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"
 #include "tools/rtrun/control.hpp"

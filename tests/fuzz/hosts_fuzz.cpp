@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/config.hpp"
-#include "runtime/error.hpp"
-#include "runtime/hosts.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/config/config.hpp"
+#include "runtime/config/hosts.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
 #include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"

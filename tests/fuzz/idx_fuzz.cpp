@@ -5,11 +5,11 @@
 #include <iostream>
 #include <random>
 
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 #include "runtime/data/idx.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
 #include "tests/fuzz/seed.hpp"
-#include "tests/runtime/data_corpus.hpp"
+#include "tests/runtime/data/corpus.hpp"
 
 namespace troupe {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "actors/group/detail/member.hpp"
 #include "apps/session/places.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
 #include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"

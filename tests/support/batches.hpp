@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runtime/layout.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe::testing {
 

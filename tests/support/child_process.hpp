@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe::testing {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe::testing {
 

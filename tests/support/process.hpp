@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe::testing {
 

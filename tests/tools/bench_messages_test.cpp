@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/measures.hpp"
 #include "tools/bench/messages/pair.hpp"
 #include "tools/bench/messages/results.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/rtrun/control.hpp"
 #include "tools/rtrun/control_server.hpp"
 

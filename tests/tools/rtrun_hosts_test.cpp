@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/support/process.hpp"
 #include "tools/rtrun/remote.hpp"
 #include "tools/rtrun/sites.hpp"

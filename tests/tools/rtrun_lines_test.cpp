@@ -9,8 +9,8 @@
 #include <iterator>
 #include <string>
 
-#include "runtime/config.hpp"
-#include "runtime/detail/config_schema.hpp"
+#include "runtime/config/config.hpp"
+#include "runtime/config/detail/schema.hpp"
 #include "tests/support/process.hpp"
 #include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/line_forwarder.hpp"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/rtrun/prepare.hpp"
 
 namespace troupe::rtrun {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "apps/session/log_writer.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 namespace {

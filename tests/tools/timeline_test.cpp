@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/error.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/trace.hpp"
 
 namespace troupe::report {
 namespace {

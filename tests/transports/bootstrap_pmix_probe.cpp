@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace troupe::testing {

@@ -8,9 +8,9 @@
 
 #include "devices/fake/fake_device.hpp"
 #include "devices/reference/reference_device.hpp"
-#include "runtime/host_copies.hpp"
-#include "runtime/lane_loop.hpp"
-#include "runtime/lane_wait.hpp"
+#include "runtime/compute/host_copies.hpp"
+#include "runtime/lanes/lane_loop.hpp"
+#include "runtime/lanes/lane_wait.hpp"
 #include "tests/contracts/communicator_contract.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"

@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "runtime/data/random.hpp"
+#include "runtime/base/random.hpp"
 #include "transports/collectives/detail/call_order.hpp"
 #include "transports/collectives/detail/outbox.hpp"
 #include "transports/collectives/detail/ownership.hpp"

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 #include "transports/bootstrap/detail/hello_codec.hpp"
 

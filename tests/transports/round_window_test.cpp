@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "runtime/data/random.hpp"
+#include "runtime/base/random.hpp"
 
 namespace troupe::collectives {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/fd.hpp"
 #include "transports/ucx/detail/admission.hpp"
 
 namespace troupe::testing {

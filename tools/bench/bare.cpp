@@ -10,7 +10,7 @@
 #include "apps/session/rank_memory.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/data/batch_cursor.hpp"
-#include "runtime/planner.hpp"
+#include "runtime/planning/planner.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace troupe::bench {

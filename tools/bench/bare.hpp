@@ -1,7 +1,7 @@
 #pragma once
 
 #include "apps/session/session.hpp"
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 #include "tools/bench/step_clock.hpp"
 
 namespace troupe::bench {

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/group/command.hpp"
 #include "tools/bench/messages/command.hpp"
 #include "tools/bench/messages/say.hpp"

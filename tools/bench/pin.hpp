@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::bench {
 

@@ -14,8 +14,8 @@
 #include "apps/models/models.hpp"
 #include "apps/session/session.hpp"
 #include "devices/cpu/cpu_device.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/memory/arena.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/prepare.hpp"
 

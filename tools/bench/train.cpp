@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/session/session.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/bare.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/messages.hpp"

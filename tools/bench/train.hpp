@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/config.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/config/config.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace troupe::bench {

@@ -13,11 +13,11 @@
 #include <map>
 #include <optional>
 
+#include "runtime/base/clock.hpp"
+#include "runtime/base/new_file.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/detail/config_schema.hpp"
-#include "runtime/new_file.hpp"
+#include "runtime/config/detail/schema.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace {
@@ -180,7 +180,8 @@ int run(int argc, char** argv) {
   const char* const kPath = "A checkpoint's folder, or the folder that holds them (then the newest whole one is meant)";
   CLI::App& list_them = *app.add_subcommand("list", "Print the checkpoints of a folder, the newest first");
   list_them.add_option("FOLDER", path, "The folder that holds them, such as run/checkpoints")->required();
-  CLI::App& verify_them = *app.add_subcommand("verify", "Read everything: compare the checksums, and look for numbers that are not finite");
+  CLI::App& verify_them =
+      *app.add_subcommand("verify", "Read everything: compare the checksums, and look for numbers that are not finite");
   verify_them.add_option("PATH", path, "A checkpoint's folder, or the folder that holds them (then all are meant)")
       ->required();
   CLI::App& weights_of = *app.add_subcommand("weights", "Write the weights to one safetensors file");

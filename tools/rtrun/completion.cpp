@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "runtime/detail/config_schema.hpp"
+#include "runtime/config/detail/schema.hpp"
 
 namespace troupe::rtrun {
 namespace {

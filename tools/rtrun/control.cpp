@@ -14,8 +14,8 @@
 #include <span>
 #include <utility>
 
-#include "runtime/config.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/config/config.hpp"
 
 namespace troupe::rtrun {
 namespace {

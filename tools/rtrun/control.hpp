@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/fd.hpp"
-#include "runtime/policies/policy.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/exchange/policies/policy.hpp"
 
 namespace troupe::rtrun {
 

@@ -10,8 +10,8 @@
 #include <exception>
 #include <utility>
 
-#include "runtime/error.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe::rtrun {
 namespace {

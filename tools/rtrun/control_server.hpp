@@ -4,8 +4,8 @@
 #include <string>
 #include <thread>
 
-#include "runtime/blocking.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/fd.hpp"
 #include "tools/rtrun/control.hpp"
 
 namespace troupe::rtrun {

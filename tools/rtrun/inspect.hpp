@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "runtime/config.hpp"
+#include "runtime/config/config.hpp"
 #include "runtime/data/find.hpp"
 
 namespace troupe::rtrun {

@@ -16,8 +16,8 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/rtrun/job.hpp"
 #include "tools/rtrun/line_forwarder.hpp"
 #include "tools/rtrun/messages.hpp"

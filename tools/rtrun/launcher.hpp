@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 #include "tools/rtrun/signals.hpp"
 #include "tools/rtrun/sites.hpp"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/error.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe::rtrun {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe::rtrun {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe::rtrun {
 

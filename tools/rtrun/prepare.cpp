@@ -10,8 +10,8 @@
 #include <iostream>
 
 #include "apps/session/session.hpp"
-#include "runtime/error.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/fd.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/table.hpp"
 #include "tools/terminal/terminal.hpp"

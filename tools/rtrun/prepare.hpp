@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/config.hpp"
+#include "runtime/base/folder_lock.hpp"
+#include "runtime/config/config.hpp"
 #include "runtime/data/find.hpp"
-#include "runtime/folder_lock.hpp"
 
 namespace troupe::rtrun {
 

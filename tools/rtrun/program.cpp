@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/rtrun/spawn.hpp"
 
 namespace troupe::rtrun {

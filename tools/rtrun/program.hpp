@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 #include "tools/rtrun/signals.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 

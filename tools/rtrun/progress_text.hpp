@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/report.hpp"
+#include "runtime/report/report.hpp"
 
 namespace troupe::rtrun {
 

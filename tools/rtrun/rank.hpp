@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/blocking.hpp"
-#include "runtime/config.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/config/config.hpp"
 #include "runtime/data/find.hpp"
 #include "tools/rtrun/cli.hpp"
 #include "tools/rtrun/signals.hpp"

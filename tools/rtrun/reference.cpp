@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/config_reference.hpp"
+#include "runtime/config/reference.hpp"
 
 namespace troupe::rtrun {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::rtrun {
 namespace {

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "runtime/error.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 #include "tools/rtrun/messages.hpp"
 
 namespace troupe::rtrun {

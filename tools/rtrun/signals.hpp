@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe::rtrun {
 

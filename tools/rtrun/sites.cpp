@@ -8,8 +8,8 @@
 #include <random>
 #include <tuple>
 
-#include "runtime/error.hpp"
-#include "runtime/hosts.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/config/hosts.hpp"
 
 namespace troupe::rtrun {
 namespace {

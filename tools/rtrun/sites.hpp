@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/config/config.hpp"
 
 namespace troupe::rtrun {
 

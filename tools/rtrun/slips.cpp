@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "runtime/detail/config_schema.hpp"
+#include "runtime/config/detail/schema.hpp"
 
 namespace troupe::rtrun {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::rtrun {
 namespace {

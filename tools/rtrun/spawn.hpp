@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/fd.hpp"
+#include "runtime/base/fd.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace troupe::rtrun {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan.hpp"
-#include "runtime/report.hpp"
-#include "runtime/settings.hpp"
+#include "runtime/config/settings.hpp"
+#include "runtime/planning/plan.hpp"
+#include "runtime/report/report.hpp"
 
 namespace troupe::rtrun {
 

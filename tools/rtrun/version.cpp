@@ -2,7 +2,7 @@
 
 #include <caf/config.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::rtrun {

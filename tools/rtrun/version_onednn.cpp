@@ -1,6 +1,6 @@
 #include <oneapi/dnnl/dnnl.h>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/rtrun/version.hpp"
 
 namespace troupe::rtrun {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/watch.hpp"

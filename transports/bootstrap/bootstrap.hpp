@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
-#include "runtime/ids.hpp"
-#include "runtime/process_host.hpp"
-#include "runtime/topology.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/ids.hpp"
+#include "runtime/membership/process_host.hpp"
+#include "runtime/planning/topology.hpp"
 
 namespace troupe {
 

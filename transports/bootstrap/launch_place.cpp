@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 #include "transports/bootstrap/detail/pmix.hpp"
 

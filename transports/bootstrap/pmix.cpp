@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/error.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/pmix.hpp"
 #include "transports/bootstrap/detail/socket.hpp"

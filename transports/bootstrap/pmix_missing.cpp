@@ -1,4 +1,4 @@
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/detail/pmix.hpp"
 
 namespace troupe::bootstrap {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/communicator.hpp"
+#include "runtime/exchange/communicator.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

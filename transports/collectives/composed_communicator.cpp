@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "runtime/exchange.hpp"
+#include "runtime/exchange/exchange.hpp"
 
 namespace troupe {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/communicator.hpp"
+#include "runtime/exchange/communicator.hpp"
 
 namespace troupe {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/checkpoint/hash.hpp"
-#include "runtime/exchange.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/exchange/exchange.hpp"
 #include "transports/collectives/detail/direct_rounds.hpp"
 
 namespace troupe {

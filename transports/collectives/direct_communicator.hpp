@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/communicator.hpp"
-#include "runtime/exchange_level.hpp"
-#include "runtime/filters/filter.hpp"
-#include "runtime/lane_loop.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/exchange/communicator.hpp"
+#include "runtime/exchange/exchange_level.hpp"
+#include "runtime/exchange/filters/filter.hpp"
+#include "runtime/lanes/lane_loop.hpp"
+#include "runtime/lanes/transport.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 namespace collectives {

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "runtime/exchange.hpp"
+#include "runtime/exchange/exchange.hpp"
 
 namespace troupe {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/exchange_level.hpp"
-#include "runtime/point_join.hpp"
+#include "runtime/compute/point_join.hpp"
+#include "runtime/exchange/exchange_level.hpp"
 #include "transports/collectives/arena_communicator.hpp"
 
 namespace troupe {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/loopback/detail/network.hpp"
 
 namespace troupe {

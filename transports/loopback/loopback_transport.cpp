@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/loopback/detail/network.hpp"
 
 namespace troupe {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/arena.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/lanes/transport.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/ucx/detail/admission.hpp"
 
 namespace troupe {

@@ -1,14 +1,13 @@
 #include <net/if.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/host_identity.hpp"
 #include "transports/ucx/detail/check.hpp"
 #include "transports/ucx/detail/context.hpp"
 #include "transports/ucx/detail/shortage.hpp"
@@ -70,13 +69,7 @@ Config read_config(const UcxOptions& options, bool chosen) {
 }
 
 /// Equal in processes that can reach each other's memory: same boot of the same host, same pid namespace.
-std::uint64_t host_key() {
-  std::string boot;
-  std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
-  struct stat name_space {};
-  if (boot.empty() || stat("/proc/self/ns/pid", &name_space) != 0) return 0;
-  return std::hash<std::string>{}(text(boot, '/', name_space.st_ino));
-}
+std::uint64_t host_key() { return std::hash<std::string>{}(text(boot_id(), '/', pid_namespace())); }
 
 std::pair<std::uint16_t, std::uint16_t> library_version() {
   unsigned major = 0;

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/ucx/detail/frame.hpp"
 #include "transports/ucx/detail/sends.hpp"
 

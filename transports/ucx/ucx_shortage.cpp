@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/ucx/detail/shortage.hpp"
 
 namespace troupe {

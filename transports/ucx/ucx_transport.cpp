@@ -6,8 +6,8 @@
 #include <atomic>
 #include <utility>
 
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/ucx/detail/context.hpp"
 #include "transports/ucx/detail/lane.hpp"
 #include "transports/ucx/detail/signals.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/process_host.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/lanes/transport.hpp"
+#include "runtime/membership/process_host.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::detail {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "runtime/transport.hpp"
+#include "runtime/lanes/transport.hpp"
 
 namespace troupe::group {
 

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/wire/member.capnp.h"
 
 namespace troupe::group {

@@ -3,7 +3,7 @@
 #include <caf/actor_system.hpp>
 #include <caf/uniform_type_info_map.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::group {
 

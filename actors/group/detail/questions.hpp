@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "actors/dialect.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::group {
 

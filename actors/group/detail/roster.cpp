@@ -1,6 +1,6 @@
 #include "actors/group/detail/roster.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::group {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "actors/remote/remote_actors.hpp"
-#include "runtime/ids.hpp"
+#include "runtime/base/ids.hpp"
 
 namespace troupe::group {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::group {
 namespace {

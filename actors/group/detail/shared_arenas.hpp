@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::group {
 

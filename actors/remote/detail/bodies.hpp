@@ -10,7 +10,7 @@
 
 #include "actors/remote/detail/budget.hpp"
 #include "actors/remote/wire.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::remote {
 

@@ -10,7 +10,7 @@
 
 #include "actors/plain_messages.hpp"
 #include "actors/remote/tensor.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::remote {
 

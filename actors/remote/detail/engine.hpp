@@ -76,7 +76,7 @@ struct PeerState {
   // The control lane's:
   bool dead = false;
   Status why;
-  std::uint32_t next_order = 0;                // of the next message, link or down to it
+  std::uint32_t next_order = 0;                // sequence number of the next message, link or DOWN notice to this peer
   Settled settled;                             // the messages and downs from it that are dealt with
   caf::strong_actor_ptr last_sender;           // a proxy
   std::map<std::uint64_t, Ended> ended;        // by their place; wait for all that was sent before them

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/lane_loop.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 
 namespace troupe::remote {
 

@@ -13,8 +13,8 @@
 #include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/tensor.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 
 namespace troupe::remote {
 

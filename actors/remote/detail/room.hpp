@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "actors/remote/remote_actors.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe::remote {
 

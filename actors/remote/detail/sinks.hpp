@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/ids.hpp"
+#include "runtime/base/ids.hpp"
 
 namespace troupe::remote {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace troupe::remote {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <type_traits>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace opencl {
 

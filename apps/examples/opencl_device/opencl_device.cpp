@@ -1,6 +1,6 @@
 #include "opencl_device.hpp"
 
-#include "runtime/host_device.hpp"
+#include "runtime/compute/host_device.hpp"
 
 #include "opencl_context.hpp"
 #include "opencl_replica.hpp"

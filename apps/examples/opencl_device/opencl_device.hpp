@@ -3,8 +3,8 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/arena.hpp"
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace opencl {
 

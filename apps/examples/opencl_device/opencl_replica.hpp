@@ -4,7 +4,7 @@
 
 #include "opencl_context.hpp"
 #include "opencl_stream.hpp"
-#include "runtime/device.hpp"
+#include "runtime/compute/device.hpp"
 
 namespace opencl {
 

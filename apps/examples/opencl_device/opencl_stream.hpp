@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "opencl_context.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/memory/arena.hpp"
 #include "stream_progress.hpp"
 #include "wait_keeper.hpp"
 #include "windows.hpp"

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "opencl_api.hpp"
-#include "runtime/timeline.hpp"
+#include "runtime/memory/timeline.hpp"
 #include "wait_keeper.hpp"
 
 namespace opencl {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace opencl {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "opencl_api.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/timeline.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/memory/timeline.hpp"
 
 namespace opencl {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "opencl_context.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 
 namespace opencl {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/rules/rule.hpp"
-#include "runtime/update_pass.hpp"
+#include "runtime/compute/rules/rule.hpp"
+#include "runtime/compute/update_pass.hpp"
 
 namespace troupe::cpu {
 

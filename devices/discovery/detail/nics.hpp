@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/topology.hpp"
+#include "runtime/planning/topology.hpp"
 
 namespace troupe::detail {
 

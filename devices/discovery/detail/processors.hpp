@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/topology.hpp"
+#include "runtime/planning/topology.hpp"
 
 namespace troupe::detail {
 

@@ -1,6 +1,6 @@
 #include "devices/fake/detail/arithmetic.hpp"
 
-#include "runtime/rules/gradient_check.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

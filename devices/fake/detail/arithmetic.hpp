@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "runtime/update_pass.hpp"
+#include "runtime/compute/update_pass.hpp"
 
 namespace troupe::fake {
 

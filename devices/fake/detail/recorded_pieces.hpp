@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/program.hpp"
-#include "runtime/timeline.hpp"
+#include "runtime/compute/program.hpp"
+#include "runtime/memory/timeline.hpp"
 
 namespace troupe::fake {
 

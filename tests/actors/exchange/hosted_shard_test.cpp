@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "actors/caf_error.hpp"
-#include "runtime/policies/async.hpp"
-#include "runtime/policies/ssp.hpp"
+#include "runtime/exchange/policies/async.hpp"
+#include "runtime/exchange/policies/ssp.hpp"
 #include "tests/actors/exchange/hosted_world.hpp"
 #include "tests/support/child_process.hpp"
 

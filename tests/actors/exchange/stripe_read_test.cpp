@@ -6,7 +6,7 @@
 #include <future>
 
 #include "devices/reference/reference_device.hpp"
-#include "runtime/policies/async.hpp"
+#include "runtime/exchange/policies/async.hpp"
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 

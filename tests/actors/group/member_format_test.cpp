@@ -3,7 +3,7 @@
 #include <random>
 
 #include "actors/group/detail/member.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::group {
 namespace {

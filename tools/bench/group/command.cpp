@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/group/nodes.hpp"
 #include "tools/bench/messages/say.hpp"
 #include "transports/ucx/ucx_transport.hpp"

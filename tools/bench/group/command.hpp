@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 #include "tools/bench/group/measure.hpp"
 #include "tools/rtrun/signals.hpp"
 

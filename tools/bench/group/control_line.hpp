@@ -6,8 +6,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "runtime/clock.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe::bench {
 

@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/group/control_line.hpp"
 #include "tools/bench/messages/say.hpp"
 #include "tools/rtrun/sites.hpp"

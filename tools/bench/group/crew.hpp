@@ -9,8 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
 #include "tools/bench/group/member.hpp"
 #include "tools/bench/group/nodes.hpp"
 #include "tools/rtrun/signals.hpp"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/group/control_line.hpp"
 #include "tools/bench/group/machine.hpp"
 #include "tools/bench/group/measure.hpp"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 #include "tools/bench/group/crew.hpp"
 #include "tools/rtrun/signals.hpp"
 

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/group/group.hpp"
-#include "runtime/error.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 #include "tools/bench/group/control_line.hpp"
 #include "tools/bench/group/talk.hpp"
 #include "tools/bench/messages/say.hpp"

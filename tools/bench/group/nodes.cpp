@@ -15,8 +15,8 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 
 namespace troupe::bench {
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 
 // The actors of a process that is measured.
 namespace troupe::bench {

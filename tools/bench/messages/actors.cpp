@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/side.hpp"
 
 namespace troupe::bench {

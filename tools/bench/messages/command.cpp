@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/endurance_load.hpp"
 #include "tools/bench/messages/pair.hpp"
 #include "tools/bench/messages/results.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
+#include "runtime/base/blocking.hpp"
 #include "tools/bench/messages/end.hpp"
 #include "tools/rtrun/signals.hpp"
 

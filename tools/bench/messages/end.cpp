@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/say.hpp"
 #include "tools/bench/pin.hpp"
 

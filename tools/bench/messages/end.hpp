@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe::bench {
 

@@ -5,7 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/endurance_load.hpp"
 #include "tools/bench/messages/memory_use.hpp"
 #include "tools/bench/messages/say.hpp"

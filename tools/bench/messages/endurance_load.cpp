@@ -13,7 +13,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/remote/tensor.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::bench {
 namespace {

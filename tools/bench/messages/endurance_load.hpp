@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/arena.hpp"
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/memory/arena.hpp"
 #include "tools/bench/messages/stage.hpp"
 
 namespace troupe::bench {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "actors/caf_error.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/memory_use.hpp"
 #include "tools/bench/messages/say.hpp"
 #include "tools/bench/messages/side.hpp"

@@ -1,7 +1,7 @@
 #include <caf/io/middleman.hpp>
 #include <cstring>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/block.hpp"
 #include "tools/bench/messages/stage.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/end.hpp"
 
 namespace troupe::bench {

@@ -1,4 +1,4 @@
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/stage.hpp"
 
 namespace troupe::bench {

@@ -5,10 +5,10 @@
 #include <future>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 #include "tools/bench/messages/end.hpp"
 
 namespace troupe::bench {

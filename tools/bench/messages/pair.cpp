@@ -13,8 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/fd.hpp"
 #include "tools/rtrun/spawn.hpp"
 
 namespace troupe::bench {

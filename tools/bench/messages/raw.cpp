@@ -3,9 +3,9 @@
 #include <functional>
 #include <thread>
 
-#include "runtime/error.hpp"
-#include "runtime/lane_loop.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 #include "tools/bench/messages/end.hpp"
 #include "tools/bench/messages/measures.hpp"
 #include "tools/bench/messages/raw_worker.hpp"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe::bench {
 

@@ -4,8 +4,8 @@
 #include "actors/exchange/hosted_shard.hpp"
 #include "actors/exchange/stripe_read.hpp"
 #include "devices/reference/reference_device.hpp"
-#include "runtime/error.hpp"
-#include "runtime/policies/ssp.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/exchange/policies/ssp.hpp"
 #include "tools/bench/messages/side.hpp"
 
 // A shard that hosts a stripe, and a worker that pushes to it and pulls from it, or reads a few of its elements.

@@ -4,7 +4,7 @@
 
 #include "actors/exchange/messages.hpp"
 #include "actors/plain_messages.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tools/bench/messages/block.hpp"
 #include "tools/bench/messages/endurance_load.hpp"
 #include "tools/bench/messages/say.hpp"

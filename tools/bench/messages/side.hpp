@@ -6,7 +6,7 @@
 #include <string>
 
 #include "actors/remote/remote_actors.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 #include "tools/bench/messages/end.hpp"
 #include "tools/bench/messages/stage.hpp"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/detail/socket.hpp"
 
 namespace troupe::bootstrap {

@@ -12,7 +12,7 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/detail/proof.hpp"
 
 namespace troupe::bootstrap {

@@ -8,7 +8,7 @@
 #include <ios>
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/wire/hello.capnp.h"
 
 namespace troupe::bootstrap {

@@ -3,7 +3,7 @@
 #include <list>
 #include <optional>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/proof.hpp"
@@ -200,7 +200,7 @@ void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
   }
   place = {&guest, theirs.hello};
   add_once(place.hello.addresses, guest.from.host());  // differs from its own where addresses are translated
-  place.hello.settings.clear();  // every rank gets the hellos of all
+  place.hello.settings.clear();                        // every rank gets the hellos of all
   guest.stage = Stage::joined;
   guest.link.rename(describe(theirs.hello));
   --missing_;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::bootstrap {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/blocking.hpp"
-#include "runtime/clock.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/clock.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 #include "transports/bootstrap/detail/connection.hpp"
 #include "transports/bootstrap/detail/hello_codec.hpp"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runtime/clock.hpp"
+#include "runtime/base/clock.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace troupe::bootstrap {

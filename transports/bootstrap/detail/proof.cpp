@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::bootstrap {
 

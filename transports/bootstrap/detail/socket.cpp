@@ -13,8 +13,8 @@
 #include <future>
 #include <memory>
 
-#include "runtime/error.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe::bootstrap {
 namespace {

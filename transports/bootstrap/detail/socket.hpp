@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/fd.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace troupe::bootstrap {
 

@@ -10,8 +10,8 @@
 #include <array>
 #include <cerrno>
 
-#include "runtime/error.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe::bootstrap {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/ids.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/ids.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
 
 namespace troupe::collectives {

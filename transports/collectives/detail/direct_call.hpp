@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/communicator.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/exchange/communicator.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
 #include "transports/collectives/detail/outbox.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::collectives {
 namespace {

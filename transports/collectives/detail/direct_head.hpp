@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
 
 namespace troupe::collectives {
 

@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include "runtime/exchange.hpp"
+#include "runtime/exchange/exchange.hpp"
 
 // The lane's side, and what both sides need. The caller's side is in direct_communicator.cpp.
 namespace troupe::collectives {

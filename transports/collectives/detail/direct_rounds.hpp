@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/communicator.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/exchange/communicator.hpp"
+#include "runtime/lanes/lane_loop.hpp"
+#include "runtime/memory/arena.hpp"
 #include "transports/collectives/detail/call_order.hpp"
 #include "transports/collectives/detail/direct_call.hpp"
 #include "transports/collectives/detail/direct_head.hpp"

@@ -6,9 +6,9 @@
 #include <queue>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/ids.hpp"
-#include "runtime/lane_loop.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/ids.hpp"
+#include "runtime/lanes/lane_loop.hpp"
 
 namespace troupe::collectives {
 

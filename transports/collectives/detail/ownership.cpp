@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/error.hpp"
-#include "runtime/exchange.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/exchange/exchange.hpp"
 
 namespace troupe::collectives {
 

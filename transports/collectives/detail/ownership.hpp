@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/chunks.hpp"
-#include "runtime/layout.hpp"
+#include "runtime/exchange/chunks.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe::collectives {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/ids.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/ids.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
 
 namespace troupe::collectives {

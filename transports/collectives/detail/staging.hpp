@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/arena.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/memory/arena.hpp"
 #include "transports/collectives/detail/ownership.hpp"
 
 namespace troupe::collectives {

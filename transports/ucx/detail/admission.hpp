@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/process_host.hpp"
+#include "runtime/membership/process_host.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 struct sock_filter;

@@ -8,7 +8,7 @@
 #include <functional>
 #include <span>
 
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 #include "transports/ucx/detail/frame.hpp"
 #include "transports/ucx/detail/peer_link.hpp"
 

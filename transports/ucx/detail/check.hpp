@@ -2,7 +2,7 @@
 
 #include <ucs/type/status.h>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 /// Throws Error{code} with the joined parts and UCX's reason when the call does not answer UCS_OK.
 #define TROUPE_UCX(call, code, ...)                                                        \

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/clock.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/lanes/transport.hpp"
 
 namespace troupe {
 

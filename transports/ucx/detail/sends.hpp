@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/arena.hpp"
+#include "runtime/memory/arena.hpp"
 #include "transports/ucx/detail/peer_link.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 

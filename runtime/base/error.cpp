@@ -1,0 +1,46 @@
+#include "runtime/base/error.hpp"
+
+#include <cerrno>
+#include <system_error>
+
+namespace troupe {
+
+std::string_view name_of(Code code) noexcept {
+  switch (code) {
+    case Code::ok: return "ok";
+    case Code::invalid: return "invalid";
+    case Code::unsupported: return "unsupported";
+    case Code::environment: return "environment";
+    case Code::out_of_memory: return "out_of_memory";
+    case Code::device_fault: return "device_fault";
+    case Code::peer_lost: return "peer_lost";
+    case Code::timeout: return "timeout";
+    case Code::aborted: return "aborted";
+    case Code::corrupt: return "corrupt";
+  }
+  return "unknown";
+}
+
+Status::Status(Code code, std::string text)
+    : code_(code), text_(code == Code::ok ? nullptr : std::make_shared<const std::string>(std::move(text))) {}
+
+int exit_code(Code code) noexcept {
+  switch (code) {
+    case Code::ok: return 0;
+    case Code::invalid:
+    case Code::unsupported: return 2;
+    case Code::environment: return 3;
+    case Code::peer_lost:
+    case Code::timeout: return 4;
+    default: return 1;
+  }
+}
+
+void fail(Code code, const std::string& text) { throw Error{code, text}; }
+
+void fail_errno(Code code, const std::string& what) {
+  const int reason = errno;
+  throw Error{code, text(what, ": ", std::generic_category().message(reason))};
+}
+
+}  // namespace troupe

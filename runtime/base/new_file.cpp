@@ -1,0 +1,128 @@
+#include "runtime/base/new_file.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t kMode = 0666;  // less what the umask says
+
+/// Fewer bytes are not worth the way past the page cache.
+constexpr std::size_t kLeastDirect = std::size_t{128} << 10;
+
+int link_nameless(const char* self, const char* name) noexcept {
+  return ::linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+int rename_or_unlink(const char* name, const char* target) noexcept {
+  if (::rename(name, target) == 0) return 0;
+  const int reason = errno;
+  ::unlink(name);
+  return reason;
+}
+
+/// Puts a nameless file in the place of another: links it to `name` and renames that, in a process of its own. A kill
+/// of this process or its group does not reach that one, so nobody dies between the two and leaves `name` behind. Gives
+/// 0 or what errno said.
+int replace_by_nameless(const char* self, const char* name, const char* target) noexcept {
+  // vfork, since it copies no page tables: the child only makes system calls, and this thread stands until it has
+  // ended.
+  const pid_t child = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+  if (child == 0) {
+    ::setpgid(0, 0);
+    const int reason = link_nameless(self, name);
+    ::close_range(0, ~0U, 0);  // a rename may take its time, and a dead process's peers wait for its sockets to close
+    ::_exit(reason != 0 ? reason : rename_or_unlink(name, target));
+  }
+  int status = 0;
+  if (child < 0) return errno;
+  while (::waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return errno;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+}
+
+}  // namespace
+
+NewFile::NewFile(const std::string& target) : target_(target) {
+  const fs::path folder = fs::path{target}.parent_path();
+  fd_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
+  if (fd_ >= 0) return;
+  name_ = hidden_name();
+  fd_ = ::open(name_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, kMode);
+  TROUPE_CHECK_ERRNO(fd_ >= 0, Code::environment, target_, ": cannot be written");
+}
+
+NewFile::~NewFile() {
+  ::close(fd_);
+  if (!name_.empty()) ::unlink(name_.c_str());
+}
+
+void NewFile::write(std::span<const std::byte> bytes) {
+  bytes = bytes.subspan(write_direct(bytes));
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    TROUPE_CHECK_ERRNO(n > 0, Code::environment, target_, ": cannot be written (is the disk full?)");
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    size_bytes_ += static_cast<std::size_t>(n);
+  }
+}
+
+/// Gives how many of the bytes it has written: whole blocks, or none where the file system, or the bytes' place, does
+/// not allow it. What it could not write is written, or refused with the reason, by the way that always works.
+std::size_t NewFile::write_direct(std::span<const std::byte> bytes) {
+  const bool fits = size_bytes_ % kBlockBytes == 0 && std::bit_cast<std::uintptr_t>(bytes.data()) % kBlockBytes == 0;
+  const int flags = fits && bytes.size() >= kLeastDirect ? ::fcntl(fd_, F_GETFL) : -1;
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, flags | O_DIRECT) != 0) return 0;
+  const std::size_t whole = bytes.size() / kBlockBytes * kBlockBytes;
+  std::size_t done = 0;
+  while (done < whole && done % kBlockBytes == 0) {
+    const ssize_t n = ::write(fd_, bytes.data() + done, whole - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  // The rest of a block can only be written with the page cache.
+  TROUPE_CHECK_ERRNO(::fcntl(fd_, F_SETFL, flags) == 0, Code::environment, target_, ": cannot be written");
+  size_bytes_ += done;
+  return done;
+}
+
+void NewFile::sync() {
+  TROUPE_CHECK_ERRNO(::fsync(fd_) == 0, Code::environment, target_, ": cannot be synced (is the disk full?)");
+}
+
+void NewFile::publish() {
+  int reason = 0;
+  if (!name_.empty()) {
+    reason = rename_or_unlink(std::exchange(name_, {}).c_str(), target_.c_str());
+  } else {
+    const std::string self = text("/proc/self/fd/", fd_);
+    reason = link_nameless(self.c_str(), target_.c_str());
+    // Only a rename replaces, and it needs a name to start from.
+    if (reason == EEXIST) reason = replace_by_nameless(self.c_str(), hidden_name().c_str(), target_.c_str());
+  }
+  errno = reason;
+  TROUPE_CHECK_ERRNO(reason == 0, Code::environment, target_, ": cannot be replaced");
+}
+
+std::string NewFile::hidden_name() const {
+  std::random_device dice;  // other writers may have the same process number in another namespace
+  const fs::path target{target_};
+  return (target.parent_path() / text(".", target.filename().string(), ".", ::getpid(), "-", dice(), ".tmp")).string();
+}
+
+}  // namespace troupe

@@ -1,0 +1,72 @@
+#include "runtime/base/thread.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+
+namespace troupe {
+namespace {
+
+/// Blocks every signal while it lives: a thread inherits the mask of the one that starts it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+std::thread start_thread(const std::string& name, std::function<void()> body) {
+  const SignalsBlocked blocked;
+  try {
+    return std::thread{[name = name.substr(0, 15), body = std::move(body)] {
+      pthread_setname_np(pthread_self(), name.c_str());
+      body();
+    }};
+  } catch (const std::system_error& error) {
+    fail(Code::environment, text("cannot start thread ", name, ": ", error.what(),
+                                 "; raise the limit of processes (ulimit -u, pids.max of the cgroup)"));
+  }
+}
+
+void keep_on(std::thread& thread, std::span<const std::uint32_t> cpus, const std::string& what) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::string names;
+  for (const std::uint32_t cpu : cpus) {
+    TROUPE_CHECK(cpu < CPU_SETSIZE, Code::invalid, "cpu ", cpu, " is beyond the ", CPU_SETSIZE, " that can be named");
+    CPU_SET(cpu, &set);
+    names += text(' ', cpu);
+  }
+  errno = pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  TROUPE_CHECK_ERRNO(errno == 0, Code::environment, "cannot keep ", what, " on cpus", names,
+                     " (are they among those this process may use?)");
+}
+
+std::vector<std::uint32_t> usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<std::uint32_t> cpus;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (std::uint32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+}  // namespace troupe

@@ -1,0 +1,124 @@
+#include "runtime/base/trace.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.hpp"
+
+namespace troupe {
+namespace {
+
+std::int64_t nanoseconds(Clock::time_point at) noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
+}
+
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+std::string name_of(const char* phase, const WorkLabel& label) {
+  std::string name = phase;
+  if (label.step != WorkLabel::kNoStep) name += fmt::format(", step {}", label.step);
+  if (label.bucket != WorkLabel::kNoBucket) name += fmt::format(", bucket {}", label.bucket);
+  return name;
+}
+
+std::string arguments_of(const char* phase, const WorkLabel& label) {
+  std::string all = fmt::format("\"phase\":\"{}\"", phase);
+  if (label.step != WorkLabel::kNoStep) all += fmt::format(",\"step\":{}", label.step);
+  if (label.bucket != WorkLabel::kNoBucket) all += fmt::format(",\"bucket\":{}", label.bucket);
+  return all;
+}
+
+}  // namespace
+
+std::int64_t Trace::realtime_less_steady() noexcept {
+  const auto realtime = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(realtime).count() - nanoseconds(Clock::now());
+}
+
+/// Null: no room, or no memory.
+TraceRow::Block* TraceRow::block_for(std::size_t index) noexcept {
+  const std::lock_guard lock{mutex_};
+  if (index / kBlock < blocks_.size()) return blocks_.back().get();
+  try {
+    blocks_.push_back(std::make_unique<Block>());
+    return blocks_.back().get();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void TraceRow::span(const char* phase, Clock::time_point begin, Clock::time_point end, WorkLabel label) noexcept {
+  if (trace_.left_.load(std::memory_order_relaxed) <= 0) {
+    trace_.left_.store(-1, std::memory_order_relaxed);
+    return;
+  }
+  trace_.left_.fetch_sub(1, std::memory_order_relaxed);
+  const std::size_t index = written_.load(std::memory_order_relaxed);
+  Block* const block = block_for(index);
+  if (block == nullptr) return;
+  block->spans[index % kBlock] = {phase, nanoseconds(begin), nanoseconds(end), label};
+  written_.store(index + 1, std::memory_order_release);
+}
+
+TraceRow& Trace::row(std::string name) {
+  const std::lock_guard lock{mutex_};
+  rows_.push_back(std::unique_ptr<TraceRow>(new TraceRow(*this, std::move(name))));
+  return *rows_.back();
+}
+
+void Trace::write(std::ostream& out, std::uint32_t process, const std::string& name) const {
+  const std::lock_guard lock{mutex_};
+  out << "[\n"
+      << fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", process, quoted(name));
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    TraceRow& row = *rows_[r];
+    const std::size_t written = row.written_.load(std::memory_order_acquire);
+    if (written == 0) continue;
+    out << fmt::format(
+        ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"args\":{{\"name\":{2}}}}},\n"
+        "{{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"args\":{{\"sort_index\":{1}}}}}",
+        process, r, quoted(row.name_));
+    const std::lock_guard blocks{row.mutex_};
+    for (std::size_t i = 0; i < written; ++i) {
+      const TraceRow::Span& span = row.blocks_[i / TraceRow::kBlock]->spans[i % TraceRow::kBlock];
+      out << fmt::format(
+          ",\n{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{{{}}}}}",
+          name_of(span.phase, span.label), process, r, static_cast<double>(span.begin_ns + epoch_ns_) / 1e3,
+          static_cast<double>(span.end_ns - span.begin_ns) / 1e3, arguments_of(span.phase, span.label));
+    }
+  }
+  out << "\n]\n";
+}
+
+std::string trace_part(const std::string& file, std::uint32_t process) {
+  return fmt::format("{}.rank-{}", file, process);
+}
+
+/// A part's first line opens its array and its last one closes it.
+std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count) {
+  std::uint32_t joined = 0;
+  std::ofstream out;
+  for (std::uint32_t process = 0; process < count; ++process) {
+    const std::string part = trace_part(file, process);
+    std::ifstream in{part};
+    if (!in) continue;
+    if (joined++ == 0) out.open(file);
+    out << (joined == 1 ? "[\n" : ",\n");
+    std::string line;
+    std::getline(in, line);
+    for (bool first = true; std::getline(in, line) && line != "]"; first = false) out << (first ? "" : "\n") << line;
+  }
+  if (joined == 0) return 0;
+  out << "\n]\n";
+  out.close();
+  TROUPE_CHECK(out.good(), Code::environment, "the trace could not be written to ", file,
+               "; is there room, and may this user write there?");
+  for (std::uint32_t process = 0; process < count; ++process) std::remove(trace_part(file, process).c_str());
+  return joined;
+}
+
+}  // namespace troupe

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "runtime/base/clock.hpp"
+
+namespace troupe {
+
+/// What a piece of work is about.
+struct WorkLabel {
+  static constexpr std::uint64_t kNoStep = ~std::uint64_t{0};
+  static constexpr std::uint32_t kNoBucket = ~std::uint32_t{0};
+  std::uint64_t step = kNoStep;
+  std::uint32_t bucket = kNoBucket;  // as replicas count, or of a group
+};
+
+class Trace;
+
+/// What one stream, lane or actor did when. Threads: one writer at a time.
+class TraceRow {
+ public:
+  /// `phase` is a literal. Does nothing once the trace is full.
+  void span(const char* phase, Clock::time_point begin, Clock::time_point end, WorkLabel label = {}) noexcept;
+
+ private:
+  friend class Trace;
+  struct Span {
+    const char* phase;
+    std::int64_t begin_ns, end_ns;  // of the steady clock
+    WorkLabel label;
+  };
+  static constexpr std::size_t kBlock = 1024;
+  struct Block {
+    std::array<Span, kBlock> spans;
+  };
+  explicit TraceRow(Trace& its_trace, std::string its_name) : trace_(its_trace), name_(std::move(its_name)) {}
+  Block* block_for(std::size_t index) noexcept;
+
+  Trace& trace_;
+  const std::string name_;
+  std::mutex mutex_;  // guards blocks_
+  std::deque<std::unique_ptr<Block>> blocks_;
+  std::atomic<std::size_t> written_{0};  // spans that may be read
+};
+
+/// Which of a process's threads of work did what when, for people: rows of spans, written as the JSON that Chrome's
+/// tracing and Perfetto read. Rows are kept in memory until then; a full trace keeps what it has. Threads: any.
+class Trace {
+ public:
+  /// Keeps at most `most_spans` (48 bytes each).
+  explicit Trace(std::uint64_t most_spans = std::uint64_t{1} << 20) : left_(static_cast<std::int64_t>(most_spans)) {}
+  /// A new row, below those before it; lives as long as the trace.
+  TraceRow& row(std::string name);
+  /// An array of events, one a line. Times are microseconds since the Unix epoch, by the realtime clock as it stood
+  /// when the trace was made. `process` is the number under which the rows stand, `name` what it is called.
+  void write(std::ostream& out, std::uint32_t process, const std::string& name) const;
+  /// Whether spans were left out because there was no room.
+  bool is_full() const noexcept { return left_.load(std::memory_order_relaxed) < 0; }
+
+ private:
+  friend class TraceRow;
+  const std::int64_t epoch_ns_ = realtime_less_steady();
+  std::atomic<std::int64_t> left_;
+  mutable std::mutex mutex_;  // guards rows_
+  std::deque<std::unique_ptr<TraceRow>> rows_;
+
+  static std::int64_t realtime_less_steady() noexcept;
+};
+
+/// Where one of several processes writes its part of the trace `file`.
+std::string trace_part(const std::string& file, std::uint32_t process);
+/// Makes one trace of the parts of processes 0 to `count` - 1 that are there, which are removed. Returns how many were;
+/// 0: nothing was written. Throws Error{environment} when `file` cannot be written.
+std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count);
+
+/// From its construction to its end, in `row`; null: nothing is noted.
+class TraceSpan {
+ public:
+  TraceSpan(TraceRow* row, const char* phase, WorkLabel label = {}) noexcept
+      : row_(row), phase_(phase), label_(label), begin_(row == nullptr ? Clock::time_point{} : Clock::now()) {}
+  ~TraceSpan() {
+    if (row_ != nullptr) row_->span(phase_, begin_, Clock::now(), label_);
+  }
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  TraceRow* const row_;
+  const char* const phase_;
+  const WorkLabel label_;
+  const Clock::time_point begin_;
+};
+
+}  // namespace troupe

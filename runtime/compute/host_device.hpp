@@ -1,0 +1,33 @@
+#pragma once
+
+#include <unordered_map>
+
+#include "runtime/compute/device.hpp"
+
+namespace troupe {
+
+/// What devices have in common that work in the memory of the node's processes: all memory that they give lies in
+/// arenas.
+class HostDevice : public Device {
+ public:
+  Memory allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) override;
+  RegionTicket ticket(ArenaId id) const override;
+  Memory import(const RegionTicket& ticket) override;
+
+ protected:
+  /// `space` outlives the device.
+  explicit HostDevice(AddressSpace& space) : space_(space) {}
+  AddressSpace& space() const noexcept { return space_; }
+
+ private:
+  AddressSpace& space_;
+  std::unordered_map<ArenaId, RegionTicket> tickets_;  // of what it allocated
+};
+
+/// The ticket of memory that lies in an arena, and that arena's.
+RegionTicket region_ticket(const ArenaTicket& ticket, MemoryKind kind) noexcept;
+ArenaTicket arena_ticket(const RegionTicket& ticket) noexcept;
+/// All of an arena but its directory.
+Memory whole_of(const Arena& arena) noexcept;
+
+}  // namespace troupe

@@ -1,0 +1,47 @@
+#include "runtime/compute/point_join.hpp"
+
+namespace troupe {
+
+struct PointJoin::Countdown final : Waker {
+  explicit Countdown(PointJoin& its_owner) : owner(its_owner) {}
+  void reached(Point, Status status) noexcept override { owner.reached(*this, status); }
+
+  PointJoin& owner;
+  std::size_t left = 0;  // points
+};
+
+PointJoin::PointJoin(AddressSpace& space) : space_(space), line_(space.timeline(space.make_private_timeline())) {}
+
+PointJoin::~PointJoin() = default;
+
+Point PointJoin::join(std::span<const Point> points) {
+  Countdown* countdown = nullptr;
+  Point joined{line_.id(), 0};
+  {
+    const std::lock_guard lock{mutex_};
+    if (free_.empty()) free_.push_back(&countdowns_.emplace_back(*this));
+    countdown = free_.front();
+    free_.pop_front();
+    countdown->left = points.size();
+    under_way_.push_back(countdown);
+    joined.value = ++joins_;
+  }
+  for (const Point& point : points) space_.timeline(point.line).wake(point.value, *countdown);
+  return joined;
+}
+
+/// The line is signalled under the mutex: a later join may be complete before an earlier one is told of its last point.
+void PointJoin::reached(Countdown& countdown, const Status& status) noexcept {
+  const std::lock_guard lock{mutex_};
+  if (!status.ok()) line_.poison(status);
+  --countdown.left;
+  const std::uint64_t before = ended_;
+  while (!under_way_.empty() && under_way_.front()->left == 0) {
+    free_.push_back(under_way_.front());
+    under_way_.pop_front();
+    ++ended_;
+  }
+  if (ended_ != before && line_.status().ok()) line_.signal(ended_);
+}
+
+}  // namespace troupe

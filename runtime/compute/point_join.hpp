@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+
+#include "runtime/memory/arena.hpp"
+#include "runtime/memory/timeline.hpp"
+
+namespace troupe {
+
+/// Makes one point of several: a line of this process whose n-th value is reached when all points of the n-th join, and
+/// of those before it, are. The first poison of any of them poisons it. Threads: one caller of join(); the rest any.
+class PointJoin {
+ public:
+  explicit PointJoin(AddressSpace& space);
+  ~PointJoin();
+  PointJoin(const PointJoin&) = delete;
+  PointJoin& operator=(const PointJoin&) = delete;
+
+  /// The lines of `points` outlive this object, or have told all that wait for them.
+  Point join(std::span<const Point> points);
+
+ private:
+  /// Told of all points of one join.
+  struct Countdown;
+  void reached(Countdown& countdown, const Status& status) noexcept;
+
+  AddressSpace& space_;
+  Timeline& line_;
+  std::mutex mutex_;                  // guards what follows
+  std::deque<Countdown> countdowns_;  // as many as were ever under way at once
+  std::deque<Countdown*> under_way_;  // in the order of their calls
+  std::deque<Countdown*> free_;
+  std::uint64_t joins_ = 0;
+  std::uint64_t ended_ = 0;
+};
+
+}  // namespace troupe

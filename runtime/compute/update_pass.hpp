@@ -1,0 +1,195 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+#include "runtime/base/error.hpp"
+#include "runtime/compute/stream.hpp"
+
+namespace troupe {
+
+/// What an update pass works on, as addresses of this process; `count` elements each.
+struct UpdateAddresses {
+  std::uint64_t count = 0;
+  float* parameters = nullptr;
+  std::uint16_t* bf16 = nullptr;               // null: no bf16 image
+  std::array<float*, kMaxStateSlots> state{};  // null beyond what the rule keeps
+  UpdateJournal* journal = nullptr;            // null: the pass is not restartable
+  std::uint64_t first_element = 0;             // of the group: element 0 of the arrays
+  std::span<const Layout::Entry> no_decay{};   // as in StripeMemory
+  /// The same places.
+  friend bool operator==(const UpdateAddresses& a, const UpdateAddresses& b) noexcept {
+    return a.count == b.count && a.parameters == b.parameters && a.bf16 == b.bf16 && a.state == b.state &&
+           a.journal == b.journal && a.first_element == b.first_element && a.no_decay.data() == b.no_decay.data() &&
+           a.no_decay.size() == b.no_decay.size();
+  }
+};
+
+/// The constants for elements without weight decay.
+inline RuleStep without_decay(RuleStep rule) noexcept {
+  rule.decay = 0;
+  return rule;
+}
+
+/// Calls `part(first, count, decays)` for the pieces of the elements [first, first + count) of `at`, in their order.
+template <class Part>
+void for_each_decay(const UpdateAddresses& at, std::uint64_t first, std::uint64_t count, Part&& part) {
+  const std::uint64_t end = first + count;
+  const auto ends_before = [](const Layout::Entry& range, std::uint64_t element) {
+    return range.first + range.count <= element;
+  };
+  auto range = std::lower_bound(at.no_decay.begin(), at.no_decay.end(), at.first_element + first, ends_before);
+  while (first < end) {
+    const bool is_left = range == at.no_decay.end() || range->first >= at.first_element + end;
+    if (is_left) return part(first, end - first, true);
+    const std::uint64_t begins = range->first > at.first_element + first ? range->first - at.first_element : first;
+    if (begins > first) part(first, begins - first, true);
+    const std::uint64_t ends = std::min(end, range->first + range->count - at.first_element);
+    part(begins, ends - begins, false);
+    first = ends;
+    ++range;
+  }
+}
+
+/// A moment in a pass at which a test may look or stop it.
+enum class PassMoment : std::uint8_t { undo_copied, progress_published, half_of_block_computed, block_done };
+
+/// Lets every pass run through, at no cost.
+struct NoProbe {
+  static constexpr bool kWatches = false;
+  static constexpr bool go_on(PassMoment, std::uint64_t) noexcept { return true; }
+};
+
+/// A part of a stripe as it is, on its way to an undo block: parameters and states, null where there is none.
+struct UndoCopy {
+  std::array<const float*, 1 + kMaxStateSlots> from{};
+  std::array<float*, 1 + kMaxStateSlots> to{};
+  std::uint64_t count = 0;  // elements; 0: nothing to copy
+
+  void copy() const noexcept {
+    for (std::size_t array = 0; count != 0 && array < from.size(); ++array) {
+      if (from[array]) std::memcpy(to[array], from[array], count * sizeof(float));
+    }
+  }
+  /// Elements [first, first + size), as far as there are so many.
+  UndoCopy part(std::uint64_t first, std::uint64_t size) const noexcept {
+    if (first >= count) return {};
+    UndoCopy cut{.count = size < count - first ? size : count - first};
+    for (std::size_t array = 0; array < from.size(); ++array) {
+      if (from[array]) cut.from[array] = from[array] + first, cut.to[array] = to[array] + first;
+    }
+    return cut;
+  }
+};
+
+namespace detail {
+
+inline constexpr std::uint64_t kProgressBits = 24;
+
+/// The copy of `count` elements from `first`, of block `block`.
+inline UndoCopy undo_of(const UpdateAddresses& at, std::uint64_t block, std::uint64_t first,
+                        std::uint64_t count) noexcept {
+  constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
+  UndoCopy undo{.from = {at.parameters, at.state[0], at.state[1]}, .count = count};
+  const std::size_t arrays = 1 + (at.state[0] ? 1 : 0) + (at.state[1] ? 1 : 0);
+  float* to = reinterpret_cast<float*>(at.journal + 1) + (block % 2) * kElements * arrays;
+  for (std::size_t array = 0; array < undo.from.size(); ++array) {
+    if (!undo.from[array]) continue;
+    undo.from[array] += first;
+    undo.to[array] = to;
+    to += kElements;
+  }
+  return undo;
+}
+
+inline void restore(const UpdateAddresses& at, std::uint64_t first, const UndoCopy& undo) noexcept {
+  const std::array<float*, 1 + kMaxStateSlots> arrays{at.parameters, at.state[0], at.state[1]};
+  for (std::size_t array = 0; array < arrays.size(); ++array) {
+    if (arrays[array]) std::memcpy(arrays[array] + first, undo.to[array], undo.count * sizeof(float));
+  }
+}
+
+/// Says that `done` blocks of update `number` are done. What was written before must be in memory before it, and what
+/// comes after must stay behind: a process that dies has executed a prefix of its program, so holding back the
+/// compiler is enough for a survivor that reads later.
+inline void publish_progress(UpdateJournal& journal, std::uint64_t number, std::uint64_t done) noexcept {
+  std::atomic_ref{journal.progress}.store(number << kProgressBits | (done + 1), std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+/// How many blocks of update `number` the journal tells of; nothing when it has not begun.
+inline std::optional<std::uint64_t> blocks_done(UpdateJournal& journal, std::uint64_t number, std::uint64_t blocks) {
+  TROUPE_CHECK(number > 0 && number < (std::uint64_t{1} << 40) && blocks < (1U << kProgressBits) - 1, Code::invalid,
+               "update ", number, " of ", blocks,
+               " blocks does not fit the journal: numbers count from 1 to 2^40, blocks to 2^24");
+  const std::uint64_t progress = std::atomic_ref{journal.progress}.load(std::memory_order_acquire);
+  const std::uint64_t found = progress >> kProgressBits;
+  if (found < number) return std::nullopt;
+  const std::uint64_t done = (progress & ((1U << kProgressBits) - 1)) - 1;
+  TROUPE_CHECK(found == number && done <= blocks, Code::corrupt, "update ", number, ": the journal tells of update ",
+               found, " with ", done, " of ", blocks, " blocks done");
+  return done;
+}
+
+}  // namespace detail
+
+/// Runs update number `number` (from 1, growing) over `at`, block by block. `apply(first, count)` does the arithmetic
+/// of some elements in place: parameters, states and the bf16 image, each element by itself. With a journal, a pass
+/// that ended at any instruction is finished by calling this again with the same arguments, in any thread or process; a
+/// pass that was complete changes nothing. Returns false when the probe stopped it. Throws Error{corrupt} when the
+/// journal tells of a later update or of blocks that do not exist, Error{invalid} for numbers that do not fit its word.
+/// The next block's undo block is written while a block is computed: an `apply(first, count, undo)` does undo.copy()
+/// itself, in any order with its arithmetic, which bounds it and leaves the memory ports idle.
+template <class Probe, class Apply>
+bool run_update_pass(const UpdateAddresses& at, std::uint64_t number, Apply&& apply, Probe&& probe) {
+  constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
+  const std::uint64_t blocks = (at.count + kElements - 1) / kElements;
+  const auto size_of = [&](std::uint64_t block) { return std::min(kElements, at.count - block * kElements); };
+  const auto undo_of = [&](std::uint64_t block) {
+    return at.journal && block < blocks ? detail::undo_of(at, block, block * kElements, size_of(block)) : UndoCopy{};
+  };
+  const auto compute = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
+    if constexpr (std::is_invocable_v<Apply&, std::uint64_t, std::uint64_t, const UndoCopy&>) {
+      apply(first, count, undo);
+    } else {
+      undo.copy();
+      apply(first, count);
+    }
+  };
+  std::uint64_t block = 0;
+  if (at.journal) {
+    const std::optional<std::uint64_t> done = detail::blocks_done(*at.journal, number, blocks);
+    block = done.value_or(0);
+    if (done && block < blocks) {
+      detail::restore(at, block * kElements, undo_of(block));
+    } else {
+      undo_of(block).copy();
+    }
+  }
+  for (; block < blocks; ++block) {
+    const std::uint64_t first = block * kElements, count = size_of(block);
+    if (at.journal) {
+      if (!probe.go_on(PassMoment::undo_copied, block)) return false;
+      detail::publish_progress(*at.journal, number, block);
+      if (!probe.go_on(PassMoment::progress_published, block)) return false;
+    }
+    const UndoCopy next = undo_of(block + 1);
+    if constexpr (std::remove_reference_t<Probe>::kWatches) {
+      compute(first, count / 2, next.part(0, count / 2));
+      if (!probe.go_on(PassMoment::half_of_block_computed, block)) return false;
+      compute(first + count / 2, count - count / 2, next.part(count / 2, kElements));
+    } else {
+      compute(first, count, next);
+    }
+    if (!probe.go_on(PassMoment::block_done, block)) return false;
+  }
+  if (at.journal) detail::publish_progress(*at.journal, number, blocks);
+  return true;
+}
+
+}  // namespace troupe

@@ -1,0 +1,389 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "runtime/config/detail/schema.hpp"
+
+namespace troupe::detail {
+namespace {
+
+using Kind = TomlValue::Kind;
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-') c = '_';
+  }
+  return out;
+}
+
+/// Insertions, deletions, changes and swaps of neighbours that make one of the other. Source: Damerau 1964 (A technique
+/// for computer detection and correction of spelling errors), in the restricted form.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+std::string_view section_of(std::string_view name) { return name.substr(0, name.find('.')); }
+std::string_view leaf_of(std::string_view name) { return name.substr(name.find('.') + 1); }
+
+/// All keys, those that are built first.
+std::vector<std::string_view> all_keys() {
+  std::vector<std::string_view> names;
+  for (const SettingKey& key : setting_keys()) names.push_back(key.name);
+  for (const PlannedKey& key : planned_keys()) names.push_back(key.name);
+  return names;
+}
+
+std::vector<std::string_view> leaves_of(std::string_view section) {
+  std::vector<std::string_view> leaves;
+  for (const std::string_view name : all_keys()) {
+    if (section_of(name) == section) leaves.push_back(leaf_of(name));
+  }
+  return leaves;
+}
+
+std::string join(const std::vector<std::string_view>& words) {
+  std::string out;
+  for (const std::string_view word : words) (out += out.empty() ? "" : ", ") += word;
+  return out;
+}
+
+struct Word {
+  std::string_view theirs;
+  std::string_view ours;
+};
+
+/// What other programs call our keys; a section in front where the word alone could mean another key.
+std::string_view known_elsewhere_as(std::string_view section, std::string_view leaf) {
+  static constexpr std::array kWords{
+      Word{"model.type", "model.name"},
+      Word{"optimizer.name", "optimizer.rule"},
+      Word{"data.dir", "data.path"},
+      Word{"data.name", "data.source"},
+      Word{"checkpoint.path", "checkpoint.dir"},
+      Word{"checkpoint.keep_last", "checkpoint.keep"},
+      Word{"checkpoint.every_epochs", "checkpoint.every_steps"},
+      Word{"report.path", "report.dir"},
+      Word{"lr", "optimizer.rate"},
+      Word{"type", "optimizer.rule"},
+      Word{"learning_rate", "optimizer.rate"},
+      Word{"optim", "optimizer.rule"},
+      Word{"nproc", "cluster.nodes"},
+      Word{"np", "cluster.nodes"},
+      Word{"num_processes", "cluster.nodes"},
+      Word{"world_size", "cluster.nodes"},
+      Word{"ranks", "cluster.nodes"},
+      Word{"hosts", "cluster.nodes"},
+      Word{"workers", "cluster.nodes"},
+      Word{"gpus", "placement.device"},
+      Word{"batch_size", "data.batch"},
+      Word{"max_steps", "train.steps"},
+      Word{"max_epochs", "train.epochs"},
+      Word{"num_epochs", "train.epochs"},
+      Word{"precision", "model.dtype"},
+      Word{"iterations", "train.steps"},
+      Word{"interval", "checkpoint.every_steps"},
+      Word{"hidden", "model.units"},
+      Word{"eps", "optimizer.epsilon"},
+      Word{"wd", "optimizer.weight_decay"},
+      Word{"threads", "placement.cores"},
+      Word{"timeout", "faults.exchange_s"},
+      Word{"dataset", "data.source"},
+  };
+  for (const Word& word : kWords) {
+    if (word.theirs == leaf || word.theirs == text(section, '.', leaf)) return word.ours;
+  }
+  return {};
+}
+
+/// What other programs call the words of our choices.
+std::string_view choice_elsewhere_as(std::string_view word) {
+  static constexpr std::array kWords{Word{"float32", "f32"},     Word{"float", "f32"},       Word{"bfloat16", "bf16"},
+                                     Word{"gpu", "cuda"},        Word{"mnist", "idx"},       Word{"ib", "rdma"},
+                                     Word{"infiniband", "rdma"}, Word{"synchronous", "sync"}};
+  const auto* const found = std::ranges::find(kWords, word, &Word::theirs);
+  return found == kWords.end() ? std::string_view{} : found->ours;
+}
+
+std::string expected(const SettingKey& key) {
+  const auto range = [&](std::string_view one) {
+    const bool open_end = key.range.high > 9e18;
+    if (open_end) return text(one, " of at least ", number_text(key.range.low));
+    if (key.range.above_low) {
+      return text(one, " above ", number_text(key.range.low), " and at most ", number_text(key.range.high));
+    }
+    const bool whole = key.kind != ValueKind::number && key.kind != ValueKind::numbers;
+    const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
+    return text(one, " from ", bound(key.range.low), " to ", bound(key.range.high));
+  };
+  const std::string items = text("an array of ", key.least_items, " to ", key.most_items);
+  switch (key.kind) {
+    case ValueKind::text: return "text in quotes";
+    case ValueKind::hosts: return "text in quotes, or an array of hosts";
+    case ValueKind::switches: return "an array of tables";
+    case ValueKind::boolean: return "true or false";
+    case ValueKind::integer: return range("an integer");
+    case ValueKind::number: return range("a number");
+    case ValueKind::integers: return text(items, " integers, ", range("each"));
+    case ValueKind::numbers: return text(items, " numbers, ", range("each"));
+    case ValueKind::texts: return text(items, " texts in quotes");
+    case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
+    case ValueKind::choice: break;
+  }
+  std::string words;
+  for (const Choice& choice : key.choices) {
+    if (choice.built) (words += words.empty() ? "" : ", ") += quoted(choice.name);
+  }
+  return (words.find(',') == words.npos ? "" : "one of ") + words;
+}
+
+bool kind_fits(const SettingKey& key, const TomlValue& value) {
+  switch (key.kind) {
+    case ValueKind::text:
+    case ValueKind::choice: return value.kind == Kind::text;
+    case ValueKind::boolean: return value.kind == Kind::boolean;
+    case ValueKind::integer: return value.kind == Kind::integer;
+    case ValueKind::number: return value.kind == Kind::integer || value.kind == Kind::number;
+    case ValueKind::integers:
+    case ValueKind::numbers:
+    case ValueKind::texts: return value.kind == Kind::array;
+    case ValueKind::hosts: return value.kind == Kind::text || value.kind == Kind::array;
+    case ValueKind::switches: return value.kind == Kind::array;
+    case ValueKind::batches: return value.kind == Kind::integer || value.kind == Kind::array;
+  }
+  return false;
+}
+
+Finding wrong(const SettingKey& key, const TomlValue& value, std::string_view more = {}) {
+  return {Code::invalid,
+          text("is ", describe(value), ", but takes ", expected(key), ", as in ", key.name, " = ", key.example, more)};
+}
+
+std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& value) {
+  std::vector<std::string_view> words;
+  const auto planned = [&](const Choice& choice) {
+    return text(quoted(choice.name), ", which is planned and not in this build; today write ", key.today);
+  };
+  for (const Choice& choice : key.choices) {
+    if (choice.name == value.text && choice.built) return std::nullopt;
+    if (choice.name == value.text) {
+      return Finding{Code::unsupported, text("is the text ", planned(choice))};
+    }
+    words.push_back(choice.name);
+  }
+  std::string_view near = choice_elsewhere_as(lower(value.text));
+  if (std::ranges::find(words, near) == words.end()) near = nearest(value.text, words);
+  const auto meant = std::ranges::find(key.choices, near, &Choice::name);
+  std::string hint = text(", as in ", key.name, " = ", key.example);
+  if (meant != key.choices.end()) {
+    hint = meant->built ? text("; did you mean ", quoted(near), "?") : text("; it may mean ", planned(*meant));
+  }
+  return Finding{Code::invalid, text("is ", describe(value), ", but takes ", expected(key), hint)};
+}
+
+bool fits_as_item(const SettingKey& key, const TomlValue& item) {
+  if (key.kind == ValueKind::texts) return item.kind == Kind::text;
+  const bool number = item.kind == Kind::integer || (key.kind == ValueKind::numbers && item.kind == Kind::number);
+  return number && key.range.contains(item.number);
+}
+
+std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value) {
+  if (value.items.size() < key.least_items || value.items.size() > key.most_items) {
+    return Finding{Code::invalid, text("has ", value.items.size(), " entries, but takes ", expected(key), ", as in ",
+                                       key.name, " = ", key.example)};
+  }
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    const TomlValue& item = value.items[i];
+    if (fits_as_item(key, item)) continue;
+    return Finding{Code::invalid, text("has ", describe(item), " as entry ", i + 1, ", but takes ", expected(key),
+                                       ", as in ", key.name, " = ", key.example)};
+  }
+  return std::nullopt;
+}
+
+/// A batch-size schedule: [rows, epochs] pairs, the last with 0 epochs, which is for the rest of the run.
+std::optional<Finding> check_batches(const SettingKey& key, const TomlValue& value) {
+  constexpr double kMostEpochs = 1e6;
+  const auto bad = [&](std::string what) {
+    return Finding{Code::invalid,
+                   text(std::move(what), ", but takes [rows, epochs] pairs, the last with 0 epochs, as in ", key.name,
+                        " = [[64, 10], [128, 10], [256, 0]]")};
+  };
+  const std::size_t count = value.items.size();
+  if (count == 0 || count > key.most_items)
+    return bad(text("has ", count, " entries, from 1 to ", key.most_items, " can be"));
+  for (std::size_t i = 0; i < count; ++i) {
+    const TomlValue& pair = value.items[i];
+    if (pair.kind != Kind::array || pair.items.size() != 2)
+      return bad(text("has ", describe(pair), " as entry ", i + 1));
+    const TomlValue& rows = pair.items[0];
+    const TomlValue& epochs = pair.items[1];
+    if (rows.kind != Kind::integer || !key.range.contains(rows.number))
+      return bad(text("has ", describe(rows), " as the rows of entry ", i + 1));
+    const bool number = epochs.kind == Kind::integer || epochs.kind == Kind::number;
+    const bool last = i + 1 == count;
+    if (!number || (last ? epochs.number != 0 : !(epochs.number > 0 && epochs.number <= kMostEpochs)))
+      return bad(text("has ", describe(epochs), " as the epochs of entry ", i + 1));
+  }
+  return std::nullopt;
+}
+
+/// Whether the text would do without its quotes.
+bool fits_unquoted(const SettingKey& key, const TomlValue& value) {
+  if (value.kind != Kind::text) return false;
+  const auto inner = parse_toml_value(value.text);
+  return inner && inner->kind != Kind::text && kind_fits(key, *inner);
+}
+
+}  // namespace
+
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
+  constexpr std::size_t kLongest = 40;  // what is longer is no slip of the pen
+  constexpr std::size_t kShortestInside = 4;
+  if (word.empty() || word.size() > kLongest) return {};
+  const std::string wanted = lower(word);
+  std::string_view best;
+  std::size_t best_distance = std::max<std::size_t>(wanted.size() / 3, 1) + 1;
+  for (const std::string_view candidate : words) {
+    const std::size_t distance = edit_distance(wanted, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  if (!best.empty()) return best;
+  for (const std::string_view candidate : words) {
+    const auto inside = [](std::string_view part, std::string_view whole) {
+      return part.size() >= kShortestInside && whole.find(part) != std::string_view::npos;
+    };
+    if (inside(candidate, wanted) || inside(wanted, candidate)) return candidate;
+  }
+  return {};
+}
+
+const std::vector<std::string_view>& sections() {
+  static const std::vector<std::string_view> kSections = [] {
+    std::vector<std::string_view> found;
+    for (const std::string_view name : all_keys()) {
+      if (std::find(found.begin(), found.end(), section_of(name)) == found.end()) found.push_back(section_of(name));
+    }
+    return found;
+  }();
+  return kSections;
+}
+
+std::string takes(const SettingKey& key) { return expected(key); }
+
+std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value) {
+  if (!kind_fits(key, value)) {
+    if (!key.planned_shape.empty() && (value.kind == Kind::array || value.kind == Kind::table)) {
+      return Finding{Code::unsupported, text("is ", describe(value), ": ", key.planned_shape,
+                                             " is planned and not in this build; today write ", key.today)};
+    }
+    return wrong(key, value, fits_unquoted(key, value) ? " (without quotes)" : "");
+  }
+  switch (key.kind) {
+    case ValueKind::integer:
+    case ValueKind::number:
+      if (!key.range.contains(value.number)) return wrong(key, value);  // nan too
+      break;
+    case ValueKind::integers:
+    case ValueKind::numbers:
+    case ValueKind::texts:
+      if (auto finding = check_items(key, value)) return finding;
+      break;
+    case ValueKind::batches:
+      if (value.kind == Kind::integer && !key.range.contains(value.number)) return wrong(key, value);
+      if (value.kind == Kind::array)
+        if (auto finding = check_batches(key, value)) return finding;
+      break;
+    case ValueKind::choice:
+      if (auto finding = check_choice(key, value)) return finding;
+      break;
+    case ValueKind::text:
+    case ValueKind::hosts:
+    case ValueKind::switches:
+    case ValueKind::boolean: break;
+  }
+  if (value.kind == Kind::text && value.text.find('\0') != std::string::npos) {
+    return Finding{Code::invalid, "holds a zero character, which no path can: leave \\u0000 out"};
+  }
+  return key.check == nullptr ? std::nullopt : key.check(value);
+}
+
+std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value) {
+  if (!key.neutral.empty() && to_toml(value) == key.neutral) return std::nullopt;
+  if (key.neutral.empty()) {
+    return Finding{Code::unsupported, text("is planned and not in this build; today: ", key.today)};
+  }
+  return Finding{Code::unsupported,
+                 text("is ", describe(value), ", which is planned and not in this build; today only ", key.name, " = ",
+                      key.neutral, " works")};
+}
+
+std::string advise(std::string_view unknown_key) {
+  const bool alone = unknown_key.find('.') == std::string_view::npos;
+  std::string_view section = alone ? std::string_view{} : section_of(unknown_key);
+  const std::string_view leaf = leaf_of(unknown_key);
+  const bool section_known = std::find(sections().begin(), sections().end(), section) != sections().end();
+  if (!section_known && !section.empty()) section = nearest(section, sections());
+
+  const auto belongs = [&](std::string_view name) {
+    return text(leaf, " belongs to [", section_of(name), "]: write ", name);
+  };
+  const std::string plain = lower(leaf);
+  for (const std::string_view name : all_keys()) {  // a slip in the section or in the case of letters only
+    if (leaf_of(name) == plain && section_of(name) == section) return text("did you mean ", name, "?");
+  }
+  if (const auto name = known_elsewhere_as(section, plain); !name.empty()) return text("here it is called ", name);
+  for (const std::string_view name : all_keys()) {
+    if (leaf_of(name) == plain) return belongs(name);
+  }
+  const auto leaves = leaves_of(section);
+  if (const auto near = nearest(leaf, leaves); !near.empty()) return text("did you mean ", section, ".", near, "?");
+  if (alone) {
+    if (const auto near = nearest(leaf, sections()); !near.empty())
+      return text("did you mean the section [", near, "]?");
+  }
+  std::vector<std::string_view> others;
+  if (!section_known) {  // what is written in a section that there is belongs there
+    for (const std::string_view name : all_keys()) others.push_back(leaf_of(name));
+  }
+  if (const auto near = nearest(leaf, others); !near.empty()) {
+    for (const std::string_view name : all_keys()) {
+      if (leaf_of(name) == near) return text("did you mean ", name, "?");
+    }
+  }
+  if (!section.empty()) return text("[", section, "] takes ", join(leaves));
+  return text("the sections are ", join(sections()));
+}
+
+std::string_view meant_key(std::string_view word) {
+  const std::string plain = lower(word);
+  if (const auto name = known_elsewhere_as({}, plain); !name.empty()) return name;
+  for (const SettingKey& key : setting_keys()) {
+    if (key.name == plain) return key.name;
+  }
+  std::vector<std::string_view> leaves;
+  for (const SettingKey& key : setting_keys()) leaves.push_back(leaf_of(key.name));
+  const std::string_view near = nearest(plain, leaves);
+  const auto meant = std::ranges::find(setting_keys(), near, [](const SettingKey& key) { return leaf_of(key.name); });
+  return near.empty() ? near : meant->name;
+}
+
+}  // namespace troupe::detail

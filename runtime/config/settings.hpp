@@ -1,0 +1,128 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/compute/rules/rate_schedule.hpp"
+#include "runtime/compute/rules/rule.hpp"
+#include "runtime/config/hosts.hpp"
+#include "runtime/data/schedule.hpp"
+#include "runtime/exchange/filters/filter_settings.hpp"
+#include "runtime/exchange/policies/policy.hpp"
+#include "runtime/model/graph.hpp"
+
+namespace troupe {
+
+/// One job's settings, complete and checked: every key of app.toml that is built, with its default.
+struct Settings {
+  struct Cluster {
+    // Of nodes one of these three, or none: what the launcher gave.
+    std::uint32_t local = 0;           // "local:N"
+    HostList hosts;                    // a list of hosts
+    std::string host_file;             // its path, as written
+    std::string remote_shell = "ssh";  // a shell's words, run with a host and a command behind them
+    std::uint16_t port = 0;            // where ranks of several hosts meet; 0: chosen
+    std::string transport = "auto";    // auto, shm, tcp
+  } cluster;
+  struct Data {
+    std::string source = "idx";  // idx, generated
+    std::string path;            // as written
+    std::uint32_t batch = 100;   // per rank on average, at first
+    struct Batch {
+      std::uint32_t rows = 0;  // per rank on average
+      double epochs = 0;       // 0: for the rest of the run
+    };
+    std::vector<Batch> batches;  // a schedule of them; empty: always `batch`
+    std::uint32_t prefetch = 3;
+    Scatter scatter = Scatter::endless;
+    std::string loader = "rank";  // rank, node
+    std::uint32_t threads = 0;    // that decode batches beside the loader; 0: it does
+  } data;
+  struct Model {
+    std::string name = "mlp";
+    std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
+    DType dtype = DType::f32;
+  } model;
+  Rule rule;
+  RateSettings rate;                  // how rule.rate changes
+  std::vector<std::string> no_decay;  // patterns of parameters without weight decay
+  struct Train {
+    std::uint32_t epochs = 20;
+    std::uint64_t steps = 0;  // 0: as the epochs say; otherwise the end, whatever the epochs
+    std::uint64_t seed = 7;
+    bool deterministic = false;
+    std::uint32_t roll_backs = 3;  // with Rule::stops_non_finite: how often the run goes back to a checkpoint
+    double roll_back_rate = 0.5;   // and what the rate is multiplied by each time
+  } train;
+  PolicySettings update;
+  FilterSettings filter;
+  std::vector<PolicySwitch> switches;  // of update.switch, in their order
+  /// Parameters that are updated in another way than the rest.
+  struct Group {
+    std::string name = "default";
+    std::vector<std::string> match;  // patterns of parameters' names
+    PolicySettings update;
+    FilterSettings filter;
+    std::vector<PolicySwitch> switches;
+    Rule rule;
+    friend bool operator==(const Group&, const Group&) = default;
+  };
+  std::vector<Group> groups;       // of update.group, in their order, complete
+  std::string update_log;          // folder for the logs of hosted shards; empty: none are written
+  std::string update_replay;       // folder of logs whose order the shards follow; empty: as things come
+  std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
+  struct Placement {
+    std::string device = "auto";    // auto, cpu
+    std::uint32_t cores = 0;        // per rank; 0: the node's cores shared out
+    std::string split = "equal";    // equal, measured
+    double min_share = 0.05;        // of data.batch, with split = "measured"
+    double max_share = 4;           // the same
+    std::vector<double> stripes;    // by rank, what each owns of the parameters; empty: equal parts
+    std::vector<double> bandwidth;  // by rank, from which stripes follow; empty: they do not
+  } placement;
+  struct Evaluate {
+    std::uint32_t every_epochs = 1;  // 0: never
+    std::uint32_t patience = 0;      // evaluations without improvement that end the run; 0: none do
+    double min_change = 0;           // of the loss, that is an improvement
+  } evaluate;
+  struct Checkpoint {
+    std::string dir;                  // empty: checkpoints, in report.dir
+    std::uint64_t every_steps = 500;  // 0: no checkpoints
+    std::uint32_t keep = 3;           // the newest
+    bool keep_best = true;            // save what is evaluated, and keep the best beside the newest
+    std::string resume = "never";     // never, auto, a path
+    std::chrono::milliseconds save{300000};
+  } checkpoint;
+  struct Report {
+    std::string dir = "run";
+    std::string format = "chainermn";  // chainermn, json
+    std::string trace;                 // file; empty: none
+  } report;
+  struct Faults {
+    std::string on_loss = "abort";
+    std::chrono::milliseconds dead{10000};  // or faults.exchange_s, where that is shorter and this not given
+    std::chrono::milliseconds start{60000};
+    std::chrono::milliseconds exchange{30000};
+    std::chrono::milliseconds stop{10000};
+  } faults;
+};
+
+/// All groups by their numbers: first what no other group matches, which is updated as the settings say.
+inline std::vector<Settings::Group> all_groups(const Settings& settings) {
+  std::vector<Settings::Group> all(1);
+  all[0].update = settings.update;
+  all[0].filter = settings.filter;
+  all[0].switches = settings.switches;
+  all[0].rule = settings.rule;
+  all.insert(all.end(), settings.groups.begin(), settings.groups.end());
+  return all;
+}
+
+/// Where checkpoints are kept.
+inline std::string checkpoint_folder(const Settings& settings) {
+  return settings.checkpoint.dir.empty() ? settings.report.dir + "/checkpoints" : settings.checkpoint.dir;
+}
+
+}  // namespace troupe

@@ -1,0 +1,74 @@
+#include "runtime/exchange/exchange_level.hpp"
+
+#include <algorithm>
+
+#include "runtime/base/error.hpp"
+#include "runtime/exchange/exchange.hpp"
+
+namespace troupe {
+
+std::vector<std::vector<Rank>> counterpart_sets(std::span<const std::vector<Rank>> nodes) {
+  std::size_t most = 0;
+  for (const std::vector<Rank>& node : nodes) most = std::max(most, node.size());
+  std::vector<std::vector<Rank>> sets(most);
+  for (std::size_t s = 0; s < most; ++s)
+    for (const std::vector<Rank>& node : nodes) sets[s].push_back(node[s % node.size()]);
+  return sets;
+}
+
+std::vector<ExchangeLevel> exchange_levels(std::span<const std::vector<Rank>> nodes, bool flat) {
+  std::size_t most = 0;
+  std::vector<Rank> all;
+  for (const std::vector<Rank>& node : nodes) {
+    TROUPE_CHECK(!node.empty(), Code::invalid, "a node without ranks");
+    most = std::max(most, node.size());
+    all.insert(all.end(), node.begin(), node.end());
+  }
+  std::sort(all.begin(), all.end());
+  if (nodes.size() == 1) return {{LevelMeans::arena, {all}}};
+  if (flat || most == 1) return {{LevelMeans::transport, {all}}};
+  return {{LevelMeans::arena, {nodes.begin(), nodes.end()}}, {LevelMeans::transport, counterpart_sets(nodes)}};
+}
+
+std::string_view name_of(std::span<const ExchangeLevel> levels) noexcept {
+  if (levels.size() > 1) return "hierarchical";
+  return levels.empty() || levels.front().means == LevelMeans::arena ? "arena" : "direct";
+}
+
+/// A rank stands in for others in later sets only.
+std::size_t home_set(const ExchangeLevel& between, Rank rank) {
+  for (std::size_t s = 0; s < between.sets.size(); ++s) {
+    const std::vector<Rank>& set = between.sets[s];
+    if (std::find(set.begin(), set.end(), rank) != set.end()) return s;
+  }
+  fail(Code::invalid, text("rank ", rank.value, " has no counterparts on other nodes"));
+}
+
+CounterpartGroup counterpart_group(const ExchangeLevel& between, std::size_t set, std::span<const Stripe> stripes,
+                                   std::span<const Bucket> buckets) {
+  CounterpartGroup group;
+  group.ranks = between.sets.at(set);
+  std::vector<std::uint32_t> tenants;  // places
+  for (std::uint32_t place = 0; place < group.ranks.size(); ++place)
+    if (home_set(between, group.ranks[place]) == set) tenants.push_back(place);
+  group.ranges_a_bucket = static_cast<std::uint32_t>(tenants.size());
+  for (const Bucket& bucket : buckets) {
+    for (const std::uint32_t place : tenants) {
+      Bucket range = bucket;
+      range.index = static_cast<std::uint32_t>(group.ranges.size());
+      range.count = 0;
+      for (const Stripe& stripe : stripes) {
+        if (stripe.tenant != group.ranks[place]) continue;
+        const Stripe common = common_part(stripe, bucket);
+        if (common.count == 0) continue;
+        range.first = common.first;
+        range.count = common.count;
+      }
+      group.ranges.push_back(range);
+      group.stripes.push_back({bucket.group, Rank{place}, range.first, range.count});
+    }
+  }
+  return group;
+}
+
+}  // namespace troupe

@@ -1,0 +1,27 @@
+#include "runtime/exchange/filters/filter.hpp"
+
+namespace troupe {
+namespace {
+
+class Bf16Filter final : public Filter {
+ public:
+  std::uint64_t packed_bytes() const noexcept override { return size_bytes(DType::bf16); }
+  void pack(Stream& stream, Memory to, Memory from, Memory residual) const override {
+    if (residual.size_bytes == 0) return stream.convert(to, DType::bf16, from, DType::f32);
+    stream.convert_with_residual(to, DType::bf16, from, residual);
+  }
+  void unpack(Stream& stream, Memory to, Memory from) const override {
+    stream.convert(to, DType::f32, from, DType::bf16);
+  }
+  void unpack_add(Stream& stream, Memory to, Memory from) const override {
+    stream.add_converted(to, from, DType::bf16);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Filter> make_filter(FilterKind kind) {
+  return kind == FilterKind::bf16 ? std::make_unique<Bf16Filter>() : nullptr;
+}
+
+}  // namespace troupe

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "runtime/exchange/policies/hosted.hpp"
+
+namespace troupe {
+namespace {
+
+/// What came while nothing might be applied.
+using Held = std::variant<HostedPush, HostedRead, Rank>;  // a rank: it left
+
+class MeetingPolicy final : public HostedPolicy {
+ public:
+  MeetingPolicy(std::unique_ptr<HostedPolicy> policy, Rank host) : policy_(std::move(policy)), host_(host) {}
+
+  HostedActions joined(Rank worker) override { return policy_->joined(worker); }
+
+  HostedActions left(Rank worker) override {
+    if (holding_ && worker != host_) {
+      held_.emplace_back(worker);
+      return {};
+    }
+    HostedActions actions = policy_->left(worker);
+    meeting_.erase(worker);
+    if (std::exchange(holding_, false)) let_go(actions);
+    conclude(actions);
+    return actions;
+  }
+
+  HostedActions pushed(const HostedPush& push) override {
+    if (!holding_) return policy_->pushed(push);
+    if (push.worker != host_) return hold(push);
+    HostedActions actions = policy_->pushed(push);
+    if (actions.refused != Refusal::none) return actions;
+    holding_ = false;
+    let_go(actions);
+    return actions;
+  }
+
+  HostedActions read(const HostedRead& read) override {
+    if (const HostedPush* push = held_push(read.worker); push != nullptr && read.clock == push->clock + 1) {
+      held_.emplace_back(read);
+      return {};
+    }
+    HostedActions actions{.refused = ledger().check(read), .orders = {}};
+    if (actions.refused != Refusal::none) return actions;
+    if (read.meeting == met_ + 1) {
+      meeting_[read.worker] = read;
+      conclude(actions);
+      return actions;
+    }
+    actions.refused = read.meeting > met_ ? Refusal::wrong_clock : Refusal::none;
+    if (actions.refused == Refusal::none) add(actions, policy_->read(read));  // delivered twice, or no meeting
+    return actions;
+  }
+
+  const HostedLedger& ledger() const noexcept override { return policy_->ledger(); }
+  const StalenessHistogram& staleness() const noexcept override { return policy_->staleness(); }
+  std::string_view staleness_unit() const noexcept override { return policy_->staleness_unit(); }
+  bool updates_wait_for_readers() const noexcept override { return policy_->updates_wait_for_readers(); }
+
+ private:
+  static void add(HostedActions& to, HostedActions more) {
+    to.orders.insert(to.orders.end(), std::make_move_iterator(more.orders.begin()),
+                     std::make_move_iterator(more.orders.end()));
+  }
+
+  const HostedPush* held_push(Rank worker) const noexcept {
+    for (const Held& one : held_)
+      if (const auto* push = std::get_if<HostedPush>(&one); push != nullptr && push->worker == worker) return push;
+    return nullptr;
+  }
+
+  /// A worker holds at most one back: it waits for the answer.
+  HostedActions hold(const HostedPush& push) {
+    HostedActions actions{.refused = ledger().check(push), .orders = {}};
+    if (held_push(push.worker) != nullptr) actions.refused = Refusal::duplicate;
+    if (actions.refused == Refusal::none) held_.emplace_back(push);
+    return actions;
+  }
+
+  void let_go(HostedActions& actions) {
+    for (const Held& one : std::exchange(held_, {})) {
+      if (const auto* push = std::get_if<HostedPush>(&one))
+        add(actions, policy_->pushed(*push));
+      else if (const auto* read = std::get_if<HostedRead>(&one))
+        add(actions, this->read(*read));
+      else
+        add(actions, left(std::get<Rank>(one)));
+    }
+  }
+
+  /// Everybody is here: what they contributed is applied, since nobody contributes before its answer.
+  void conclude(HostedActions& actions) {
+    if (meeting_.empty() || meeting_.size() < ledger().count_workers()) return;
+    ++met_;
+    for (const auto& [worker, read] : std::exchange(meeting_, {})) add(actions, policy_->read(read));
+    holding_ = ledger().takes_part(host_) && !updates_wait_for_readers();
+  }
+
+  const std::unique_ptr<HostedPolicy> policy_;
+  const Rank host_;
+  std::uint64_t met_ = 0;  // meetings
+  std::map<Rank, HostedRead> meeting_;
+  bool holding_ = false;    // until the host's next contribution
+  std::vector<Held> held_;  // meanwhile, in the order of arrival
+};
+
+}  // namespace
+
+std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy, Rank host) {
+  return std::make_unique<MeetingPolicy>(std::move(policy), host);
+}
+
+}  // namespace troupe

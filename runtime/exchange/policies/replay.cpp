@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "runtime/exchange/policies/hosted.hpp"
+
+namespace troupe {
+namespace {
+
+/// What is left of a log for one phase of a shard's life: from where the phase before has come to, as far as updates
+/// are numbered on. Where they are not, another phase began.
+class Script {
+ public:
+  Script(std::shared_ptr<UpdateReplay> replay, std::uint64_t version) : replay_(std::move(replay)) {
+    const UpdateLog& log = replay_->log;
+    for (std::size_t i = replay_->next; i < log.size(); ++i) {
+      const std::uint64_t last = records_.empty() ? version : records_.back().sequence;
+      if (log[i].sequence != last + 1 && (records_.empty() || log[i].sequence != last)) break;
+      records_.push_back(log[i]);
+      bases_[Rank{log[i].worker}].push_back(log[i].base);
+    }
+  }
+
+  bool over() const noexcept { return records_.empty(); }
+  const AppliedRecord& next() const { return records_.front(); }
+  /// The version that the worker's next contribution was computed from.
+  std::optional<std::uint64_t> base(Rank worker) const {
+    const auto found = bases_.find(worker);
+    return found == bases_.end() || found->second.empty() ? std::nullopt : std::optional{found->second.front()};
+  }
+  const std::map<Rank, std::deque<std::uint64_t>>& bases() const noexcept { return bases_; }
+  void advance() {
+    bases_[Rank{records_.front().worker}].pop_front();
+    records_.pop_front();
+    ++replay_->next;
+  }
+  void end() noexcept {
+    records_.clear();
+    bases_.clear();
+  }
+
+ private:
+  const std::shared_ptr<UpdateReplay> replay_;
+  std::deque<AppliedRecord> records_;
+  std::map<Rank, std::deque<std::uint64_t>> bases_;  // of its records, in their order
+};
+
+class ReplayPolicy final : public HostedPolicy {
+ public:
+  ReplayPolicy(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay)
+      : policy_(std::move(policy)), replay_(std::move(replay)) {}
+
+  HostedActions joined(Rank worker) override { return policy_->joined(worker); }
+
+  /// What a log knows nothing of: from here on the policy decides.
+  HostedActions left(Rank worker) override {
+    script().end();
+    pushes_.erase(worker);
+    reads_.erase(worker);
+    HostedActions actions;
+    advance(actions);
+    add(actions, policy_->left(worker));
+    return actions;
+  }
+
+  HostedActions pushed(const HostedPush& push) override {
+    HostedActions actions{.refused = ledger().check(push), .orders = {}};
+    if (pushes_.contains(push.worker)) actions.refused = Refusal::duplicate;  // a worker has one under way
+    if (actions.refused != Refusal::none) return actions;
+    pushes_.emplace(push.worker, push);
+    advance(actions);
+    return actions;
+  }
+
+  HostedActions read(const HostedRead& read) override {
+    HostedActions actions;
+    const auto held = pushes_.find(read.worker);
+    if (held == pushes_.end() || read.clock != held->second.clock + 1) actions.refused = ledger().check(read);
+    if (actions.refused != Refusal::none) return actions;
+    const auto [waiting, fresh] = reads_.try_emplace(read.worker, read);
+    if (!fresh && read.clock >= waiting->second.clock) waiting->second = read;
+    advance(actions);
+    return actions;
+  }
+
+  const HostedLedger& ledger() const noexcept override { return policy_->ledger(); }
+  const StalenessHistogram& staleness() const noexcept override { return policy_->staleness(); }
+  std::string_view staleness_unit() const noexcept override { return policy_->staleness_unit(); }
+  bool updates_wait_for_readers() const noexcept override { return policy_->updates_wait_for_readers(); }
+
+ private:
+  /// Made by the first event: only then the phase before has ended.
+  Script& script() {
+    if (!script_) script_.emplace(replay_, ledger().version());
+    return *script_;
+  }
+
+  void add(HostedActions& to, HostedActions more) {
+    for (auto& order : more.orders) {
+      if (const auto* answer = std::get_if<AnswerRead>(&order);
+          answer != nullptr && answer->clock == ledger().pushed(answer->worker)) {
+        has_read_[answer->worker] = true;  // and no earlier read once more
+      }
+      to.orders.push_back(std::move(order));
+    }
+    if (more.refused != Refusal::none) to.refused = more.refused;
+  }
+
+  /// Passes on whatever has its turn.
+  void advance(HostedActions& actions) {
+    while (pass_reads(actions) || pass_push(actions)) {
+    }
+  }
+
+  bool pass_reads(HostedActions& actions) {
+    const auto due = std::ranges::find_if(reads_, [this](const auto& each) { return is_due(each.second); });
+    if (due == reads_.end()) return false;
+    add(actions, policy_->read(reads_.extract(due).mapped()));
+    return true;
+  }
+
+  bool is_due(const HostedRead& read) {
+    if (pushes_.contains(read.worker)) return false;  // which comes first
+    const auto base = script().base(read.worker);
+    return read.meeting != 0 || !base || *base <= ledger().version();
+  }
+
+  bool pass_push(HostedActions& actions) {
+    const bool over = script().over();
+    const auto next = over ? pushes_.begin() : pushes_.find(Rank{script().next().worker});
+    if (next == pushes_.end() || (!over && waits_for_readers())) return false;
+    if (!over) script().advance();
+    has_read_[next->first] = false;
+    add(actions, policy_->pushed(pushes_.extract(next).mapped()));
+    return true;
+  }
+
+  /// Whether a worker has yet to read this version.
+  bool waits_for_readers() {
+    return std::ranges::any_of(script().bases(), [this](const auto& each) {
+      const auto& [worker, bases] = each;
+      const auto read = has_read_.find(worker);
+      return !bases.empty() && bases.front() == ledger().version() && (read == has_read_.end() || !read->second);
+    });
+  }
+
+  const std::unique_ptr<HostedPolicy> policy_;
+  const std::shared_ptr<UpdateReplay> replay_;
+  std::optional<Script> script_;
+  std::map<Rank, HostedPush> pushes_;  // not their turn yet
+  std::map<Rank, HostedRead> reads_;
+  std::map<Rank, bool> has_read_;  // what its next contribution is computed from
+};
+
+}  // namespace
+
+std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay) {
+  return std::make_unique<ReplayPolicy>(std::move(policy), std::move(replay));
+}
+
+}  // namespace troupe

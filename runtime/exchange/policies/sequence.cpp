@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+#include "runtime/exchange/policies/detail/round_policies.hpp"
+
+namespace troupe {
+namespace {
+
+bool has_come(const PolicyPhase& phase, std::uint64_t step, std::uint64_t samples) noexcept {
+  return step >= phase.from_step && samples >= phase.from_samples;
+}
+
+}  // namespace
+
+PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks) : ranks_(ranks) {
+  TROUPE_CHECK(!phases.empty(), Code::invalid, "a group needs a policy");
+  TROUPE_CHECK(phases.front().straggler_ratio == 0, Code::invalid, "a group's first policy waits for no straggler");
+  for (const PolicyPhase& phase : phases)
+    if (phase.straggler_ratio == 0) add(phase);
+  works_locally_ = needs_of(phases).whole_state;
+  const auto hosted = [](const PolicyPhase& p) { return is_hosted(p.policy.kind); };
+  hosted_only_ =
+      std::all_of(phases_.begin(), phases_.end(), hosted) && std::all_of(phases.begin(), phases.end(), hosted);
+}
+
+/// A warm start is a synchronous phase of its own.
+void PolicySequence::add(PolicyPhase phase) {
+  phase.policy = resolved(phase.policy, ranks_);
+  const std::uint64_t warm = std::exchange(phase.policy.distributed_after, 0);
+  if (warm != 0 && phases_.empty()) phases_.push_back({.policy = {}});
+  phase.from_samples = std::max(phase.from_samples, warm);
+  phases_.push_back(std::move(phase));
+}
+
+void PolicySequence::switch_at(Step step, const PolicySettings& policy) {
+  TROUPE_CHECK(!begun_ || step > step_, Code::invalid, "a switch at step ", step.value, ", but step ", step_.value,
+               " has begun");
+  // Ranks hear of an order at different steps of theirs. So what it changes depends on its own step alone: all that
+  // begins before that stays.
+  while (!ordered_.empty() && ordered_.back().from_step >= step.value) ordered_.pop_back();
+  ordered_.push_back({.from_step = step.value, .policy = resolved(policy, ranks_)});
+}
+
+bool PolicySequence::is_ordered(std::uint64_t step) const noexcept {
+  return !ordered_.empty() && ordered_.front().from_step <= step;
+}
+
+bool PolicySequence::changes(std::uint64_t step, std::uint64_t samples) const noexcept {
+  return is_ordered(step) || (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], step, samples));
+}
+
+/// Makes the phase current in which `step` is.
+void PolicySequence::advance(std::uint64_t step, std::uint64_t samples) {
+  while (changes(step, samples)) {
+    if (is_ordered(step)) {
+      phases_.resize(current_ + 1);  // what was to come gives way
+      phases_.push_back(std::move(ordered_.front()));
+      ordered_.pop_front();
+    }
+    ++current_;
+  }
+}
+
+const PolicySettings& PolicySequence::at(Step step, std::uint64_t samples) const noexcept {
+  std::size_t phase = 0;
+  while (phase + 1 < phases_.size() && has_come(phases_[phase + 1], step.value, samples)) ++phase;
+  return phases_[phase].policy;
+}
+
+StepOrders PolicySequence::next(const StepFacts& facts) {
+  const bool worked_locally = policy_ && policy_->works_locally();
+  const std::size_t first = current_;
+  advance(facts.step.value, facts.samples_before);
+  if (!begun_) since_ = phases_[current_].from_step;
+  if (current_ != first && begun_) since_ = facts.step.value;
+  if (!policy_ || current_ != first) policy_ = make_round_policy(policy(), ranks_);
+  const bool switched = begun_ && current_ != first;
+  begun_ = true;
+  step_ = facts.step;
+
+  StepFacts told = facts;
+  told.last = facts.last || changes(facts.step.value + 1, facts.samples_before + facts.samples);
+  StepOrders orders = policy_->next(told);
+  orders.switched = switched;
+  orders.gather_state = switched && policy_->works_locally() && !worked_locally;
+  return orders;
+}
+
+}  // namespace troupe

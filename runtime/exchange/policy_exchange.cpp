@@ -1,0 +1,462 @@
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "runtime/exchange/exchange.hpp"
+#include "runtime/exchange/relief.hpp"
+
+namespace troupe {
+namespace {
+
+Memory of_bucket(const Memory& whole, const Bucket& bucket) noexcept {
+  return elements(whole, bucket.first, bucket.count, sizeof(float));
+}
+
+Memory image_of(const Memory& whole, const Bucket& bucket) noexcept {
+  return elements(whole, bucket.first, bucket.count, size_bytes(DType::bf16));
+}
+
+void copy_some(Stream& stream, const Memory& to, const Memory& from) {
+  if (from.size_bytes != 0) stream.copy(to, from);
+}
+
+class PolicyExchange final : public Exchange {
+ public:
+  explicit PolicyExchange(ExchangeParts parts)
+      : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
+    TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid,
+                 "a group needs a policy and buckets");
+    TROUPE_CHECK(parts_.communicator != nullptr || parts_.policy->is_hosted_only(), Code::invalid,
+                 "a group whose policy exchanges in rounds needs a communicator");
+    TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
+                 "ranks that work locally cannot agree on each update: optimizer.clip_norm and train.non_finite = "
+                 "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
+    TROUPE_CHECK(!parts_.policy->works_locally() || has_own_weights(), Code::invalid,
+                 "ranks that work locally need weights of their own");
+    TROUPE_CHECK(memory_.stripes.empty() || memory_.relief_journal.size_bytes == 0 ||
+                     memory_.relief_journal.size_bytes >= relief_journals(),
+                 Code::invalid, "the journals for pieces of other ranks' stripes have ",
+                 memory_.relief_journal.size_bytes, " bytes, ", relief_journals(), " are needed");
+    for (const Bucket& bucket : parts_.buckets) valid_.resize(std::max<std::size_t>(valid_.size(), bucket.index + 1));
+    adopts_.resize(valid_.size());
+  }
+
+  void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
+    check_tenancy(facts.step);
+    step_ = facts.step;
+    sums_ = sums;
+    total_ = total;
+    rule_ = parts_.rule;
+    const bool was_hosted = orders_.hosted;
+    orders_ = parts_.policy->next(facts);
+    if (parts_.rate) {
+      const std::uint64_t steps = parts_.policy->policy().accumulate;  // that make an update
+      rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
+    }
+    relieve(stream, facts);
+    const bool first = !std::exchange(begun_, true);
+    if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
+    if (was_hosted) {
+      parts_.hosted->close(stream);
+      updates_ = parts_.hosted->updates();
+    }
+    if (first || was_hosted) adopt(stream);
+    TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
+                 "a round behind the next step needs a stream of its own");
+    first_ = true;
+    if (orders_.sent == Sent::gradient) ++updates_;
+    if (orders_.switched) begin_anew(stream);
+  }
+
+  void show_between_steps() noexcept override { shows_between_steps_ = true; }
+
+  bool has_round() const noexcept override { return orders_.hosted || orders_.sent != Sent::nothing; }
+  bool totals_are_common() const noexcept override { return !orders_.hosted || parts_.hosted->totals_are_common(); }
+
+  void acquire(Stream& stream, const Bucket& bucket) override {
+    stream.wait(std::exchange(valid_.at(bucket.index), {}));
+    if (std::exchange(adopts_[bucket.index], 0) == 0) return;
+    stream.copy(of_bucket(memory_.weights, bucket), of_bucket(memory_.common, bucket));
+    copy_some(stream, image_of(memory_.bf16, bucket), image_of(memory_.common_bf16, bucket));
+  }
+
+  std::span<const Point> pending() const noexcept override { return valid_; }
+
+  void join(Stream& stream) override {
+    for (const Bucket& bucket : parts_.buckets) acquire(stream, bucket);
+  }
+
+  void contribute(Stream& stream, const Bucket& bucket) override {
+    check_tenancy(step_);
+    TROUPE_CHECK(bucket.count > 0 && (bucket.first + bucket.count) * sizeof(float) <= memory_.gradients.size_bytes,
+                 Code::invalid, "bucket ", bucket.index, " covers elements ", bucket.first, " to ",
+                 bucket.first + bucket.count, " of group ", bucket.group.value, ", which has ",
+                 memory_.gradients.size_bytes / sizeof(float));
+    if (orders_.hosted) return;  // the shards get whole stripes
+    if (orders_.keep) {
+      keep(stream, bucket);
+    } else if (sends_at_once()) {
+      send_gradients(stream, bucket);
+    }
+  }
+
+  void commit(Stream& stream) override {
+    if (orders_.finish_previous) finish_previous(stream);
+    if (orders_.gather_state) gather_state(stream);
+    if (orders_.hosted) return parts_.hosted->commit(stream, orders_.finish);
+    if (orders_.local_update) update_locally(stream);
+    if (orders_.sent == Sent::nothing) carry(stream);
+    if (orders_.sent == Sent::delta) send_delta(stream);
+    if (sends_at_once()) conclude(stream);
+    if (orders_.sent == Sent::gradient && !sends_at_once()) {
+      orders_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
+    }
+    if (orders_.sent != Sent::nothing && orders_.finish) {
+      shows_between_steps_ ? adopt(stream) : adopt_by_bucket();
+    }
+    if (orders_.clear_state) clear_state(stream);
+    kept_ = orders_.keep;
+  }
+
+  bool is_consistent() const noexcept override {
+    return orders_.hosted ? parts_.hosted->is_consistent() : !under_way_ && !kept_ && !moved_;
+  }
+
+  void show_common(Stream& stream) override {
+    join(stream);
+    if (orders_.hosted) return parts_.hosted->show_common(stream);
+    if (!moved_) return;
+    stream.copy(memory_.held, memory_.weights);
+    copy_some(stream, memory_.held_bf16, memory_.bf16);
+    copy_some(stream, memory_.bf16, memory_.common_bf16);
+    stream.copy(memory_.weights, memory_.common);
+  }
+
+  void show_own(Stream& stream) override {
+    if (orders_.hosted) return parts_.hosted->show_own(stream);
+    if (!moved_) return;
+    stream.copy(memory_.weights, memory_.held);
+    copy_some(stream, memory_.bf16, memory_.held_bf16);
+  }
+
+  const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
+
+  std::string refusal(const PolicySettings& policy) const override {
+    const PolicyNeeds needs = needs_of(policy);
+    const char* const missing = !is_hosted(policy.kind) && parts_.communicator == nullptr ? "a communicator"
+                                : needs.own_weights && !has_own_weights()                 ? "weights of each rank's own"
+                                : needs.held && memory_.held.size_bytes == 0 ? "room for gradients that wait"
+                                : needs.whole_state && !parts_.policy->works_locally()
+                                    ? "all of the optimizer's state at each rank"
+                                : needs.outer_state && !has_outer_state()        ? "an outer momentum"
+                                : needs.hosted && parts_.hosted == nullptr       ? "shards and workers"
+                                : needs.landing && !parts_.hosted->has_landing() ? "room for what ranks read"
+                                : needs.side_stream && parts_.side == nullptr    ? "a second stream"
+                                                                                 : nullptr;
+    if (missing == nullptr) return {};
+    return text("a switch to ", name_of(policy.kind), " needs ", missing,
+                ", for which this job has no memory: name the policy in update.switch");
+  }
+
+  void switch_at(Step step, const PolicySettings& policy) override {
+    const std::string why = refusal(policy);
+    TROUPE_CHECK(why.empty(), Code::invalid, why);
+    TROUPE_CHECK(!begun_ || step.value > step_.value + 1, Code::invalid, "a switch at step ", step.value, ", but step ",
+                 step_.value, " has begun");
+    parts_.policy->switch_at(step, policy);
+  }
+
+  std::uint64_t updates() const noexcept override { return orders_.hosted ? parts_.hosted->updates() : updates_; }
+
+  std::vector<StripeMemory> retire(const Status& why) noexcept override {
+    if (!retired_.exchange(true, std::memory_order_acq_rel)) {
+      if (parts_.communicator != nullptr) parts_.communicator->abort(why);
+      if (parts_.hosted != nullptr) parts_.hosted->retire(why);
+    }
+    return memory_.mine;
+  }
+
+ private:
+  GroupId group() const noexcept { return parts_.buckets.front().group; }
+  bool has_own_weights() const noexcept { return memory_.weights.size_bytes != 0; }
+  bool has_outer_state() const noexcept {
+    return std::all_of(memory_.outer.begin(), memory_.outer.end(), [](const StripeMemory& part) {
+      return part.stripe.count == 0 || part.state[0].size_bytes != 0;
+    });
+  }
+  /// Whether each bucket leaves as soon as it is ready.
+  bool sends_at_once() const noexcept {
+    return orders_.sent == Sent::gradient && orders_.finish && !orders_.finish_previous;
+  }
+
+  void check_tenancy(Step step) const {
+    TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
+                 ": the exchange of group ", group().value, " was retired");
+  }
+
+  /// Who updates nothing in this step. Nobody waits for them in a round, but all do before the next step without one,
+  /// and in the last one: by then whatever a rank read may be gone.
+  void relieve(Stream& stream, const StepFacts& facts) {
+    const bool rounds = !orders_.hosted && orders_.sent == Sent::gradient;
+    if (!rounds && !relieved_.empty()) parts_.communicator->settle(stream);
+    relieved_.clear();
+    if (rounds && !facts.last && !memory_.stripes.empty())
+      relieved_.assign(facts.relieved.begin(), facts.relieved.end());
+  }
+
+  void begin_hosted(Stream& stream, const StepFacts& facts, bool was_hosted) {
+    TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", group().value, " has no shards");
+    join(stream);
+    if (orders_.switched || !was_hosted) {
+      if (was_hosted) updates_ = parts_.hosted->updates();
+      parts_.hosted->open(stream,
+                          {parts_.policy->policy(), updates_, parts_.policy->steps_taken(), facts.samples_before});
+    }
+    parts_.hosted->begin(facts, rule_, sums_, total_);
+  }
+
+  /// The weights become what the tenants have published.
+  void adopt(Stream& stream) {
+    if (!has_own_weights()) return;
+    join(stream);
+    stream.copy(memory_.weights, memory_.common);
+    copy_some(stream, memory_.bf16, memory_.common_bf16);
+    moved_ = false;
+  }
+
+  /// The same for each bucket when its weights are read next, or when the round is joined: a later layer's results may
+  /// come while the first ones compute.
+  void adopt_by_bucket() {
+    if (!has_own_weights()) return;
+    for (const Bucket& bucket : parts_.buckets) adopts_[bucket.index] = 1;
+    moved_ = false;
+  }
+
+  void keep(Stream& stream, const Bucket& bucket) {
+    const Memory held = of_bucket(memory_.held, bucket), fresh = of_bucket(memory_.gradients, bucket);
+    if (kept_) {
+      stream.reduce(held, std::array{held, fresh});
+    } else {
+      stream.copy(held, fresh);
+    }
+  }
+
+  /// This step's sums wait for the round that ends their block.
+  void carry(Stream& stream) {
+    if (carried_) {
+      stream.sum_up(memory_.carry, std::array{memory_.carry, sums_});
+    } else {
+      stream.sum_up(memory_.carry, std::array{sums_});
+    }
+    carried_ = true;
+  }
+
+  void take_carried(Stream& stream) {
+    if (std::exchange(carried_, false)) stream.sum_up(sums_, std::array{memory_.carry, sums_});
+  }
+
+  BucketWork work_of(const Bucket& bucket, const Memory& contributions, const Memory& total) {
+    BucketWork work;
+    work.bucket = bucket;
+    work.step = step_;
+    work.first = std::exchange(first_, false);
+    if (work.first) ++rounds_;
+    work.update = rounds_;
+    work.gradients = of_bucket(contributions, bucket);
+    work.sums = sums_;
+    work.total = total;
+    return work;
+  }
+
+  void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
+    BucketWork work = work_of(bucket, contributions, total);
+    work.relieved = relieved_;
+    if (!needs_verdict(rule_)) {
+      valid_[bucket.index] =
+          parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), parts_of(bucket));
+      return;
+    }
+    parts_.communicator->gather_gradients(stream, work, parts_of(bucket));
+    gathered_.push_back(work);
+  }
+
+  /// The verdict over all buckets that were gathered, and their updates.
+  void conclude(Stream& stream) {
+    if (gathered_.empty()) return;
+    parts_.communicator->agree(stream, gathered_.front());
+    for (const BucketWork& work : gathered_)
+      valid_[work.bucket.index] =
+          parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), parts_of(work.bucket));
+    gathered_.clear();
+  }
+
+  /// What this rank updates of the bucket: its own part, unless it is relieved, and pieces of relieved ranks' parts.
+  std::span<const StripeMemory> parts_of(const Bucket& bucket) {
+    updated_.clear();
+    if (relieved_.empty()) {
+      updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
+      return updated_;
+    }
+    const Rank self = memory_.mine.front().stripe.tenant;
+    std::uint64_t journal = journals_before(bucket);
+    for (const StripeMemory& theirs : memory_.stripes) {
+      const Stripe part = common_part(theirs.stripe, bucket);
+      if (part.count == 0) continue;
+      const std::uint64_t place = journal++;
+      const Stripe piece = piece_of(part, self, memory_.stripes.size(), relieved_);
+      if (piece.count == 0) continue;
+      if (piece.tenant == self) {
+        updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
+        continue;
+      }
+      StripeMemory& taken = updated_.emplace_back(slice_of(theirs, piece, rule_.kind));
+      taken.no_decay = memory_.mine.front().no_decay;
+      const std::uint64_t each = journal_bytes(state_slots(rule_.kind));
+      if (memory_.relief_journal.size_bytes != 0) taken.journal = slice(memory_.relief_journal, place * each, each);
+    }
+    return updated_;
+  }
+
+  std::uint64_t relief_journals() const {
+    std::vector<Stripe> stripes;
+    for (const StripeMemory& stripe : memory_.stripes) stripes.push_back(stripe.stripe);
+    return relief_journal_bytes(stripes, parts_.buckets, state_slots(parts_.rule.kind));
+  }
+
+  /// How many parts the buckets before this one have in common with stripes.
+  std::uint64_t journals_before(const Bucket& bucket) const noexcept {
+    std::uint64_t parts = 0;
+    for (const Bucket& before : parts_.buckets) {
+      if (before.index >= bucket.index) continue;
+      for (const StripeMemory& stripe : memory_.stripes) parts += common_part(stripe.stripe, before).count > 0 ? 1 : 0;
+    }
+    return parts;
+  }
+
+  void send_gradients(Stream& stream, const Bucket& bucket) {
+    if (first_) take_carried(stream);
+    const Memory fresh = of_bucket(memory_.gradients, bucket);
+    if (kept_) stream.reduce(fresh, std::array{of_bucket(memory_.held, bucket), fresh});
+    exchange(stream, bucket, memory_.gradients, total_);
+  }
+
+  /// Of a step that had to wait for the round before it; both rounds' sums become known with it.
+  void send_all_gradients(Stream& stream) {
+    for (const Bucket& bucket : parts_.buckets) exchange(stream, bucket, memory_.gradients, memory_.carry);
+    conclude(stream);
+    join(stream);
+    stream.sum_up(total_, std::array{total_, memory_.carry});
+  }
+
+  /// The gradients leave from a copy, behind what the stream does next.
+  void begin_round_behind(Stream& stream) {
+    stream.copy(memory_.held, memory_.gradients);
+    parts_.side->wait(stream.mark());
+    for (const Bucket& bucket : parts_.buckets) exchange(*parts_.side, bucket, memory_.held, memory_.round_total);
+    conclude(*parts_.side);
+    join(*parts_.side);
+    round_end_ = parts_.side->mark();
+    under_way_ = true;
+  }
+
+  void finish_previous(Stream& stream) {
+    stream.wait(round_end_);
+    stream.sum_up(total_, std::array{memory_.round_total});
+    adopt(stream);
+    under_way_ = false;
+  }
+
+  /// Every rank gets all tenants' parts of the state: the sum over ranks, each with zeros where it is no tenant.
+  void gather_state(Stream& stream) {
+    join(stream);
+    std::vector<Stripe> own;
+    for (const StripeMemory& part : memory_.mine) own.push_back(part.stripe);
+    std::sort(own.begin(), own.end(), [](const Stripe& one, const Stripe& other) { return one.first < other.first; });
+    for (const Memory& state : memory_.state) {
+      if (state.size_bytes == 0) continue;
+      std::uint64_t done = 0;  // bytes
+      const auto clear_until = [&](std::uint64_t end) {
+        if (end > done) stream.clear(slice(state, done, end - done));
+      };
+      for (const Stripe& stripe : own) {
+        if (stripe.count == 0) continue;
+        clear_until(stripe.first * sizeof(float));
+        done = (stripe.first + stripe.count) * sizeof(float);
+      }
+      clear_until(state.size_bytes);
+      parts_.communicator->all_reduce(stream, state);
+    }
+  }
+
+  /// Another policy has another momentum, and what it sends is of another size. The last round may still be moving
+  /// with both.
+  void begin_anew(Stream& stream) {
+    join(stream);
+    if (memory_.residual.size_bytes != 0) stream.clear(memory_.residual);
+    for (const StripeMemory& part : memory_.outer)
+      if (part.state[0].size_bytes != 0) stream.clear(part.state[0]);
+  }
+
+  void clear_state(Stream& stream) {
+    for (const Memory& state : memory_.state)
+      if (state.size_bytes != 0) stream.clear(state);
+    updates_ = 0;
+  }
+
+  void update_locally(Stream& stream) {
+    join(stream);
+    StripeMemory own{.stripe = memory_.mine.front().stripe};
+    own.stripe.first = 0;
+    own.stripe.count = memory_.weights.size_bytes / sizeof(float);
+    own.parameters = memory_.weights;
+    own.bf16 = memory_.bf16;
+    own.state = memory_.state;
+    own.no_decay = memory_.mine.front().no_decay;
+    ++updates_;
+    stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
+    moved_ = true;
+  }
+
+  /// The gradients were used up by the local update, so the delta takes their place.
+  void send_delta(Stream& stream) {
+    take_carried(stream);
+    stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
+    for (const Bucket& bucket : parts_.buckets) {
+      const BucketWork work = work_of(bucket, memory_.gradients, total_);
+      const StripeMemory mine = common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots);
+      valid_[bucket.index] =
+          parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1), {&mine, 1});
+    }
+  }
+
+  ExchangeParts parts_;
+  const ExchangeMemory memory_;
+  Rule rule_;                          // with the rate of this step
+  std::vector<BucketWork> gathered_;   // of a step with a verdict, until it is known
+  std::vector<Rank> relieved_;         // in this step
+  std::vector<StripeMemory> updated_;  // by the call under way
+  std::uint64_t updates_;
+  std::uint64_t rounds_ = 0;
+  Step step_{};
+  std::vector<Point> valid_;  // by bucket: from when on its weights are; value 0: the stream has waited for that
+  bool shows_between_steps_ = false;
+  std::vector<std::uint8_t> adopts_;  // by bucket: 1 if its weights are still to become what the tenants have published
+  Memory sums_, total_;
+  StepOrders orders_;
+  bool begun_ = false;
+  bool first_ = false;      // no bucket of this step's round was sent
+  bool kept_ = false;       // gradients of earlier steps are held
+  bool carried_ = false;    // sums of earlier steps
+  bool moved_ = false;      // this rank's weights are not the common ones
+  bool under_way_ = false;  // a round, on the side stream
+  Point round_end_;
+  std::atomic<bool> retired_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_policy_exchange(ExchangeParts parts) {
+  return std::make_unique<PolicyExchange>(std::move(parts));
+}
+
+}  // namespace troupe

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/detail/spin_time.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/lanes/lane_loop.hpp"
+
+namespace troupe {
+namespace detail {
+
+using std::chrono::milliseconds;
+
+/// The longest sleep of who drives a lane. Nothing depends on it; it bounds the damage should a transport ever miss a
+/// wake-up.
+constexpr milliseconds kLongestSleep{500};
+/// While sends to a stuck or dead peer are pending, a transport may never let itself be armed: after this long without
+/// progress who drives it naps instead of spinning, and looks again after as long.
+constexpr milliseconds kStuck{1};
+constexpr unsigned kRoundsPerAlarm = 256;
+
+inline void pause_cpu() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// Wakes who sleeps on its eventfd. Any thread rings.
+class Bell {
+ public:
+  /// Throws Error{environment} without a file descriptor.
+  Bell();
+  int fd() const noexcept { return fd_.get(); }
+  void ring() noexcept;
+  /// The sleeper's, after it woke: forgets what rang.
+  void clear() noexcept;
+
+ private:
+  const Fd fd_;
+};
+
+/// Who sleeps with a lane in its hands, so that a poster wakes it.
+enum class Sleeper : std::uint8_t { nobody, own, guest };
+
+}  // namespace detail
+
+/// Whoever drives a lane holds `driving`: its own thread; while that sleeps, another lane's thread that borrowed it
+/// (also_drives), or a guest: a thread that waits for what the lane brings (LaneWait).
+struct LaneLoop::State {
+  State(Transport& lanes_transport, Lane which, LaneOptions how, std::string thread_name);
+
+  void watch(int fd);
+  bool push(LaneTask& task) noexcept;
+  void wake_sleeper() noexcept;
+  bool run_tasks(LaneTask* replacement) noexcept;
+  bool round();
+  void note_round(Clock::time_point begun, bool did) noexcept;
+  void run();
+  bool finish();
+  bool take(bool unless_woken);
+  void give_back();
+  bool take_other(bool unless_woken);
+  bool drive_other();
+  void leave_other();
+  bool rest_other();
+  void rest(Clock::time_point idle_since);
+  bool ring(Clock::time_point now);
+  std::chrono::milliseconds until_alarm() const;
+  void nap(std::chrono::milliseconds at_most, bool transport_too);
+
+  // Of a guest; on the guest's thread.
+  void leave() noexcept;
+  bool guest_round();
+  bool guest_ring(Clock::time_point now);
+  void guest_nap(std::chrono::milliseconds at_most, bool transport_too);
+
+  Transport& transport;
+  const Lane lane;
+  const LaneOptions options;
+  const std::string name;
+  detail::Bell wake;                               // its own thread's
+  const std::shared_ptr<detail::Bell> guest_bell;  // shared with wakers that may outlive the lane
+  const Fd sleep;
+  std::function<bool()> hook;
+  std::function<Clock::time_point()> alarm;
+  State* other = nullptr;
+
+  // Guards what is the driver's.
+  std::mutex driving;
+
+  // Newest first; any thread pushes, the driver takes all. Sequentially consistent together with `sleeping`: a poster
+  // that misses the sleeper was itself seen by the sleeper's second look. So is `stopping`.
+  std::atomic<LaneTask*> posted{nullptr};
+  std::atomic<detail::Sleeper> sleeping{detail::Sleeper::nobody};
+  std::atomic<bool> running{false};  // its thread has begun
+  std::atomic<bool> stopping{false};
+
+  // Written before `stopping` is raised, read by the lane's thread after it saw it.
+  std::optional<Deadline> stop_by;
+  std::function<bool()> drained;
+  bool ended_drained = false;  // written by the lane's thread, read after the join
+
+  // The lane whose own thread the calling one is; null elsewhere, and once that lane stops.
+  static constinit thread_local State* lane_of_own_thread;
+  bool polls = false;        // before it sleeps; its own thread's
+  unsigned other_looks = 0;  // at the other lane until it counts as at rest; likewise
+
+  // Only who drives the lane.
+  bool busy_hook = false;
+  std::optional<Clock::time_point> busy_since;  // for the trace
+  Clock::time_point busy_until;
+  bool has_other = false;               // `other` is driven by this one now
+  bool cores = true;                    // this lane's thread need not share one core with the other's
+  Clock::time_point leave_other_until;  // its own thread has it
+  Clock::time_point alarm_at = Clock::time_point::max();
+  bool spurious_wakeup = false;  // the transport's fd woke the last nap and nothing was there
+
+  std::mutex life;  // guards thread, started and stopped
+  std::thread thread;
+  bool started = false;
+  bool stopped = false;
+};
+
+}  // namespace troupe

@@ -1,0 +1,158 @@
+#include "runtime/lanes/lane_wait.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/lanes/detail/lane_state.hpp"
+#include "runtime/memory/detail/overdue.hpp"
+
+namespace troupe {
+namespace {
+
+using detail::kRoundsPerAlarm;
+using detail::kStuck;
+using detail::Sleeper;
+using std::chrono::milliseconds;
+
+/// How often to look whether the lane's thread has gone to sleep meanwhile.
+constexpr milliseconds kLookAgain{1};
+
+/// Whose lane this thread took when it was about to wait.
+thread_local const LaneWait* taken_by = nullptr;
+
+milliseconds whole(Clock::duration span) { return std::chrono::ceil<milliseconds>(span); }
+
+}  // namespace
+
+struct LaneWait::Goal {
+  bool reached() const noexcept { return line.value() >= at; }
+  bool over() const noexcept { return line.word() >= at; }
+
+  Timeline& line;
+  const std::uint64_t at;
+  const Deadline deadline;
+};
+
+/// Wakes the guest when its line is moved by somebody else than itself. Keeps itself until the line has told it, which
+/// may be long after a wait that passed its deadline.
+struct LaneWait::News final : Waker {
+  explicit News(std::shared_ptr<detail::Bell> guests) : bell(std::move(guests)) {}
+  void reached(Point, Status) noexcept override {
+    const auto keep = std::move(self);
+    if (asleep.exchange(false)) bell->ring();
+    registered.store(false, std::memory_order_release);
+  }
+
+  const std::shared_ptr<detail::Bell> bell;
+  std::atomic<bool> asleep{false};
+  std::atomic<bool> registered{false};
+  std::shared_ptr<News> self;
+};
+
+/// The lane, as long as this thread drives it.
+class LaneWait::Turn {
+ public:
+  Turn(LaneLoop::State& lane, bool taken) noexcept : lane_(lane), taken_(taken) {}
+  ~Turn() { end(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool begin() { return taken_ || (taken_ = lane_.take(/*unless_woken=*/false)); }
+  void end() noexcept {
+    if (std::exchange(taken_, false)) lane_.leave();
+  }
+
+ private:
+  LaneLoop::State& lane_;
+  bool taken_;
+};
+
+LaneWait::LaneWait(LaneLoop& lane, std::chrono::nanoseconds spin) : lane_(lane), spin_(spin) {}
+
+LaneWait::~LaneWait() = default;
+
+void LaneWait::about_to_wait() noexcept {
+  if (taken_by != nullptr || lane_.on_thread()) return;
+  if (lane_.state_->take(/*unless_woken=*/false)) taken_by = this;
+}
+
+Status LaneWait::wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline deadline, std::string_view what) {
+  LaneLoop::State& lane = *lane_.state_;
+  const bool taken = taken_by == this;
+  if (taken) taken_by = nullptr;
+  Turn turn(lane, taken);
+  const Goal goal{line, at, deadline};
+  if (goal.over()) return goal.reached() ? Status{} : line.status();
+  const bool ours = line.id().arena.value == 0;
+  if (!ours || lane_.on_thread()) {
+    turn.end();
+    return line.wait(blocking, at, deadline, what);
+  }
+  const auto begun = Clock::now();
+  while (!goal.over()) {
+    if (turn.begin()) drive(goal);
+    if (goal.over()) break;
+    if (deadline.passed()) return detail::overdue(blocking, line, at, begun, what);
+    turn.end();
+    const bool stops = lane.stopping.load();
+    const auto next = stops ? deadline.left() : std::min<Clock::duration>(deadline.left(), kLookAgain);
+    Status status = line.wait(blocking, at, Deadline::after(next), what);
+    if (stops) return status;
+  }
+  return goal.reached() ? Status{} : line.status();
+}
+
+/// Until the goal is reached, its time is over, or the lane is to stop.
+void LaneWait::drive(const Goal& goal) {
+  LaneLoop::State& lane = *lane_.state_;
+  auto idle_since = Clock::now();
+  bool idle = false;
+  bool watched = false;
+  unsigned busy_rounds = 0;
+  while (!goal.over() && !lane.stopping.load(std::memory_order_acquire)) {
+    const bool did = lane.guest_round();
+    if (did) {
+      idle = false;
+      lane.spurious_wakeup = false;
+      if (++busy_rounds % kRoundsPerAlarm != 0) continue;
+    }
+    const auto now = Clock::now();
+    if (now >= goal.deadline.at()) return;
+    if (lane.guest_ring(now) || did) continue;
+    if (!std::exchange(idle, true)) idle_since = now;
+    if (now - idle_since < spin_) {
+      detail::pause_cpu();
+    } else {
+      sleep(goal, idle_since, watched);
+    }
+  }
+}
+
+/// Until something is posted or arrives, somebody else moves the line, or it is time for the alarm or the deadline.
+void LaneWait::sleep(const Goal& goal, Clock::time_point idle_since, bool& watched) {
+  LaneLoop::State& lane = *lane_.state_;
+  if (!std::exchange(watched, true)) {
+    if (news_ == nullptr || news_->registered.load(std::memory_order_acquire)) {
+      news_ = std::make_shared<News>(lane.guest_bell);
+    }
+    news_->self = news_;
+    news_->registered.store(true, std::memory_order_relaxed);
+    goal.line.wake(goal.at, *news_);
+  }
+  lane.sleeping.store(Sleeper::guest);
+  // Read and written at once: who was told before has then told what the look below sees.
+  news_->asleep.exchange(true);
+  if (lane.posted.load() == nullptr && !lane.busy_hook && !lane.stopping.load() && !goal.over()) {
+    const auto at_most = std::min(whole(goal.deadline.left()), lane.until_alarm());
+    if (lane.transport.arm(lane.lane)) {
+      lane.guest_nap(at_most, true);
+    } else if (Clock::now() - idle_since >= kStuck) {
+      lane.guest_nap(std::min(at_most, kStuck), !lane.spurious_wakeup);
+    } else {
+      detail::pause_cpu();
+    }
+  }
+  news_->asleep.store(false);
+  lane.sleeping.store(Sleeper::nobody);
+}
+
+}  // namespace troupe

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/planning/topology.hpp"
+
+namespace troupe {
+
+/// Where a process of a job runs, as it told the others after it had proved that it knows the job's secret.
+struct ProcessHost {
+  NodeIdentity node;
+  std::uint64_t pid_namespace = 0;     // inode
+  std::vector<std::string> addresses;  // numeric: IP addresses from which its connections may come, loopback included
+};
+
+}  // namespace troupe

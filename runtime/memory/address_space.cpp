@@ -1,0 +1,187 @@
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+#include "runtime/memory/arena.hpp"
+#include "runtime/memory/futex_timeline.hpp"
+#include "runtime/memory/line_watcher.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::chrono::microseconds kSpin{200};
+
+struct Mapped {
+  Region region;
+  std::shared_ptr<Arena> arena;  // null: bound
+};
+
+/// What is mapped, by id: read without a lock on every step, only ever added to. Open addressing.
+class ArenaTable {
+ public:
+  const Mapped* find(ArenaId id) const noexcept {
+    for (std::size_t i = 0; i < kPlaces; ++i) {
+      const Mapped* mapped = place(id, i).load(std::memory_order_acquire);
+      if (mapped == nullptr || mapped->region.id == id) return mapped;
+    }
+    return nullptr;
+  }
+  /// One caller at a time. False: full.
+  bool add(const Mapped& mapped) noexcept {
+    for (std::size_t i = 0; i < kPlaces; ++i) {
+      if (place(mapped.region.id, i).load(std::memory_order_relaxed) != nullptr) continue;
+      place(mapped.region.id, i).store(&mapped, std::memory_order_release);
+      return true;
+    }
+    return false;
+  }
+  static constexpr std::size_t kPlaces = 1024;
+
+ private:
+  /// Ids are (creator << 8 | running): neighbours have neighbouring creators.
+  static std::size_t index(ArenaId id, std::size_t attempt) noexcept {
+    return ((id.value >> 8) + 37 * (id.value & 0xff) + attempt) % kPlaces;
+  }
+  std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) noexcept { return places_[index(id, attempt)]; }
+  const std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) const noexcept {
+    return places_[index(id, attempt)];
+  }
+
+  std::array<std::atomic<const Mapped*>, kPlaces> places_{};
+};
+
+struct Line {
+  std::unique_ptr<TimelineWord> own;  // of a private line; destroyed after the line
+  std::unique_ptr<FutexTimeline> line;
+};
+
+}  // namespace
+
+struct AddressSpace::State {
+  ArenaTable arenas;
+  std::atomic<std::chrono::nanoseconds> spin{std::chrono::nanoseconds::zero()};
+  std::shared_mutex mutex;  // guards what follows
+  std::deque<Mapped> mapped;
+  std::unordered_map<TimelineId, Timeline*> bound;
+  std::uint32_t next_private = 0;
+  std::unordered_map<TimelineId, Line> lines;
+  LineWatchers watchers;  // ends before the lines it watches
+
+  Timeline* find(TimelineId id) const noexcept {
+    if (const auto found = bound.find(id); found != bound.end()) return found->second;
+    if (const auto found = lines.find(id); found != lines.end()) return found->second.line.get();
+    return nullptr;
+  }
+  Line make(TimelineId id);
+  void enter(Mapped entry);
+  const Region& region(ArenaId id) const {
+    const Mapped* const found = arenas.find(id);
+    TROUPE_CHECK(found != nullptr, Code::invalid, "arena ", id.value, " is not mapped in this process");
+    return found->region;
+  }
+};
+
+/// The caller holds the mutex.
+Line AddressSpace::State::make(TimelineId id) {
+  if (id.arena.value == 0) {
+    TROUPE_CHECK(id.index < next_private, Code::invalid, "there is no private timeline ", id.index,
+                 " in this process, which made ", next_private);
+    auto word = std::make_unique<TimelineWord>();
+    auto line = std::make_unique<FutexTimeline>(id, *word, nullptr, spin);
+    return {std::move(word), std::move(line)};
+  }
+  const Mapped* const mapped_there = arenas.find(id.arena);
+  TROUPE_CHECK(mapped_there != nullptr && mapped_there->arena != nullptr, Code::invalid, "timeline ", id.index,
+               " lies in arena ", id.arena.value, ", which is not mapped in this process");
+  const Arena* const arena = mapped_there->arena.get();
+  const std::uint64_t offset = std::uint64_t{id.index} * sizeof(TimelineWord);
+  TROUPE_CHECK(offset >= Arena::kPageBytes && offset < arena->size_bytes(), Code::invalid, "timeline ", id.index,
+               " lies outside arena ", id.arena.value, ", which has ", arena->size_bytes(), " bytes");
+  auto& word = *reinterpret_cast<TimelineWord*>(arena->base() + offset);
+  return {nullptr, std::make_unique<FutexTimeline>(id, word, &watchers, spin)};
+}
+
+AddressSpace::AddressSpace() : state_(std::make_unique<State>()) {}
+AddressSpace::~AddressSpace() = default;
+
+void AddressSpace::State::enter(Mapped entry) {
+  const ArenaId id = entry.region.id;
+  const std::lock_guard lock{mutex};
+  TROUPE_CHECK(arenas.find(id) == nullptr, Code::invalid, "arena ", id.value, " is mapped already");
+  TROUPE_CHECK(mapped.size() < ArenaTable::kPlaces, Code::invalid, "a process maps at most ", ArenaTable::kPlaces,
+               " arenas");
+  arenas.add(mapped.emplace_back(std::move(entry)));
+}
+
+void AddressSpace::map(std::shared_ptr<Arena> arena) {
+  TROUPE_CHECK(arena != nullptr, Code::invalid, "there is no arena to map");
+  const Region region{arena->id(), arena->base(), arena->size_bytes(), MemoryKind::host};
+  state_->enter({region, std::move(arena)});
+}
+
+void AddressSpace::bind(const Region& region) {
+  TROUPE_CHECK(region.id.value != 0 && region.base != nullptr, Code::invalid,
+               "memory to bind needs an id and a place; ", "arena ", region.id.value, " at ",
+               static_cast<const void*>(region.base), " has not both");
+  state_->enter({region, nullptr});
+}
+
+void AddressSpace::bind(Timeline& line) {
+  const TimelineId id = line.id();
+  const std::lock_guard lock{state_->mutex};
+  TROUPE_CHECK(state_->find(id) == nullptr, Code::invalid, "timeline ", id.arena.value, ":", id.index,
+               " is in use already, another line cannot take its place");
+  state_->bound.emplace(id, &line);
+}
+
+void AddressSpace::unbind(TimelineId line) noexcept {
+  const std::lock_guard lock{state_->mutex};
+  state_->bound.erase(line);
+}
+
+TimelineId AddressSpace::make_private_timeline() {
+  const std::lock_guard lock{state_->mutex};
+  return {ArenaId{0}, state_->next_private++};
+}
+
+Arena& AddressSpace::arena(ArenaId id) const {
+  const Mapped* const mapped = state_->arenas.find(id);
+  TROUPE_CHECK(mapped != nullptr && mapped->arena != nullptr, Code::invalid, "arena ", id.value,
+               " is not mapped in this process");
+  return *mapped->arena;
+}
+
+Region AddressSpace::region(ArenaId id) const { return state_->region(id); }
+
+MemoryKind AddressSpace::kind(ArenaId id) const { return state_->region(id).kind; }
+
+std::byte* AddressSpace::address(const Memory& memory) const {
+  const Region& region = state_->region(memory.arena);
+  TROUPE_CHECK(memory.offset <= region.size_bytes && memory.size_bytes <= region.size_bytes - memory.offset,
+               Code::invalid, memory.size_bytes, " bytes at ", memory.offset, " leave arena ", memory.arena.value,
+               ", which has ", region.size_bytes);
+  return region.base + memory.offset;
+}
+
+void AddressSpace::may_spin(bool yes) noexcept {
+  state_->spin.store(yes ? kSpin : std::chrono::nanoseconds::zero(), std::memory_order_relaxed);
+}
+
+Timeline& AddressSpace::timeline(TimelineId id) const {
+  {
+    const std::shared_lock lock{state_->mutex};
+    if (Timeline* line = state_->find(id)) return *line;
+  }
+  const std::lock_guard lock{state_->mutex};
+  if (Timeline* line = state_->find(id)) return *line;
+  return *state_->lines.emplace(id, state_->make(id)).first->second.line;
+}
+
+}  // namespace troupe

@@ -1,0 +1,136 @@
+#pragma once
+
+// The room memory: who may touch which bytes, and from when on: arenas that the processes of a host share, leases of
+// slots, timelines whose points say "valid from" and "free from". It does not know what the bytes mean, nor which
+// device or transport reads them.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/ids.hpp"
+#include "runtime/memory/timeline.hpp"
+
+namespace troupe {
+
+/// What a peer needs to open an arena: plain data, sent in the hello.
+struct ArenaTicket {
+  std::array<char, 40> boot_id{};   // of the host, zero-terminated
+  std::uint64_t pid_namespace = 0;  // inode of the creator's pid namespace
+  std::uint64_t size_bytes = 0;
+  std::uint64_t nonce = 0;  // random; stands in the arena's first page too
+  std::int32_t pid = 0;
+  std::int32_t fd = -1;
+  ArenaId id;
+  std::uint32_t reserved = 0;
+};
+
+/// Memory that the processes of a node share: an anonymous file (memfd), sealed against change of size and
+/// preallocated, so that touching it cannot fault. It has no name in the file system: when the last process ends, by
+/// whatever signal, nothing is left. The first page is a directory of named parts, by which peers find what they share.
+/// Threads: publish has one caller at a time; the rest any thread.
+class Arena {
+ public:
+  static constexpr std::uint64_t kPageBytes = 4096;
+  static constexpr std::size_t kMaxNames = 100;
+
+  /// Makes an arena of at least `size_bytes` (rounded up to pages) beside its directory page. Throws
+  /// Error{out_of_memory} with the limit that was met, Error{environment} when the kernel refuses.
+  static std::shared_ptr<Arena> create(ArenaId id, std::uint64_t size_bytes);
+  /// Maps a peer's arena through /proc. Throws Error{environment} when it cannot be reached (another pid namespace,
+  /// no permission) and Error{corrupt} when seals, size or nonce are not what the ticket says.
+  static std::shared_ptr<Arena> open(const ArenaTicket& ticket);
+
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena();
+
+  ArenaId id() const noexcept { return id_; }
+  std::byte* base() const noexcept { return base_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// Only the creator's arena has a ticket; Error{invalid} otherwise.
+  ArenaTicket ticket() const;
+
+  /// Takes `size_bytes` zero bytes from the arena, aligned to `alignment` (a power of two, at least 64 is used).
+  /// Nothing is ever given back. Throws Error{out_of_memory} when the arena is full, with both sizes.
+  Memory allocate(std::uint64_t size_bytes, std::uint64_t alignment = 64);
+  /// Takes a fresh timeline from the arena.
+  TimelineId make_timeline() { return make_timelines(1); }
+  /// The first of `count` fresh ones, whose indices follow each other.
+  TimelineId make_timelines(std::size_t count);
+  /// Enters `part` under `name` (at most 19 characters, once) in the directory, for peers to find. It lies in this
+  /// arena or in other memory of the same process, which peers must have mapped or imported before they use it.
+  void publish(std::string_view name, Memory part);
+  void publish(std::string_view name, TimelineId line);
+  /// Looks a name up. Throws Error{corrupt} when the directory points outside of its creator's memory.
+  std::optional<Memory> find(std::string_view name) const;
+  std::optional<TimelineId> find_timeline(std::string_view name) const;
+
+ private:
+  Arena(ArenaId id, int fd, std::byte* base, std::uint64_t size_bytes, bool creator) noexcept
+      : id_(id), fd_(fd), base_(base), size_bytes_(size_bytes), creator_(creator) {}
+  ArenaId id_;
+  int fd_;
+  std::byte* base_;
+  std::uint64_t size_bytes_;
+  bool creator_;
+};
+
+/// Memory that is no Arena: an application's own buffers, a device's.
+struct Region {
+  ArenaId id;  // unique in the group, as an arena's
+  std::byte* base = nullptr;
+  std::uint64_t size_bytes = 0;
+  MemoryKind kind = MemoryKind::host;
+};
+
+/// What this process has mapped: resolves plain Memory and TimelineId to addresses and lines. Threads: any.
+class AddressSpace {
+ public:
+  AddressSpace();
+  ~AddressSpace();
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
+  /// Adds an arena; its memory stays mapped as long as the address space lives.
+  void map(std::shared_ptr<Arena> arena);
+  /// Makes memory addressable that is no arena; it is the caller's, and outlives every use of its id. Throws
+  /// Error{invalid} for an id that is taken, or memory that is none.
+  void bind(const Region& region);
+  /// Makes `line` the one that its id names (a fake device's logical clock, a process's own line). The line outlives
+  /// its entry.
+  void bind(Timeline& line);
+  void unbind(TimelineId line) noexcept;
+  /// A timeline of this process alone: no arena, the same words.
+  TimelineId make_private_timeline();
+
+  /// The arena, or Error{invalid} when it is not mapped, or no Arena.
+  Arena& arena(ArenaId id) const;
+  /// Throws Error{invalid} when nothing of that id is mapped or bound.
+  MemoryKind kind(ArenaId id) const;
+  /// All of the arena or region, for devices that make whole mappings known to their driver. Throws as kind() does.
+  Region region(ArenaId id) const;
+  /// Where `memory` lies here. Throws Error{invalid} when the arena is not mapped or the range leaves it.
+  std::byte* address(const Memory& memory) const;
+  template <class T>
+  T* address_of(const Memory& memory) const {
+    return reinterpret_cast<T*>(address(memory));
+  }
+  /// Lets waits on this space's lines poll for some 200 us before they sleep, for threads that have a core each. At
+  /// first they may not.
+  void may_spin(bool yes) noexcept;
+  /// The line, made on first use and the same object ever after. Throws Error{invalid} when its arena is not mapped.
+  Timeline& timeline(TimelineId id) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,215 @@
+#include "runtime/memory/futex_timeline.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "runtime/memory/detail/futex.hpp"
+#include "runtime/memory/detail/overdue.hpp"
+
+namespace troupe {
+namespace {
+
+enum Poison : std::uint32_t { kNotPoisoned = 0, kBeingWritten = 1, kPoisoned = 2 };
+
+/// A poisoner writes its reason in nanoseconds; one that takes this long was killed over it.
+constexpr std::chrono::milliseconds kWriting{20};
+
+void pause_cpu() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// The longest part of `text` that fits and does not end inside a UTF-8 character.
+std::size_t cut_length(std::string_view text, std::size_t room) noexcept {
+  if (text.size() <= room) return text.size();
+  std::size_t length = room;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  return length;
+}
+
+/// "30 s", "0.25 s"
+std::string seconds(Clock::duration span) {
+  const double s = std::chrono::duration<double>(span).count();
+  return text(s < 10 ? std::round(s * 100) / 100 : std::round(s), " s");
+}
+
+}  // namespace
+
+Status detail::overdue(const Blocking& blocking, const Timeline& line, std::uint64_t at, Clock::time_point begun,
+                       std::string_view what) {
+  const TimelineId id = line.id();
+  return {Code::timeout,
+          text("waited ", seconds(Clock::now() - begun), " for ", what, " (thread ", blocking.thread(), "; line ",
+               id.arena.value, ":", id.index, " stands at ", line.value(), ", wanted ", at, ")")};
+}
+
+FutexTimeline::~FutexTimeline() {
+  for (;;) {
+    Entry entry{};
+    {
+      const std::lock_guard lock{mutex_};
+      if (entries_.empty()) break;
+      entry = entries_.back();
+      entries_.pop_back();
+      note_next();
+    }
+    entry.waker->reached({id_, entry.at}, {Code::aborted, "the address space of the line has ended"});
+  }
+}
+
+void FutexTimeline::signal(std::uint64_t to) noexcept {
+  // Nobody else signals, so the difference is right whatever happens to the poison's bit meanwhile.
+  add(to - value());
+}
+
+void FutexTimeline::add(std::uint64_t count) noexcept {
+  const std::uint64_t to = (word_.value.fetch_add(count, std::memory_order_seq_cst) & ~kPoisonedWord) + count;
+  const bool asleep = word_.sleepers.load(std::memory_order_seq_cst) != 0;
+  const bool due = next_.load(std::memory_order_seq_cst) <= to;
+  if (asleep) {
+    bool others;
+    {
+      const std::lock_guard lock{mutex_};
+      others = word_.sleepers.load(std::memory_order_seq_cst) > (counted_ ? 1u : 0u);
+    }
+    if (others) wake_sleepers();
+  }
+  if (due) run_due();
+}
+
+void FutexTimeline::wake_sleepers() noexcept {
+  word_.change.fetch_add(1, std::memory_order_seq_cst);
+  futex::wake_all(word_.change);
+}
+
+void FutexTimeline::poison(const Status& why) noexcept {
+  std::uint32_t expected = kNotPoisoned;
+  const bool first = word_.poisoned.compare_exchange_strong(expected, kBeingWritten, std::memory_order_seq_cst);
+  // Before the reason is written: a poisoner that dies over that has released the waits.
+  word_.value.fetch_or(kPoisonedWord, std::memory_order_seq_cst);
+  if (first) {
+    const std::string_view reason = why.ok() ? std::string_view{"poisoned without a reason"} : why.text();
+    const std::size_t length = cut_length(reason, sizeof word_.poison_text - 1);
+    word_.poison_code = static_cast<std::uint32_t>(why.ok() ? Code::aborted : why.code());
+    std::memcpy(word_.poison_text, reason.data(), length);
+    word_.poison_text[length] = '\0';
+    word_.poisoned.store(kPoisoned, std::memory_order_seq_cst);
+  }
+  wake_sleepers();  // even when another was first: it may have been killed before it came here
+  run_due();
+}
+
+Status FutexTimeline::status() const noexcept {
+  std::uint32_t state = word_.poisoned.load(std::memory_order_acquire);
+  if (state == kNotPoisoned) return {};
+  const Deadline written = Deadline::after(kWriting);
+  while (state == kBeingWritten && !written.passed()) {
+    sched_yield();
+    state = word_.poisoned.load(std::memory_order_acquire);
+  }
+  if (state != kPoisoned) return {Code::peer_lost, "poisoned by a process that died while it wrote the reason"};
+  // Another process wrote this: believe neither the code nor the terminating zero.
+  if (word_.poison_code == 0 || word_.poison_code > static_cast<std::uint32_t>(Code::corrupt)) {
+    return {Code::corrupt, text("poisoned with the unknown code ", word_.poison_code)};
+  }
+  const std::size_t length = strnlen(word_.poison_text, sizeof word_.poison_text);
+  return {static_cast<Code>(word_.poison_code), std::string{word_.poison_text, length}};
+}
+
+void FutexTimeline::wake(std::uint64_t at, Waker& waker) {
+  if (value() >= at) return waker.reached({id_, at}, {});
+  if (watch_ != nullptr) {
+    std::call_once(watched_, [this] { watch_->watch(*this); });
+  }
+  enter(at, waker);
+  // Whoever signalled before the entry could be seen did not run it.
+  if (word_.value.load(std::memory_order_seq_cst) >= at) run_due();
+}
+
+void FutexTimeline::enter(std::uint64_t at, Waker& waker) {
+  const std::lock_guard lock{mutex_};
+  const auto later = [](const Entry& entry, std::uint64_t point) { return entry.at > point; };
+  entries_.insert(std::lower_bound(entries_.begin(), entries_.end(), at, later), Entry{at, &waker});
+  note_next();
+}
+
+void FutexTimeline::note_next() noexcept {
+  const bool count = watch_ != nullptr && !entries_.empty();
+  if (count != counted_) {
+    if (count) {
+      word_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    } else {
+      word_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    }
+    counted_ = count;
+  }
+  next_.store(entries_.empty() ? kNone : entries_.back().at, std::memory_order_seq_cst);
+}
+
+void FutexTimeline::run_due() noexcept {
+  const Status end = status();
+  for (;;) {
+    Entry entry{};
+    bool reached;
+    {
+      const std::lock_guard lock{mutex_};
+      if (entries_.empty()) return;
+      entry = entries_.back();
+      reached = (word_.value.load(std::memory_order_seq_cst) & ~kPoisonedWord) >= entry.at;
+      if (!reached && end.ok()) return;
+      entries_.pop_back();
+      note_next();
+    }
+    entry.waker->reached({id_, entry.at}, reached ? Status{} : end);
+  }
+}
+
+Status FutexTimeline::wait(Blocking& blocking, std::uint64_t at, Deadline deadline, std::string_view what) {
+  if (value() >= at) return {};
+  const auto begin = Clock::now();
+  if (!poll(at) && !sleep(at, deadline)) return detail::overdue(blocking, *this, at, begin, what);
+  return value() >= at ? Status{} : status();
+}
+
+/// True when the wait is over.
+bool FutexTimeline::poll(std::uint64_t at) const noexcept {
+  const auto over = [&] { return word() >= at; };
+  const auto span = spin_.load(std::memory_order_relaxed);
+  if (span.count() == 0) return over();
+  const Deadline end = Deadline::after(span);
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (over()) return true;
+      pause_cpu();
+    }
+  } while (!end.passed());
+  return false;
+}
+
+/// True when the wait is over, false at the deadline.
+bool FutexTimeline::sleep(std::uint64_t at, Deadline deadline) noexcept {
+  const auto over = [&] { return word_.value.load(std::memory_order_seq_cst) >= at; };
+  word_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  bool done;
+  for (;;) {
+    const std::uint32_t seen = word_.change.load(std::memory_order_seq_cst);
+    done = over();
+    if (done) break;
+    if (futex::wait(word_.change, seen, deadline.at()) == -1 && errno == ETIMEDOUT) {
+      done = over();
+      break;
+    }
+  }
+  word_.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  return done;
+}
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/memory/futex_timeline.hpp"
+
+namespace troupe {
+
+/// One thread that sleeps on up to kMaxLines lines at once and runs wakers that another process made due. Where the
+/// kernel has no futex_waitv (before 5.16, or behind a strict seccomp filter) it looks every millisecond.
+class LineWatcher {
+ public:
+  static constexpr std::size_t kMaxLines = 127;  // the kernel's 128 less the doorbell
+
+  explicit LineWatcher(bool has_waitv);
+  /// Ends and joins the thread; wakers stay with their lines.
+  ~LineWatcher();
+  LineWatcher(const LineWatcher&) = delete;
+  LineWatcher& operator=(const LineWatcher&) = delete;
+
+  /// False: full.
+  bool add(FutexTimeline& line);
+
+ private:
+  void run();
+  void ring() noexcept;
+
+  std::mutex mutex_;  // guards lines_
+  std::vector<FutexTimeline*> lines_;
+  std::atomic<std::uint32_t> doorbell_{0};  // counts changes of lines_, and the end
+  std::atomic<bool> stop_{false};
+  bool has_waitv_;  // the thread's own
+  std::thread thread_;
+};
+
+/// As many watchers as the lines need; the first starts with the first line.
+class LineWatchers final : public LineWatch {
+ public:
+  explicit LineWatchers(bool has_waitv = true) : has_waitv_(has_waitv) {}
+  void watch(FutexTimeline& line) override;
+
+ private:
+  const bool has_waitv_;
+  std::mutex mutex_;  // guards watchers_
+  std::vector<std::unique_ptr<LineWatcher>> watchers_;
+};
+
+}  // namespace troupe

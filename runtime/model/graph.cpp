@@ -1,0 +1,320 @@
+#include "runtime/model/graph.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+#include <unordered_set>
+
+#include "runtime/base/error.hpp"
+
+namespace troupe {
+namespace {
+
+/// No tensor may be larger, so that sizes and offsets in bytes never overflow.
+constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
+constexpr std::size_t kMaxInputs = 64;
+
+std::uint64_t product(const std::vector<std::uint32_t>& extents) noexcept {
+  std::uint64_t count = 1;
+  for (const std::uint32_t extent : extents) count *= extent;
+  return count;
+}
+
+/// Throws unless `shape` has at least one extent, all are positive, and there are not too many elements.
+void check_shape(const std::string& whose, const Shape& shape) {
+  TROUPE_CHECK(!shape.extents.empty(), Code::invalid, whose, " has no extents; give at least one");
+  std::uint64_t count = 1;
+  for (const std::uint32_t extent : shape.extents) {
+    TROUPE_CHECK(extent > 0 && extent <= kMaxElements / count, Code::invalid, whose, ' ', shape.to_string(),
+                 " must have positive extents and at most ", kMaxElements, " elements");
+    count *= extent;
+  }
+}
+
+struct OperationText {
+  std::string operator()(const Dense& dense) const { return text("dense(", dense.units, ")"); }
+  std::string operator()(const Relu&) const { return "relu"; }
+  std::string operator()(const Add&) const { return "add"; }
+  std::string operator()(const SoftmaxCrossEntropy& loss) const {
+    if (loss.weight == 1) return "softmax_cross_entropy";
+    std::ostringstream out;
+    out << "softmax_cross_entropy(" << std::setprecision(17) << loss.weight << ')';
+    return out.str();
+  }
+};
+
+bool is_loss(const Layer& layer) { return std::holds_alternative<SoftmaxCrossEntropy>(layer.operation); }
+
+std::vector<Field> classifier_fields(Shape input, DType dtype) {
+  return {{std::string{kImage}, std::move(input), dtype}, {std::string{kLabel}, {}, DType::i32}};
+}
+
+/// Whether these are the fields of a classifier, whose texts tell of the image's shape alone.
+bool are_classifier_fields(const std::vector<Field>& fields, DType dtype) {
+  return fields.size() == 2 && fields[0].name == kImage && fields[0].dtype == dtype && fields[1].name == kLabel &&
+         fields[1].shape.extents.empty() && fields[1].dtype == DType::i32;
+}
+
+}  // namespace
+
+std::string_view name_of(DType type) noexcept {
+  return type == DType::f32 ? "f32" : type == DType::bf16 ? "bf16" : "i32";
+}
+
+std::uint64_t Shape::count_elements() const noexcept { return product(extents); }
+
+std::string Shape::to_string() const {
+  std::ostringstream out;
+  out << '[';
+  for (std::size_t i = 0; i < extents.size(); ++i) out << (i ? ", " : "") << extents[i];
+  out << ']';
+  return out.str();
+}
+
+std::string Field::to_string() const { return text(name, ' ', shape.to_string(), ' ', name_of(dtype)); }
+
+const Field* find_field(const std::vector<Field>& fields, std::string_view name) noexcept {
+  for (const Field& field : fields)
+    if (field.name == name) return &field;
+  return nullptr;
+}
+
+std::uint64_t Parameter::count_elements() const noexcept {
+  std::uint64_t count = 1;
+  for (const std::uint64_t extent : extents) count *= extent;
+  return count;
+}
+
+Graph::Graph(std::string name, std::vector<Field> fields, DType dtype, std::vector<Layer> layers)
+    : name_(std::move(name)), fields_(std::move(fields)), dtype_(dtype), layers_(std::move(layers)) {
+  TROUPE_CHECK(dtype_ != DType::i32, Code::invalid, "graph ", name_, ": it computes in f32 or bf16, not in i32");
+  check_fields();
+  TROUPE_CHECK(!layers_.empty(), Code::invalid, "graph ", name_, ": it has no layers");
+  connect();
+  TROUPE_CHECK(is_loss(layers_.back()), Code::invalid, "graph ", name_, ", layer ", layers_.back().name,
+               ": the last layer must be a loss (SoftmaxCrossEntropy)");
+  for (const Field& field : fields_) {
+    shapes_.push_back(field.shape);
+    trained_.push_back(false);
+  }
+  for (std::uint32_t i = 0; i < layers_.size(); ++i) infer(i);
+  TROUPE_CHECK(!parameters_.empty(), Code::invalid, "graph ", name_,
+               ": no layer has units, so there is nothing to train");
+  for (std::uint32_t i = 0; i < layers_.size(); ++i) {
+    TROUPE_CHECK(is_loss(layers_[i]) || count_readers(output_tensor(i)) > 0, Code::invalid, "graph ", name_, ", layer ",
+                 layers_[i].name, ": no layer reads what it puts out");
+  }
+  for (std::uint32_t f = 0; f < fields_.size(); ++f) {
+    TROUPE_CHECK(count_readers(f) > 0, Code::invalid, "graph ", name_, ": no layer reads field ", fields_[f].name);
+  }
+}
+
+Graph::Graph(std::string name, Shape input, DType dtype, std::vector<Layer> layers)
+    : Graph(std::move(name), classifier_fields(std::move(input), dtype), dtype, std::move(layers)) {}
+
+void Graph::check_fields() const {
+  std::unordered_set<std::string> names;
+  for (const Field& field : fields_) {
+    TROUPE_CHECK(!field.name.empty() && names.insert(field.name).second, Code::invalid, "graph ", name_, ": field \"",
+                 field.name, "\": a field must have a name of its own");
+    const bool label = field.dtype == DType::i32;
+    TROUPE_CHECK(label || field.dtype == dtype_, Code::invalid, "graph ", name_, ", field ", field.name, ": is ",
+                 name_of(field.dtype), "; numbers that a model reads are in the model's ", name_of(dtype_));
+    if (!label) check_shape(text("graph ", name_, ": field ", field.name), field.shape);
+    TROUPE_CHECK(!label || field.shape.extents.empty(), Code::invalid, "graph ", name_, ", field ", field.name,
+                 ": a sample has one label, not ", field.shape.to_string());
+  }
+}
+
+/// Finds what every layer reads.
+void Graph::connect() {
+  std::unordered_set<std::string> names;
+  for (const Field& field : fields_) names.insert(field.name);
+  for (std::uint32_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    TROUPE_CHECK(!layer.name.empty(), Code::invalid, "graph ", name_, ": layer ", i, " has no name");
+    TROUPE_CHECK(names.insert(layer.name).second, Code::invalid, "graph ", name_, ": two layers or fields are called ",
+                 layer.name, "; names must differ");
+    std::vector<std::uint32_t>& inputs = inputs_.emplace_back();
+    for (const std::string& input : layer.inputs) inputs.push_back(find_tensor(i, input));
+    if (!inputs.empty()) continue;
+    TROUPE_CHECK(!fields_.empty(), Code::invalid, "graph ", name_, ", layer ", layer.name,
+                 ": there is no field that it could read");
+    inputs.push_back(i == 0 ? 0 : output_tensor(i - 1));
+    if (is_loss(layer)) inputs.push_back(find_tensor(i, std::string{kLabel}));
+  }
+}
+
+/// The tensor of that name that `layer` can read.
+std::uint32_t Graph::find_tensor(std::uint32_t layer, const std::string& name) const {
+  std::uint32_t tensor = 0;
+  for (const Field& field : fields_) {
+    if (field.name == name) return tensor;
+    ++tensor;
+  }
+  for (std::uint32_t i = 0; i < layer; ++i, ++tensor)
+    if (layers_[i].name == name) return tensor;
+  fail(Code::invalid, text("graph ", name_, ", layer ", layers_[layer].name, ": it reads \"", name,
+                           "\", which is no field and no layer before it"));
+}
+
+void Graph::infer(std::uint32_t layer) {
+  bool trained = std::holds_alternative<Dense>(layers_[layer].operation);
+  for (const std::uint32_t input : inputs_[layer]) trained = trained || trained_[input];
+  shapes_.push_back(
+      std::visit([&](const auto& operation) { return output_shape(layer, operation); }, layers_[layer].operation));
+  trained_.push_back(trained);
+}
+
+/// Throws unless `layer` reads `least` to `most` tensors.
+void Graph::check_count(std::uint32_t layer, std::size_t least, std::size_t most) const {
+  const std::size_t count = inputs_[layer].size();
+  TROUPE_CHECK(count >= least && count <= most, Code::invalid, "graph ", name_, ", layer ", layers_[layer].name, " (",
+               std::visit(OperationText{}, layers_[layer].operation), "): it reads ", count, " tensors, ",
+               count < least ? "fewer than " : "more than ", count < least ? least : most);
+}
+
+/// The shape of input `index` of a layer, which must be numbers.
+const Shape& Graph::numbers(std::uint32_t layer, std::size_t index) const {
+  const std::uint32_t tensor = inputs_[layer][index];
+  if (tensor < fields_.size()) {
+    TROUPE_CHECK(fields_[tensor].dtype != DType::i32, Code::invalid, "graph ", name_, ", layer ", layers_[layer].name,
+                 ": field ", fields_[tensor].name, " has labels; this layer reads numbers");
+  } else {
+    const Layer& read = layers_[tensor - fields_.size()];
+    TROUPE_CHECK(!is_loss(read), Code::invalid, "graph ", name_, ", layer ", layers_[layer].name, ": it reads ",
+                 read.name, ", a loss, which is the last layer of its branch");
+  }
+  return shapes_[tensor];
+}
+
+Shape Graph::output_shape(std::uint32_t layer, const Dense& dense) {
+  check_count(layer, 1, 1);
+  const std::string& name = layers_[layer].name;
+  const std::uint64_t in = numbers(layer, 0).count_elements();
+  TROUPE_CHECK(dense.units > 0, Code::invalid, "graph ", name_, ", layer ", name, ": 0 units; at least 1");
+  TROUPE_CHECK(dense.units <= kMaxElements / in, Code::invalid, "graph ", name_, ", layer ", name, ": ", dense.units,
+               " units on ", in, " inputs are more than ", kMaxElements, " weights");
+  // LeCun: the variance of a unit's sum is that of its inputs.
+  parameters_.push_back({name + ".weight", {dense.units, in}, layer, std::sqrt(1.0 / static_cast<double>(in))});
+  parameters_.push_back({name + ".bias", {dense.units}, layer, 0});
+  return Shape{{dense.units}};
+}
+
+Shape Graph::output_shape(std::uint32_t layer, const Relu&) {
+  check_count(layer, 1, 1);
+  return numbers(layer, 0);
+}
+
+Shape Graph::output_shape(std::uint32_t layer, const Add&) {
+  check_count(layer, 2, kMaxInputs);
+  const Shape& first = numbers(layer, 0);
+  for (std::size_t i = 1; i < inputs_[layer].size(); ++i) {
+    TROUPE_CHECK(numbers(layer, i) == first, Code::invalid, "graph ", name_, ", layer ", layers_[layer].name,
+                 ": tensors of ", first.to_string(), " and ", numbers(layer, i).to_string(), " cannot be added");
+  }
+  return first;
+}
+
+Shape Graph::output_shape(std::uint32_t layer, const SoftmaxCrossEntropy& loss) {
+  check_count(layer, 2, 2);
+  const std::string& name = layers_[layer].name;
+  const Shape& logits = numbers(layer, 0);
+  const std::uint32_t labels = inputs_[layer][1];
+  TROUPE_CHECK(labels < fields_.size() && fields_[labels].dtype == DType::i32, Code::invalid, "graph ", name_,
+               ", layer ", name, ": ", layers_[layer].inputs.empty() ? std::string{kLabel} : layers_[layer].inputs[1],
+               " has no labels; a loss reads logits, then a field of i32");
+  TROUPE_CHECK(fields_[labels].classes == 0 || fields_[labels].classes == logits.count_elements(), Code::invalid,
+               "graph ", name_, ", layer ", name, ": ", logits.count_elements(), " logits for field ",
+               fields_[labels].name, " of ", fields_[labels].classes, " classes");
+  TROUPE_CHECK(std::isfinite(loss.weight) && loss.weight > 0, Code::invalid, "graph ", name_, ", layer ", name,
+               ": its weight is ", loss.weight, "; it must be positive");
+  return logits;
+}
+
+Graph::Graph(std::string name, std::vector<Field> fields, std::vector<Parameter> parameters)
+    : name_(std::move(name)), fields_(std::move(fields)), dtype_(DType::f32), parameters_(std::move(parameters)) {
+  check_fields();
+  TROUPE_CHECK(!parameters_.empty(), Code::invalid, "graph ", name_, ": it has no parameters, so nothing to train");
+  std::unordered_set<std::string> names;
+  for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    TROUPE_CHECK(!parameter.name.empty(), Code::invalid, "graph ", name_, ": parameter ", i, " has no name");
+    TROUPE_CHECK(names.insert(parameter.name).second, Code::invalid, "graph ", name_, ": two parameters are called ",
+                 parameter.name, "; names must differ");
+    std::uint64_t count = 1;
+    for (const std::uint64_t extent : parameter.extents) {
+      TROUPE_CHECK(extent > 0 && extent <= kMaxElements / count, Code::invalid, "graph ", name_, ", parameter ",
+                   parameter.name, ": its extents must be positive and make at most ", kMaxElements, " elements");
+      count *= extent;
+    }
+    TROUPE_CHECK(std::isfinite(parameter.deviation) && parameter.deviation >= 0, Code::invalid, "graph ", name_,
+                 ", parameter ", parameter.name, ": its deviation is ", parameter.deviation,
+                 "; it must be 0 or positive");
+    parameter.layer = i;
+  }
+}
+
+std::uint32_t Graph::count_readers(std::uint32_t tensor) const noexcept {
+  std::ptrdiff_t count = 0;
+  for (const auto& inputs : inputs_) count += std::count(inputs.begin(), inputs.end(), tensor);
+  return static_cast<std::uint32_t>(count);
+}
+
+std::uint32_t Graph::count_classes() const noexcept {
+  return layers_.empty() ? 0 : static_cast<std::uint32_t>(shapes_.back().count_elements());
+}
+
+std::uint64_t Graph::count_parameters() const noexcept {
+  std::uint64_t count = 0;
+  for (const Parameter& parameter : parameters_) count += parameter.count_elements();
+  return count;
+}
+
+// Only matrix products are counted: what touches each element once is bound by memory, not by arithmetic.
+std::uint64_t Graph::forward_flops() const noexcept {
+  std::uint64_t flops = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.extents.size() == 2) flops += 2 * parameter.count_elements();
+  }
+  return flops;
+}
+
+std::uint64_t Graph::training_flops() const noexcept {
+  std::uint64_t flops = 3 * forward_flops();
+  // Forward, gradient to the weights and gradient to the input: the same size each.
+  for (const Parameter& parameter : parameters_) {
+    if (layers_.empty() || parameter.extents.size() != 2 || trained_[inputs_[parameter.layer].front()]) continue;
+    flops -= 2 * parameter.count_elements();
+  }
+  return flops;
+}
+
+std::string Graph::to_string() const {
+  std::ostringstream out;
+  out << "graph " << std::quoted(name_);
+  const bool classifier = are_classifier_fields(fields_, dtype_);
+  if (classifier) {
+    out << " input " << fields_[0].shape.to_string() << ' ' << name_of(dtype_);
+  } else {
+    for (const Field& field : fields_)
+      out << " field " << std::quoted(field.name) << ' ' << field.shape.to_string() << ' ' << name_of(field.dtype);
+    out << ' ' << name_of(dtype_);
+  }
+  for (const Layer& layer : layers_) {
+    out << ' ' << std::quoted(layer.name) << '=' << std::visit(OperationText{}, layer.operation);
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      out << (i == 0 ? "[" : ", ") << std::quoted(layer.inputs[i]) << (i + 1 == layer.inputs.size() ? "]" : "");
+  }
+  if (layers_.empty()) {
+    for (const Parameter& parameter : parameters_) {
+      out << ' ' << std::quoted(parameter.name) << '[';
+      for (const std::uint64_t extent : parameter.extents) out << ' ' << extent;
+      out << " ] deviation " << std::setprecision(17) << parameter.deviation;
+    }
+  }
+  return out.str();
+}
+
+}  // namespace troupe

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/ids.hpp"
+#include "runtime/compute/rules/rule.hpp"
+#include "runtime/data/ledger.hpp"
+#include "runtime/data/schedule.hpp"
+#include "runtime/exchange/exchange_level.hpp"
+#include "runtime/exchange/filters/filter_settings.hpp"
+#include "runtime/exchange/policies/policy.hpp"
+#include "runtime/model/graph.hpp"
+#include "runtime/model/layout.hpp"
+#include "runtime/planning/topology.hpp"
+
+namespace troupe {
+
+/// One rank's place.
+struct RankPlan {
+  Rank rank;
+  std::uint32_t node = 0;            // index into Plan::nodes
+  std::uint32_t local_rank = 0;      // on its node, from 0
+  std::string device;                // cpu
+  std::vector<std::uint32_t> cpus;   // the process's threads stay on these, but for the lanes' where they have CPUs
+  std::uint32_t device_threads = 1;  // of a CPU device
+  std::vector<std::uint32_t> control_cpus;  // the control lane's own, on which it polls; empty: `cpus`, and it sleeps
+  std::vector<std::uint32_t> bulk_cpus;     // the bulk lane's own; empty: `cpus`
+  bool may_spin = false;                    // waits may poll: there is a core for it
+  std::uint64_t arena_bytes = 0;            // what it shares with its node: gradients, stripe state, pool
+  std::uint64_t memory_bytes = 0;           // all that it will have in use, data set included; libraries not
+  friend bool operator==(const RankPlan&, const RankPlan&) = default;
+};
+
+struct NodePlan {
+  NodeIdentity identity;
+  std::string host;
+  std::uint32_t leader = 0;  // the rank whose arena holds the node's parameters
+  friend bool operator==(const NodePlan&, const NodePlan&) = default;
+};
+
+/// How one parameter group is trained and exchanged. Stripes and buckets count the group's own elements.
+struct GroupPlan {
+  GroupId id;  // its place in Plan::groups
+  std::string name = "default";
+  std::vector<std::string> parameters;  // their names
+  RuleKind kind = RuleKind::sgd;
+  std::string rule;                   // to_string(Rule), and what changes it
+  std::vector<PolicyPhase> policies;  // one after the other
+  FilterSettings filter;              // of what is sent; in the arena nothing is
+  std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
+  std::uint64_t count = 0;            // elements
+  std::vector<Stripe> stripes;        // one for each rank, in rank order; over a transport so many of each bucket
+  std::vector<Bucket> buckets;        // by index
+  friend bool operator==(const GroupPlan&, const GroupPlan&) = default;
+};
+
+/// Who runs where and what travels how: pure data, the same in every process of a job, compared by hash when they meet.
+struct Plan {
+  std::string model;  // Graph::to_string()
+  DType dtype = DType::f32;
+  std::uint64_t parameters = 0;      // Graph::count_parameters()
+  std::uint64_t training_flops = 0;  // of one sample, forward and backward
+  std::uint32_t batch = 0;           // rows a rank and step on average, at first
+  std::vector<BatchChange> batches;  // where that changes, by samples
+  std::uint32_t room = 0;            // rows that a batch has room for
+  bool measured = false;             // ranks take samples by their measured rates, otherwise equal parts
+  SplitRange range;                  // of a rank's share, when measured
+  std::uint32_t prefetch = 0;
+  Scatter scatter = Scatter::endless;
+  bool node_loader = false;  // each node's leader makes the batches of all its ranks; otherwise each rank its own
+  std::uint64_t train_samples = 0;
+  std::uint64_t test_samples = 0;
+  std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
+  std::uint64_t steps = 0;       // in all
+  std::uint64_t seed = 0;
+  bool deterministic = false;
+  bool saves = false;  // checkpoints
+  std::vector<NodePlan> nodes;
+  std::vector<RankPlan> ranks;            // by rank
+  std::vector<ExchangeLevel> levels{{}};  // at least one: of every group's exchange, from within nodes to between them
+  std::vector<GroupPlan> groups;          // at least one
+  std::vector<std::string> reasons;       // why it is so, a sentence each
+  std::uint64_t digest_steps = 0;         // from one comparison of all ranks' weights to the next; 0: none
+
+  std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
+  /// Whether the ranks of a node have one copy of the parameters, in its leader's arena; otherwise each has its own.
+  bool shares_memory() const noexcept { return levels.front().means == LevelMeans::arena; }
+  /// Whether anything is sent to other nodes, or to ranks as if they were there.
+  bool crosses_nodes() const noexcept { return levels.back().means == LevelMeans::transport; }
+  /// By local rank, those of the node of `rank`.
+  std::vector<Rank> node_members(Rank rank) const;
+  /// Whether `rank` leads its node.
+  bool leads_node(Rank rank) const { return nodes.at(ranks.at(rank.value).node).leader == rank.value; }
+  /// Whether `rank` reads the data set.
+  bool reads_data(Rank rank) const { return !node_loader || leads_node(rank); }
+  /// xxh3 of to_string().
+  std::uint64_t hash() const;
+  /// Canonical text: equal exactly when two plans are.
+  std::string to_string() const;
+};
+
+}  // namespace troupe

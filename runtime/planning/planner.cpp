@@ -1,0 +1,479 @@
+#include "runtime/planning/planner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "runtime/base/error.hpp"
+#include "runtime/compute/stream.hpp"
+#include "runtime/exchange/chunks.hpp"
+#include "runtime/exchange/exchange.hpp"
+#include "runtime/exchange/stripes.hpp"
+#include "runtime/memory/arena.hpp"
+#include "runtime/memory/timeline.hpp"
+#include "runtime/model/layout.hpp"
+#include "runtime/planning/detail/place_ranks.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint64_t kBucketBytes =
+    1 << 20;  // large enough for the wire's speed, small enough to overlap with backward
+constexpr std::uint64_t kSpareBytes = 64 << 10;
+constexpr std::uint64_t kTimelines = 64;  // of a rank; more than anything makes today
+
+/// One topology for each node that has ranks.
+std::map<NodeIdentity, const Topology*> by_identity(const PlanInputs& inputs) {
+  std::map<NodeIdentity, const Topology*> found;
+  for (const Topology& topology : inputs.topologies) {
+    const auto [at, is_new] = found.emplace(topology.identity, &topology);
+    TROUPE_CHECK(is_new || *at->second == topology, Code::invalid, "two different topologies say that they are node ",
+                 topology.host, " (", topology.identity.boot_id, ", network namespace ",
+                 topology.identity.network_namespace, ")");
+  }
+  for (std::size_t rank = 0; rank < inputs.ranks.size(); ++rank) {
+    const RankFacts& facts = inputs.ranks[rank];
+    TROUPE_CHECK(found.contains(facts.node), Code::invalid, "rank ", rank, " is on node ", facts.host, " (",
+                 facts.node.boot_id, ", network namespace ", facts.node.network_namespace,
+                 "), whose topology is missing");
+  }
+  return found;
+}
+
+/// Nodes in the order of their first ranks, ranks numbered on each.
+void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inputs) {
+  const auto topologies = by_identity(inputs);
+  std::map<NodeIdentity, std::uint32_t> numbers;
+  std::vector<std::vector<std::uint32_t>> members;
+  for (std::uint32_t r = 0; r < inputs.ranks.size(); ++r) {
+    const RankFacts& facts = inputs.ranks[r];
+    const auto [at, is_new] = numbers.emplace(facts.node, static_cast<std::uint32_t>(plan.nodes.size()));
+    if (is_new) {
+      plan.nodes.push_back({facts.node, facts.host, r});
+      members.emplace_back();
+    }
+    auto& local = members[at->second];
+    plan.ranks.push_back(
+        {.rank = {r}, .node = at->second, .local_rank = static_cast<std::uint32_t>(local.size()), .device = "cpu"});
+    local.push_back(r);
+  }
+  // Network namespaces of one host are nodes of their own, but its cores are there only once.
+  std::map<std::string, std::vector<std::size_t>> hosts;
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) hosts[plan.nodes[n].identity.boot_id].push_back(n);
+  for (const auto& [boot_id, nodes] : hosts) {
+    std::vector<RankPlan*> ranks;
+    for (const std::size_t n : nodes)
+      for (const std::uint32_t r : members[n]) ranks.push_back(&plan.ranks[r]);
+    const NodePlan& first = plan.nodes[nodes.front()];
+    detail::place_on_cores(settings.placement, *topologies.at(first.identity), first.host, ranks,
+                           /*with_lanes=*/plan.ranks.size() > 1, plan.reasons);
+  }
+}
+
+/// What each rank owns of the parameters, adding up to 1; empty: equal parts.
+std::vector<double> stripe_shares(const Settings& settings, std::uint32_t ranks) {
+  const std::vector<double>& stripes = settings.placement.stripes;
+  const std::vector<double>& bandwidth = settings.placement.bandwidth;
+  TROUPE_CHECK(stripes.empty() || bandwidth.empty(), Code::invalid,
+               "placement.stripes and placement.bandwidth both say what ranks own of the parameters; leave one out");
+  const auto check = [&](std::string_view key, const std::vector<double>& numbers) {
+    TROUPE_CHECK(numbers.empty() || numbers.size() == ranks, Code::invalid, key, " has ", numbers.size(),
+                 " numbers, and there are ", ranks, " ranks; write one for each");
+  };
+  check("placement.stripes", stripes);
+  check("placement.bandwidth", bandwidth);
+  if (!bandwidth.empty()) return bandwidth_shares(bandwidth);
+  const double sum = std::accumulate(stripes.begin(), stripes.end(), 0.0);
+  TROUPE_CHECK(stripes.empty() || sum > 0, Code::invalid,
+               "placement.stripes: all are 0, so nobody owns the parameters; give some rank more");
+  std::vector<double> shares = stripes;
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+/// Every rank owns a part of each bucket, so that all have as much to send for each; a shard hosts one range.
+std::vector<Stripe> stripes_of(const GroupPlan& group, std::uint32_t ranks, const std::vector<double>& shares) {
+  const auto cut = [&](std::uint64_t count) {
+    return shares.empty() ? equal_stripes(group.id, count, ranks) : shared_stripes(group.id, count, shares);
+  };
+  if (needs_of(group.policies).hosted) return cut(group.count);
+  std::vector<Stripe> all;
+  for (const Bucket& bucket : group.buckets) {
+    for (Stripe& stripe : cut(bucket.count)) {
+      stripe.first += bucket.first;
+      all.push_back(stripe);
+    }
+  }
+  return all;
+}
+
+/// A shard hosts for all ranks alike, so where one may, nodes are not told apart.
+std::vector<ExchangeLevel> levels_of(const Plan& plan) {
+  std::vector<std::vector<Rank>> nodes(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) nodes[rank.node].push_back(rank.rank);
+  return exchange_levels(nodes, needs_of(plan).hosted);
+}
+
+std::string why(const Plan& plan, std::size_t buckets) {
+  if (plan.world_size() == 1)
+    return "One rank: no gradients are exchanged, and the update is one pass over its memory.";
+  if (!plan.crosses_nodes())
+    return text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
+                ": gradients are reduced where they lie, in shared memory.");
+  if (!plan.shares_memory())
+    return text("The ranks are on ", plan.nodes.size(), " nodes: gradients travel over the transport, in ", buckets,
+                " buckets of 1 MiB or more, each as soon as it is ready.");
+  return text(
+      "The ", plan.world_size(), " ranks are on ", plan.nodes.size(),
+      " nodes: those of a node reduce their gradients in its shared memory, and each exchanges its share of the "
+      "sums with its counterparts on the other nodes, in ",
+      buckets, " buckets of 1 MiB or more, each as soon as it is ready.");
+}
+
+void choose_levels(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
+  plan.levels = levels_of(plan);
+  TROUPE_CHECK(!plan.crosses_nodes() || settings.cluster.transport != "shm", Code::invalid,
+               "cluster.transport = \"shm\" reaches one node only, but rank ", plan.nodes.back().leader, " is on node ",
+               plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
+  std::size_t buckets = 0;
+  const std::vector<double> shares = stripe_shares(settings, plan.world_size());
+  for (GroupPlan& group : plan.groups) {
+    group.buckets = make_buckets(group.id, graph, layout, plan.crosses_nodes() ? kBucketBytes : 0);
+    group.stripes = stripes_of(group, plan.world_size(), shares);
+    buckets += group.buckets.size();
+  }
+  plan.reasons.push_back(why(plan, buckets));
+}
+
+/// The policies one after the other, each with every number in it. Throws Error{invalid} for one that cannot work.
+std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32_t ranks, std::uint32_t batch,
+                                       std::uint64_t train_samples) {
+  std::vector<PolicyPhase> phases{{.policy = resolved(group.update, ranks)}};
+  for (const PolicySwitch& change : group.switches) {
+    PolicyPhase& phase = phases.emplace_back(PolicyPhase{.policy = resolved(change.policy, ranks)});
+    switch (change.trigger) {
+      case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
+      case PolicySwitch::Trigger::epoch: phase.from_samples = (change.at - 1) * train_samples; break;
+      case PolicySwitch::Trigger::samples: phase.from_samples = change.at; break;
+      case PolicySwitch::Trigger::straggler: phase.straggler_ratio = change.ratio; break;
+    }
+  }
+  for (const PolicyPhase& phase : phases) {
+    const std::string wrong = check_policy(phase.policy, ranks, batch);
+    TROUPE_CHECK(wrong.empty(), Code::invalid, group.match.empty() ? "" : text("group \"", group.name, "\": "), wrong);
+  }
+  return phases;
+}
+
+void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
+  for (const std::string& pattern : settings.no_decay) (void)parameters_matching(graph, pattern);  // throws for none
+  for (const Settings::Group& group : all_groups(settings)) {
+    GroupPlan& made = plan.groups.emplace_back();
+    made.id = {static_cast<std::uint32_t>(plan.groups.size() - 1)};
+    made.name = group.name;
+    made.kind = group.rule.kind;
+    made.rule = to_string(group.rule);
+    if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
+    if (!settings.no_decay.empty()) made.rule += ", no decay of";
+    for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.filter = group.filter;
+    made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
+    TROUPE_CHECK(made.filter.kind == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid,
+                 "update.compress = \"", name_of(made.filter.kind),
+                 "\" works only with policies that exchange in rounds; leave it out of group \"", made.name,
+                 "\", whose shards take f32");
+    made.first = layout.groups().at(made.id.value).first;
+    made.count = layout.groups().at(made.id.value).count;
+    for (std::size_t p = 0; p < graph.parameters().size(); ++p)
+      if (layout.group_of(p) == made.id) made.parameters.push_back(graph.parameters()[p].name);
+  }
+}
+
+/// So many that an epoch ends with the first step whose samples reach its end.
+std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs, const std::vector<BatchChange>& changes) {
+  if (settings.train.steps != 0) return settings.train.steps;
+  __extension__ using Wide = unsigned __int128;
+  const Wide samples = static_cast<Wide>(settings.train.epochs) * inputs.train_samples;
+  TROUPE_CHECK(samples <= ~std::uint64_t{0} / 2, Code::invalid, "train.epochs = ", settings.train.epochs, " of ",
+               inputs.train_samples, " samples makes more steps than can be counted");
+  const Schedule schedule{.train_samples = inputs.train_samples,
+                          .rows = settings.data.batch,
+                          .ranks = static_cast<std::uint32_t>(inputs.ranks.size()),
+                          .later = {},
+                          .scatter = settings.data.scatter};
+  return with_batches(schedule, changes).steps_until(static_cast<std::uint64_t>(samples));
+}
+
+/// The batch-size schedule in samples; nothing for a batch that stays.
+std::vector<BatchChange> batch_changes(const Settings& settings, std::uint64_t train_samples) {
+  std::vector<BatchChange> changes;
+  double epochs = 0;
+  for (const Settings::Data::Batch& batch : settings.data.batches) {
+    changes.push_back(
+        {static_cast<std::uint64_t>(std::llround(epochs * static_cast<double>(train_samples))), batch.rows});
+    epochs += batch.epochs;
+  }
+  return changes;
+}
+
+void share_batches(Plan& plan, const Settings& settings) {
+  plan.measured = settings.placement.split == "measured" && plan.ranks.size() > 1;
+  TROUPE_CHECK(!plan.measured || plan.scatter != Scatter::equal, Code::invalid,
+               "data.scatter = \"equal\" gives all ranks the same number of samples in every step, but placement.split "
+               "= \"measured\" divides them by speed: write data.scatter = \"exact\", or placement.split = \"equal\"");
+  if (plan.measured) plan.range = {settings.placement.min_share, settings.placement.max_share};
+  plan.room = room_of(plan.batch, plan.range);
+  for (const BatchChange& change : plan.batches) plan.room = std::max(plan.room, room_of(change.rows, plan.range));
+  if (plan.measured)
+    plan.reasons.push_back(text("Ranks take samples in proportion to their measured speed, each at most ", plan.room,
+                                " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
+}
+
+void choose_loaders(Plan& plan, const Settings& settings) {
+  plan.node_loader = settings.data.loader == "node" && plan.ranks.size() > 1;
+  if (!plan.node_loader) return;
+  std::string leaders;
+  for (const NodePlan& node : plan.nodes) leaders += text(leaders.empty() ? "" : ", ", node.leader);
+  plan.reasons.push_back(plan.nodes.size() == 1
+                             ? text("Rank ", leaders, " reads the data set and makes the batches of all ranks.")
+                             : text("Ranks ", leaders, " read the data set, each for all ranks of its node."));
+}
+
+/// What a buffer of a hosting shard takes beyond its elements.
+constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
+
+/// What a group's stripes and buckets make every rank need. Counted once for all ranks: there may be 65,536 of both.
+struct GroupSums {
+  std::vector<std::uint64_t> own;   // elements of each rank's stripes
+  std::vector<std::uint64_t> sets;  // likewise of each set of counterparts, of whom none is counted for another
+  std::uint64_t largest = 0;        // stripe
+  std::uint64_t chunks = 0;         // of the buckets
+  std::uint64_t relief = 0;         // bytes of journals for pieces that others finish
+};
+
+GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
+  GroupSums sums;
+  sums.own.resize(plan.world_size());
+  for (const Stripe& stripe : group.stripes) {
+    sums.own.at(stripe.tenant.value) += stripe.count;
+    sums.largest = std::max(sums.largest, stripe.count);
+  }
+  if (plan.levels.size() > 1) sums.sets.resize(plan.levels.back().sets.size());
+  for (const RankPlan& rank : plan.ranks)
+    if (!sums.sets.empty()) sums.sets.at(rank.local_rank) += sums.own[rank.rank.value];
+  if (plan.crosses_nodes()) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
+  if (!plan.crosses_nodes() && plan.measured)
+    sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group.kind));
+  return sums;
+}
+
+/// What is the same for all ranks.
+struct PlanSums {
+  std::vector<GroupSums> groups;
+  std::vector<std::uint32_t> ranks_of_node;
+  std::uint64_t elements = 0;
+  std::uint64_t outputs = 0;  // of all layers
+};
+
+PlanSums sums_of(const Plan& plan, const Graph& graph) {
+  PlanSums sums;
+  for (const GroupPlan& group : plan.groups) {
+    sums.groups.push_back(sums_of(plan, group));
+    sums.elements += group.count;
+  }
+  for (std::size_t i = 0; i < graph.layers().size(); ++i) sums.outputs += graph.output_of(i).count_elements();
+  sums.ranks_of_node.resize(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) ++sums.ranks_of_node.at(rank.node);
+  return sums;
+}
+
+/// What arrives for a rank from `others`, and what leaves through a filter; everything at a multiple of 64 bytes.
+/// `ranges` are exchanged, in `chunks`, of which it adds up `own` elements of `all`.
+struct Staged {
+  std::uint64_t others, ranges, chunks, own, all;
+};
+std::uint64_t staging_bytes(const GroupPlan& group, const GroupSums& sums, const Staged& what) {
+  constexpr std::uint64_t kAlign = 64;
+  const std::uint64_t reduced = std::min(sums.largest, chunk_elements(group.count));
+  std::uint64_t bytes = 2 * (what.chunks + 2) * (what.others + 2) * sizeof(StepSums);
+  bytes += what.others * (reduced * sizeof(float) + kAlign);
+  if (group.filter.kind == FilterKind::bf16) {
+    bytes += what.others * (what.own * size_bytes(DType::bf16) + kAlign * what.ranges) +
+             what.all * size_bytes(DType::bf16) + kAlign * what.ranges;
+    bytes += 2 * (sums.largest * sizeof(float) + kAlign);
+  } else {
+    bytes += what.others * (what.own * sizeof(float) + kAlign * what.ranges);
+  }
+  return bytes;
+}
+
+/// Of all levels on which `rank` sends.
+std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
+                            std::uint64_t ranks_of_node) {
+  const std::uint64_t own = sums.own.at(rank.value), buckets = group.buckets.size();
+  if (!plan.shares_memory())
+    return staging_bytes(group, sums, {plan.world_size() - 1, buckets, sums.chunks, own, group.count});
+  const std::uint64_t nodes = plan.nodes.size();
+  std::uint64_t bytes = 0;
+  // Each range is one rank's part of a bucket. The rank is in its own set and in those where it stands in for others.
+  for (std::size_t set = plan.ranks.at(rank.value).local_rank; set < sums.sets.size(); set += ranks_of_node)
+    bytes +=
+        staging_bytes(group, sums, {nodes - 1, buckets * nodes, sums.chunks + buckets * nodes, own, sums.sets[set]});
+  return bytes;
+}
+
+/// Elements that a rank packs, of all sets of ranks with which it exchanges.
+std::uint64_t packed_elements(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
+                              std::uint64_t ranks_of_node) {
+  if (!plan.shares_memory()) return group.count;
+  std::uint64_t elements = 0;
+  for (std::size_t set = plan.ranks.at(rank.value).local_rank; set < sums.sets.size(); set += ranks_of_node)
+    elements += sums.sets[set];
+  return elements;
+}
+
+/// What one group adds to the rank's needs.
+void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
+               std::uint64_t ranks_of_node) {
+  const std::uint64_t own = sums.own.at(rank.value);
+  const bool crosses = plan.crosses_nodes();
+  const std::size_t slots = state_slots(group.kind);
+  const PolicyNeeds policy = needs_of(group.policies);
+  const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
+  needs.state += (policy.whole_state ? slots * group.count : slots * own) * sizeof(float) + outer;
+  needs.snapshot += plan.saves ? (1 + slots) * own * sizeof(float) + outer : 0;
+  if (keeps_residual(plan, group)) {
+    needs.state += group.count * sizeof(float);
+    if (plan.saves) needs.snapshot += packed_elements(plan, group, sums, rank, ranks_of_node) * sizeof(float);
+  }
+  const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
+  needs.journal += crosses || own == 0 ? 0 : journals * group.buckets.size();
+  needs.journal += sums.relief;
+  needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
+  needs.words += 5 * sizeof(StepSums);
+  if (crosses && plan.leads_node(rank)) needs.words += group.buckets.size() * sizeof(TimelineWord);
+  if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
+  // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
+  if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
+  if (!plan.shares_memory()) return;
+  // The others' gradients over what it reduces: of one node, its stripe.
+  const std::uint64_t local = ranks_of_node;
+  needs.peers += (local - 1) * (crosses ? (group.count + local - 1) / local : own) * sizeof(float);
+}
+
+MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums, Rank rank) {
+  const BatchLayout batch{plan.room, graph.fields()};
+  MemoryNeeds needs;
+  const bool shares = plan.shares_memory();
+  const std::uint64_t local = sums.ranks_of_node.at(plan.ranks.at(rank.value).node);
+  const std::uint64_t parameters = sums.elements * sizeof(float);
+  const std::uint64_t half = plan.dtype == DType::bf16 ? sums.elements * size_bytes(DType::bf16) : 0;
+  const bool leads = !shares || plan.leads_node(rank);
+  if (leads) {
+    needs.parameters = parameters;
+    needs.bf16 = half;
+  }
+  const PolicyNeeds policy = needs_of(plan);
+  needs.gradients = parameters;
+  needs.weights = (policy.own_weights ? parameters + half : 0) + (policy.held ? parameters + half : 0);
+  needs.pool = plan.prefetch * batch.size_bytes();
+  needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + StepExchange::ring_bytes(plan.groups.size()) +
+                StepExchange::total_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
+  if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
+  needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
+  needs.activations = 2 * plan.room * sums.outputs * size_bytes(plan.dtype);
+  if (shares && !leads) needs.peers = parameters + half;
+  if (plan.node_loader && plan.leads_node(rank)) needs.peers += (local - 1) * needs.pool;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    add_group(needs, plan, plan.groups[g], sums.groups[g], rank, local);
+  return needs;
+}
+
+}  // namespace
+
+PolicyNeeds needs_of(const Plan& plan) {
+  PolicyNeeds all;
+  for (const GroupPlan& group : plan.groups) all |= needs_of(group.policies);
+  return all;
+}
+
+bool keeps_residual(const Plan& plan, const GroupPlan& group) {
+  return plan.crosses_nodes() && group.filter.kind != FilterKind::none && group.filter.error_feedback;
+}
+
+bool has_landing(const GroupPlan& group, DType dtype) {
+  const PolicyNeeds needs = needs_of(group.policies);
+  return needs.hosted && (needs.landing || dtype == DType::bf16);
+}
+
+std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
+  return parameters + bf16 + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
+}
+
+std::uint64_t MemoryNeeds::device_bytes() const noexcept {
+  return parameters + bf16 + weights + gradients + state + journal + words + kSpareBytes;
+}
+
+MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
+  return memory_of(plan, graph, sums_of(plan, graph), rank);
+}
+
+Layout layout_of(const Settings& settings, const Graph& graph) {
+  const auto& parameters = graph.parameters();
+  std::vector<GroupId> group_of(parameters.size());
+  for (GroupId group{1}; group.value <= settings.groups.size(); ++group.value) {
+    const Settings::Group& wanted = settings.groups[group.value - 1];
+    for (const std::string& pattern : wanted.match) {
+      for (const std::size_t p : parameters_matching(graph, pattern)) {
+        TROUPE_CHECK(group_of[p].value == 0 || group_of[p] == group, Code::invalid, "the parameter ",
+                     parameters[p].name, " is matched by two groups, \"", settings.groups[group_of[p].value - 1].name,
+                     "\" and \"", wanted.name, "\"; make the match of one of them narrower");
+        group_of[p] = group;
+      }
+    }
+  }
+  const bool rest = std::any_of(group_of.begin(), group_of.end(), [](GroupId group) { return group.value == 0; });
+  TROUPE_CHECK(rest || parameters.empty(), Code::invalid,
+               "the groups of update.group take all parameters, and none is left for [update]; leave one of them out, "
+               "and write what it says into [update] and [optimizer]");
+  return {graph, group_of};
+}
+
+Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs) {
+  TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
+  TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
+  TROUPE_CHECK(settings.data.batch > 0, Code::invalid, "data.batch is 0; a step needs samples");
+  Plan plan;
+  plan.model = graph.to_string();
+  plan.dtype = graph.dtype();
+  plan.parameters = graph.count_parameters();
+  plan.training_flops = graph.training_flops();
+  plan.batch = settings.data.batch;
+  plan.prefetch = settings.data.prefetch;
+  plan.scatter = settings.data.scatter;
+  plan.train_samples = inputs.train_samples;
+  plan.test_samples = inputs.test_samples;
+  plan.data_bytes = inputs.data_bytes;
+  plan.batches = batch_changes(settings, inputs.train_samples);
+  plan.steps = count_steps(settings, inputs, plan.batches);
+  plan.seed = settings.train.seed;
+  plan.deterministic = settings.train.deterministic;
+  plan.saves = settings.checkpoint.every_steps != 0;
+  plan.digest_steps = settings.digest_steps;
+  place_on_nodes(plan, settings, inputs);
+  share_batches(plan, settings);
+  choose_loaders(plan, settings);
+  const Layout layout = layout_of(settings, graph);
+  add_groups(plan, settings, graph, layout);
+  choose_levels(plan, settings, graph, layout);
+  const PlanSums sums = sums_of(plan, graph);
+  for (RankPlan& rank : plan.ranks) {
+    const MemoryNeeds needs = memory_of(plan, graph, sums, rank.rank);
+    rank.arena_bytes = needs.arena_bytes();
+    rank.memory_bytes = needs.memory_bytes();
+  }
+  return plan;
+}
+
+}  // namespace troupe

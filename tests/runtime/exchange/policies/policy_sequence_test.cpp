@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "runtime/exchange/policies/policy.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint64_t kSamples = 10;  // of all ranks, in a step
+
+StepOrders ask(PolicySequence& policies, std::uint64_t step) {
+  return policies.next({.step = Step{step}, .samples_before = step * kSamples, .samples = kSamples});
+}
+
+/// Policies and ends of tenancies, step by step, of a rank that hears of each order before its step `hears`.
+struct Order {
+  std::uint64_t at = 0;
+  PolicyKind kind = PolicyKind::sync;
+  std::uint64_t hears = 0;  // at most at - 1
+};
+std::vector<std::pair<PolicyKind, bool>> run(const std::vector<PolicyPhase>& phases, const std::vector<Order>& orders,
+                                             std::uint64_t steps) {
+  PolicySequence policies{phases, 2};
+  std::vector<std::pair<PolicyKind, bool>> seen;
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    for (const Order& order : orders)
+      if (order.hears == step) policies.switch_at(Step{order.at}, {.kind = order.kind});
+    const StepOrders orders_of_step = ask(policies, step);
+    seen.emplace_back(policies.policy().kind, orders_of_step.finish);
+  }
+  return seen;
+}
+
+TEST(PolicySequence, TakesTheSamePoliciesInTheSameStepsWhetherASwitchWasUnderWayOrDoneWhenTheNextWasOrdered) {
+  const std::vector<PolicyPhase> phases{{.policy = {.kind = PolicyKind::ssp}}};
+  // One rank has begun step 4 when it hears of the second switch; the other is two steps behind.
+  const auto ahead = run(phases, {{4, PolicyKind::async, 2}, {6, PolicyKind::ssp, 5}}, 9);
+  const auto behind = run(phases, {{4, PolicyKind::async, 2}, {6, PolicyKind::ssp, 3}}, 9);
+  EXPECT_EQ(ahead, behind);
+  EXPECT_EQ(behind[4].first, PolicyKind::async);
+  EXPECT_TRUE(behind[3].second && behind[5].second) << "each tenancy ends with a meeting";
+}
+
+TEST(PolicySequence, KeepsAPhaseThatBeginsBeforeAnOrderedSwitchAndNoLaterOne) {
+  const std::vector<PolicyPhase> phases{{.policy = {}},
+                                        {.from_samples = 40, .policy = {.kind = PolicyKind::async}},
+                                        {.from_samples = 70, .policy = {.kind = PolicyKind::easgd}}};
+  for (const std::uint64_t hears : {1, 5}) {
+    const auto seen = run(phases, {{6, PolicyKind::ssp, hears}}, 9);
+    EXPECT_EQ(seen[3].first, PolicyKind::sync) << hears;
+    EXPECT_EQ(seen[4].first, PolicyKind::async) << hears;
+    EXPECT_EQ(seen[6].first, PolicyKind::ssp) << hears;
+    EXPECT_EQ(seen[8].first, PolicyKind::ssp) << hears;
+  }
+}
+
+TEST(PolicySequence, GivesTheSameOrdersToRanksThatHearAtRandomMoments) {
+  constexpr PolicyKind kKinds[] = {PolicyKind::async, PolicyKind::ssp, PolicyKind::sync, PolicyKind::local_sgd};
+  std::mt19937_64 dice{7};
+  const auto below = [&](std::uint64_t end) { return std::uniform_int_distribution<std::uint64_t>{0, end - 1}(dice); };
+  for (int round = 0; round < 500; ++round) {
+    const std::vector<PolicyPhase> phases{{.policy = {.kind = kKinds[below(4)]}},
+                                          {.from_samples = below(30) * kSamples, .policy = {.kind = kKinds[below(4)]}},
+                                          {.from_step = 20 + below(10), .policy = {.kind = kKinds[below(4)]}}};
+    std::vector<Order> first, second;
+    std::uint64_t at = 1, heard[2] = {0, 0};
+    for (int i = 0; i < 5; ++i) {
+      // A rank hears before it begins the step before the switch, in the order in which switches were ordered.
+      at += below(6) + (i == 0 ? 1 : 0);
+      const PolicyKind kind = kKinds[below(4)];
+      for (std::uint64_t& hears : heard) hears += below(at - hears);
+      first.push_back({at, kind, heard[0]});
+      second.push_back({at, kind, heard[1]});
+    }
+    ASSERT_EQ(run(phases, first, 45), run(phases, second, 45)) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace troupe

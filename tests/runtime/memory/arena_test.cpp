@@ -1,0 +1,353 @@
+#include "runtime/memory/arena.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+#include "runtime/base/error.hpp"
+#include "tests/support/child_process.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ArenaId kId = arena_id(Peer{0}, 1);
+
+/// The error a call ends with; ok when it does not.
+Status error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return {};
+}
+
+/// A file with an arena's size and first page, and the seals asked for.
+class Imitation {
+ public:
+  Imitation(const Arena& arena, int seals) : fd_(memfd_create("imitation", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    EXPECT_EQ(ftruncate(fd_, static_cast<off_t>(arena.size_bytes())), 0);
+    EXPECT_EQ(pwrite(fd_, arena.base(), Arena::kPageBytes, 0), static_cast<ssize_t>(Arena::kPageBytes));
+    EXPECT_EQ(fcntl(fd_, F_ADD_SEALS, seals), 0);
+  }
+  ~Imitation() { close(fd_); }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+TEST(Arena, GivesZeroedAlignedMemoryThatDoesNotOverlap) {
+  const auto arena = Arena::create(kId, 1 << 16);
+  const Memory a = arena->allocate(100);
+  const Memory b = arena->allocate(1, 4096);
+  const Memory c = arena->allocate(64);
+  EXPECT_EQ(a.offset % 64, 0u);
+  EXPECT_EQ(b.offset % 4096, 0u);
+  EXPECT_GE(a.offset, Arena::kPageBytes);
+  EXPECT_GE(b.offset, a.offset + a.size_bytes);
+  EXPECT_GE(c.offset, b.offset + b.size_bytes);
+  for (std::uint64_t i = 0; i < a.size_bytes; ++i) EXPECT_EQ(arena->base()[a.offset + i], std::byte{0});
+}
+
+TEST(Arena, HoldsAllThatWasAskedForBesideItsDirectory) {
+  const auto arena = Arena::create(kId, 3 * 4096);
+  EXPECT_EQ(arena->size_bytes(), 4 * 4096u);
+  EXPECT_EQ(arena->allocate(3 * 4096).offset, Arena::kPageBytes);
+}
+
+TEST(Arena, SaysHowMuchIsLeftWhenItIsFull) {
+  const auto arena = Arena::create(kId, 4096);
+  arena->allocate(4000);
+  const Status full = error_of([&] { arena->allocate(1000); });
+  EXPECT_EQ(full.code(), Code::out_of_memory);
+  EXPECT_THAT(std::string{full.text()}, HasSubstr("1000 bytes are wanted, 64 of 4096 are left"));
+  EXPECT_EQ(error_of([&] { arena->allocate(~std::uint64_t{0}); }).code(), Code::out_of_memory);
+}
+
+TEST(Arena, RefusesAnAlignmentThatAMappingCannotKeep) {
+  const auto arena = Arena::create(kId, 4096);
+  EXPECT_EQ(error_of([&] { arena->allocate(64, 8192); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { arena->allocate(64, 96); }).code(), Code::invalid);
+}
+
+TEST(Arena, RefusesMoreMemoryThanTheMachineHasAndNamesTheLimit) {
+  const Status refused = error_of([] { Arena::create(kId, std::uint64_t{1} << 38); });
+  EXPECT_EQ(refused.code(), Code::out_of_memory);
+  EXPECT_THAT(std::string{refused.text()}, HasSubstr("bytes are left by"));
+  EXPECT_EQ(error_of([] { Arena::create(kId, ~std::uint64_t{0}); }).code(), Code::out_of_memory);
+}
+
+TEST(Arena, IsFoundByNameInAnotherMapping) {
+  const auto arena = Arena::create(kId, 1 << 16);
+  const Memory part = arena->allocate(1000);
+  const TimelineId line = arena->make_timeline();
+  arena->publish("gradients", part);
+  arena->publish("nineteen-characters", line);
+  const auto peer = Arena::open(arena->ticket());
+  EXPECT_EQ(peer->id(), kId);
+  EXPECT_EQ(peer->find("gradients"), part);
+  EXPECT_EQ(peer->find_timeline("nineteen-characters"), line);
+  EXPECT_EQ(peer->find("parameters"), std::nullopt);
+  std::memset(arena->base() + part.offset, 7, part.size_bytes);
+  EXPECT_EQ(peer->base()[part.offset + 999], std::byte{7});
+}
+
+TEST(Arena, NamesPartsOfItsCreatorsOtherMemoryToo) {
+  const auto arena = Arena::create(arena_id(Peer{3}, 1), 1 << 16);
+  const Memory elsewhere{arena_id(Peer{3}, 2), 640, 1000}, strangers{arena_id(Peer{4}, 2), 640, 1000};
+  arena->publish("parameters", elsewhere);
+  EXPECT_EQ(Arena::open(arena->ticket())->find("parameters"), elsewhere);
+  EXPECT_EQ(error_of([&] { arena->publish("theirs", strangers); }).code(), Code::invalid);
+  auto* const of = reinterpret_cast<std::uint32_t*>(arena->base() + 96 + 20);
+  ASSERT_EQ(*of, elsewhere.arena.value);
+  *of = strangers.arena.value;
+  EXPECT_EQ(error_of([&] { arena->find("parameters"); }).code(), Code::corrupt);
+  *of = 0;
+  EXPECT_EQ(error_of([&] { arena->find("parameters"); }).code(), Code::corrupt);
+}
+
+TEST(Arena, RefusesNamesItCannotKeep) {
+  const auto arena = Arena::create(kId, 1 << 16);
+  const Memory part = arena->allocate(64);
+  arena->publish("once", part);
+  EXPECT_EQ(error_of([&] { arena->publish("once", part); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { arena->publish("", part); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { arena->publish("a name of 20 letters", part); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { arena->publish("elsewhere", Memory{kId, 1 << 16, 8192}); }).code(), Code::invalid);
+  for (std::size_t i = 1; i < Arena::kMaxNames; ++i) arena->publish(text("part ", i), part);
+  EXPECT_EQ(error_of([&] { arena->publish("one too many", part); }).code(), Code::invalid);
+  EXPECT_TRUE(arena->find("part 99").has_value());
+}
+
+TEST(Arena, OnlyItsCreatorGivesOutMemoryNamesAndTickets) {
+  const auto arena = Arena::create(kId, 1 << 16);
+  const auto peer = Arena::open(arena->ticket());
+  EXPECT_EQ(error_of([&] { peer->allocate(64); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { peer->make_timeline(); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { peer->publish("x", Memory{kId, 4096, 64}); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { peer->ticket(); }).code(), Code::invalid);
+}
+
+TEST(Arena, CannotBeGrownNorShrunk) {
+  const auto arena = Arena::create(kId, 1 << 16);
+  EXPECT_EQ(ftruncate(arena->ticket().fd, 4096), -1);
+  EXPECT_EQ(ftruncate(arena->ticket().fd, 1 << 20), -1);
+}
+
+TEST(Arena, RefusesATicketWithAnotherNonce) {
+  const auto arena = Arena::create(kId, 4096);
+  ArenaTicket ticket = arena->ticket();
+  ticket.nonce ^= 1;
+  EXPECT_EQ(error_of([&] { Arena::open(ticket); }).code(), Code::corrupt);
+}
+
+TEST(Arena, RefusesATicketWithAnotherIdOrSize) {
+  const auto arena = Arena::create(kId, 4096);
+  ArenaTicket other_id = arena->ticket();
+  other_id.id.value += 1;
+  EXPECT_EQ(error_of([&] { Arena::open(other_id); }).code(), Code::corrupt);
+  for (const std::uint64_t size : {std::uint64_t{4096}, std::uint64_t{3 * 4096}, ~std::uint64_t{0}}) {
+    ArenaTicket ticket = arena->ticket();
+    ticket.size_bytes = size;
+    EXPECT_EQ(error_of([&] { Arena::open(ticket); }).code(), Code::corrupt) << size;
+  }
+}
+
+TEST(Arena, RefusesAFileThatIsNotSealedAgainstChangeOfSize) {
+  const auto arena = Arena::create(kId, 4096);
+  const auto code_with = [&](int seals) {
+    const Imitation file{*arena, seals};
+    ArenaTicket ticket = arena->ticket();
+    ticket.fd = file.fd();
+    return error_of([&] { Arena::open(ticket); }).code();
+  };
+  EXPECT_EQ(code_with(F_SEAL_SHRINK | F_SEAL_SEAL), Code::corrupt);
+  EXPECT_EQ(code_with(F_SEAL_GROW | F_SEAL_SEAL), Code::corrupt);
+  EXPECT_EQ(code_with(F_SEAL_SHRINK | F_SEAL_GROW), Code::corrupt);
+  EXPECT_EQ(code_with(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), Code::ok);  // nothing else was wrong with it
+}
+
+TEST(Arena, RefusesADescriptorThatIsSomethingElse) {
+  const auto arena = Arena::create(kId, 4096);
+  const auto other = Arena::create(kId, 4096);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  for (const int fd : {ends[0], ends[1], other->ticket().fd}) {
+    ArenaTicket ticket = arena->ticket();
+    ticket.fd = fd;
+    EXPECT_EQ(error_of([&] { Arena::open(ticket); }).code(), Code::corrupt);
+  }
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(Arena, CannotBeReachedFromAnotherHostOrPidNamespace) {
+  const auto arena = Arena::create(kId, 4096);
+  ArenaTicket host = arena->ticket();
+  host.boot_id.fill('f');
+  EXPECT_EQ(error_of([&] { Arena::open(host); }).code(), Code::environment);
+  ArenaTicket space = arena->ticket();
+  space.pid_namespace += 1;
+  EXPECT_EQ(error_of([&] { Arena::open(space); }).code(), Code::environment);
+}
+
+TEST(Arena, OfAProcessThatEndedCannotBeReached) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ChildProcess child{[&] {
+    const ArenaTicket ticket = Arena::create(kId, 4096)->ticket();
+    return write(ends[1], &ticket, sizeof ticket) == sizeof ticket ? 0 : 1;
+  }};
+  ArenaTicket ticket;
+  ASSERT_EQ(read(ends[0], &ticket, sizeof ticket), static_cast<ssize_t>(sizeof ticket));
+  ASSERT_EQ(child.wait(), 0);
+  EXPECT_EQ(error_of([&] { Arena::open(ticket); }).code(), Code::environment);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(Arena, IsSharedWithAProcessThatOpensItsTicket) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ChildProcess child{[&] {
+    ArenaTicket ticket;
+    if (read(ends[0], &ticket, sizeof ticket) != sizeof ticket) return 1;
+    AddressSpace space;
+    space.map(Arena::open(ticket));
+    const Arena& arena = space.arena(ticket.id);
+    *space.address_of<std::uint64_t>(arena.find("answer").value()) = 42;
+    space.timeline(arena.find_timeline("done").value()).signal(1);
+    return 0;
+  }};
+  AddressSpace space;
+  const auto arena = Arena::create(kId, 4096);  // after the fork: the child inherits nothing
+  space.map(arena);
+  const Memory answer = arena->allocate(8);
+  const TimelineId done = arena->make_timeline();
+  arena->publish("answer", answer);
+  arena->publish("done", done);
+  const ArenaTicket ticket = arena->ticket();
+  ASSERT_EQ(write(ends[1], &ticket, sizeof ticket), static_cast<ssize_t>(sizeof ticket));
+  Blocking blocking = Blocking::on_thread("test");
+  const Status status = space.timeline(done).wait(blocking, 1, Deadline::after(std::chrono::seconds{10}), "the child");
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(*space.address_of<std::uint64_t>(answer), 42u);
+  EXPECT_EQ(child.wait(), 0);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+/// Writes what a peer should never write into a directory, and looks names up from another mapping.
+TEST(Arena, BelievesNothingInADirectoryThatAPeerSpoiled) {
+  const auto arena = Arena::create(kId, 4096);
+  arena->publish("part", arena->allocate(64));
+  const auto peer = Arena::open(arena->ticket());
+  auto* const count = reinterpret_cast<std::uint32_t*>(arena->base() + 36);
+  auto* const entry = reinterpret_cast<std::uint64_t*>(arena->base() + 96 + 24);  // offset, size
+  ASSERT_EQ(*count, 1u);
+  ASSERT_EQ(entry[1], 64u);
+  entry[0] = arena->size_bytes();
+  EXPECT_EQ(error_of([&] { peer->find("part"); }).code(), Code::corrupt);
+  entry[0] = 4096;
+  entry[1] = ~std::uint64_t{0};
+  EXPECT_EQ(error_of([&] { peer->find("part"); }).code(), Code::corrupt);
+  entry[1] = 64;
+  EXPECT_TRUE(peer->find("part").has_value());
+  EXPECT_EQ(error_of([&] { peer->find_timeline("part"); }).code(), Code::corrupt);
+  *count = 101;
+  EXPECT_EQ(error_of([&] { peer->find("part"); }).code(), Code::corrupt);
+}
+
+TEST(Arena, LeavesNoDescriptorBehind) {
+  const int before = dup(0);
+  close(before);
+  { const auto peer = Arena::open(Arena::create(kId, 4096)->ticket()); }
+  const int after = dup(0);
+  close(after);
+  EXPECT_EQ(before, after);
+}
+
+TEST(AddressSpace, ResolvesMemoryOfTheArenasItMapped) {
+  AddressSpace space;
+  const auto arena = Arena::create(kId, 4096);
+  space.map(arena);
+  const Memory part = arena->allocate(64);
+  EXPECT_EQ(space.address(part), arena->base() + part.offset);
+  EXPECT_EQ(&space.arena(kId), arena.get());
+  EXPECT_EQ(error_of([&] { space.address(Memory{kId, 4096, 4097}); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { space.address(Memory{kId, ~std::uint64_t{0}, 2}); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { space.address(Memory{arena_id(Peer{1}, 1), 0, 1}); }).code(), Code::invalid);
+}
+
+TEST(AddressSpace, MapsManyArenasOnceEach) {
+  AddressSpace space;
+  std::vector<std::shared_ptr<Arena>> arenas;
+  for (std::uint32_t peer = 0; peer < 20; ++peer) {
+    for (std::uint32_t running = 0; running < 3; ++running) {
+      arenas.push_back(Arena::create(arena_id(Peer{peer}, running), 4096));
+      space.map(arenas.back());
+    }
+  }
+  for (const auto& arena : arenas) EXPECT_EQ(&space.arena(arena->id()), arena.get());
+  EXPECT_EQ(error_of([&] { space.map(arenas.front()); }).code(), Code::invalid);
+}
+
+TEST(AddressSpace, ResolvesMemoryThatWasBoundToAnIdAndKnowsItsKind) {
+  AddressSpace space;
+  std::array<std::byte, 256> bytes{};
+  space.bind({ArenaId{9}, bytes.data(), bytes.size(), MemoryKind::pinned});
+  EXPECT_EQ(space.address({ArenaId{9}, 64, 192}), bytes.data() + 64);
+  EXPECT_EQ(space.kind(ArenaId{9}), MemoryKind::pinned);
+  EXPECT_THROW(space.address({ArenaId{9}, 64, 193}), Error);
+  EXPECT_THROW(space.arena(ArenaId{9}), Error) << "it has no directory";
+  EXPECT_THROW(space.timeline({ArenaId{9}, 1}), Error) << "nor lines";
+  EXPECT_THROW(space.bind({ArenaId{9}, bytes.data(), bytes.size()}), Error) << "the id is taken";
+  EXPECT_THROW(space.bind({ArenaId{10}, nullptr, 64}), Error);
+  EXPECT_THROW(space.kind(ArenaId{11}), Error);
+}
+
+TEST(AddressSpace, GivesTheSameLineForOneIdAlways) {
+  AddressSpace space;
+  const auto arena = Arena::create(kId, 4096);
+  space.map(arena);
+  const TimelineId shared = arena->make_timeline();
+  const TimelineId own = space.make_private_timeline();
+  EXPECT_NE(own, space.make_private_timeline());
+  EXPECT_EQ(&space.timeline(shared), &space.timeline(shared));
+  EXPECT_EQ(&space.timeline(own), &space.timeline(own));
+  EXPECT_EQ(space.timeline(shared).id(), shared);
+}
+
+TEST(AddressSpace, RefusesLinesItCannotReach) {
+  AddressSpace space;
+  const auto arena = Arena::create(kId, 4096);
+  space.map(arena);
+  EXPECT_EQ(error_of([&] { space.timeline({kId, 0}); }).code(), Code::invalid);  // the directory
+  EXPECT_EQ(error_of([&] { space.timeline({kId, 64}); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { space.timeline({ArenaId{9}, 40}); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { space.timeline({ArenaId{0}, 0}); }).code(), Code::invalid);
+}
+
+TEST(AddressSpace, NamesALineThatWasBoundUntilItIsUnbound) {
+  AddressSpace space;
+  AddressSpace other;
+  const TimelineId id = space.make_private_timeline();
+  Timeline& line = other.timeline(other.make_private_timeline());
+  ASSERT_EQ(line.id(), id);
+  space.bind(line);
+  EXPECT_EQ(&space.timeline(id), &line);
+  EXPECT_EQ(error_of([&] { space.bind(line); }).code(), Code::invalid);
+  space.unbind(id);
+  EXPECT_NE(&space.timeline(id), &line);
+}
+
+}  // namespace
+}  // namespace troupe::testing

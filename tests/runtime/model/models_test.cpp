@@ -1,0 +1,72 @@
+#include "apps/models/models.hpp"
+
+#include <gmock/gmock.h>
+
+#include "runtime/base/error.hpp"
+
+namespace troupe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> names_of(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Layer& layer : graph.layers()) names.push_back(layer.name);
+  return names;
+}
+
+std::vector<Field> samples_of(Shape image, std::uint32_t classes) {
+  return {{"image", std::move(image), DType::f32}, {"label", {}, DType::i32, classes}};
+}
+
+TEST(Models, MlpIsTheNetworkOfTheMnistExample) {
+  const Graph graph = build_model(Settings{}, samples_of(Shape{{28, 28, 1}}, 10));
+  EXPECT_EQ(graph.name(), "mlp");
+  EXPECT_THAT(names_of(graph), ElementsAre("l1", "relu1", "l2", "relu2", "l3", "loss"));
+  EXPECT_EQ(graph.count_parameters(), 784U * 1000 + 1000 + 1000 * 1000 + 1000 + 1000 * 10 + 10);
+  EXPECT_EQ(graph.count_classes(), 10U);
+  EXPECT_EQ(graph.dtype(), DType::f32);
+}
+
+TEST(Models, MlpFollowsTheSettings) {
+  Settings settings;
+  settings.model.units = {7};
+  settings.model.dtype = DType::bf16;
+  const Graph graph = build_model(settings, samples_of(Shape{{5}}, 3));
+  EXPECT_EQ(graph.count_parameters(), 5U * 7 + 7 + 7 * 3 + 3);
+  EXPECT_EQ(graph.dtype(), DType::bf16);
+}
+
+TEST(Models, MlpWithoutHiddenLayersIsALinearClassifier) {
+  Settings settings;
+  settings.model.units.clear();
+  EXPECT_THAT(names_of(build_model(settings, samples_of(Shape{{5}}, 3))), ElementsAre("l1", "loss"));
+}
+
+TEST(Models, AnUnknownNameIsAnsweredWithTheKnownOnes) {
+  Settings settings;
+  settings.model.name = "mpl";
+  try {
+    build_model(settings, samples_of(Shape{{5}}, 3));
+    FAIL() << "no error was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid);
+    EXPECT_THAT(error.what(), HasSubstr("mpl"));
+    EXPECT_THAT(error.what(), HasSubstr("there are: mlp"));
+  }
+}
+
+TEST(Models, MlpSaysWhichFieldTheDataLack) {
+  try {
+    build_model(Settings{}, {{"image", {{5}}, DType::f32}, {"boxes", {{4}}, DType::f32}});
+    FAIL() << "no error was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid);
+    EXPECT_THAT(error.what(),
+                HasSubstr("model mlp reads a field \"label\"; the data set has image [5] f32, boxes [4] f32"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe
