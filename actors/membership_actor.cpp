@@ -46,8 +46,6 @@ void end_run(Self self, const Status& given) {
   s.over = true;
   const bool judged = given.ok() && !s.verdict.ok();
   const Status& status = judged ? s.verdict : given;
-  for (const auto& shard : s.parts.shards)
-    self->send(shard, RetireStripe{status.ok() ? Status{Code::aborted, "the run is over"} : status});
   s.parts.ended({status, s.stopped, s.steps, s.saved_steps, s.unsaved, judged});
 }
 

@@ -7,7 +7,6 @@
 #include <caf/actor.hpp>
 
 #include "actors/messages.hpp"
-#include "actors/shard_actor.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/membership/membership.hpp"
 
@@ -43,7 +42,6 @@ struct MembershipParts {
   Rank self;
   std::vector<std::string> hosts;                 // by rank
   MembershipPeer coordinator;                     // rank 0's Membership; on rank 0: none
-  std::vector<ShardActor> shards;                 // told when the view ends
   std::vector<BeginReceiver> begin;               // told when the view stands
   std::vector<caf::actor> watched;                // actors of this process whose failure ends the run
   std::chrono::milliseconds start_within{60000};  // the view stands by then, or the run ends

@@ -50,7 +50,7 @@ struct EvaluationReached {
   Status status;
 };
 
-/// Device to Shard, Reporter and Membership: the step is committed, these are its sums over all ranks.
+/// Device to Reporter, Checkpointer, Balancer and Membership: the step is committed, these are its sums over all ranks.
 struct Committed {
   ViewId view;
   Step step;
@@ -134,11 +134,6 @@ struct DeviceFinished {
 /// Bootstrap's watch, heartbeats or the transport to Membership: a process is gone.
 struct PeerLost {
   Peer peer;
-  Status why;
-};
-
-/// Membership to Shard: the view ends; the device's tenancy with it.
-struct RetireStripe {
   Status why;
 };
 
@@ -483,7 +478,6 @@ TROUPE_LOCAL_MESSAGE(troupe::StopRequest)
 TROUPE_LOCAL_MESSAGE(troupe::Begin)
 TROUPE_LOCAL_MESSAGE(troupe::DeviceFinished)
 TROUPE_LOCAL_MESSAGE(troupe::PeerLost)
-TROUPE_LOCAL_MESSAGE(troupe::RetireStripe)
 TROUPE_LOCAL_MESSAGE(troupe::Reported)
 TROUPE_LOCAL_MESSAGE(troupe::ValuesOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::LocalFailure)

@@ -32,7 +32,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     set_down_handler([this](const caf::down_msg& down) { lose(down.source); });
     return {[this](const JoinHosting& join) { return this->join(join); },
             [this](const LeaveHosting& leave) { this->leave(Rank{leave.worker}); },
-            [this](ReadPart& read) { return this->read(read); },
+            [this](const ReadPart& read) { return this->read(read); },
             [this](PushPart& push) { return this->push(push); },
             [this](const CallMessage& message) {
               late_reads_.push_back(message);
@@ -41,7 +41,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
             [this](AskHosting) { return report(); },
             [this](const StartHosting& start) { this->start(start); },
             [this](const RestHosting& rest) { this->rest(rest); },
-            [this](const EndHosting& end) { return this->end(end.why); },
+            [this](const EndHosting& end) { this->end(end.why); },
             [this](const HostingReached& reached) { this->reached(reached.status); }};
   }
 
@@ -155,12 +155,12 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     if (auto found = homes_.extract(home)) leave(found.mapped());
   }
 
-  caf::result<PulledPart> read(ReadPart& read) {
+  caf::result<PulledPart> read(const ReadPart& read) {
     if (const Status why = idle(); !why.ok()) return to_caf(why);
     const TraceSpan span(tenancy_->parts().trace, "answer read");
     const Rank worker{read.worker};
     const Promise<PulledPart> answer = wait_for(worker, read);
-    deal_with(worker, tenancy_->read({worker, read.clock, read.meeting}, {read.sparse, std::move(read.rows)}));
+    deal_with(worker, tenancy_->read({worker, read.clock, read.meeting}));
     return answer.later();
   }
 
@@ -171,15 +171,13 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     const Promise<PulledPart> answer = wait_for(worker, push.next);
     const bool own_memory = landed_in_sink(worker, push.values);
     HostedTenancy::Outcome outcome =
-        tenancy_->push({worker, push.sequence, push.clock, push.base_version},
-                       {push.sums, std::move(push.values), std::move(push.rows), push.sparse});
+        tenancy_->push({worker, push.sequence, push.clock, push.base_version}, {push.sums, std::move(push.values)});
     if (own_memory) sinks_.at(worker).posted = false;
     const bool repeated = outcome.refused == Refusal::duplicate;  // its answer was lost
     if (repeated) outcome.refused = Refusal::none;
     deal_with(worker, outcome);
     if (answer.pending() && (repeated || outcome.refused == Refusal::none) && outcome.wrong.ok())
-      deal_with(worker, tenancy_->read({worker, push.next.clock, push.next.meeting},
-                                       {push.next.sparse, std::move(push.next.rows)}));
+      deal_with(worker, tenancy_->read({worker, push.next.clock, push.next.meeting}));
     return answer.later();
   }
 
@@ -295,26 +293,13 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
             std::string{policy.staleness_unit()}};
   }
 
-  caf::result<HostingEnded> end(const Status& why) {
-    if (!ended_) {
-      ended_ = why;
-      for (auto& [worker, waiting] : reads_) waiting.answer.fail(why);
-      for (Joiner& joiner : joiners_) joiner.answer.fail(why);
-      reads_.clear();
-      joiners_.clear();
-    }
-    Promise<HostingEnded> promise(this);
-    later_.push_back({tenancy_->enqueued(), [this, promise]() mutable { promise.deliver(ending()); }});
-    tenancy_->settle();
-    tell_later();
-    watch();
-    return promise.later();
-  }
-
-  HostingEnded ending() const {
-    if (!tenancy_->started()) return {tenancy_->parts().stripe, 0, {}, {}};
-    const HostedLedger& ledger = tenancy_->policy().ledger();
-    return {tenancy_->parts().stripe, ledger.version(), ledger.version_vector(), tenancy_->policy().staleness()};
+  void end(const Status& why) {
+    if (ended_) return;
+    ended_ = why;
+    for (auto& [worker, waiting] : reads_) waiting.answer.fail(why);
+    for (Joiner& joiner : joiners_) joiner.answer.fail(why);
+    reads_.clear();
+    joiners_.clear();
   }
 
   /// Has the stream tell when it is done with what is enqueued: failures are noticed without a message from elsewhere.

@@ -27,17 +27,10 @@ struct RestHosting {
   std::uint64_t value = 0;
   Status status;
 };
-/// Whoever ends the view, to a shard: nothing more is taken. What waits is answered `why`; the answer comes when all
-/// that was applied is in the stripe. Of its process only.
+/// Whoever ends the view, to a shard: nothing more is taken. What waits is answered `why`. Of its
+/// process only.
 struct EndHosting {
   Status why;
-};
-/// The stripe as the next tenant finds it.
-struct HostingEnded {
-  StripeMemory stripe;
-  std::uint64_t version = 0;
-  std::vector<std::uint64_t> version_vector;
-  StalenessHistogram staleness;
 };
 /// The stream to the shard: everything enqueued by then is done, or will not be.
 struct HostingReached {
@@ -50,7 +43,7 @@ struct HostingReached {
 using HostedShard = ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, Takes<LeaveHosting>,
                             caf::replies_to<ReadPart>::with<PulledPart>, caf::replies_to<PushPart>::with<PulledPart>,
                             Takes<CallMessage>, caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
-                            Takes<RestHosting>, caf::replies_to<EndHosting>::with<HostingEnded>, Takes<HostingReached>>;
+                            Takes<RestHosting>, Takes<EndHosting>, Takes<HostingReached>>;
 
 /// Spawns one, which hosts nothing yet. `remote`, if any, outlives it: pushes from other processes land in sinks of the
 /// shard instead of the pool. `runs_inline`: on the control lane's thread, so that a message from another process costs
@@ -63,5 +56,4 @@ HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, Rem
 TROUPE_LOCAL_MESSAGE(troupe::StartHosting)
 TROUPE_LOCAL_MESSAGE(troupe::RestHosting)
 TROUPE_LOCAL_MESSAGE(troupe::EndHosting)
-TROUPE_LOCAL_MESSAGE(troupe::HostingEnded)
 TROUPE_LOCAL_MESSAGE(troupe::HostingReached)

@@ -4,27 +4,8 @@
 #include <variant>
 
 #include "runtime/exchange/policies/easgd.hpp"
-#include "runtime/exchange/row_runs.hpp"
 
 namespace troupe {
-namespace {
-
-/// Elements [first, first + count) of a stripe. No journal: such parts do not follow each other as blocks of one pass.
-StripeMemory part_of(const StripeMemory& whole, std::uint64_t first, std::uint64_t count) {
-  StripeMemory part;
-  part.stripe = whole.stripe;
-  part.stripe.first += first;
-  part.stripe.count = count;
-  part.no_decay = whole.no_decay;
-  part.parameters = elements(whole.parameters, first, count, sizeof(float));
-  part.bf16 = elements(whole.bf16, first, count, size_bytes(DType::bf16));
-  for (std::size_t s = 0; s < kMaxStateSlots; ++s)
-    part.state[s] = elements(whole.state[s], first, count, sizeof(float));
-  return part;
-}
-
-}  // namespace
-
 HostedTenancy::HostedTenancy(HostedParts parts)
     : parts_(std::move(parts)), snapshots_(parts_.arena, parts_.stripe.stripe.count * sizeof(float)) {
   const std::uint64_t count = parts_.stripe.stripe.count;
@@ -35,45 +16,25 @@ HostedTenancy::HostedTenancy(HostedParts parts)
       !needs_verdict(parts_.rule), Code::unsupported, "shard ", parts_.shard,
       ": a hosted stripe's updates do not know the whole gradient, so they can neither clip its norm nor leave ",
       "out what is not finite");
-  TROUPE_CHECK(parts_.row_elements == 0 || count % parts_.row_elements == 0, Code::invalid, "shard ", parts_.shard,
-               ": rows of ", parts_.row_elements, " elements in a stripe of ", count, ", which must be whole rows");
 }
 
 void HostedTenancy::start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha,
                           std::uint64_t samples) {
-  TROUPE_CHECK(parts_.row_elements == 0 || !elastic_alpha, Code::invalid, "shard ", parts_.shard,
-               ": a stripe that is averaged elastically has no rows");
   policy_ = std::move(policy);
   elastic_alpha_ = elastic_alpha;
   samples_ = samples;
   arrived_.clear();
-  scopes_.clear();
   total_ = {};
   published_.reset();
 }
 
-std::uint64_t HostedTenancy::count_rows() const noexcept {
-  return parts_.row_elements == 0 ? 0 : parts_.stripe.stripe.count / parts_.row_elements;
-}
-
 Status HostedTenancy::check(const HostedContribution& contribution) const {
-  const std::uint64_t count =
-      contribution.sparse ? contribution.rows.size() * parts_.row_elements : parts_.stripe.stripe.count;
-  if (contribution.sparse && (parts_.row_elements == 0 || !are_rows(contribution.rows, count_rows()))) {
-    return {Code::invalid, text("a push of rows to shard ", parts_.shard, ", which has ", count_rows(),
-                                " rows: they must ascend and be below that")};
-  }
-  if (contribution.values.memory().size_bytes != count * sizeof(float)) {
+  const std::uint64_t size_bytes = parts_.stripe.stripe.count * sizeof(float);
+  if (contribution.values.memory().size_bytes != size_bytes) {
     return {Code::invalid, text("a push of ", contribution.values.memory().size_bytes, " bytes to shard ", parts_.shard,
-                                ", where ", count * sizeof(float), " are needed")};
+                                ", where ", size_bytes, " are needed")};
   }
   return {};
-}
-
-Status HostedTenancy::check(const ReadScope& scope) const {
-  if (!scope.sparse || (parts_.row_elements > 0 && are_rows(scope.rows, count_rows()))) return {};
-  return {Code::invalid, text("a read of rows from shard ", parts_.shard, ", which has ", count_rows(),
-                              " rows: they must ascend and be below that")};
 }
 
 HostedTenancy::Outcome HostedTenancy::join(Rank worker) {
@@ -85,10 +46,7 @@ HostedTenancy::Outcome HostedTenancy::join(Rank worker) {
   }
 }
 
-HostedTenancy::Outcome HostedTenancy::leave(Rank worker) {
-  scopes_.erase(worker);
-  return perform(policy_->left(worker));
-}
+HostedTenancy::Outcome HostedTenancy::leave(Rank worker) { return perform(policy_->left(worker)); }
 
 HostedTenancy::Outcome HostedTenancy::push(const HostedPush& push, HostedContribution contribution) {
   if (Status wrong = check(contribution); !wrong.ok()) return {std::move(wrong), Refusal::none, {}};
@@ -98,11 +56,7 @@ HostedTenancy::Outcome HostedTenancy::push(const HostedPush& push, HostedContrib
   return perform(actions);
 }
 
-HostedTenancy::Outcome HostedTenancy::read(const HostedRead& read, ReadScope scope) {
-  if (Status wrong = check(scope); !wrong.ok()) return {std::move(wrong), Refusal::none, {}};
-  scopes_.insert_or_assign(read.worker, std::move(scope));
-  return perform(policy_->read(read));
-}
+HostedTenancy::Outcome HostedTenancy::read(const HostedRead& read) { return perform(policy_->read(read)); }
 
 HostedTenancy::Outcome HostedTenancy::perform(const HostedActions& actions) {
   Running running;
@@ -121,7 +75,7 @@ HostedTenancy::Outcome HostedTenancy::perform(const HostedActions& actions) {
   }
   Outcome outcome{{}, actions.refused, {}};
   for (Copy& copy : copies) {
-    Tensor values(copy.memory, std::move(copy.extents), DType::f32, enqueued_, std::move(copy.owner));
+    Tensor values(copy.memory, {parts_.stripe.stripe.count}, DType::f32, enqueued_, std::move(copy.owner));
     outcome.answers.push_back({copy.read, copy.total, std::move(values)});
   }
   return outcome;
@@ -138,11 +92,9 @@ RuleStep HostedTenancy::rule_of(const ApplyUpdate& update) const {
 void HostedTenancy::enqueue_update(const ApplyUpdate& update, Running& running) {
   std::vector<HostedContribution> contributions;
   std::vector<AppliedRecord> records;
-  bool sparse = false;
   for (const HostedPush& push : update.contributions) {
     auto found = arrived_.extract({push.worker, push.sequence});
     contributions.push_back(std::move(found.mapped()));
-    sparse = sparse || contributions.back().sparse;
     records.push_back({static_cast<std::uint32_t>(update.version), static_cast<std::uint32_t>(push.clock),
                        static_cast<std::uint32_t>(push.base_version), static_cast<std::uint16_t>(parts_.shard),
                        static_cast<std::uint16_t>(push.worker.value)});
@@ -151,34 +103,15 @@ void HostedTenancy::enqueue_update(const ApplyUpdate& update, Running& running) 
   const Memory total = write_total(contributions);
   for (const HostedContribution& one : contributions) parts_.stream.wait(one.values.valid_from());
   const RuleStep rule = rule_of(update);
-  if (sparse) {
-    enqueue_rows(rule, update.version, contributions, total);
-  } else {
-    std::vector<Memory> values;
-    for (const HostedContribution& one : contributions) values.push_back(one.values.memory());
-    StripeMemory stripe = parts_.stripe;
-    if (elastic_alpha_) stripe.no_decay = {};  // the pull's decay is no weight decay
-    parts_.stream.update(rule, update.version, stripe, values, total);
-  }
+  std::vector<Memory> values;
+  for (const HostedContribution& one : contributions) values.push_back(one.values.memory());
+  StripeMemory stripe = parts_.stripe;
+  if (elastic_alpha_) stripe.no_decay = {};  // the pull's decay is no weight decay
+  parts_.stream.update(rule, update.version, stripe, values, total);
   samples_ += total_.samples;
   published_.reset();
   running.sums.push_back(total);
   for (HostedContribution& one : contributions) running.contributions.push_back(std::move(one.values));
-}
-
-void HostedTenancy::enqueue_rows(const RuleStep& rule, std::uint64_t number, const std::vector<HostedContribution>& all,
-                                 Memory total) {
-  const std::uint64_t width = parts_.row_elements;
-  std::vector<std::uint32_t> every(count_rows());  // of a contribution to all rows
-  for (std::uint32_t row = 0; row < every.size(); ++row) every[row] = row;
-  std::vector<std::span<const std::uint32_t>> rows;
-  for (const HostedContribution& one : all) rows.emplace_back(one.sparse ? one.rows : every);
-  for (const RowRun& run : row_runs(rows)) {
-    std::vector<Memory> values;
-    for (const RowRun::From& from : run.from)
-      values.push_back(elements(all[from.part].values.memory(), from.slot * width, run.count * width, sizeof(float)));
-    parts_.stream.update(rule, number, part_of(parts_.stripe, run.first * width, run.count * width), values, total);
-  }
 }
 
 Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contributions) {
@@ -195,24 +128,8 @@ Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contrib
 }
 
 HostedTenancy::Copy HostedTenancy::enqueue_copy(const AnswerRead& read) {
-  Copy copy{read, total_, {}, {}, {}};
-  ReadScope scope;
-  if (auto found = scopes_.extract(read.worker)) scope = std::move(found.mapped());
+  Copy copy{read, total_, {}, {}};
   const StripeMemory& stripe = parts_.stripe;
-  if (scope.sparse) {
-    const std::uint64_t width = parts_.row_elements;
-    auto [memory, owner] = snapshots_.take();
-    const std::vector<std::span<const std::uint32_t>> rows{scope.rows};
-    for (const RowRun& run : row_runs(rows)) {
-      parts_.stream.copy(elements(memory, run.from[0].slot * width, run.count * width, sizeof(float)),
-                         elements(stripe.parameters, run.first * width, run.count * width, sizeof(float)));
-    }
-    copy.memory = slice(memory, 0, scope.rows.size() * width * sizeof(float));
-    copy.extents = {scope.rows.size(), width};
-    copy.owner = std::move(owner);
-    return copy;
-  }
-  copy.extents = {stripe.stripe.count};
   if (policy_->updates_wait_for_readers()) {
     copy.memory = stripe.parameters;
     return copy;

@@ -28,25 +28,15 @@ struct HostedParts {
   StripeMemory stripe;      // in memory that this process can read and write
   Rule rule;
   std::optional<RateSchedule> rate;  // the rule's, by samples of all workers; nothing: as the rule says
-  /// Elements of a row, for row-sparse pushes and reads: the stripe is whole rows; 0: none.
-  std::uint64_t row_elements = 0;
   /// Told of every update as it is enqueued; called by the one who calls the tenancy. Empty: no log is kept.
   std::function<void(std::span<const AppliedRecord>)> log;
   TraceRow* trace = nullptr;  // of the actor in charge; null: nothing is noted
 };
 
-/// What a worker pushes: the whole stripe [count] f32, or `rows` of it [rows, row_elements], ascending.
+/// What a worker pushes.
 struct HostedContribution {
   StepSums sums;
-  Tensor values;
-  std::vector<std::uint32_t> rows;
-  bool sparse = false;  // `rows` says which; none are allowed
-};
-
-/// What of the stripe a worker reads.
-struct ReadScope {
-  bool sparse = false;
-  std::vector<std::uint32_t> rows;  // ascending
+  Tensor values;  // the whole stripe [count] f32
 };
 
 /// A stripe that a shard hosts: the policy decides, the stream computes, readers get copies of one version each. It
@@ -74,7 +64,7 @@ class HostedTenancy {
   Outcome join(Rank worker);
   Outcome leave(Rank worker);
   Outcome push(const HostedPush& push, HostedContribution contribution);
-  Outcome read(const HostedRead& read, ReadScope scope = {});
+  Outcome read(const HostedRead& read);
 
   /// Copies some elements as they are behind what is enqueued; there when enqueued() is reached.
   void copy(std::uint64_t first, std::uint64_t count, Memory to);
@@ -93,7 +83,6 @@ class HostedTenancy {
     AnswerRead read;
     StepSums total;
     Memory memory;
-    Tensor::Extents extents;
     std::shared_ptr<const void> owner;
   };
   struct Published {  // the whole stripe at a version; shared by all who read that
@@ -108,15 +97,11 @@ class HostedTenancy {
   };
 
   Status check(const HostedContribution& contribution) const;
-  Status check(const ReadScope& scope) const;
   Outcome perform(const HostedActions& actions);
   RuleStep rule_of(const ApplyUpdate& update) const;  // its contributions' total is written
   void enqueue_update(const ApplyUpdate& update, Running& running);
-  void enqueue_rows(const RuleStep& rule, std::uint64_t number, const std::vector<HostedContribution>& all,
-                    Memory total);
   Memory write_total(const std::vector<HostedContribution>& contributions);
   Copy enqueue_copy(const AnswerRead& read);
-  std::uint64_t count_rows() const noexcept;
 
   HostedParts parts_;
   std::shared_ptr<HostedPolicy> policy_;  // null: it hosts nothing yet
@@ -124,7 +109,6 @@ class HostedTenancy {
   std::uint64_t samples_ = 0;
   detail::Snapshots snapshots_;
   std::map<std::pair<Rank, std::uint64_t>, HostedContribution> arrived_;  // and not applied; by worker and sequence
-  std::map<Rank, ReadScope> scopes_;                                      // of reads that are not answered
   std::deque<Running> running_;
   std::vector<Memory> free_sums_;
   StepSums total_;  // of the last update

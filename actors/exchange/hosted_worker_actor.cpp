@@ -63,12 +63,7 @@ std::uint64_t sink_key(Self self, std::size_t shard) {
 
 /// What to read from a shard, the landing laid out for it.
 ReadPart read_of(Self self, const HostedWorkerParts& parts, std::size_t shard, const HostedRead& read) {
-  ReadPart message{.worker = read.worker.value,
-                   .clock = read.clock,
-                   .meeting = read.meeting,
-                   .into = 0,
-                   .sparse = false,
-                   .rows = {}};
+  ReadPart message{.worker = read.worker.value, .clock = read.clock, .meeting = read.meeting, .into = 0};
   Part& part = self->state.parts[shard];
   if (parts.remote == nullptr) return message;
   message.into = sink_key(self, shard);
@@ -228,15 +223,8 @@ void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards,
     Part& part = s.parts[i];
     const Tensor values(stripe_of(own.values, part), {part.count}, DType::f32, {}, nullptr);
     ask(self, parts, shards, i, round.read.meeting,
-        PushPart{parts.self.value,
-                 push.sequence,
-                 push.clock,
-                 push.base_version,
-                 sums,
-                 false,
-                 {},
-                 part.sink_there == 0 ? values : values.into({part.sink_there}),
-                 read_of(self, parts, i, round.read)});
+        PushPart{parts.self.value, push.sequence, push.clock, push.base_version, sums,
+                 part.sink_there == 0 ? values : values.into({part.sink_there}), read_of(self, parts, i, round.read)});
   }
 }
 

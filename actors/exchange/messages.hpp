@@ -40,8 +40,6 @@ struct ReadPart {
   std::uint64_t clock = 0;
   std::uint64_t meeting = 0;  // HostedRead::meeting
   std::uint64_t into = 0;     // the worker's sink for them (RemoteActors::post_sink); 0: none
-  bool sparse = false;        // only these rows
-  std::vector<std::uint32_t> rows;
 };
 /// Worker to shard: a contribution, and what it reads next.
 struct PushPart {
@@ -50,8 +48,6 @@ struct PushPart {
   std::uint64_t clock = 0;
   std::uint64_t base_version = 0;
   StepSums sums;
-  bool sparse = false;  // `values` are of these rows
-  std::vector<std::uint32_t> rows;
   Tensor values;
   ReadPart next;  // its clock: the one after the contribution's
 };
@@ -104,12 +100,12 @@ auto inspect(Inspector& f, LeaveHosting& x) {
 }
 template <class Inspector>
 auto inspect(Inspector& f, ReadPart& x) {
-  return f(caf::meta::type_name("troupe.ReadPart"), x.worker, x.clock, x.meeting, x.into, x.sparse, x.rows);
+  return f(caf::meta::type_name("troupe.ReadPart"), x.worker, x.clock, x.meeting, x.into);
 }
 template <class Inspector>
 auto inspect(Inspector& f, PushPart& x) {
-  return f(caf::meta::type_name("troupe.PushPart"), x.worker, x.sequence, x.clock, x.base_version, x.sums, x.sparse,
-           x.rows, x.values, x.next);
+  return f(caf::meta::type_name("troupe.PushPart"), x.worker, x.sequence, x.clock, x.base_version, x.sums, x.values,
+           x.next);
 }
 template <class Inspector>
 auto inspect(Inspector& f, PulledPart& x) {

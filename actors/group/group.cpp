@@ -24,6 +24,7 @@
 #include "actors/group/detail/steward.hpp"
 #include "actors/remote/network_module.hpp"
 #include "runtime/base/host_identity.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe {
 namespace {
@@ -36,29 +37,9 @@ constexpr Peer kFirst{0};
 /// Longer than a busy machine keeps a process from its core, shorter than people wait.
 constexpr milliseconds kSilence{10'000};
 
-/// Fills in what the program left open.
-Hello own_hello(Hello hello, const LaunchPlace& place, const caf::actor_system& system) {
-  hello.rank = place.rank;
-  hello.troupe_version = TROUPE_VERSION;
-  hello.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
-  hello.type_table_hash = message_table_hash(system.config());
-  hello.pid = ::getpid();
-  hello.pid_namespace = pid_namespace();
-  NodeIdentity& node = hello.topology.identity;
-  if (node.boot_id.empty()) node = {boot_id(), network_namespace()};
-  if (hello.topology.host.empty()) hello.topology.host = host_name();
-  return hello;
-}
-
 /// CAF takes a time of 0 for none at all.
 milliseconds request_time(Deadline deadline) {
   return std::max(std::chrono::ceil<milliseconds>(deadline.left()), milliseconds(1));
-}
-
-std::string list(const std::vector<std::string>& parts) {
-  std::string all;
-  for (const std::string& part : parts) all += (all.empty() ? "" : ", ") + part;
-  return all;
 }
 
 std::vector<std::string> names_of(const std::vector<Peer>& peers) {
@@ -80,10 +61,23 @@ GroupOptions with_defaults(GroupOptions options) {
 
 }  // namespace
 
+Hello own_hello(Hello given, const LaunchPlace& place, const caf::actor_system_config& config) {
+  given.rank = place.rank;
+  given.troupe_version = TROUPE_VERSION;
+  given.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
+  given.type_table_hash = message_table_hash(config);
+  given.pid = ::getpid();
+  given.pid_namespace = pid_namespace();
+  NodeIdentity& node = given.topology.identity;
+  if (node.boot_id.empty()) node = {boot_id(), network_namespace()};
+  if (given.topology.host.empty()) given.topology.host = host_name();
+  return given;
+}
+
 std::string StopReport::text() const {
   std::string parts;
   const auto add = [&](const std::string& what, const std::vector<std::string>& whom) {
-    parts += troupe::text(parts.empty() ? "" : "; ", what, whom.empty() ? "" : ": ", list(whom));
+    parts += troupe::text(parts.empty() ? "" : "; ", what, whom.empty() ? "" : ": ", joined(whom));
   };
   if (!running.empty()) add("not stopped in time", names_of(running));
   if (!lost.empty()) add("lost before", names_of(lost));
@@ -99,7 +93,7 @@ struct Group::State {
         self{place.rank},
         system(home),
         space(options.space != nullptr ? *options.space : own_space),
-        hellos{own_hello(options.hello, place, system)} {}
+        bootstrap(std::move(options.joined)) {}
   ~State();
 
   void find_others(Blocking& blocking);
@@ -107,7 +101,7 @@ struct Group::State {
   void spawn_servants();
   void meet(Blocking& blocking);
   void share_arenas(Blocking& blocking, const std::vector<group::Member>& members);
-  void go(Group& group, Blocking& blocking);
+  void go(Blocking& blocking);
   void await_others(Deadline deadline, StopReport& report);
   std::vector<std::string> retire(Deadline deadline);
   void say_goodbye(Deadline deadline);
@@ -123,10 +117,11 @@ struct Group::State {
   const LaunchPlace place;
   const Peer self;
   caf::actor_system& system;
+  std::mutex keeping;  // guards kept
+  std::vector<std::shared_ptr<void>> kept;
   AddressSpace own_space;
   AddressSpace& space;
   std::vector<Hello> hellos;
-  std::vector<std::vector<std::byte>> introductions;
   std::shared_ptr<group::SharedArenas> arenas = std::make_shared<group::SharedArenas>();
   std::shared_ptr<group::Roster> roster;
   caf::actor courier;
@@ -138,23 +133,30 @@ struct Group::State {
   std::unique_ptr<LaneLoop> bulk;
   std::unique_ptr<Bootstrap> bootstrap;  // its thread tells `remote` of losses, so it ends first
   bool running = false;                  // the lanes
+  std::uint64_t gathered = 0;            // calls of all_gather
+  std::uint32_t numbers = 0;             // that next_number() gave
   std::optional<StopReport> ended;
 };
 
 Group::State::~State() {
   auto blocking = Blocking::on_thread("the end of a group");
   if (!ended) end(blocking, Deadline::after(Clock::duration::zero()), {}, false);
+  bootstrap.reset();
+  bulk.reset();
+  control.reset();
+  transport.reset();
+  while (!kept.empty()) kept.pop_back();
 }
 
 void Group::State::find_others(Blocking& blocking) {
   if (place.world_size > 1) {
     TROUPE_CHECK(options.make_transport, Code::invalid, "a group of ", place.world_size,
                  " processes needs GroupOptions::make_transport");
-    bootstrap = Bootstrap::join(blocking, place, hellos.front(), options.deadline, options.waiting);
-    hellos = bootstrap->hellos();
   }
-  introductions.resize(hellos.size());
-  if (options.introduce) introductions[self.value] = options.introduce(hellos);
+  Hello mine = bootstrap ? Hello{} : own_hello(std::move(options.hello), place, system.config());
+  if (!bootstrap && place.world_size > 1)
+    bootstrap = Bootstrap::join(blocking, place, mine, options.deadline, options.waiting);
+  hellos = bootstrap ? bootstrap->hellos() : std::vector{std::move(mine)};
 }
 
 void Group::State::connect() {
@@ -182,7 +184,8 @@ void Group::State::connect() {
 void Group::State::spawn_servants() {
   TROUPE_CHECK(!system.registry().get<caf::strong_actor_ptr>(group::kCourier), Code::invalid,
                "this actor system is in a group already; give every group a system of its own");
-  roster = std::make_shared<group::Roster>(self, options.remote.dropped, options.lost);
+  roster = std::make_shared<group::Roster>(self, options.remote.dropped);
+  if (options.lost) roster->listen(options.lost);
   courier = system.spawn<group::Courier, caf::hidden>(roster);
   steward = system.spawn<group::Steward, caf::hidden>(roster);
   system.registry().put(group::kCourier, courier);
@@ -198,7 +201,6 @@ void Group::State::meet(Blocking& blocking) {
                          .actor_node = remote->identity(),
                          .courier = courier.id(),
                          .steward = steward.id(),
-                         .introduction = introductions[self.value],
                          .arena = arenas->ticket()};
   if (bootstrap) {
     const auto blobs = bootstrap->all_gather(blocking, "members", encode(members[self.value]), options.deadline);
@@ -212,10 +214,9 @@ void Group::State::meet(Blocking& blocking) {
   share_arenas(blocking, members);
   std::vector<group::Roster::Entry> entries;
   for (std::uint32_t peer = 0; peer < members.size(); ++peer) {
-    group::Member& member = members[peer];
+    const group::Member& member = members[peer];
     entries.push_back(
         {RemoteActors::node_in(member.actor_node), member.courier, member.steward, hellos[peer].topology.host});
-    introductions[peer] = std::move(member.introduction);
   }
   roster->enroll(*remote, std::move(entries));
 }
@@ -229,8 +230,7 @@ void Group::State::share_arenas(Blocking& blocking, const std::vector<group::Mem
   arenas->learn(bootstrap->all_gather(blocking, "arenas", arenas->map(space, tickets), options.deadline));
 }
 
-void Group::State::go(Group& group, Blocking& blocking) {
-  if (options.prepared) options.prepared(group);
+void Group::State::go(Blocking& blocking) {
   control->start();
   bulk->start();
   running = true;
@@ -346,7 +346,7 @@ std::vector<caf::actor> Group::State::find(Blocking& blocking, const std::string
     lacking.push_back(roster->describe(at[i]) + (late ? "" : text(" (", status.text(), ")")));
   }
   const bool enough = one_will_do ? !found.empty() : lacking.empty();
-  TROUPE_CHECK(enough, code, "no actor named \"", name, "\" was published in time at ", list(lacking));
+  TROUPE_CHECK(enough, code, "no actor named \"", name, "\" was published in time at ", joined(lacking));
   return found;
 }
 
@@ -361,9 +361,8 @@ std::unique_ptr<Group> Group::join(Blocking& blocking, caf::actor_system& system
   state->connect();
   state->spawn_servants();
   state->meet(blocking);
-  std::unique_ptr<Group> group(new Group(std::move(state)));
-  group->state_->go(*group, blocking);
-  return group;
+  state->go(blocking);
+  return std::unique_ptr<Group>(new Group(std::move(state)));
 }
 
 caf::actor Group::lookup(Blocking& blocking, Peer peer, const std::string& name, Deadline deadline) {
@@ -422,6 +421,55 @@ caf::actor Group::spawner(Peer peer) const {
   return state_->steward_of(peer);
 }
 
+std::vector<std::vector<std::byte>> Group::all_gather(Blocking& blocking, const std::string& what,
+                                                      std::span<const std::byte> mine, Deadline deadline) {
+  const auto* const first = reinterpret_cast<const char*>(mine.data());
+  const std::uint64_t number = ++state_->gathered;
+  caf::anon_send(state_->steward, group::Offer::value, number, what, std::vector<char>(first, first + mine.size()));
+  std::vector<caf::actor> stewards;
+  for (const Peer peer : state_->everyone()) stewards.push_back(state_->steward_of(peer));
+  const auto replies = group::ask_all(blocking, system(),
+                                      {.whom = std::move(stewards),
+                                       .question = caf::make_message(group::Gather::value, number, what),
+                                       .within = deadline.left()});
+  std::vector<std::vector<std::byte>> all;
+  for (std::uint32_t peer = 0; peer < replies.size(); ++peer) {
+    const Status& status = replies[peer].status;
+    TROUPE_CHECK(status.ok(), status.code(), state_->roster->describe({peer}), " gave nothing for '", what,
+                 "': ", status.text());
+    const auto& bytes = replies[peer].what.get_as<std::vector<char>>(0);
+    const auto* const begin = reinterpret_cast<const std::byte*>(bytes.data());
+    all.emplace_back(begin, begin + bytes.size());
+  }
+  return all;
+}
+
+namespace {
+
+class Listener final : public Group::LossListener {
+ public:
+  Listener(std::shared_ptr<group::Roster> roster, Bootstrap::Lost lost)
+      : roster_(std::move(roster)), number_(roster_->listen(std::move(lost))) {}
+  ~Listener() override { roster_->forget(number_); }
+
+ private:
+  const std::shared_ptr<group::Roster> roster_;
+  const std::uint64_t number_;
+};
+
+}  // namespace
+
+std::unique_ptr<Group::LossListener> Group::listen(Bootstrap::Lost lost) {
+  return std::make_unique<Listener>(state_->roster, std::move(lost));
+}
+
+void Group::keep(std::shared_ptr<void> parts) {
+  const std::lock_guard lock(state_->keeping);
+  state_->kept.push_back(std::move(parts));
+}
+
+std::uint32_t Group::next_number() noexcept { return ++state_->numbers; }
+
 StopReport Group::stop(Blocking& blocking, Deadline deadline) {
   if (state_->ended) return *state_->ended;
   StopReport report;
@@ -450,8 +498,6 @@ RemoteActors& Group::remote() const noexcept { return *state_->remote; }
 Transport& Group::transport() const noexcept { return *state_->transport; }
 LaneLoop& Group::control() const noexcept { return *state_->control; }
 LaneLoop& Group::bulk() const noexcept { return *state_->bulk; }
-Bootstrap* Group::bootstrap() const noexcept { return state_->bootstrap.get(); }
 const std::vector<Hello>& Group::hellos() const noexcept { return state_->hellos; }
-const std::vector<std::vector<std::byte>>& Group::introductions() const noexcept { return state_->introductions; }
 
 }  // namespace troupe

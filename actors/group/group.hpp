@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ struct TransportSite {
   const std::vector<Hello>& hellos;  // of all processes, by peer
 };
 
+/// `given` with what a process says of itself wherever it is: rank, versions but UCX's, message types, pid and
+/// namespace, and, where they are empty, the identity of its node and the name of its host.
+Hello own_hello(Hello given, const LaunchPlace& place, const caf::actor_system_config& config);
+
 struct GroupOptions {
   /// From launch_place_from_environment(), or by hand; absent: a group of this process alone, without any transport.
   std::optional<LaunchPlace> place;
@@ -43,7 +48,7 @@ struct GroupOptions {
   Deadline deadline = Deadline::after(std::chrono::seconds(60));
   /// Makes the transport, which every process must make alike; called once, when all have found each other.
   std::function<std::unique_ptr<Transport>(const TransportSite&)> make_transport;
-  /// What this process says of itself; rank, versions but UCX's, message types, pid and node are filled in.
+  /// What this process says of itself; own_hello() fills in the rest.
   Hello hello;
   LaneOptions control;
   LaneOptions bulk;
@@ -65,12 +70,9 @@ struct GroupOptions {
   /// thread of the group; must not block.
   Bootstrap::Lost lost;
 
-  // For programs with more to agree on:
-  /// Bytes that everyone shall have (Group::introductions), made when all hellos are known.
-  std::function<std::vector<std::byte>(const std::vector<Hello>&)> introduce;
-  /// Called when all peers are reachable and before the lanes run: the moment to publish, to take other channels of the
-  /// transport, to gather more by bootstrap().
-  std::function<void(Group&)> prepared;
+  /// The job at `place`, where this process has joined it already: its hellos are the group's, and `hello` and
+  /// `waiting` are not looked at. Absent: join() joins it.
+  std::unique_ptr<Bootstrap> joined;
 };
 
 /// How a group ended for this process.
@@ -156,6 +158,22 @@ class Group {
   caf::actor spawner(Peer peer) const;
   using Spawn = caf::atom_constant<caf::atom("spawn")>;
 
+  /// Everyone's bytes, by peer. Collective: every process calls it equally often, with the same `what`, and from one
+  /// thread at a time. Throws Error{invalid} with both when a process does something else, Error{timeout} and
+  /// Error{peer_lost} with `what` and who was asked.
+  std::vector<std::vector<std::byte>> all_gather(Blocking& blocking, const std::string& what,
+                                                 std::span<const std::byte> mine, Deadline deadline);
+
+  /// Tells of every process that is lost, as GroupOptions::lost, also of those lost before, until this object ends. The
+  /// group outlives it.
+  class LossListener;
+  std::unique_ptr<LossListener> listen(Bootstrap::Lost lost);
+  /// Destroys `parts` after the lanes and the transport: what they may still be told of. In the order of keeping, the
+  /// last first.
+  void keep(std::shared_ptr<void> parts);
+  /// How often it was called: the same at all processes that call it equally often, from 1.
+  std::uint32_t next_number() noexcept;
+
   /// Ends the membership together with the others: waits until every process has come to its stop(), has left or is
   /// lost, or the deadline passed, then does as leave(). Never takes longer than the deadline and two seconds. The
   /// second call returns what the first did. One caller at a time.
@@ -173,11 +191,8 @@ class Group {
   Transport& transport() const noexcept;
   LaneLoop& control() const noexcept;
   LaneLoop& bulk() const noexcept;
-  /// Null in a group of one.
-  Bootstrap* bootstrap() const noexcept;
-  /// By peer, this one's included; so are the introductions.
+  /// By peer, this one's included.
   const std::vector<Hello>& hellos() const noexcept;
-  const std::vector<std::vector<std::byte>>& introductions() const noexcept;
 
  private:
   caf::actor lookup_as(Blocking& blocking, Peer peer, const std::string& name, const std::set<std::string>& takes,
@@ -188,6 +203,12 @@ class Group {
   struct State;
   explicit Group(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
+};
+
+/// See Group::listen().
+class Group::LossListener {
+ public:
+  virtual ~LossListener() = default;
 };
 
 }  // namespace troupe

@@ -145,7 +145,7 @@ Engine::~Engine() {
   inline_->close();
   const Status ended{Code::aborted, "this process has ended its connection to other processes"};
   for (CallDone* const done : calls_.close_all()) done->answered(ended, {});
-  for (Proxy* next = fresh_.exchange(nullptr); next != nullptr;) {
+  for (Proxy* next = fresh_.take_all(); next != nullptr;) {
     const caf::strong_actor_ptr proxy(std::exchange(next, next->next_fresh)->ctrl(), false);
   }
   proxies_.clear();
@@ -206,10 +206,7 @@ caf::strong_actor_ptr Engine::make_proxy(caf::node_id node, caf::actor_id actor)
   auto made = caf::make_actor<Proxy, caf::strong_actor_ptr>(actor, node, &system_, config, *this, *of);
   auto* const proxy = static_cast<Proxy*>(made->get());
   intrusive_ptr_add_ref(proxy->ctrl());
-  proxy->next_fresh = fresh_.load(std::memory_order_relaxed);
-  while (
-      !fresh_.compare_exchange_weak(proxy->next_fresh, proxy, std::memory_order_acq_rel, std::memory_order_relaxed)) {
-  }
+  fresh_.push(*proxy);
   proxy->wake();
   const std::uint32_t every = std::max(options_.max_actors / 8, 1u);
   if (of->proxies_made.fetch_add(1, std::memory_order_relaxed) % every == every - 1) {
@@ -222,7 +219,7 @@ caf::strong_actor_ptr Engine::make_proxy(caf::node_id node, caf::actor_id actor)
 }
 
 void Engine::attend_all_fresh() {
-  Proxy* next = fresh_.exchange(nullptr, std::memory_order_acq_rel);
+  Proxy* next = fresh_.take_all();
   while (next != nullptr) {
     const caf::strong_actor_ptr proxy(next->ctrl(), false);
     attend(*std::exchange(next, next->next_fresh));

@@ -77,11 +77,7 @@ void Proxy::push(caf::mailbox_element_ptr message) {
           : cost_of(home_system(), *message);
   budget_->enter(bytes);
   queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // before the message can be taken
-  caf::mailbox_element* const element = message.release();
-  caf::mailbox_element* before = newest_.load(std::memory_order_relaxed);
-  do {
-    element->next = before;
-  } while (!newest_.compare_exchange_weak(before, element, std::memory_order_acq_rel, std::memory_order_relaxed));
+  sent_.push(*message.release());
   if (!wake()) answer_all_with_the_end();
 }
 
@@ -154,10 +150,10 @@ void Proxy::run() noexcept {
   posted_.exchange(false, std::memory_order_acq_rel);  // first, so that a message that comes now posts again
   std::uint64_t done = 0;
   const std::uint64_t bytes = queued_bytes_.exchange(0, std::memory_order_acq_rel);  // of these, or a little more
-  caf::mailbox_element* next = take_all();
+  caf::mailbox_element* next = sent_.take_all();
   engine_.attend_fresh();
   while (next != nullptr) {
-    caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
+    caf::mailbox_element_ptr message(std::exchange(next, Messages::next_of(*next)));
     message->next = nullptr;
     engine_.transmit(*this, std::move(message));
     ++done;
@@ -166,24 +162,11 @@ void Proxy::run() noexcept {
   waiting_->messages.fetch_sub(done, std::memory_order_relaxed);
 }
 
-/// In the order of sending.
-caf::mailbox_element* Proxy::take_all() noexcept {
-  caf::mailbox_element* newest = newest_.exchange(nullptr, std::memory_order_acq_rel);
-  caf::mailbox_element* oldest = nullptr;
-  while (newest != nullptr) {
-    auto* const earlier = static_cast<caf::mailbox_element*>(newest->next);
-    newest->next = oldest;
-    oldest = newest;
-    newest = earlier;
-  }
-  return oldest;
-}
-
 void Proxy::answer_all_with_the_end() noexcept {
   budget_->leave(queued_bytes_.exchange(0, std::memory_order_acq_rel));
-  caf::mailbox_element* next = take_all();
+  caf::mailbox_element* next = sent_.take_all();
   while (next != nullptr) {
-    const caf::mailbox_element_ptr message(std::exchange(next, static_cast<caf::mailbox_element*>(next->next)));
+    const caf::mailbox_element_ptr message(std::exchange(next, Messages::next_of(*next)));
     message->next = nullptr;
     waiting_->messages.fetch_sub(1, std::memory_order_relaxed);
     answer(message->sender, message->mid,

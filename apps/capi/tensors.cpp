@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe::capi {
 namespace {
@@ -55,9 +56,7 @@ std::span<const float> numbers_of(const DLManagedTensor* managed, const std::vec
   const bool same = tensor.ndim == static_cast<int>(extents.size()) &&
                     std::equal(extents.begin(), extents.end(), tensor.shape,
                                [](std::uint64_t a, std::int64_t b) { return static_cast<std::int64_t>(a) == b; });
-  std::string wanted;
-  for (const std::uint64_t extent : extents) wanted += text(wanted.empty() ? "" : ", ", extent);
-  TROUPE_CHECK(same, Code::invalid, "the tensor for ", what, " does not have the extents [", wanted, "]");
+  TROUPE_CHECK(same, Code::invalid, "the tensor for ", what, " does not have the extents [", joined(extents), "]");
   TROUPE_CHECK(is_contiguous(tensor), Code::invalid, "the tensor for ", what,
                " is not contiguous; make a row-major copy first");
   TROUPE_CHECK(tensor.data != nullptr, Code::invalid, "the tensor for ", what, " has no data");

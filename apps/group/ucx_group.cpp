@@ -1,5 +1,6 @@
 #include "apps/group/ucx_group.hpp"
 
+#include "devices/discovery/discovery.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe {
@@ -7,6 +8,7 @@ namespace troupe {
 GroupOptions ucx_group_options() {
   GroupOptions options{.place = launch_place_from_environment()};
   options.hello.ucx_version = ucx_version();
+  options.hello.topology = discover();
   options.make_transport = [](const TransportSite& site) {
     return make_ucx_transport(site.space, {.self = site.self, .hosts = hosts_of(site.hellos)});
   };

@@ -15,7 +15,7 @@ TraceRow* row(const HostedGroupParts& parts, const char* actor) {
 }  // namespace
 
 HostedGroup::HostedGroup(const HostedGroupParts& parts)
-    : system_(parts.system), remote_(parts.remote), plan_(parts.plan), self_(parts.self) {
+    : system_(parts.system), remote_(parts.remote), name_(parts.name), plan_(parts.plan), self_(parts.self) {
   StripeMemory stripe = parts.memory.stripes.at(0);
   stripe.journal = {};
   stripe.no_decay = parts.no_decay;
@@ -41,6 +41,7 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
     }
     hosted.trace = row(parts, "Shard");
     shard_ = spawn_hosted_shard(system_, std::move(hosted), remote_);
+    if (remote_ != nullptr) remote_->publish(name_, shard_);
   }
   side_ = parts.device.stream();
   const TimelineId line = parts.space.make_private_timeline();
@@ -84,15 +85,13 @@ HostedMemory HostedGroup::hosted_memory(const HostedGroupParts& parts) const {
   return memory;
 }
 
-std::string HostedGroup::name_of(GroupId group) { return text("shard.", group.value); }
-
 void HostedGroup::meet(Blocking& blocking, Deadline deadline) {
   std::vector<HostedShard> shards;
   for (const Stripe& stripe : plan_.stripes) {
     if (stripe.count == 0) continue;
     shards.push_back(stripe.tenant == self_ ? shard_
-                                            : caf::actor_cast<HostedShard>(remote_->resolve(
-                                                  blocking, {stripe.tenant.value}, name_of(plan_.id), deadline)));
+                                            : caf::actor_cast<HostedShard>(
+                                                  remote_->resolve(blocking, {stripe.tenant.value}, name_, deadline)));
   }
   caf::anon_send(worker_, KnowShards{std::move(shards)});
 }

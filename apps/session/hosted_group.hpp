@@ -21,6 +21,7 @@ struct HostedGroupParts {
   Arena& arena;
   Device& device;
   RemoteActors* remote;  // null: a job of one rank
+  std::string name;      // under which its rank's shard is published, the same at all ranks
   Rank self;
   std::uint32_t ranks = 1;
   const GroupPlan& plan;
@@ -44,8 +45,6 @@ class HostedGroup {
   HostedRoute& route() noexcept { return *route_; }
   /// Null where the rank has no stripe.
   const HostedShard& shard() const noexcept { return shard_; }
-  /// The name under which a rank's shard of the group is published.
-  static std::string name_of(GroupId group);
   /// Finds the other ranks' shards and tells the worker. Once, when all ranks have published theirs.
   void meet(Blocking& blocking, Deadline deadline);
   std::vector<caf::actor> actors() const;
@@ -59,6 +58,7 @@ class HostedGroup {
 
   caf::actor_system& system_;
   RemoteActors* remote_;
+  const std::string name_;
   const GroupPlan& plan_;
   const Rank self_;
   std::unique_ptr<UpdateLogFile> log_;  // the shard's

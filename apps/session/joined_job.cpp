@@ -1,34 +1,34 @@
 #include "apps/session/joined_job.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 
-#include <caf/config.hpp>
-
+#include "actors/group/group.hpp"
 #include "apps/models/models.hpp"
 #include "apps/session/system_config.hpp"
 #include "devices/discovery/discovery.hpp"
-#include "runtime/base/host_identity.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe {
 namespace {
 
-Hello own_hello(const Configuration& configuration, const LaunchPlace& place, Topology topology) {
+Hello own_hello(const Configuration& configuration, const LaunchPlace& place) {
   Hello hello;
-  hello.rank = place.rank;
-  hello.troupe_version = TROUPE_VERSION;
-  hello.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
   hello.ucx_version = ucx_available() ? ucx_version() : std::string{};
   hello.settings_hash = configuration.hash();
   hello.settings = configuration.lines();
-  hello.type_table_hash = training_messages_hash();
-  hello.pid = ::getpid();
-  hello.pid_namespace = pid_namespace();
-  hello.topology = std::move(topology);
-  return hello;
+  hello.topology = discover();
+  return own_hello(std::move(hello), place, SystemConfig{1});
+}
+
+/// Those of a group that the app has made, whose processes are the ranks.
+std::vector<Hello> hellos_of(const Group& group) {
+  for (std::uint32_t peer = 0; peer < group.size(); ++peer) {
+    TROUPE_CHECK(!group.hellos()[peer].topology.cores.empty(), Code::invalid, "SessionOptions::group: peer ", peer,
+                 " told nothing of its cores, among which ranks are placed; set GroupOptions::hello.topology = "
+                 "discover() in every process, as ucx_group_options() does");
+  }
+  return group.hellos();
 }
 
 /// Adds the cores of `more` that `topology` lacks: a launcher may have bound each rank of a node to cores of its own.
@@ -132,10 +132,16 @@ std::vector<Bucket> JoinedJob::buckets() const {
 
 JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline) {
   const Settings& settings = options.configuration.settings;
-  const LaunchPlace place = options.place.value_or(LaunchPlace{});
-  std::vector<Hello> hellos{own_hello(options.configuration, place, discover())};
+  LaunchPlace place = options.place.value_or(LaunchPlace{});
+  if (options.group != nullptr) place = {.rank = options.group->self().value, .world_size = options.group->size()};
+  std::vector<Hello> hellos;
   std::unique_ptr<Bootstrap> bootstrap;
-  if (place.world_size > 1) {
+  if (options.group != nullptr) {
+    hellos = hellos_of(*options.group);
+  } else {
+    hellos = {own_hello(options.configuration, place)};
+  }
+  if (options.group == nullptr && place.world_size > 1) {
     const auto waiting = [&](const std::string& note) {
       if (options.listener != nullptr) options.listener->note(note);
     };

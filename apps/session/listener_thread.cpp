@@ -50,19 +50,25 @@ void ListenerThread::step(Step step, const StepSums& total) {
   post([this, step, total] { listener_.step(step, total); });
 }
 
+void ListenerThread::flush() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty() && !telling_; });
+}
+
 void ListenerThread::finish() {
   {
     const std::lock_guard lock(mutex_);
     finished_ = true;
-    changed_.notify_one();
+    changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
 }
 
 void ListenerThread::post(std::function<void()> tell) {
   const std::lock_guard lock(mutex_);
+  if (finished_) return;
   queue_.push_back(std::move(tell));
-  changed_.notify_one();
+  changed_.notify_all();
 }
 
 void ListenerThread::work() {
@@ -74,8 +80,12 @@ void ListenerThread::work() {
       if (queue_.empty()) return;
       tell = std::move(queue_.front());
       queue_.pop_front();
+      telling_ = true;
     }
     tell();
+    const std::lock_guard lock(mutex_);
+    telling_ = false;
+    changed_.notify_all();
   }
 }
 

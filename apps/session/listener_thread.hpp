@@ -28,7 +28,9 @@ class ListenerThread final : public SessionListener {
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& line) override;
   void step(Step step, const StepSums& total) override;
-  /// Returns when the listener has been told everything.
+  /// Returns when the listener has been told everything so far.
+  void flush();
+  /// The same, and nothing is told any more.
   void finish();
 
  private:
@@ -40,6 +42,7 @@ class ListenerThread final : public SessionListener {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   std::optional<RunProgress> progress_;  // the newest, once it is queued
+  bool telling_ = false;
   bool finished_ = false;
   std::thread thread_;
 };

@@ -14,10 +14,6 @@ namespace {
 kj::ArrayPtr<const kj::byte> as_data(const void* bytes, std::size_t size) {
   return {static_cast<const kj::byte*>(bytes), size};
 }
-std::vector<std::byte> as_bytes(capnp::Data::Reader data) {
-  const auto* first = reinterpret_cast<const std::byte*>(data.begin());
-  return {first, first + data.size()};
-}
 
 }  // namespace
 
@@ -25,9 +21,8 @@ std::vector<std::byte> encode(const PlaceBlob& place) {
   capnp::MallocMessageBuilder message;
   auto root = message.initRoot<wire::Place>();
   root.setPlanHash(place.plan_hash);
+  root.setSettingsHash(place.settings_hash);
   root.setArena(as_data(&place.arena, sizeof place.arena));
-  root.setTransport(as_data(place.transport.data(), place.transport.size()));
-  root.setActorNode(as_data(place.actor_node.data(), place.actor_node.size()));
   root.setDeviceMemory(place.device_memory);
   auto start = root.initStart();
   start.setFolder(place.start.folder);
@@ -51,12 +46,11 @@ PlaceBlob decode_place(std::span<const std::byte> bytes) {
     capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()));
     const auto root = reader.getRoot<wire::Place>();
     place.plan_hash = root.getPlanHash();
+    place.settings_hash = root.getSettingsHash();
     const auto ticket = root.getArena();
     TROUPE_CHECK(ticket.size() == sizeof place.arena, Code::corrupt, "a rank's arena ticket has ", ticket.size(),
                  " bytes, not ", sizeof place.arena);
     std::memcpy(&place.arena, ticket.begin(), sizeof place.arena);
-    place.transport = as_bytes(root.getTransport());
-    place.actor_node = as_bytes(root.getActorNode());
     place.device_memory = root.getDeviceMemory();
     const auto start = root.getStart();
     place.start.folder = start.getFolder().cStr();

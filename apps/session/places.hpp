@@ -13,11 +13,10 @@ namespace troupe {
 /// What ranks tell each other once each has its plan (runtime/wire/place.capnp).
 struct PlaceBlob {
   std::uint64_t plan_hash = 0;
+  std::uint64_t settings_hash = 0;  // Configuration::hash()
   ArenaTicket arena;
-  std::vector<std::byte> transport;   // Transport::address(); empty: a job of one rank
-  std::vector<std::byte> actor_node;  // node_id_bytes()
-  bool device_memory = false;         // it trains in memory of its device's own
-  CheckpointStart start;              // rank 0's counts
+  bool device_memory = false;  // it trains in memory of its device's own
+  CheckpointStart start;       // rank 0's counts
 };
 
 std::vector<std::byte> encode(const PlaceBlob& place);

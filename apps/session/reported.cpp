@@ -4,12 +4,12 @@
 
 #include <caf/send.hpp>
 
-#include "apps/session/rank_session.hpp"
 #include "apps/session/run_log.hpp"
+#include "apps/session/view.hpp"
 
 namespace troupe {
 
-void RankSession::report(std::string_view name, double value) {
+void View::report(std::string_view name, double value) {
   TROUPE_CHECK(!values_ended_, Code::invalid, "\"", std::string{name},
                "\" was reported after the end: the run's last line is told");
   TROUPE_CHECK(!is_log_key(std::string{name}), Code::invalid, "a value cannot be reported as \"", std::string{name},
@@ -19,7 +19,7 @@ void RankSession::report(std::string_view name, double value) {
 
 /// The app has reported everything that belongs to the first `steps` steps. Rank 0 need not know of it but where a line
 /// ends, or where nothing follows.
-void RankSession::hand_over_values(std::uint64_t steps, bool last) {
+void View::hand_over_values(std::uint64_t steps, bool last) {
   if (values_ended_) return;
   bool ends_line = false;
   for (; handed_over_ < steps; ++handed_over_) ends_line = ends_line || schedule_.reports({handed_over_});
@@ -30,14 +30,14 @@ void RankSession::hand_over_values(std::uint64_t steps, bool last) {
                  RankValues{.rank = job_.self().value, .step = step, .last = last, .values = values_.take()});
 }
 
-std::optional<BatchView> RankSession::next(Blocking& blocking) {
+std::optional<BatchView> View::next(Blocking& blocking) {
   begin(blocking, true);
   hand_over_values(taken_, false);
   asked_ = true;
   return loop_->next();
 }
 
-std::optional<StepSums> RankSession::step(Blocking& blocking) {
+std::optional<StepSums> View::step(Blocking& blocking) {
   begin(blocking, true);
   auto total = loop_->step(blocking);
   if (total) ++taken_;
@@ -46,7 +46,7 @@ std::optional<StepSums> RankSession::step(Blocking& blocking) {
 
 /// Without next() nothing says where a step of the app's begins: what it has reported is of this one. Only what follows
 /// the run's last step is of that one too.
-std::optional<StepSums> RankSession::exchange(Blocking& blocking, const StepSums& own) {
+std::optional<StepSums> View::exchange(Blocking& blocking, const StepSums& own) {
   begin(blocking, true);
   if (options_.own_samples != 0 && !asked_) hand_over_values(schedule_.is_last({taken_}) ? taken_ : taken_ + 1, false);
   auto total = loop_->exchange(blocking, own);
@@ -58,7 +58,7 @@ std::optional<StepSums> RankSession::exchange(Blocking& blocking, const StepSums
 }
 
 /// Once for each name. On the reporter's thread.
-void RankSession::note_not_finite(const EpochReport& line) {
+void View::note_not_finite(const EpochReport& line) {
   for (const ReportedValue& reported : line.values) {
     if (std::isfinite(reported.value) || !not_finite_.insert(reported.name).second) continue;
     note(text("the value ", reported.name, " that the app reports is not finite in the line of step ", line.steps,

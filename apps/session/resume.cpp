@@ -1,4 +1,5 @@
 #include "apps/session/resume.hpp"
+#include "runtime/base/words.hpp"
 
 #include <algorithm>
 #include <array>
@@ -51,11 +52,7 @@ std::vector<std::string> words_of(std::string_view graph) {
   return words;
 }
 
-std::string joined(std::span<const std::string> words) {
-  std::string out;
-  for (const std::string& word : words) out += text(out.empty() ? "" : " ", word);
-  return out.empty() ? "nothing" : out;
-}
+std::string phrase(std::span<const std::string> words) { return words.empty() ? "nothing" : joined(words, " "); }
 
 /// Says in which words two graphs differ, and whether these are only what follows from the data: the size of a sample
 /// and the number of classes.
@@ -79,7 +76,7 @@ void check_same_model(const std::string& saved, const std::string& now, const st
     while (first < least && before[first] == after[first]) ++first;
     while (last < least - first && before[before.size() - 1 - last] == after[after.size() - 1 - last]) ++last;
     const auto middle = [&](const std::vector<std::string>& all) {
-      return joined(std::span(all).subspan(first, all.size() - last - first));
+      return phrase(std::span(all).subspan(first, all.size() - last - first));
     };
     what = text(middle(before), " where this job has ", middle(after));
   }

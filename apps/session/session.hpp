@@ -22,7 +22,13 @@
 #include "runtime/report/report.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
+namespace caf {
+class actor_system_config;
+}
+
 namespace troupe {
+
+class Group;
 
 /// What a session tells its app. Called on threads of the session, one call at a time; must not block for long. Rank 0
 /// hears all; the others only `note` and `started`.
@@ -73,8 +79,12 @@ struct SessionOptions {
   /// Not 0: the app brings its own samples, so many an epoch over all ranks; no data set is read, and exchange() alone
   /// makes steps. Wants a model.
   std::uint64_t own_samples = 0;
-  MakeDevice make_device;               // empty: the CPU device
-  std::optional<LaunchPlace> place;     // absent: a job of one rank
+  MakeDevice make_device;            // empty: the CPU device
+  std::optional<LaunchPlace> place;  // absent: a job of one rank
+  /// The ranks are this group's processes, in the place of `place`: all of them start the session, after each other's
+  /// ones have ended. Its actor system was given to configure_session(), and its hellos have topologies (discover(), as
+  /// ucx_group_options() does). The group outlives the session, which neither stops nor leaves it.
+  Group* group = nullptr;
   SessionListener* listener = nullptr;  // outlives the session
   bool every_step = false;
   bool log = true;  // rank 0 writes report.dir's log and log.csv, and makes the folder
@@ -92,6 +102,10 @@ struct RunResult {
   std::uint64_t saved_steps = 0;      // of the newest checkpoint that the run saved; 0: none
   std::uint64_t parameters_hash = 0;  // xxh3 of the f32 parameters' bytes at the end
 };
+
+/// Makes the messages of sessions known to an actor system whose group shall have one (SessionOptions::group); after
+/// configure_group(), before the system is made, in every process.
+void configure_session(caf::actor_system_config& config);
 
 /// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan,
 /// runs them, takes them down. It installs no signal handlers, never calls exit(), and prints nothing; but without a

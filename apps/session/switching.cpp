@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "apps/session/rank_session.hpp"
+#include "apps/session/view.hpp"
 
 namespace troupe {
 
 /// On the device actor's thread.
-void RankSession::note_switch(Step step, const PolicySettings& policy, const std::string& reason) {
+void View::note_switch(Step step, const PolicySettings& policy, const std::string& reason) {
   if (!leads_job()) return;
   // Without an order the policy's turn has come: that of the first one after a warm start, or an entry's.
   PolicySettings first = job_.plan.groups.front().policies.front().policy;
@@ -28,7 +28,7 @@ void RankSession::note_switch(Step step, const PolicySettings& policy, const std
 }
 
 /// Those of the first `steps` steps. On the reporter's thread.
-std::vector<SwitchReport> RankSession::take_switches(std::uint64_t steps) {
+std::vector<SwitchReport> View::take_switches(std::uint64_t steps) {
   const std::lock_guard lock(shares_mutex_);
   const auto later =
       std::find_if(switches_.begin(), switches_.end(), [&](const SwitchReport& s) { return s.step >= steps; });
@@ -38,7 +38,7 @@ std::vector<SwitchReport> RankSession::take_switches(std::uint64_t steps) {
 }
 
 /// The entries of update.switch that wait for one come one after the other, each once. On the balancer's thread.
-void RankSession::switch_for_straggler(const ShareWindow& window) {
+void View::switch_for_straggler(const ShareWindow& window) {
   std::vector<const PolicyPhase*> waiting;
   for (const PolicyPhase& phase : job_.plan.groups.front().policies)
     if (phase.straggler_ratio != 0) waiting.push_back(&phase);
@@ -52,7 +52,7 @@ void RankSession::switch_for_straggler(const ShareWindow& window) {
                  told});
 }
 
-std::optional<DigestPlan> RankSession::digest_plan() const {
+std::optional<DigestPlan> View::digest_plan() const {
   if (job_.plan.digest_steps == 0) return {};
   DigestPlan plan{.every_steps = job_.plan.digest_steps, .tensors = {}, .results = memory_.digests};
   for (const Layout::Entry& entry : job_.layout.entries())
@@ -60,8 +60,8 @@ std::optional<DigestPlan> RankSession::digest_plan() const {
   return plan;
 }
 
-std::uint64_t RankSession::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,
-                                         Deadline deadline) {
+std::uint64_t View::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,
+                                  Deadline deadline) {
   TROUPE_CHECK(leads_job(), Code::invalid, "rank ", job_.self().value, " was asked for another policy; ask rank 0");
   auto answer = std::make_shared<std::promise<StepOutcome>>();
   std::future<StepOutcome> answered = answer->get_future();

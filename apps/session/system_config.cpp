@@ -1,17 +1,21 @@
 #include "apps/session/system_config.hpp"
 
 #include "actors/exchange/messages.hpp"
+#include "actors/group/registration.hpp"
 #include "actors/messages.hpp"
-#include "actors/remote/remote_actors.hpp"
+#include "apps/session/session.hpp"
 
 namespace troupe {
 
 SystemConfig::SystemConfig(std::size_t workers) {
-  set("scheduler.policy", caf::atom("sharing"));
   set("scheduler.max-threads", workers);
-  configure_remote(*this);
-  configure_exchange(*this);
-  add_messages(*this, MessageName<JoinView>{"troupe.JoinView"}, MessageName<ViewStands>{"troupe.ViewStands"},
+  configure_group(*this);
+  configure_session(*this);
+}
+
+void configure_session(caf::actor_system_config& config) {
+  configure_exchange(config);
+  add_messages(config, MessageName<JoinView>{"troupe.JoinView"}, MessageName<ViewStands>{"troupe.ViewStands"},
                MessageName<MemberFinished>{"troupe.MemberFinished"}, MessageName<LeaveView>{"troupe.LeaveView"},
                MessageName<MemberLost>{"troupe.MemberLost"}, MessageName<TestPart>{"troupe.TestPart"},
                MessageName<PartSaved>{"troupe.PartSaved"}, MessageName<JoinLedger>{"troupe.JoinLedger"},
@@ -24,6 +28,10 @@ SystemConfig::SystemConfig(std::size_t workers) {
                MessageName<EvaluationVerdict>{"troupe.EvaluationVerdict"});
 }
 
-std::uint64_t training_messages_hash() { return message_table_hash(SystemConfig{1}); }
+void check_knows_sessions(const caf::actor_system_config& config) {
+  TROUPE_CHECK(config.value_factories_by_name.count("troupe.JoinView") > 0, Code::invalid,
+               "SessionOptions::group: its actor system does not know the messages of sessions; call "
+               "configure_session(config) after configure_group(config) in every process");
+}
 
 }  // namespace troupe

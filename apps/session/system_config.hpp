@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include <caf/actor_system_config.hpp>
 
@@ -13,7 +12,7 @@ class SystemConfig final : public caf::actor_system_config {
   explicit SystemConfig(std::size_t workers);
 };
 
-/// The hash of its message table, which peers compare in the hello.
-std::uint64_t training_messages_hash();
+/// Throws Error{invalid} unless configure_session() was called for it.
+void check_knows_sessions(const caf::actor_system_config& config);
 
 }  // namespace troupe

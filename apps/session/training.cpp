@@ -51,7 +51,6 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
 /// Whom the device tells. Where a gatherer tells rank 0's reporter and checkpointer, the device does not.
 DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) const {
   DeviceAudience all{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}, .snapshots = {}};
-  for (const auto& shard : shards_) all.committed.emplace_back(shard);
   if (reporter_ && !sums_) {
     all.committed.emplace_back(reporter_);
     all.finished.emplace_back(reporter_);
@@ -72,17 +71,16 @@ DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) c
 void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& gate) {
   if (!evaluator_)
     evaluator_ = spawn_remote_evaluator(system_, parts_.self, coordinator.evaluator, parts_.evaluator_trace);
-  for (Exchange* exchange : parts_.exchanges) shards_.push_back(spawn_shard(system_, *exchange));
   {
     const std::lock_guard lock(mutex_);
     device_ = spawn_device(system_, parts_.device, audience(coordinator));
     if (stop_requested_) caf::anon_send(device_, StopRequest{});
   }
-  const BatchReceiver batches = gate ? gate(device_) : BatchReceiver{device_};
-  if (parts_.loader) loader_ = spawn_loader(system_, *parts_.loader, batches);
+  batches_ = gate ? gate(device_) : BatchReceiver{device_};
+  if (parts_.loader) loader_ = spawn_loader(system_, *parts_.loader, batches_);
   if (parts_.lent != nullptr) {
     const SlotBorrower borrower = node_loader_ ? SlotBorrower{node_loader_} : coordinator.loader;
-    lender_ = spawn_slot_lender(system_, *parts_.lent, parts_.self, borrower, batches);
+    lender_ = spawn_slot_lender(system_, *parts_.lent, parts_.self, borrower, batches_);
   }
   if (checkpointer_) caf::anon_send(checkpointer_, CheckpointerWiring{device_, membership_, coordinator.checkpointer});
 
@@ -92,14 +90,12 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
-  membership.shards = shards_;
   membership.begin = {device_};
   membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(evaluator_)};
   if (loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(loader_));
   if (node_loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(node_loader_));
   if (lender_) membership.watched.push_back(caf::actor_cast<caf::actor>(lender_));
   for (const auto& actor : parts_.hosting) membership.watched.push_back(actor);
-  for (const auto& shard : shards_) membership.watched.push_back(caf::actor_cast<caf::actor>(shard));
   if (reporter_) {
     membership.begin.insert(membership.begin.begin(), reporter_);
     membership.watched.push_back(caf::actor_cast<caf::actor>(reporter_));
@@ -120,12 +116,15 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   membership.end_within = parts_.end_within;
   membership.abort_view = parts_.abort_view;
   membership.ended = parts_.ended;
+  listener_->ended = parts_.ended;
   membership.committed = parts_.committed;
   membership.trace = parts_.membership_trace;
   // It watches the others; nobody else would tell that it ended.
-  membership_->attach_functor([ended = parts_.ended](const caf::error& reason) {
+  membership_->attach_functor([listener = listener_](const caf::error& reason) {
+    const std::lock_guard lock(listener->mutex);
+    if (!listener->ended) return;
     const Status why = from_caf(reason);
-    ended({{why.ok() ? Code::device_fault : why.code(), text("the membership actor ended: ", why.text())}});
+    listener->ended({{why.ok() ? Code::device_fault : why.code(), text("the membership actor ended: ", why.text())}});
   });
   caf::anon_send(membership_, std::move(membership));
 }
@@ -149,6 +148,7 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(loader_);
   add(node_loader_);
   add(lender_);
+  if (batches_ != BatchReceiver{device_}) add(batches_);
   add(device_);
   add(evaluator_);
   add(reporter_);
@@ -157,7 +157,6 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
   add(steps_);
   add(sums_);
   add(digests_);
-  for (const auto& shard : shards_) add(shard);
   for (const auto& actor : parts_.hosting) add(actor);
   add(membership_);
   gone->left = actors.size();
@@ -168,8 +167,13 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
     });
     caf::anon_send_exit(actor, caf::exit_reason::kill);
   }
-  std::unique_lock lock(gone->mutex);
-  return gone->changed.wait_until(lock, deadline.at(), [&] { return gone->left == 0; });
+  const bool all = [&] {
+    std::unique_lock lock(gone->mutex);
+    return gone->changed.wait_until(lock, deadline.at(), [&] { return gone->left == 0; });
+  }();
+  const std::lock_guard lock(listener_->mutex);  // Membership may be about to tell its end
+  listener_->ended = nullptr;
+  return all;
 }
 
 }  // namespace troupe

@@ -16,7 +16,6 @@
 #include "actors/membership_actor.hpp"
 #include "actors/node_loader_actor.hpp"
 #include "actors/reporter_actor.hpp"
-#include "actors/shard_actor.hpp"
 #include "actors/slot_lender_actor.hpp"
 #include "actors/step_coordinator.hpp"
 #include "actors/sums_gatherer.hpp"
@@ -42,8 +41,7 @@ struct TrainingParts {
   std::optional<NodeLoaderParts> node_loader;  // of a node with one, on the rank that has it
   LeasePool* lent = nullptr;                   // of a node with one: the pool that it fills
   DeviceParts device;
-  std::vector<Exchange*> exchanges;  // a shard for each
-  std::vector<caf::actor> hosting;   // shards that host, and workers: watched, and ended with the others
+  std::vector<caf::actor> hosting;  // shards that host, and workers: watched, and ended with the others
   ViewId view;
   Rank self;
   std::vector<std::string> hosts;
@@ -100,9 +98,15 @@ class TrainingActors {
 
  private:
   struct Gone;
+  /// Who is told of the end, until end() has returned.
+  struct EndListener {
+    std::mutex mutex;
+    std::function<void(const RunEnd&)> ended;
+  };
   DeviceAudience audience(const CoordinatorHandles& coordinator) const;
   caf::actor_system& system_;
   TrainingParts parts_;
+  const std::shared_ptr<EndListener> listener_ = std::make_shared<EndListener>();
   MembershipActor membership_;
   EvaluatorActor evaluator_;
   ReporterActor reporter_;
@@ -114,10 +118,10 @@ class TrainingActors {
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;
+  BatchReceiver batches_;  // the device, or what stands before it
   LoaderActor loader_;
   NodeLoaderActor node_loader_;
   SlotLenderActor lender_;
-  std::vector<ShardActor> shards_;
 };
 
 }  // namespace troupe

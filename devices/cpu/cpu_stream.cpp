@@ -23,12 +23,6 @@ namespace {
 /// How often an idle stream that may spin looks before it sleeps: some tens of microseconds.
 constexpr int kLooks = 2000;
 
-void pause() noexcept {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
-
 /// Denormal numbers cost a hundred times as much; optimizer state is full of them late in training.
 void flush_denormals() noexcept {
 #if defined(__x86_64__)
@@ -275,7 +269,7 @@ void CpuStream::push_captured() {
 bool CpuStream::wait_for_work() {
   if (!ring_.empty()) return true;
   for (int look = 0; may_spin_ && look < kLooks && ring_.empty() && !stop_.load(std::memory_order_acquire); ++look)
-    pause();
+    pause_cpu();
   while (ring_.empty()) {
     const std::uint32_t seen = news_.load(std::memory_order_acquire);
     if (!ring_.empty()) break;

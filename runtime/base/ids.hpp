@@ -30,17 +30,17 @@ using ViewId = Id<struct ViewTag, std::uint32_t>;
 using Step = Id<struct StepTag, std::uint64_t>;
 /// A parameter group.
 using GroupId = Id<struct GroupTag, std::uint32_t>;
-/// An arena: unique in the group of processes; 0 is none. The creator's peer number and a running number, see
-/// `arena_id`.
+/// An arena: unique in the group of processes; 0 is none. The creator's peer number, below 65,535, and a running
+/// number, below 65,536: see `arena_id` and AddressSpace::new_arena.
 using ArenaId = Id<struct ArenaTag, std::uint32_t>;
 
 constexpr Step next(Step step) noexcept { return {step.value + 1}; }
 constexpr ArenaId arena_id(Peer creator, std::uint32_t running) noexcept {
-  return {((creator.value + 1) << 8) | (running & 0xff)};
+  return {((creator.value + 1) << 16) | running};
 }
 
 /// Who made an arena; not for arena 0.
-constexpr Peer creator_of(ArenaId arena) noexcept { return {(arena.value >> 8) - 1}; }
+constexpr Peer creator_of(ArenaId arena) noexcept { return {(arena.value >> 16) - 1}; }
 
 /// A buffer laid out for what others send (RemoteActors::post_sink); the receiver chooses the numbers; 0 is none.
 using SinkKey = Id<struct SinkTag, std::uint64_t>;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/schema.hpp"
 
 namespace troupe::detail {
@@ -11,11 +12,8 @@ namespace {
 using Kind = TomlValue::Kind;
 
 std::string lower(std::string_view text) {
-  std::string out{text};
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '-') c = '_';
-  }
+  std::string out = lower_case(text);
+  std::replace(out.begin(), out.end(), '-', '_');
   return out;
 }
 
@@ -55,12 +53,6 @@ std::vector<std::string_view> leaves_of(std::string_view section) {
     if (section_of(name) == section) leaves.push_back(leaf_of(name));
   }
   return leaves;
-}
-
-std::string join(const std::vector<std::string_view>& words) {
-  std::string out;
-  for (const std::string_view word : words) (out += out.empty() ? "" : ", ") += word;
-  return out;
 }
 
 struct Word {
@@ -369,8 +361,8 @@ std::string advise(std::string_view unknown_key) {
       if (leaf_of(name) == near) return text("did you mean ", name, "?");
     }
   }
-  if (!section.empty()) return text("[", section, "] takes ", join(leaves));
-  return text("the sections are ", join(sections()));
+  if (!section.empty()) return text("[", section, "] takes ", joined(leaves));
+  return text("the sections are ", joined(sections()));
 }
 
 std::string_view meant_key(std::string_view word) {

@@ -15,6 +15,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/groups.hpp"
 #include "runtime/config/detail/rate_keys.hpp"
 #include "runtime/config/detail/schema.hpp"
@@ -92,12 +93,12 @@ class Reading {
 
   void read_override(const std::string& assignment) {
     const auto equals = assignment.find('=');
-    const std::string key = trimmed(std::string_view{assignment}.substr(0, equals));
+    const std::string key{trimmed(std::string_view{assignment}.substr(0, equals))};
     const std::string origin = text("--set ", key.empty() ? detail::quoted(assignment) : shown_key(key));
     if (equals == std::string::npos || key.empty()) {
       return problems_.add({}, origin, {Code::invalid, "has no key and value; write --set data.batch=100"});
     }
-    const std::string value_text = trimmed(std::string_view{assignment}.substr(equals + 1));
+    const std::string value_text{trimmed(std::string_view{assignment}.substr(equals + 1))};
     const SettingKey* setting = detail::find_setting(detail::canonical(key));
     if (setting == nullptr && detail::find_planned(key) == nullptr) return add_unknown({}, origin, key);
     const bool wants_text =
@@ -145,13 +146,6 @@ class Reading {
     std::string origin;
     Place place;
   };
-
-  static std::string trimmed(std::string_view text) {
-    constexpr std::string_view kSpace = " \t\r\n";
-    const auto first = text.find_first_not_of(kSpace);
-    if (first == std::string_view::npos) return {};
-    return std::string{text.substr(first, text.find_last_not_of(kSpace) - first + 1)};
-  }
 
   /// TOML, or the bare words that shells leave over. Where text is wanted anything unquoted is text: report.dir=2024.
   static std::optional<TomlValue> override_value(const std::string& written, bool wants_text) {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/toml.hpp"
 
 namespace troupe::detail {
@@ -16,12 +17,6 @@ bool is_letter_or_digit(unsigned char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 bool fits_name(unsigned char c) { return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_'; }
-
-std::string small(std::string_view name) {
-  std::string out{name};
-  for (char& c : out) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return out;
-}
 
 /// What people may be shown of a word: its beginning.
 std::string shown(std::string_view word) {
@@ -146,7 +141,7 @@ std::optional<HostProblem> read_host_entry(std::string_view written, HostEntry& 
 std::optional<std::string> HostGathering::add(const HostEntry& entry, std::string_view where) {
   const std::uint32_t slots = entry.slots.value_or(1);
   for (const std::string& name : entry.names) {
-    const auto at = known_.find(small(name));
+    const auto at = known_.find(lower_case(name));
     const bool fresh = at == known_.end();
     if (!fresh && (at->second.said || entry.slots))
       return text(name, " is already named in ", at->second.where,
@@ -162,7 +157,7 @@ std::optional<std::string> HostGathering::add(const HostEntry& entry, std::strin
       list_.hosts[at->second.index].slots += slots;
       continue;
     }
-    known_.emplace(small(name), Known{list_.hosts.size(), std::string{where}, entry.slots.has_value()});
+    known_.emplace(lower_case(name), Known{list_.hosts.size(), std::string{where}, entry.slots.has_value()});
     list_.hosts.push_back({name, slots});
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/rate_keys.hpp"
 
 namespace troupe::detail {
@@ -47,11 +48,7 @@ std::chrono::milliseconds seconds(const TomlValue& v) {
   return std::chrono::milliseconds{std::llround(v.number * 1000)};
 }
 std::string show(std::chrono::milliseconds span) { return number_text(static_cast<double>(span.count()) / 1000); }
-std::string show(const std::vector<std::uint32_t>& values) {
-  std::string out;
-  for (const auto value : values) out += (out.empty() ? "" : ", ") + std::to_string(value);
-  return "[" + out + "]";
-}
+std::string show(const std::vector<std::uint32_t>& values) { return "[" + joined(values) + "]"; }
 
 using S = Settings;
 using V = TomlValue;

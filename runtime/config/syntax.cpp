@@ -2,18 +2,11 @@
 #include <array>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/toml.hpp"
 
 namespace troupe::detail {
 namespace {
-
-constexpr std::string_view kSpace = " \t\r";
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(kSpace);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 /// A line taken apart at its first '=' or, where there is none, ':'.
 struct Line {

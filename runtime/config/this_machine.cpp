@@ -7,16 +7,11 @@
 #include <string>
 
 #include "runtime/base/host_identity.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/config/hosts.hpp"
 
 namespace troupe {
 namespace {
-
-std::string small(std::string_view name) {
-  std::string out{name};
-  for (char& c : out) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return out;
-}
 
 /// Whether one of this machine's interfaces has the address.
 bool has_address(in_addr wanted) {
@@ -34,7 +29,7 @@ bool has_address(in_addr wanted) {
 
 bool names_loopback(std::string_view name) {
   in_addr number{};
-  if (small(name) == "localhost") return true;
+  if (lower_case(name) == "localhost") return true;
   return ::inet_pton(AF_INET, std::string{name}.c_str(), &number) == 1 && (ntohl(number.s_addr) >> 24) == 127;
 }
 
@@ -42,8 +37,8 @@ bool names_this_machine(std::string_view name) {
   if (names_loopback(name)) return true;
   in_addr number{};
   if (::inet_pton(AF_INET, std::string{name}.c_str(), &number) == 1) return has_address(number);
-  const std::string own = small(host_name());
-  const std::string asked = small(name);
+  const std::string own = lower_case(host_name());
+  const std::string asked = lower_case(name);
   const auto first_part = [](const std::string& full) { return full.substr(0, full.find('.')); };
   // node1 is node1.cluster, but node1.cluster is not node1.cloud.
   if (own.find('.') != own.npos && asked.find('.') != asked.npos) return own == asked;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe {
 namespace {
@@ -37,12 +38,6 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-std::string list(const std::vector<std::uint32_t>& rows) {
-  std::string out;
-  for (const std::uint32_t one : rows) (out += out.empty() ? "" : " ") += std::to_string(one);
-  return out;
-}
-
 std::string rounded(double value) {
   return value >= 100 ? std::to_string(std::llround(value)) : text(static_cast<double>(std::llround(value * 10)) / 10);
 }
@@ -52,9 +47,10 @@ std::string rounded(double value) {
 std::string to_string(const ShareChange& change, const ShareWindow& window) {
   std::string rates;
   for (const RankShare& rank : window.ranks) (rates += rates.empty() ? "" : " ") += rounded(rank.samples_per_s);
-  return text("from step ", change.span.first.value, " on the ranks take ", list(change.span.rows), " rows, not ",
-              list(change.before), ": they compute ", rates, " samples/s; the slowest then takes ",
-              rounded(change.then_ms), " ms a step, not ", rounded(change.now_ms));
+  return text("from step ", change.span.first.value, " on the ranks take ", joined(change.span.rows, " "),
+              " rows, not ", joined(change.before, " "), ": they compute ", rates,
+              " samples/s; the slowest then takes ", rounded(change.then_ms), " ms a step, not ",
+              rounded(change.now_ms));
 }
 
 std::string to_string(const Straggler& straggler, const ShareWindow& window) {

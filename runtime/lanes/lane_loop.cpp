@@ -24,7 +24,6 @@ namespace {
 using detail::kLongestSleep;
 using detail::kRoundsPerAlarm;
 using detail::kStuck;
-using detail::pause_cpu;
 using detail::Sleeper;
 using detail::SpinTime;
 using std::chrono::milliseconds;
@@ -41,17 +40,6 @@ constexpr unsigned kMoreLooks = 16;
 /// A round of the other lane that takes longer is work for its own thread, where that has a core.
 constexpr std::chrono::microseconds kLongOther{20};
 constexpr std::chrono::milliseconds kLeaveOther{1};
-
-class NoTask final : public LaneTask {
- public:
-  void run() noexcept override {}
-};
-
-/// Stands in the list's head when the list takes nothing any more.
-LaneTask* closed_mark() noexcept {
-  static NoTask mark;
-  return &mark;
-}
 
 thread_local const void* this_threads_lane = nullptr;
 
@@ -113,11 +101,7 @@ void LaneLoop::State::watch(int fd) {
 }
 
 bool LaneLoop::State::push(LaneTask& task) noexcept {
-  LaneTask* head = posted.load(std::memory_order_relaxed);
-  do {
-    if (head == closed_mark()) return false;
-    task.next_ = head;
-  } while (!posted.compare_exchange_weak(head, &task));
+  if (!posted.push(task)) return false;
   if (sleeping.load() == Sleeper::nobody) return true;
   State* const poster = lane_of_own_thread;
   if (poster == nullptr || poster->other != this || !poster->take_other(/*unless_woken=*/false)) wake_sleeper();
@@ -132,21 +116,12 @@ void LaneLoop::State::wake_sleeper() noexcept {
   }
 }
 
-/// Runs what was posted, oldest first, and leaves `replacement` as the list.
-bool LaneLoop::State::run_tasks(LaneTask* replacement) noexcept {
-  if (replacement == nullptr && posted.load(std::memory_order_relaxed) == nullptr) return false;
-  LaneTask* newest = posted.exchange(replacement);
-  LaneTask* oldest = nullptr;
-  while (newest != nullptr) {
-    LaneTask* const earlier = newest->next_;
-    newest->next_ = oldest;
-    oldest = newest;
-    newest = earlier;
-  }
+/// Runs what was taken from the list, oldest first.
+bool LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
   const bool any = oldest != nullptr;
   while (oldest != nullptr) {
     LaneTask* const task = oldest;
-    oldest = task->next_;  // the task may be gone once it runs
+    oldest = Tasks::next_of(*task);  // the task may be gone once it runs
     task->run();
   }
   return any;
@@ -154,7 +129,7 @@ bool LaneLoop::State::run_tasks(LaneTask* replacement) noexcept {
 
 bool LaneLoop::State::round() {
   const auto begun = options.trace == nullptr ? Clock::time_point{} : Clock::now();
-  bool did = posted.load(std::memory_order_relaxed) != closed_mark() && run_tasks(nullptr);
+  bool did = run_tasks(posted.take_all());
   for (int call = 0; call < kProgressCalls && transport.progress(lane); ++call) did = true;
   did |= std::exchange(busy_hook, false);
   if (did && hook) busy_hook = hook();
@@ -198,7 +173,7 @@ void LaneLoop::State::give_back() {
 /// Gives it back as a guest: its own thread sleeps on unless there is something to do.
 void LaneLoop::State::leave() noexcept {
   sleeping.store(Sleeper::own);
-  const bool rests = posted.load() == nullptr && !busy_hook && !stopping.load() && transport.arm(lane);
+  const bool rests = posted.empty() && !busy_hook && !stopping.load() && transport.arm(lane);
   if (!rests) sleeping.store(Sleeper::nobody);
   give_back();
   if (!rests) wake.ring();
@@ -253,7 +228,7 @@ void LaneLoop::State::leave_other() {
 bool LaneLoop::State::rest_other() {
   if (!has_other) return true;
   other->sleeping.store(Sleeper::own);
-  if (other->posted.load() != nullptr || other->busy_hook || !other->transport.arm(other->lane)) {
+  if (!other->posted.empty() || other->busy_hook || !other->transport.arm(other->lane)) {
     other->sleeping.store(Sleeper::nobody);
     return false;
   }
@@ -280,9 +255,7 @@ void LaneLoop::State::run() {
       if (std::exchange(idle, false) && spin.adapts()) spin.came_after(Clock::now() - idle_since);
       spurious_wakeup = false;
       ++busy_rounds;
-      if (has_other &&
-          (busy_rounds % kRoundsPerMovingOther == 0 || other->posted.load(std::memory_order_relaxed) != nullptr))
-        drive_other();
+      if (has_other && (busy_rounds % kRoundsPerMovingOther == 0 || !other->posted.empty())) drive_other();
       if (alarm && busy_rounds % kRoundsPerAlarm == 0) ring(Clock::now());
       continue;
     }
@@ -332,7 +305,7 @@ bool LaneLoop::State::ring(Clock::time_point now) {
 /// Sleeps until something is posted or arrives, as well as the transport allows.
 void LaneLoop::State::rest(Clock::time_point idle_since) {
   sleeping.store(Sleeper::own);
-  if (posted.load() != nullptr || stopping.load()) {
+  if (!posted.empty() || stopping.load()) {
     sleeping.store(Sleeper::nobody);
     return;
   }
@@ -386,7 +359,7 @@ bool LaneLoop::State::finish() {
       pause_cpu();
     }
   }
-  run_tasks(closed_mark());
+  run_tasks(posted.close());
   round();
   return drained ? drained() : clean;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/thread.hpp"
 #include "runtime/lanes/detail/lane_state.hpp"
 #include "runtime/memory/detail/overdue.hpp"
 
@@ -120,7 +121,7 @@ void LaneWait::drive(const Goal& goal) {
     if (lane.guest_ring(now) || did) continue;
     if (!std::exchange(idle, true)) idle_since = now;
     if (now - idle_since < spin_) {
-      detail::pause_cpu();
+      pause_cpu();
     } else {
       sleep(goal, idle_since, watched);
     }
@@ -141,14 +142,14 @@ void LaneWait::sleep(const Goal& goal, Clock::time_point idle_since, bool& watch
   lane.sleeping.store(Sleeper::guest);
   // Read and written at once: who was told before has then told what the look below sees.
   news_->asleep.exchange(true);
-  if (lane.posted.load() == nullptr && !lane.busy_hook && !lane.stopping.load() && !goal.over()) {
+  if (lane.posted.empty() && !lane.busy_hook && !lane.stopping.load() && !goal.over()) {
     const auto at_most = std::min(whole(goal.deadline.left()), lane.until_alarm());
     if (lane.transport.arm(lane.lane)) {
       lane.guest_nap(at_most, true);
     } else if (Clock::now() - idle_since >= kStuck) {
       lane.guest_nap(std::min(at_most, kStuck), !lane.spurious_wakeup);
     } else {
-      detail::pause_cpu();
+      pause_cpu();
     }
   }
   news_->asleep.store(false);

@@ -66,7 +66,8 @@ class Transport {
   /// Makes `peer` reachable; nothing is sent yet. Before the lanes are driven, or by the control lane's owner. Throws
   /// Error{environment}.
   virtual void connect(Peer peer, std::span<const std::byte> address) = 0;
-  /// Names the receiver of a channel; before the lanes are driven. The receiver outlives the transport.
+  /// Names the receiver of a channel, in the place of the one before, which is still told of what it let land. A
+  /// receiver outlives the transport. Any thread.
   virtual void receive(Channel channel, Receiver& receiver) = 0;
   /// Sends. `head` is copied before the call returns; the payload (concatenated in order) stays untouched until `done`
   /// is told, exactly once: ok when the memory may be reused, peer_lost when the peer is gone (then the memory is no

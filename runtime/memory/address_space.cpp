@@ -17,6 +17,9 @@ namespace troupe {
 namespace {
 
 constexpr std::chrono::microseconds kSpin{200};
+/// Running numbers below it are given by those who make arenas: RemoteOptions::first_arena, groups, tests.
+constexpr std::uint32_t kFirstFreeArena = 256;
+constexpr std::uint32_t kEndOfArenas = 65536;
 
 struct Mapped {
   Region region;
@@ -45,9 +48,9 @@ class ArenaTable {
   static constexpr std::size_t kPlaces = 1024;
 
  private:
-  /// Ids are (creator << 8 | running): neighbours have neighbouring creators.
+  /// Ids are (creator << 16 | running): neighbours have neighbouring creators.
   static std::size_t index(ArenaId id, std::size_t attempt) noexcept {
-    return ((id.value >> 8) + 37 * (id.value & 0xff) + attempt) % kPlaces;
+    return ((id.value >> 16) + 37 * (id.value & 0xffff) + attempt) % kPlaces;
   }
   std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) noexcept { return places_[index(id, attempt)]; }
   const std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) const noexcept {
@@ -71,6 +74,7 @@ struct AddressSpace::State {
   std::deque<Mapped> mapped;
   std::unordered_map<TimelineId, Timeline*> bound;
   std::uint32_t next_private = 0;
+  std::uint32_t next_arena = kFirstFreeArena;
   std::unordered_map<TimelineId, Line> lines;
   LineWatchers watchers;  // ends before the lines it watches
 
@@ -124,6 +128,15 @@ void AddressSpace::map(std::shared_ptr<Arena> arena) {
   TROUPE_CHECK(arena != nullptr, Code::invalid, "there is no arena to map");
   const Region region{arena->id(), arena->base(), arena->size_bytes(), MemoryKind::host};
   state_->enter({region, std::move(arena)});
+}
+
+ArenaId AddressSpace::new_arena(Peer creator) {
+  const std::lock_guard lock{state_->mutex};
+  TROUPE_CHECK(state_->next_arena < kEndOfArenas && creator.value + 1 < kEndOfArenas, Code::unsupported, "peer ",
+               creator.value, " cannot name another arena: it has named ", state_->next_arena - kFirstFreeArena,
+               " so far; there are numbers for ", kEndOfArenas - kFirstFreeArena, " of each of ", kEndOfArenas - 1,
+               " peers");
+  return arena_id(creator, state_->next_arena++);
 }
 
 void AddressSpace::bind(const Region& region) {

@@ -98,6 +98,9 @@ class AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
+  /// An id that no other arena of this process has had, above those that callers choose themselves (below 256). Throws
+  /// Error{unsupported} after 65,280.
+  ArenaId new_arena(Peer creator);
   /// Adds an arena; its memory stays mapped as long as the address space lives.
   void map(std::shared_ptr<Arena> arena);
   /// Makes memory addressable that is no arena; it is the caller's, and outlives every use of its id. Throws

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/thread.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/memory/detail/futex.hpp"
 #include "runtime/memory/detail/overdue.hpp"
 
@@ -19,26 +20,12 @@ enum Poison : std::uint32_t { kNotPoisoned = 0, kBeingWritten = 1, kPoisoned = 2
 /// A poisoner writes its reason in nanoseconds; one that takes this long was killed over it.
 constexpr std::chrono::milliseconds kWriting{20};
 
-void pause_cpu() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 /// The longest part of `text` that fits and does not end inside a UTF-8 character.
 std::size_t cut_length(std::string_view text, std::size_t room) noexcept {
   if (text.size() <= room) return text.size();
   std::size_t length = room;
   while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
   return length;
-}
-
-/// "30 s", "0.25 s"
-std::string seconds(Clock::duration span) {
-  const double s = std::chrono::duration<double>(span).count();
-  return text(s < 10 ? std::round(s * 100) / 100 : std::round(s), " s");
 }
 
 }  // namespace

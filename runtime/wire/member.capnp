@@ -9,6 +9,5 @@ struct Member {
   actorNode @1 :Data;     # identity of the actor system
   courier @2 :UInt64;     # actor id: passes broadcasts on
   steward @3 :UInt64;     # actor id: spawns actors, keeps the list of who is still at work
-  introduction @4 :Data;  # the application's own
-  arena @5 :Data;         # ArenaTicket, for processes of the same host; may be empty
+  arena @4 :Data;         # ArenaTicket, for processes of the same host; may be empty
 }

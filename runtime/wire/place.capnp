@@ -6,11 +6,10 @@ $Cxx.namespace("troupe::wire");
 # What ranks tell each other once each has its plan: where to reach it and what it shares.
 struct Place {
   planHash @0 :UInt64;
-  arena @1 :Data;       # ArenaTicket as it lies in memory: only ranks of one build get this far
-  transport @2 :Data;   # Transport::address()
-  actorNode @3 :Data;   # identity of the actor system
-  start @4 :Start;      # rank 0's: for all
-  deviceMemory @5 :Bool; # it trains in memory of its device's own
+  settingsHash @1 :UInt64;
+  arena @2 :Data;         # ArenaTicket as it lies in memory: only ranks of one build get this far
+  start @3 :Start;        # rank 0's: for all
+  deviceMemory @4 :Bool;  # it trains in memory of its device's own
 
   # Where the job goes on, and how its checkpoints are called.
   struct Start {

@@ -104,7 +104,10 @@ class GroupedRun {
     for (std::uint32_t r = 0; r < job.ranks; ++r)
       for (std::uint32_t other = 0; other < job.ranks; ++other)
         if (other != r) members_[r]->transport->connect(Peer{other}, members_[other]->transport->address());
-    for (const auto& member : members_) member->loop->start();
+    for (const auto& member : members_) {
+      member->channel->open(*member->transport);
+      member->loop->start();
+    }
   }
   ~GroupedRun() {
     for (const auto& member : members_)
@@ -217,7 +220,7 @@ class GroupedRun {
     if (job_.nodes == 1) return;
     member.transport = network_.endpoint(Peer{r}, member.space);
     member.loop = std::make_unique<LaneLoop>(*member.transport, Lane::bulk, LaneOptions{}, text("bulk ", r));
-    member.channel = std::make_unique<DirectChannel>(*member.loop);
+    member.channel = std::make_unique<DirectChannel>();
   }
 
   std::unique_ptr<Communicator> communicator(std::uint32_t r, const GroupPlan& group) {

@@ -51,14 +51,14 @@ void fuzz(const std::vector<Bytes>& good, Read read) {
 }
 
 TEST(MembersFuzz, APlaceIsReadOrRefused) {
-  PlaceBlob place{.plan_hash = 7, .arena = {}, .transport = Bytes(300), .actor_node = Bytes(20)};
+  PlaceBlob place{.plan_hash = 7, .arena = {}};
   place.start = {
       .folder = "run/checkpoints", .id = {3, 500}, .first_number = 4, .over = true, .run = "0123456789abcdef"};
   fuzz({encode(place), encode(PlaceBlob{})}, [](const Bytes& bytes) { return decode_place(bytes), true; });
 }
 
 TEST(MembersFuzz, AMemberOfAGroupIsReadOrRefused) {
-  const group::Member member{Bytes(300), Bytes(20), 7, 8, Bytes(100), Bytes(48)};
+  const group::Member member{Bytes(300), Bytes(20), 7, 8, Bytes(48)};
   fuzz({encode(member), encode(group::Member{})}, [](const Bytes& bytes) { return group::decode_member(bytes), true; });
 }
 

@@ -238,7 +238,7 @@ class HierarchicalWorld final : public DeviceGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
       loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
-      channels_.push_back(std::make_unique<DirectChannel>(*loops_[r]));
+      channels_.push_back(std::make_unique<DirectChannel>());
       waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
       spaces_[r]->map(arenas_[r]);
       add_device(r, *waits_[r]);
@@ -249,6 +249,7 @@ class HierarchicalWorld final : public DeviceGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r)
       for (std::uint32_t other = 0; other < spec.ranks; ++other)
         if (other != r) transports_[r]->connect(Peer{other}, transports_[other]->address());
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) channels_[r]->open(*transports_[r]);
     for (auto& loop : loops_) loop->start();
   }
   ~HierarchicalWorld() override {

@@ -73,8 +73,7 @@ class BareRank {
     for (std::uint64_t slot = 0; slot < job_.plan.prefetch; ++slot)
       slots_.push_back(arena_->allocate(job_.batch.size_bytes()));
     arenas_ = {arena_->id()};
-    const PlaceBlob mine{
-        .plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .transport = {}, .actor_node = {}, .start = {}};
+    const PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .start = {}};
     if (job_.bootstrap) {
       arenas_.clear();
       for (const auto& blob : job_.bootstrap->all_gather(blocking, "places", encode(mine), deadline_)) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/schema.hpp"
 
 namespace troupe::rtrun {
@@ -51,12 +52,6 @@ std::vector<std::string> words_of(const detail::SettingKey& key) {
 std::string in_single_quotes(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? std::string{"'\\''"} : std::string(1, c);
-  return out;
-}
-
-std::string joined(const std::vector<std::string>& words, std::string_view between) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : std::string{between}) + word;
   return out;
 }
 
@@ -134,8 +129,7 @@ _rtrun() {{
 }}
 complete -F _rtrun rtrun
 )script",
-                     values, joined({"check", "plan", "completion"}, "|"), keys, option_words(true),
-                     option_words(false), verb_words());
+                     values, "check|plan|completion", keys, option_words(true), option_words(false), verb_words());
 }
 
 std::string zsh_script() {

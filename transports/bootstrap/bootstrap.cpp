@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/watch.hpp"

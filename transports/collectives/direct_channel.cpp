@@ -13,7 +13,7 @@ Receiver* receiver_of(const std::vector<Receiver*>& by_group, std::span<const st
 
 }  // namespace
 
-DirectChannel::DirectChannel(LaneLoop& loop) { loop.transport().receive(Channel::exchange, *this); }
+void DirectChannel::open(Transport& transport) { transport.receive(Channel::exchange, *this); }
 
 void DirectChannel::add(GroupId id, Receiver& receiver) {
   if (by_group_.size() <= id.value) by_group_.resize(id.value + 1);

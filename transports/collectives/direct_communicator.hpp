@@ -45,13 +45,13 @@ struct DirectGroup {
   std::uint32_t ranges_a_bucket = 1;  // how many of `buckets`, one after the other, a backward pass finishes at once
 };
 
-/// The exchange channel of a transport, shared by the communicators of several groups. Outlives loop and transport.
+/// The exchange channel of a transport, shared by the communicators of several groups. Outlives the transport.
 class DirectChannel final : public Receiver {
  public:
-  /// Becomes the receiver of the channel. `loop` drives the bulk lane and is not started yet.
-  explicit DirectChannel(LaneLoop& loop);
-  /// Messages of group `id` go to `receiver`, which outlives the transport. Before the loop is started.
+  /// Messages of group `id` go to `receiver`, which outlives the transport. Before open().
   void add(GroupId id, Receiver& receiver);
+  /// Becomes the receiver of the channel, before anybody sends to it.
+  void open(Transport& transport);
 
   Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
   void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
@@ -77,11 +77,11 @@ std::uint64_t direct_staging_bytes(const DirectGroup& group);
 /// bucket and chunk: ranks that disagree get an error with both names. Losing a peer ends the waits with peer_lost.
 class DirectCommunicator final : public Communicator {
  public:
-  /// `loop` drives the bulk lane and is not started yet: this object becomes its exchange channel's receiver, or
-  /// `channel`'s for its group. `exchange` is of the device, and nothing else enqueues on it but other communicators of
-  /// this lane; it outlives the lane's last round. Peers may send as soon as they are connected, so connect (or start)
-  /// after it is made in every rank. Outlives loop and transport and the stream's work, as does `space`. Throws
-  /// Error{invalid} when the group does not fit together.
+  /// `loop` drives the bulk lane: this object becomes its exchange channel's receiver, or `channel`'s for its group.
+  /// `exchange` is of the device, and nothing else enqueues on it but other communicators of this lane; it outlives the
+  /// lane's last round. Peers may send at once, so none does before it is made, and the channel open, in every rank.
+  /// Outlives loop and transport and the stream's work, as does `space`. Throws Error{invalid} when the group does not
+  /// fit together.
   DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group,
                      DirectChannel* channel = nullptr);
   ~DirectCommunicator() override;

@@ -1,6 +1,7 @@
 #include "transports/loopback/loopback_transport.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <list>
 #include <map>
@@ -16,7 +17,7 @@ namespace troupe {
 namespace {
 
 using Stations = std::map<Peer, std::shared_ptr<Station>>;
-using Receivers = std::array<Receiver*, 2>;
+using Receivers = std::array<std::atomic<Receiver*>, 2>;
 
 std::size_t place(Channel channel) { return static_cast<std::size_t>(channel) - 1; }
 
@@ -39,6 +40,7 @@ struct Leaving {
 /// A message that has a landing but is not written there yet.
 struct Landing {
   std::uint32_t rounds;
+  Receiver* receiver;  // who gave the memory
   Letter letter;
   Memory memory;
 };
@@ -165,9 +167,9 @@ void LoopbackLane::accept(Letter letter) {
   }
   const Memory memory = receiver->landing(letter.from, lane_, letter.head, letter.payload.size());
   if (const auto rounds = delay(); rounds > 0) {
-    landings_.push_back({rounds, std::move(letter), memory});
+    landings_.push_back({rounds, receiver, std::move(letter), memory});
   } else {
-    deliver({0, std::move(letter), memory});
+    deliver({0, receiver, std::move(letter), memory});
   }
 }
 
@@ -185,7 +187,7 @@ bool LoopbackLane::deliver_due() {
 
 void LoopbackLane::deliver(Landing landing) {
   const Letter& letter = landing.letter;
-  Receiver& receiver = *receivers_[place(letter.channel)];
+  Receiver& receiver = *landing.receiver;
   if (const auto cut = cut_.find(letter.from); cut != cut_.end()) {
     receiver.dropped(letter.from, lane_, landing.memory, cut->second);
     return;
@@ -206,7 +208,7 @@ void LoopbackLane::lose(Peer peer) {
   const Status why{Code::peer_lost, text("peer ", peer.value, " has ended")};
   if (!cut_.emplace(peer, why).second) return;
   sweep();
-  for (Receiver* receiver : receivers_) {
+  for (Receiver* const receiver : receivers_) {
     if (receiver != nullptr) receiver->lost(peer, why);
   }
 }
@@ -241,7 +243,7 @@ void LoopbackLane::end() noexcept {
   for (const Leaving& message : leaving_) told_.push_back({message.done, why});
   leaving_.clear();
   for (const Landing& landing : std::exchange(landings_, {})) {
-    receivers_[place(landing.letter.channel)]->dropped(landing.letter.from, lane_, landing.memory, why);
+    landing.receiver->dropped(landing.letter.from, lane_, landing.memory, why);
   }
   while (tell()) {
   }

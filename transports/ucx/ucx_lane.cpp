@@ -232,7 +232,7 @@ bool UcxLane::settle_closing() {
 }
 
 void UcxLane::tell_lost(PeerLink& link) {
-  for (Receiver* receiver : receivers_) {
+  for (Receiver* const receiver : receivers_) {
     if (receiver != nullptr) receiver->lost(link.peer, link.why);
   }
 }

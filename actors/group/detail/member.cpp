@@ -28,7 +28,6 @@ std::vector<std::byte> encode(const Member& member) {
   root.setActorNode(as_data(member.actor_node));
   root.setCourier(member.courier);
   root.setSteward(member.steward);
-  root.setIntroduction(as_data(member.introduction));
   root.setArena(as_data(member.arena));
   const auto words = capnp::messageToFlatArray(message);
   return as_bytes(words.asBytes());
@@ -46,7 +45,6 @@ Member decode_member(std::span<const std::byte> bytes) {
             .actor_node = as_bytes(root.getActorNode()),
             .courier = root.getCourier(),
             .steward = root.getSteward(),
-            .introduction = as_bytes(root.getIntroduction()),
             .arena = as_bytes(root.getArena())};
   } catch (const kj::Exception& e) {
     fail(Code::corrupt, text("a member's description cannot be read: ", e.getDescription().cStr()));

@@ -14,7 +14,6 @@ struct Member {
   std::vector<std::byte> actor_node;
   std::uint64_t courier = 0;
   std::uint64_t steward = 0;
-  std::vector<std::byte> introduction;
   std::vector<std::byte> arena;
 };
 

@@ -48,6 +48,10 @@ using Lost = caf::atom_constant<caf::atom("lost")>;
 using Silent = caf::atom_constant<caf::atom("silent")>;
 /// (Retire, milliseconds): to the own steward, ends what it spawned; answered with the names of those still there.
 using Retire = caf::atom_constant<caf::atom("retire")>;
+/// (Offer, number, what, bytes): to the own steward, this process's part of its all_gather of that number.
+using Offer = caf::atom_constant<caf::atom("offer")>;
+/// (Gather, number, what): to every steward, answered with what its process offers under that number, once it does.
+using Gather = caf::atom_constant<caf::atom("gather")>;
 /// To itself: the time of a Finish or a Retire is over.
 using Overdue = caf::atom_constant<caf::atom("overdue")>;
 

@@ -52,7 +52,20 @@ void Roster::is_lost(Peer peer, const Status& why) const {
     const std::scoped_lock hold(mutex_);
     if (remote_ == nullptr || !ended_.insert(peer.value).second) return;
   }
-  if (lost_) lost_(peer, why);
+  losses_.emplace_back(peer, why);
+  for (const auto& [number, lost] : listeners_) lost(peer, why);
+}
+
+std::uint64_t Roster::listen(Lost lost) {
+  const std::scoped_lock tell(telling_);
+  for (const auto& [peer, why] : losses_) lost(peer, why);
+  listeners_.emplace(++listeners_ever_, std::move(lost));
+  return listeners_ever_;
+}
+
+void Roster::forget(std::uint64_t listener) {
+  const std::scoped_lock tell(telling_);
+  listeners_.erase(listener);
 }
 
 void Roster::is_silent(Peer peer, const Status& why) const {

@@ -4,12 +4,14 @@
 #include <caf/actor.hpp>
 #include <caf/node_id.hpp>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "actors/remote/remote_actors.hpp"
@@ -31,8 +33,7 @@ class Roster {
 
   using Lost = std::function<void(Peer peer, const Status& why)>;
 
-  Roster(Peer self, std::function<void(std::string_view)> dropped, Lost lost)
-      : self_(self), dropped_(std::move(dropped)), lost_(std::move(lost)) {}
+  Roster(Peer self, std::function<void(std::string_view)> dropped) : self_(self), dropped_(std::move(dropped)) {}
   /// Before anybody else asks. Entries by peer.
   void enroll(RemoteActors& remote, std::vector<Entry> entries);
   /// This process comes to its end with the others: from now on silence is only the report's to tell.
@@ -53,7 +54,11 @@ class Roster {
   void has_left(Peer peer) const;
   /// From now on its end is no loss.
   void is_leaving(Peer peer) const;
-  /// Tells whoever wants to know that a peer was lost: once, and not of one that leaves.
+  /// Tells `lost` of every peer that is lost, those before this call included, until it is forgotten by its number;
+  /// never more than one at a time, and not any more once forget() has returned.
+  std::uint64_t listen(Lost lost);
+  void forget(std::uint64_t listener);
+  /// Tells whoever listens that a peer was lost: once, and not of one that leaves.
   void is_lost(Peer peer, const Status& why) const;
   /// The same by somebody else's word: nothing is expected of that peer any more, whatever it says.
   void is_silent(Peer peer, const Status& why) const;
@@ -67,12 +72,15 @@ class Roster {
   std::atomic<bool> parting_{false};
   std::vector<Entry> entries_;  // fixed once enrolled, like the next
   std::unordered_map<caf::node_id, Peer> peers_;
-  mutable std::mutex telling_;  // held while lost_ runs, which is never after close(); taken before the other
-  mutable std::mutex mutex_;    // guards remote_ and ended_, and dropped_ from being called by two at once
+  // Held while listeners run, which is never after close(), and guards them; taken before the other.
+  mutable std::recursive_mutex telling_;
+  mutable std::mutex mutex_;  // guards remote_ and ended_, and dropped_ from being called by two at once
   RemoteActors* remote_ = nullptr;
-  mutable std::set<std::uint32_t> ended_;  // peers that are lost, which was told, or leave
+  mutable std::set<std::uint32_t> ended_;                // peers that are lost, or leave
+  mutable std::vector<std::pair<Peer, Status>> losses_;  // that were told
+  std::map<std::uint64_t, Lost> listeners_;
+  std::uint64_t listeners_ever_ = 0;
   const std::function<void(std::string_view)> dropped_;
-  const Lost lost_;
 };
 
 }  // namespace troupe::group

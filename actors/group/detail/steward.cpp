@@ -9,6 +9,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/group/group.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe::group {
 namespace {
@@ -16,9 +17,7 @@ namespace {
 std::string known_types(const caf::actor_system_config& config) {
   std::set<std::string> sorted;
   for (const auto& [type, factory] : config.actor_factories) sorted.insert(type);
-  std::string names;
-  for (const std::string& name : sorted) names += (names.empty() ? "" : ", ") + name;
-  return names.empty() ? "none" : names;
+  return sorted.empty() ? "none" : joined(sorted);
 }
 
 /// The error of spawn_here, with the code that Group::spawn_at throws.
@@ -44,6 +43,9 @@ void Steward::on_exit() {  // promises hold this actor
   const caf::error why = to_caf(Status{Code::aborted, "its process has left the group"});
   for (auto& [peer, request] : waiting_) request.deliver(why);
   waiting_.clear();
+  for (auto& [number, all] : asked_)
+    for (Asked& asked : all) asked.answer.deliver(why);
+  asked_.clear();
   if (retiring_) retiring_->deliver(why);
   retiring_.reset();
 }
@@ -57,6 +59,10 @@ caf::behavior Steward::make_behavior() {
       },
       [this](Group::Spawn, const std::string& type, const caf::message& args,
              const std::set<std::string>& takes) -> caf::result<caf::actor> { return spawn_here(type, args, takes); },
+      [this](Offer, std::uint64_t number, const std::string& what, std::vector<char>& bytes) {
+        offer(number, {what, std::move(bytes)});
+      },
+      [this](Gather, std::uint64_t number, const std::string& what) { return gather(number, what); },
       [this](Finish, std::uint32_t peer, std::uint64_t within_ms) { return finish(peer, within_ms); },
       [this](Leaving, std::uint32_t peer) { leaving(peer); },
       [this](Lost, std::uint32_t peer) { lost(peer); },
@@ -104,6 +110,34 @@ caf::expected<caf::actor> Steward::spawn_here(const std::string& type, const caf
   } catch (const std::exception& error) {
     return to_caf(Status{Code::invalid, text("spawning a \"", type, "\" at ", here, " threw: ", error.what())});
   }
+}
+
+void Steward::offer(std::uint64_t number, Offered offered) {
+  offered_.emplace(number, std::move(offered));
+  const auto asked = asked_.extract(number);
+  if (asked.empty()) return;
+  for (Asked& one : asked.mapped()) {
+    auto given = give(number, one.what);
+    if (given)
+      one.answer.deliver(std::move(*given));
+    else
+      one.answer.deliver(std::move(given.error()));
+  }
+}
+
+caf::result<std::vector<char>> Steward::gather(std::uint64_t number, const std::string& what) {
+  if (offered_.count(number) > 0) return give(number, what);
+  asked_[number].push_back({what, make_response_promise()});
+  return caf::delegated<std::vector<char>>{};
+}
+
+/// To one that asks; the last one may have it.
+caf::expected<std::vector<char>> Steward::give(std::uint64_t number, const std::string& what) {
+  Offered& offered = offered_.at(number);
+  caf::expected<std::vector<char>> given = offered.bytes;
+  if (offered.what != what) given = to_caf(Status{Code::invalid, text("it gathers '", offered.what, "' meanwhile")});
+  if (++offered.asked == roster_->size()) offered_.erase(number);
+  return given;
 }
 
 caf::result<Unfinished> Steward::finish(std::uint32_t peer, std::uint64_t within_ms) {

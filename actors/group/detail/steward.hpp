@@ -26,9 +26,22 @@ class Steward final : public caf::event_based_actor {
 
  private:
   caf::behavior make_behavior() override;
+  /// This process's part of an all_gather, until every process has asked for it.
+  struct Offered {
+    std::string what;
+    std::vector<char> bytes;
+    std::uint32_t asked = 0;
+  };
+  struct Asked {  // before there was an offer
+    std::string what;
+    caf::response_promise answer;
+  };
+  caf::expected<std::vector<char>> give(std::uint64_t number, const std::string& what);
   /// An actor that takes `takes`: the message types of the handle that asks for it.
   caf::expected<caf::actor> spawn_here(const std::string& type, const caf::message& args,
                                        const std::set<std::string>& takes);
+  void offer(std::uint64_t number, Offered offered);
+  caf::result<std::vector<char>> gather(std::uint64_t number, const std::string& what);
   caf::result<Unfinished> finish(std::uint32_t peer, std::uint64_t within_ms);
   void watch_others();
   void leaving(std::uint32_t peer);
@@ -44,6 +57,8 @@ class Steward final : public caf::event_based_actor {
 
   const std::shared_ptr<const Roster> roster_;
   std::unordered_map<caf::actor_addr, std::string> spawned_;  // its type, as long as it lives
+  std::map<std::uint64_t, Offered> offered_;
+  std::map<std::uint64_t, std::vector<Asked>> asked_;
   std::optional<caf::response_promise> retiring_;
   std::set<std::uint32_t> done_;                            // finished, left or lost
   std::set<std::uint32_t> leaving_;                         // those of them that said so

@@ -27,6 +27,7 @@
 #include "actors/remote/detail/window.hpp"
 #include "actors/remote/remote_actors.hpp"
 #include "actors/remote/wire.hpp"
+#include "runtime/base/mpsc_stack.hpp"
 
 namespace troupe::remote {
 
@@ -152,7 +153,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   /// Attends to all proxies made until now. Whoever monitors an actor and then sends a message elsewhere relies on the
   /// first being heard first, so a proxy calls this before it transmits what it has collected.
   void attend_fresh() {
-    if (fresh_.load(std::memory_order_acquire) != nullptr) attend_all_fresh();
+    if (!fresh_.empty()) attend_all_fresh();
   }
   /// Sends it, answers it with an error, or keeps it until the peer takes more.
   void transmit(Proxy& proxy, caf::mailbox_element_ptr message);
@@ -358,7 +359,7 @@ class Engine final : public Receiver, public caf::proxy_registry::backend {
   std::unordered_map<std::uint64_t, Lent> lent_;
   std::unordered_map<std::uint64_t, Frames> parked_;  // until their tensors are valid
   std::uint64_t next_token_ = 1;
-  std::atomic<Proxy*> fresh_{nullptr};  // newest first, with a reference each; any thread adds
+  MpscStack<Proxy, &Proxy::next_fresh> fresh_;  // with a reference each; any thread adds
   unsigned requests_ = 0;
   caf::actor_id last_source_ = 0;            // is exposed
   unsigned heads_ = 0;                       // sent in this round

@@ -13,6 +13,7 @@
 #include "actors/remote/detail/gate.hpp"
 #include "actors/remote/detail/room.hpp"
 #include "actors/remote/detail/window.hpp"
+#include "runtime/base/mpsc_stack.hpp"
 
 namespace troupe::remote {
 
@@ -90,7 +91,6 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
  private:
   bool admit(const caf::mailbox_element& message);
   void push(caf::mailbox_element_ptr message);
-  caf::mailbox_element* take_all() noexcept;
   void answer_all_with_the_end() noexcept;
 
   Engine& engine_;  // only touched on the control lane, which ends first
@@ -101,7 +101,8 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   std::once_flag room_made_;
   std::unique_ptr<Room> owned_room_;
   std::atomic<Room*> room_{nullptr};  // the same, for threads that only look
-  std::atomic<caf::mailbox_element*> newest_{nullptr};
+  using Messages = MpscStack<caf::mailbox_element, &caf::mailbox_element::next>;
+  Messages sent_;
   std::atomic<std::uint64_t> queued_bytes_{0};  // of what is pushed, in the budget
   std::atomic<bool> posted_{false};
   std::atomic<bool> alive_{true};

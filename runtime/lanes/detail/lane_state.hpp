@@ -12,6 +12,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/detail/spin_time.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/mpsc_stack.hpp"
 #include "runtime/lanes/lane_loop.hpp"
 
 namespace troupe {
@@ -26,14 +27,6 @@ constexpr milliseconds kLongestSleep{500};
 /// progress who drives it naps instead of spinning, and looks again after as long.
 constexpr milliseconds kStuck{1};
 constexpr unsigned kRoundsPerAlarm = 256;
-
-inline void pause_cpu() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 /// Wakes who sleeps on its eventfd. Any thread rings.
 class Bell {
@@ -62,7 +55,7 @@ struct LaneLoop::State {
   void watch(int fd);
   bool push(LaneTask& task) noexcept;
   void wake_sleeper() noexcept;
-  bool run_tasks(LaneTask* replacement) noexcept;
+  bool run_tasks(LaneTask* oldest) noexcept;
   bool round();
   void note_round(Clock::time_point begun, bool did) noexcept;
   void run();
@@ -98,9 +91,10 @@ struct LaneLoop::State {
   // Guards what is the driver's.
   std::mutex driving;
 
-  // Newest first; any thread pushes, the driver takes all. Sequentially consistent together with `sleeping`: a poster
-  // that misses the sleeper was itself seen by the sleeper's second look. So is `stopping`.
-  std::atomic<LaneTask*> posted{nullptr};
+  // Any thread pushes, the driver takes all. A poster that misses the sleeper in `sleeping` was itself seen by the
+  // sleeper's second look. So is `stopping`.
+  using Tasks = MpscStack<LaneTask, &LaneTask::next_>;
+  Tasks posted;
   std::atomic<detail::Sleeper> sleeping{detail::Sleeper::nobody};
   std::atomic<bool> running{false};  // its thread has begun
   std::atomic<bool> stopping{false};

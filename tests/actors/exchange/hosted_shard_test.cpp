@@ -22,7 +22,6 @@ using ::testing::HasSubstr;
 using ::troupe::testing::eventually;
 
 constexpr std::uint64_t kElements = 32;
-constexpr std::uint64_t kRow = 4;
 constexpr auto kLong = std::chrono::seconds(20);
 
 class HostedShards : public ::testing::Test {
@@ -41,7 +40,6 @@ class HostedShards : public ::testing::Test {
 
   void host(std::unique_ptr<HostedPolicy> policy, Rule rule = {.kind = RuleKind::sgd, .rate = 1}) {
     HostedParts parts{.stream = *stream, .space = space, .arena = *arena, .shard = 7, .stripe = stripe, .rule = rule};
-    parts.row_elements = kRow;
     parts.log = [this](std::span<const AppliedRecord> records) {
       log.insert(log.end(), records.begin(), records.end());
     };
@@ -162,53 +160,7 @@ TEST_F(HostedShards, RefuseWhatMakesNoSenseAndGoOn) {
   EXPECT_THAT(std::string(why.text()), HasSubstr("out_of_order"));
   EXPECT_FALSE(ask<PulledPart>(push_of(3, 0, 0, 1)));
   EXPECT_THAT(std::string(why.text()), HasSubstr("stranger"));
-  PushPart rows = push_of(0, 0, 0, 1);
-  rows.sparse = true;
-  rows.rows = {1, 8};
-  EXPECT_FALSE(ask<PulledPart>(rows));
-  EXPECT_THAT(std::string(why.text()), HasSubstr("which has 8 rows"));
   EXPECT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1))) << why.text();
-}
-
-TEST_F(HostedShards, ApplyRowsAndLeaveTheOthersAlone) {
-  host_async();
-  join(1);
-  PushPart push = push_of(0, 0, 0, 0);
-  push.sparse = true;
-  push.rows = {1, 2, 6};
-  push.values = tensor({2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6});
-  push.next.sparse = true;
-  push.next.rows = {0, 2, 6};
-  const auto pulled = ask<PulledPart>(push);
-  ASSERT_TRUE(pulled) << why.text();
-  EXPECT_THAT(values_of(pulled->values), ElementsAre(1, 1, 1, 1, -1, -1, -1, -1, -2, -2, -2, -2));
-  EXPECT_THAT(pulled->values.extents(), ElementsAre(3, 4));
-}
-
-TEST_F(HostedShards, AddRowsOfAClockInTheOrderOfRanks) {
-  host_ssp(0);
-  join(2);
-  PushPart late = push_of(1, 0, 0, 0);
-  late.sparse = true;
-  late.rows = {1, 7};
-  late.values = tensor({3, 3, 3, 3, 8, 8, 8, 8});
-  caf::scoped_actor other(actors.system());
-  auto pending = other->request(shard, kLong, late);
-  PushPart push = push_of(0, 0, 0, 0);
-  push.sparse = true;
-  push.rows = {0, 1};
-  push.values = tensor({4, 4, 4, 4, 5, 5, 5, 5});
-  const auto pulled = ask<PulledPart>(push);
-  ASSERT_TRUE(pulled) << why.text();
-  const std::vector<float> values = values_of(pulled->values);  // 4 samples together
-  EXPECT_EQ(values[0], 0);
-  EXPECT_EQ(values[4], -1);
-  EXPECT_EQ(values[8], 1);
-  EXPECT_EQ(values[28], -1);
-  EXPECT_EQ(pulled->total.samples, 4u);
-  bool answered = false;
-  pending.receive([&](const PulledPart&) { answered = true; }, [](const caf::error&) {});
-  EXPECT_TRUE(answered);
 }
 
 TEST_F(HostedShards, DoNotWaitForAWorkerThatEndedWithoutAWord) {
@@ -223,19 +175,14 @@ TEST_F(HostedShards, DoNotWaitForAWorkerThatEndedWithoutAWord) {
   EXPECT_EQ(pulled->version, 1u);
 }
 
-TEST_F(HostedShards, EndWithTheStripeAndItsVersionWhenEverythingIsApplied) {
+TEST_F(HostedShards, AnswerWhatWaitsWithTheReasonOfTheirEnd) {
   host_ssp(1);
   join(2);
   ASSERT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1)));
   caf::scoped_actor waiting(actors.system());
   auto held = waiting->request(shard, kLong, push_of(0, 1, 1, 1));
   EXPECT_TRUE(eventually([&] { return ask<HostingReport>(AskHosting{})->version == 2; }));
-  const auto ended = ask<HostingEnded>(EndHosting{{Code::aborted, "sync from here on"}});
-  ASSERT_TRUE(ended) << why.text();
-  EXPECT_EQ(ended->version, 2u);
-  EXPECT_THAT(ended->version_vector, ElementsAre(2, 0));
-  EXPECT_EQ(ended->staleness.updates, 2u);
-  EXPECT_EQ(space.address_of<float>(ended->stripe.parameters)[0], 0);
+  caf::anon_send(shard, EndHosting{{Code::aborted, "sync from here on"}});
   Status told;
   held.receive([](const PulledPart&) {}, [&](const caf::error& e) { told = from_caf(e); });
   EXPECT_THAT(std::string(told.text()), HasSubstr("sync from here on"));

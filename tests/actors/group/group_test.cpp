@@ -438,30 +438,44 @@ TEST(Group, RefusesOneNameForTwoActorTypes) {
   EXPECT_EQ(error_of([&] { register_actor(config, "counter", counter); }).code(), Code::invalid);
 }
 
-TEST(Group, HandsAroundIntroductionsAndTellsWhenAllAreReachable) {
+/// Groups of `count` processes over one network, `what` in each at once.
+void with_groups(std::uint32_t count, const std::function<void(Blocking&, Group&)>& what) {
   const testing::Listener listener;
   LoopbackNetwork network;
   std::vector<std::unique_ptr<GroupEnd>> ends;
-  for (int i = 0; i < 2; ++i) ends.push_back(std::make_unique<GroupEnd>());
-  testing::at_once(2, [&](std::size_t i) {
-    const auto peer = static_cast<std::uint32_t>(i);
+  for (std::uint32_t i = 0; i < count; ++i) ends.push_back(std::make_unique<GroupEnd>());
+  testing::at_once(count, [&](std::size_t i) {
     auto blocking = Blocking::on_thread("test");
     GroupOptions options;
-    options.place = testing::rank_options(listener, peer, 2).place;
+    options.place = testing::rank_options(listener, static_cast<std::uint32_t>(i), count).place;
     options.make_transport = [&](const TransportSite& site) {
-      EXPECT_EQ(site.hellos.size(), 2u);
+      EXPECT_EQ(site.hellos.size(), count);
       return network.endpoint(site.self, site.space);
     };
-    options.introduce = [peer](const std::vector<Hello>& hellos) {
-      return std::vector<std::byte>(hellos.size() + peer, std::byte{9});
-    };
-    options.prepared = [&](Group& group) {
-      EXPECT_EQ(group.introductions()[1 - peer].size(), 3u - peer);
-      const auto all = group.bootstrap()->all_gather(blocking, "mine", {}, long_enough());
-      EXPECT_EQ(all.size(), 2u);
-    };
     ends[i]->group = Group::join(blocking, ends[i]->system, std::move(options));
+    what(blocking, *ends[i]->group);
     EXPECT_TRUE(ends[i]->group->stop(blocking, long_enough()).clean());
+  });
+}
+
+TEST(Group, GathersEveryonesBytesAsOftenAsItIsAsked) {
+  with_groups(3, [](Blocking& blocking, Group& group) {
+    for (std::uint32_t round = 0; round < 5; ++round) {
+      const std::vector<std::byte> mine(100 * round + group.self().value, std::byte{7});
+      const auto all = group.all_gather(blocking, text("round ", round), mine, long_enough());
+      ASSERT_EQ(all.size(), 3u);
+      for (std::uint32_t peer = 0; peer < 3; ++peer)
+        EXPECT_EQ(all[peer], std::vector<std::byte>(100 * round + peer, std::byte{7}));
+    }
+  });
+}
+
+TEST(Group, GathersNothingFromProcessesThatDoSomethingElse) {
+  with_groups(2, [](Blocking& blocking, Group& group) {
+    const std::string what = group.self().value == 0 ? "apples" : "pears";
+    const Status status = error_of([&] { group.all_gather(blocking, what, {}, long_enough()); });
+    EXPECT_EQ(status.code(), Code::invalid);
+    EXPECT_THAT(text_of(status), ::testing::AllOf(HasSubstr("'apples'"), HasSubstr("'pears'")));
   });
 }
 

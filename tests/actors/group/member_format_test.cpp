@@ -11,12 +11,7 @@ namespace {
 std::vector<std::byte> bytes(std::size_t size, int value) { return std::vector(size, std::byte(value)); }
 
 Member a_member() {
-  return {.transport = bytes(300, 1),
-          .actor_node = bytes(24, 2),
-          .courier = 7,
-          .steward = 8,
-          .introduction = bytes(50, 3),
-          .arena = bytes(104, 4)};
+  return {.transport = bytes(300, 1), .actor_node = bytes(24, 2), .courier = 7, .steward = 8, .arena = bytes(104, 4)};
 }
 
 /// What reading does with bytes from elsewhere: the member, or nothing when they were refused.
@@ -36,7 +31,6 @@ TEST(MemberFormat, IsReadAsItWasWritten) {
   EXPECT_EQ(read.actor_node, member.actor_node);
   EXPECT_EQ(read.courier, 7u);
   EXPECT_EQ(read.steward, 8u);
-  EXPECT_EQ(read.introduction, member.introduction);
   EXPECT_EQ(read.arena, member.arena);
 }
 
@@ -45,7 +39,7 @@ TEST(MemberFormat, RefusesBytesThatEndEarly) {
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const auto got = read(std::span(whole).first(size));
     if (got) {
-      EXPECT_LT(got->introduction.size() + got->transport.size() + got->actor_node.size(), whole.size());
+      EXPECT_LT(got->transport.size() + got->actor_node.size(), whole.size());
     }
   }
 }
@@ -59,7 +53,6 @@ TEST(MemberFormat, RefusesGarbageOrReadsAsManyBytesAsThereAre) {
       changed[random() % (round % 2 == 0 ? 64 : changed.size())] = std::byte(random());
     if (const auto got = read(changed)) {
       EXPECT_LE(got->transport.size(), changed.size());
-      EXPECT_LE(got->introduction.size(), changed.size());
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -38,14 +39,6 @@ void configure(ucp_config_t* config, const RawOptions& options) {
     set(config, "TLS", "posix,cma,self");
     set(config, "MM_ERROR_HANDLING", "y");
   }
-}
-
-void pause_cpu() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
 }
 
 std::byte pattern(std::uint64_t place) { return static_cast<std::byte>(place * 167 + (place >> 12)); }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/proof.hpp"

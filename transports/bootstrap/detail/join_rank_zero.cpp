@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 #include "transports/bootstrap/detail/proof.hpp"

@@ -1,6 +1,5 @@
 #include "transports/bootstrap/detail/joined.hpp"
 
-#include <cmath>
 #include <sstream>
 
 #include "runtime/base/error.hpp"
@@ -22,11 +21,6 @@ std::string list_ranks(const std::vector<std::uint32_t>& ranks) {
     first = last + 1;
   }
   return std::move(out).str();
-}
-
-std::string seconds(Clock::duration span) {
-  const double s = std::chrono::duration<double>(span).count();
-  return text(s < 10 ? std::round(s * 100) / 100 : std::round(s), " s");
 }
 
 }  // namespace troupe::bootstrap

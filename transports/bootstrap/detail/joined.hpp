@@ -47,7 +47,5 @@ Joined join_rank_zero(Blocking& blocking, const JoinRequest& request);
 std::string describe(const Hello& hello);
 /// "rank 3", "ranks 1, 3-7"; `ranks` ascending and not empty.
 std::string list_ranks(const std::vector<std::uint32_t>& ranks);
-/// "30 s", "0.25 s"
-std::string seconds(Clock::duration span);
 
 }  // namespace troupe::bootstrap

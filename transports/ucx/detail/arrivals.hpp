@@ -3,6 +3,7 @@
 #include <ucp/api/ucp.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,7 +15,7 @@
 
 namespace troupe {
 
-using Receivers = std::array<Receiver*, 2>;
+using Receivers = std::array<std::atomic<Receiver*>, 2>;
 
 constexpr std::size_t place(Channel channel) noexcept { return static_cast<std::size_t>(channel) - 1; }
 

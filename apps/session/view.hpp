@@ -11,20 +11,14 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/remote/remote_actors.hpp"
-#include "apps/session/affinity.hpp"
 #include "apps/session/hosted_group.hpp"
-#include "apps/session/joined_job.hpp"
-#include "apps/session/listener_thread.hpp"
-#include "apps/session/log_writer.hpp"
+#include "apps/session/job.hpp"
 #include "apps/session/own_loop.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "apps/session/resume.hpp"
 #include "apps/session/run_end_box.hpp"
 #include "apps/session/session.hpp"
-#include "apps/session/session_trace.hpp"
-#include "apps/session/silence_notes.hpp"
-#include "apps/session/system_config.hpp"
 #include "apps/session/training.hpp"
 #include "runtime/base/io_threads.hpp"
 #include "runtime/compute/host_copies.hpp"
@@ -37,21 +31,32 @@
 
 namespace troupe {
 
-/// What sessions of one run that goes back to its checkpoints have in common.
+/// What views of one run that goes back to its checkpoints have in common.
 struct Lineage {
-  std::uint32_t roll_backs = 0;              // so far
-  std::string run;                           // CheckpointStart::run of the first; empty: this is the first
-  std::shared_ptr<const FolderLock> lock{};  // rank 0's on the checkpoints' folder, while it may write there
+  std::uint32_t roll_backs = 0;  // so far
+  std::string run;               // CheckpointStart::run of the first; empty: this is the first
 };
 
-/// What Session::start makes. How it is built stands in rank_session.cpp, and of its groups in rank_groups.cpp; how it
-/// runs and ends in session.cpp.
-class RankSession final : public Session {
+/// What the lanes may still be told of when a view has ended: kept by the job's group.
+struct Wires {
+  std::unique_ptr<DirectChannel> channel;                    // null: nothing is exchanged over a transport
+  std::vector<std::unique_ptr<const Filter>> filters;        // by group, of what is sent; null: none
+  std::vector<std::unique_ptr<Communicator>> communicators;  // by group
+  std::vector<std::vector<Layout::Entry>> no_decay;          // by group; the streams' work reads them
+  std::unique_ptr<LaneWait> waits;                           // null: the stream's waits have nothing to do with lanes
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> exchange_stream;            // between nodes: the bulk lane's thread enqueues on it
+  std::vector<std::unique_ptr<Stream>> node_streams;  // by group; null: nothing is reduced within nodes first
+};
+
+/// A job from some step on, as its ranks, plan and policies are then: memory, device, communicators, exchanges, actors.
+/// How it is built stands in view.cpp, and of its groups in view_groups.cpp; how it runs and ends in view_run.cpp. The
+/// members that Session has, too, are described there.
+class View {
  public:
-  /// `log`: the listener in `options`, where that is one which nobody else owns.
-  explicit RankSession(Blocking& blocking, SessionOptions options, Lineage lineage = {},
-                       std::unique_ptr<LogWriter> log = {});
-  ~RankSession() override {
+  /// Collective over the ranks of `job`, which outlives it. Throws Error.
+  View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline);
+  ~View() {
     Blocking blocking = Blocking::on_thread("session");
     take_down(blocking);
   }
@@ -61,25 +66,38 @@ class RankSession final : public Session {
   /// Once run() is over: what was not finite, "step 5: the gradient of l1.weight, first at rank 1"; empty: nothing.
   const std::string& bad_step() const noexcept { return bad_step_; }
   bool leads_job() const { return job_.self().value == 0; }
+  /// Whether it was begun and ended before its run was over.
+  bool given_up() const noexcept { return given_up_; }
 
-  const Plan& plan() const override { return job_.plan; }
-  RunResult run(Blocking& blocking) override;
-  std::optional<BatchView> next(Blocking& blocking) override;
-  std::optional<StepSums> step(Blocking& blocking) override;
-  std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own) override;
-  void report(std::string_view name, double value) override;
-  const std::vector<SessionTensor>& tensors() const override { return tensors_; }
-  RunResult finish(Blocking& blocking) override;
-  void request_stop() noexcept override { actors_->request_stop(); }
+  RunResult run(Blocking& blocking);
+  std::optional<BatchView> next(Blocking& blocking);
+  std::optional<StepSums> step(Blocking& blocking);
+  std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own);
+  void report(std::string_view name, double value);
+  const std::vector<SessionTensor>& tensors() const { return tensors_; }
+  RunResult finish(Blocking& blocking);
+  void request_stop() noexcept { actors_->request_stop(); }
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
-                              Deadline deadline) override;
-  std::string describe(Blocking& blocking, Deadline deadline) override;
-  std::vector<float> parameters() const override;
+                              Deadline deadline);
+  std::string describe(Blocking& blocking, Deadline deadline);
+  std::vector<float> parameters() const;
+
+  /// Ends it, if it has not ended by itself. Once.
+  void take_down(Blocking& blocking) noexcept;
 
  private:
-  static constexpr ViewId kFirstView{1};
-
-  const Settings& settings() const { return options_.configuration.settings; }
+  const Settings& settings() const { return home_.settings(); }
+  bool is_alone() const { return job_.plan.world_size() == 1; }
+  /// The name of one of its actors in the group.
+  std::string actor_name(std::string_view actor) const { return text("session", view_.value, '.', actor); }
+  template <class Handle>
+  void publish(std::string_view actor, const Handle& handle) {
+    if (handle) home_.group().publish(actor_name(actor), handle);
+  }
+  template <class Handle>
+  Handle find(Blocking& blocking, Peer peer, std::string_view actor, Deadline deadline) {
+    return caf::actor_cast<Handle>(home_.group().remote().resolve(blocking, peer, actor_name(actor), deadline));
+  }
   bool leads_node() const { return job_.plan.leads_node(job_.self()); }
   /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
   bool holds_parameters() const { return !job_.plan.shares_memory() || leads_node(); }
@@ -87,12 +105,9 @@ class RankSession final : public Session {
   /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
   bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step || places_[0].start.over; }
-  void note(const std::string& what) const {
-    if (listener_) listener_->note(what);
-  }
+  void note(const std::string& what) const { home_.note(what); }
 
   // Building, in this order.
-  void make_transport();
   void make_device();
   bool uses_device_memory() const;
   void make_memory();
@@ -129,7 +144,6 @@ class RankSession final : public Session {
   void switch_for_straggler(const ShareWindow& window);
   std::vector<SwitchReport> take_switches(std::uint64_t steps);
   std::optional<DigestPlan> digest_plan() const;
-  void watch_peers();
 
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
@@ -138,49 +152,36 @@ class RankSession final : public Session {
   // What the app reports, in reported.cpp.
   void hand_over_values(std::uint64_t steps, bool last);
   void note_not_finite(const EpochReport& line);
-  void take_down(Blocking& blocking) noexcept;
 
-  SessionOptions options_;
+  Job& home_;
+  const SessionOptions& options_;
+  const JoinedJob& job_;
   Lineage lineage_;
-  Deadline deadline_;  // of the start
-  JoinedJob job_;
-  ThreadAffinity affinity_;
-  AddressSpace space_;
+  const Deadline deadline_;  // of the start
+  const ViewId view_;
+  AddressSpace& space_;
+  SessionTrace& trace_;
+  ListenerThread* const listener_;  // null: nobody listens
+  caf::actor_system& system_;
   std::shared_ptr<Arena> arena_;
   RankMemory memory_;
   std::unique_ptr<LeasePool> pool_;
   std::unique_ptr<Resumed> resumed_;  // null: from the beginning
   Schedule schedule_;
   std::vector<PlaceBlob> places_;  // by rank
-  SessionTrace trace_;             // outlives streams, lanes and actors
   std::vector<SessionTensor> tensors_;
   std::unique_ptr<OwnLoop> loop_;
-  std::unique_ptr<LogWriter> log_;
-  std::unique_ptr<ListenerThread> listener_;  // null: nobody listens
-  RunEndBox end_;                             // Membership's last words reach it when its actor is gone for the others
-  SystemConfig config_;
+  RunEndBox end_;                            // Membership's last words reach it when its actor is gone for the others
   std::unique_ptr<IoThreads> data_threads_;  // closed before the loaders that they tell end
   std::unique_ptr<IoThreads> io_;  // closed before the actors that it tells end; those that post to it end before it
-  caf::actor_system system_;
-  MembershipActor membership_;  // as those who tell of losses know it, which are the lanes and the bootstrap
-  SilenceNotes silences_;       // told by the control lane
-  std::unique_ptr<RemoteActors> remote_;
-  std::unique_ptr<DirectChannel> channel_;                    // null: nothing is exchanged over a transport
-  std::vector<std::unique_ptr<const Filter>> filters_;        // by group, of what is sent; null: none
-  std::vector<std::unique_ptr<Communicator>> communicators_;  // by group; hear from the transport until that is gone
-  std::unique_ptr<Transport> transport_;
-  std::unique_ptr<LaneLoop> bulk_;
-  std::unique_ptr<LaneLoop> control_;  // may drive the other one, so it ends first
-  std::unique_ptr<LaneWait> waits_;    // null: the stream's waits have nothing to do with lanes
-  std::unique_ptr<Device> device_;
+  MembershipActor membership_;
+  std::shared_ptr<Wires> wires_ = std::make_shared<Wires>();
   std::unique_ptr<HostCopies> copies_;
-  std::unique_ptr<Stream> exchange_stream_;            // between nodes: the bulk lane's thread enqueues on it
-  std::vector<std::unique_ptr<Stream>> node_streams_;  // by group; null: nothing is reduced within nodes first
-  std::uint64_t left_out_ = 0;                         // steps, counted by the device actor
-  std::string bad_step_;                               // written by the device actor, before the run ends
-  std::vector<std::vector<Layout::Entry>> no_decay_;   // by group; the stream's work reads them
-  std::vector<std::unique_ptr<HostedGroup>> hosted_;   // by group; null: no policy of it is a hosted one
-  std::vector<std::unique_ptr<Exchange>> exchanges_;   // by group
+  std::unique_ptr<Group::LossListener> losses_;
+  std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
+  std::string bad_step_;                              // written by the device actor, before the run ends
+  std::vector<std::unique_ptr<HostedGroup>> hosted_;  // by group; null: no policy of it is a hosted one
+  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group
   std::unique_ptr<StepExchange> steps_;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
   std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
@@ -210,6 +211,7 @@ class RankSession final : public Session {
   bool asked_ = false;                             // the app called next() for the step that it is at
   std::set<std::string, std::less<>> not_finite_;  // values that a note has told of; the reporter's thread
   std::atomic<bool> over_{false};                  // the run: from now on silence means nothing
+  bool given_up_ = false;
   bool taken_down_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "apps/session/rank_session.hpp"
+#include "apps/session/view.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,14 +11,11 @@
 #include "runtime/compute/rules/verdict.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
-#include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
 
 /// In the arena of a rank whose device has memory of its own, for alignment and small things.
 constexpr std::uint64_t kLeftInArena = 64 << 10;
@@ -32,67 +29,22 @@ constexpr std::chrono::microseconds kPollLane{200};
 /// A deadline of waits that others keep an eye on.
 constexpr std::chrono::milliseconds kWithWatch = 24h;
 
-/// What goes on from a checkpoint reads it first.
-std::chrono::milliseconds start_within(const Settings& settings) {
-  return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
-}
-
-/// Of "auto" UCX makes shared memory where all ranks are on one node, without any TCP port.
-UcxMeans means(const Settings& settings) {
-  if (settings.cluster.transport == "shm") return UcxMeans::shm;
-  return settings.cluster.transport == "tcp" ? UcxMeans::tcp : UcxMeans::automatic;
-}
-
-/// The loopback interface when all ranks are on one node, so that nobody else can connect to them; otherwise none: all,
-/// or what the user says.
-std::string network_device(const Plan& plan, const Topology& node) {
-  if (plan.nodes.size() > 1 || std::getenv("UCX_NET_DEVICES") != nullptr) return {};
-  const auto loopback =
-      std::find_if(node.nics.begin(), node.nics.end(), [](const Nic& nic) { return nic.loopback && nic.up; });
-  return loopback == node.nics.end() ? std::string{} : loopback->name;
-}
-
-SessionOptions checked(SessionOptions options) {
-  TROUPE_CHECK(options.own_samples == 0 || options.model, Code::invalid,
-               "SessionOptions::own_samples says that the app brings its samples; it must bring the model too");
-  TROUPE_CHECK(!options.model || options.configuration.settings.model.dtype == DType::f32, Code::invalid,
-               "model.dtype = \"bf16\": a model of the app's own is computed in f32; write \"f32\"");
-  TROUPE_CHECK(
-      !options.model || options.configuration.settings.placement.split == "equal", Code::invalid,
-      "placement.split = \"measured\": a model of the app's own is computed by the app, and nobody measures how "
-      "fast; write \"equal\"");
-  const Settings::Data& data = options.configuration.settings.data;
-  TROUPE_CHECK(options.own_samples == 0 || (data.scatter == Scatter::endless && data.loader == "rank"), Code::invalid,
-               "data.scatter = ", name_of(data.scatter), " and data.loader = ", data.loader,
-               ": SessionOptions::own_samples says that the app brings its samples, which are its own to share out; "
-               "leave both keys out");
-  TROUPE_CHECK(
-      !options.graph || !options.model, Code::invalid,
-      "SessionOptions::graph and ::model: there is one model; give a graph for the device, or arithmetic of the "
-      "app's own");
-  TROUPE_CHECK(!options.own_data || (options.own_samples == 0 && options.own_data->read), Code::invalid,
-               "SessionOptions::own_data: it must have a function that reads, and no own_samples beside it");
-  if (options.own_data) options.data = DataPlace{.folder = {}, .description = options.own_data->description};
-  if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
-  return options;
-}
-
 }  // namespace
 
-RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lineage, std::unique_ptr<LogWriter> log)
-    : options_(checked(std::move(options))),
+View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline)
+    : home_(job),
+      options_(job.options()),
+      job_(job.joined()),
       lineage_(std::move(lineage)),
-      deadline_(Deadline::after(start_within(options_.configuration.settings))),
-      job_(join_job(blocking, options_, deadline_)),
-      affinity_(job_.mine().cpus),
-      trace_(settings().report.trace),
-      log_(std::move(log)),
-      listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
-      config_(std::max<std::size_t>(1, job_.mine().cpus.size() / 2)),
-      system_(config_),
-      silences_(job_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()) {
+      deadline_(deadline),
+      view_{job.group().next_number()},
+      space_(job.space()),
+      trace_(job.trace()),
+      listener_(job.listener()),
+      system_(job.system()) {
+  ThreadAffinity affinity(job_.mine().cpus);  // of the threads that are started
+  home_.quiet(false);
   space_.may_spin(job_.mine().may_spin);
-  if (job_.bootstrap) make_transport();
   make_device();
   make_memory();
   meet(blocking);
@@ -102,41 +54,38 @@ RankSession::RankSession(Blocking& blocking, SessionOptions options, Lineage lin
   load();
   make_actors();
   membership_ = actors_->membership();
-  if (job_.bootstrap) {
-    remote_->publish("membership", membership_);
-    if (job_.self().value == 0) {
-      remote_->publish("evaluator", actors_->evaluator());
-      if (saves()) remote_->publish("checkpointer", actors_->checkpointer());
-      remote_->publish("balancer", actors_->balancer());
-      remote_->publish("reporter", actors_->reporter());
-      remote_->publish("steps", actors_->steps());
-      if (actors_->sums()) remote_->publish("sums", actors_->sums());
-      if (actors_->digests()) remote_->publish("digests", actors_->digests());
-    }
-    if (actors_->node_loader()) remote_->publish("loader", actors_->node_loader());
-    control_->start();
-    bulk_->start();
-    job_.bootstrap->all_gather(blocking, "ready", {}, deadline_);
-    watch_peers();
+  losses_ = home_.group().listen([this](Peer peer, const Status& why) {
+    caf::anon_send(membership_, PeerLost{peer, why});
+  });
+  publish("membership", membership_);
+  if (leads_job()) {
+    publish("evaluator", actors_->evaluator());
+    publish("reporter", actors_->reporter());
+    publish("steps", actors_->steps());
+    publish("checkpointer", actors_->checkpointer());
+    publish("balancer", actors_->balancer());
+    publish("sums", actors_->sums());
+    publish("digests", actors_->digests());
   }
-  affinity_.restore();
+  publish("loader", actors_->node_loader());
+  home_.group().all_gather(blocking, text("view ", view_.value, ": ready"), {}, deadline_);
 }
 
-void RankSession::make_memory() {
+void View::make_memory() {
   const Peer self{job_.self().value};
   if (uses_device_memory()) {
     const MemoryNeeds needs = memory_needs(job_.plan, job_.graph, job_.self());
     const std::uint64_t own = needs.device_bytes();
     const std::uint64_t staging = device_staging_bytes(job_.plan, job_.self());
-    arena_ = Arena::create(arena_id(self, 1),
+    arena_ = Arena::create(space_.new_arena(self),
                            job_.mine().arena_bytes - own - needs.staging + needs.words + staging + kLeftInArena);
     space_.map(arena_);
-    const ArenaId id = arena_id(self, 2);
-    const Memory device = device_->allocate(id, MemoryKind::device, own);
-    RankStore store(*arena_, device, device_->ticket(id));
+    const ArenaId id = space_.new_arena(self);
+    const Memory device = wires_->device->allocate(id, MemoryKind::device, own);
+    RankStore store(*arena_, device, wires_->device->ticket(id));
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
   } else {
-    arena_ = Arena::create(arena_id(self, 1), job_.mine().arena_bytes);
+    arena_ = Arena::create(space_.new_arena(self), job_.mine().arena_bytes);
     space_.map(arena_);
     RankStore store(*arena_);
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
@@ -148,19 +97,19 @@ void RankSession::make_memory() {
 
 /// Where the device has some, unless others than devices look at gradients and parameters: the shards that host
 /// stripes, and a model of the app's own.
-bool RankSession::uses_device_memory() const {
-  return device_->traits().memory == MemoryKind::device && !needs_of(job_.plan).hosted && !options_.model;
+bool View::uses_device_memory() const {
+  return wires_->device->traits().memory == MemoryKind::device && !needs_of(job_.plan).hosted && !options_.model;
 }
 
 /// What another rank of the node shows, its device's memory included.
-void RankSession::map_peer(Rank rank) {
+void View::map_peer(Rank rank) {
   const auto arena = Arena::open(places_[rank.value].arena);
   space_.map(arena);
-  if (const auto ticket = find_device_ticket(space_, *arena)) (void)device_->import(*ticket);
+  if (const auto ticket = find_device_ticket(space_, *arena)) (void)wires_->device->import(*ticket);
 }
 
 /// Opens what the job goes on from, as rank 0 decided.
-void RankSession::resume() {
+void View::resume() {
   const CheckpointStart& start = places_[0].start;
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
   schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
@@ -175,7 +124,7 @@ void RankSession::resume() {
 }
 
 /// With the evaluations of the run that the job goes on from, as the log in report.dir has them. `start`: is it over?
-void RankSession::make_early_stop(CheckpointStart& start) {
+void View::make_early_stop(CheckpointStart& start) {
   const Settings::Evaluate& evaluate = settings().evaluate;
   if (evaluate.patience == 0) return;
   early_stop_.emplace(evaluate.patience, evaluate.min_change);
@@ -191,7 +140,7 @@ void RankSession::make_early_stop(CheckpointStart& start) {
 }
 
 /// On the reporter's thread. After the last step nobody waits.
-void RankSession::take_evaluation(Step step, const EpochReport& line) {
+void View::take_evaluation(Step step, const EpochReport& line) {
   const bool ends = line.test_loss && early_stop_->add(line.epoch, *line.test_loss);
   if (schedule_.is_last(step)) return;
   if (ends) {
@@ -201,7 +150,7 @@ void RankSession::take_evaluation(Step step, const EpochReport& line) {
   actors_->judge({.step = step.value, .end = ends});
 }
 
-void RankSession::note_resumed(const CheckpointStart& start) {
+void View::note_resumed(const CheckpointStart& start) {
   if (listener_) listener_->resumed(start.folder, schedule_.first_step);
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   if (start.over)
@@ -213,12 +162,12 @@ void RankSession::note_resumed(const CheckpointStart& start) {
 }
 
 /// The state before the first step. Others read it once the view stands.
-void RankSession::load() {
+void View::load() {
   if (holds_parameters()) fill_parameters();
   if (resumed_) resumed_->load_state(job_, *copies_, memory_);
 }
 
-void RankSession::fill_parameters() {
+void View::fill_parameters() {
   copies_->write(memory_.parameters, [this](std::span<std::byte> bytes) {
     const std::span<float> parameters = numbers<float>(bytes);
     if (resumed_) {
@@ -232,7 +181,7 @@ void RankSession::fill_parameters() {
   });
 }
 
-std::vector<float> RankSession::parameters() const {
+std::vector<float> View::parameters() const {
   std::vector<float> all;
   copies_->read(memory_.parameters, [&](std::span<const std::byte> bytes) {
     const std::span<const float> found = numbers<float>(bytes);
@@ -241,93 +190,60 @@ std::vector<float> RankSession::parameters() const {
   return all;
 }
 
-void RankSession::make_transport() {
-  TROUPE_CHECK(ucx_available(), Code::unsupported,
-               "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
-  const Peer self{job_.self().value};
-  const Topology& node = job_.hellos[job_.self().value].topology;
-  transport_ = make_ucx_transport(space_, {.self = self,
-                                           .means = means(settings()),
-                                           .hosts = hosts_of(job_.hellos),
-                                           .network_device = network_device(job_.plan, node)});
-  LanePair lanes = lanes_on(job_.mine().control_cpus, job_.mine().bulk_cpus);
-  lanes.control.trace = trace_.control_lane;
-  lanes.bulk.trace = trace_.bulk_lane;
-  control_ = std::make_unique<LaneLoop>(*transport_, Lane::control, lanes.control, "lane-control");
-  bulk_ = std::make_unique<LaneLoop>(*transport_, Lane::bulk, lanes.bulk, "lane-bulk");
-  RemoteOptions options{.landing_bytes = kLandingBytes, .sending_bytes = kLandingBytes};
-  options.heartbeats = FailureDetectorOptions::with_dead(settings().faults.dead);
-  options.heartbeats_setting = "faults.dead_ms";
-  options.suspected = [this](Peer peer, bool suspected) {
-    if (!over_) silences_.tell(peer, suspected, Clock::now());
-  };
-  options.lost = [this](Peer peer, const Status& why) { caf::anon_send(membership_, PeerLost{peer, why}); };
-  remote_ = std::make_unique<RemoteActors>(system_, space_, *control_, *bulk_, self, std::move(options));
-}
-
 /// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
-void RankSession::meet(Blocking& blocking) {
-  places_.resize(job_.plan.world_size());
-  PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .device_memory = uses_device_memory()};
+void View::meet(Blocking& blocking) {
+  PlaceBlob mine{.plan_hash = job_.plan.hash(),
+                 .settings_hash = options_.configuration.hash(),
+                 .arena = arena_->ticket(),
+                 .device_memory = uses_device_memory()};
   if (leads_job()) {
     lock_checkpoints(blocking);
     mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
     if (!lineage_.run.empty()) mine.start.run = lineage_.run;
-    if (lineage_.lock) lineage_.lock->name("run " + mine.start.run);
+    if (home_.checkpoints_lock) home_.checkpoints_lock->name("run " + mine.start.run);
     make_early_stop(mine.start);
     if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // the others need not say the same
   }
-  if (!job_.bootstrap) {
-    places_[0] = std::move(mine);
-    return;
-  }
-  mine.transport = transport_->address();
-  mine.actor_node = remote_->identity();
-  const auto blobs = job_.bootstrap->all_gather(blocking, "places", encode(mine), deadline_);
+  const auto blobs =
+      home_.group().all_gather(blocking, text("view ", view_.value, ": places"), encode(mine), deadline_);
   for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
-    places_[rank] = decode_place(blobs[rank]);
-    TROUPE_CHECK(places_[rank].plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
-                 places_[rank].plan_hash, ", rank ", job_.place.rank, " made ", mine.plan_hash,
+    const PlaceBlob& place = places_.emplace_back(decode_place(blobs[rank]));
+    TROUPE_CHECK(place.plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
+                 place.plan_hash, ", rank ", job_.place.rank, " made ", mine.plan_hash,
                  ": give every rank the same app.toml, --set options and data (compare their `rtrun plan`)");
-    TROUPE_CHECK(places_[rank].device_memory == mine.device_memory, Code::unsupported, "rank ",
+    TROUPE_CHECK(place.settings_hash == mine.settings_hash, Code::invalid, "rank ", rank,
+                 " has other settings than rank ", job_.place.rank,
+                 ": give every rank the same app.toml and --set options (compare their `rtrun check`)");
+    TROUPE_CHECK(place.device_memory == mine.device_memory, Code::unsupported, "rank ",
                  mine.device_memory ? job_.place.rank : rank, " trains in memory of its device's own, rank ",
                  mine.device_memory ? rank : job_.place.rank,
                  " in the host's; one job cannot have both: give all ranks devices of one kind");
-    if (rank == job_.place.rank) continue;
-    transport_->connect({rank}, places_[rank].transport);
-    remote_->add_peer({rank}, places_[rank].actor_node);
   }
 }
 
 /// Two jobs in one folder would take each other's numbers and clear away each other's files.
-void RankSession::lock_checkpoints(Blocking& blocking) {
-  if (settings().checkpoint.every_steps == 0 || lineage_.lock) return;
+void View::lock_checkpoints(Blocking& blocking) {
+  if (settings().checkpoint.every_steps == 0 || home_.checkpoints_lock) return;
   const CheckpointStore store(checkpoint_folder(settings()));
-  lineage_.lock =
+  home_.checkpoints_lock =
       std::make_shared<const FolderLock>(store.lock(blocking, "a run that begins", Deadline::after(kLockPatience)));
-  if (!lineage_.lock->held())
+  if (!home_.checkpoints_lock->held())
     note(text(store.folder(), ": this file system keeps no locks; see to it that no other job saves there"));
 }
 
-void RankSession::watch_peers() {
-  job_.bootstrap->watch([this](Peer peer, const Status& why) {
-    if (listener_) listener_->lost(peer.value, std::string{why.text()});
-    remote_->lost(peer, why);
-    caf::anon_send(membership_, PeerLost{peer, why});
-  });
-}
-
-void RankSession::make_device() {
+void View::make_device() {
   const RankPlan& mine = job_.mine();
   // Between nodes the stream waits for what the bulk lane brings.
-  if (bulk_ && job_.plan.crosses_nodes())
-    waits_ = std::make_unique<LaneWait>(*bulk_, mine.may_spin ? kPollLane : std::chrono::microseconds::zero());
-  device_ = device_for(mine);
-  copies_ =
-      std::make_unique<HostCopies>(*device_, space_, arena_id({job_.self().value}, 3), settings().faults.exchange);
+  if (job_.plan.crosses_nodes()) {
+    const auto spin = mine.may_spin ? kPollLane : std::chrono::microseconds::zero();
+    wires_->waits = std::make_unique<LaneWait>(home_.group().bulk(), spin);
+  }
+  wires_->device = device_for(mine);
+  copies_ = std::make_unique<HostCopies>(*wires_->device, space_, space_.new_arena({job_.self().value}),
+                                         settings().faults.exchange);
 }
 
-void RankSession::make_steps() {
+void View::make_steps() {
   const RankPlan& mine = job_.mine();
   if (job_.plan.shares_memory()) {
     for (const Rank rank : job_.plan.node_members(job_.self()))
@@ -340,41 +256,40 @@ void RankSession::make_steps() {
   if (options_.model) {
     replica_ = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
-    replica_ = device_->compile(job_.graph, job_.layout, job_.batch, buckets, memory_.replica);
+    replica_ = wires_->device->compile(job_.graph, job_.layout, job_.batch, buckets, memory_.replica);
   }
   stream_ = traced_stream(trace_.compute);
   for (const GroupPlan& group : job_.plan.groups) {
     side_streams_.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
-    no_decay_.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
+    wires_->no_decay.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
   }
   hosted_.resize(job_.plan.groups.size());
   for (const GroupPlan& group : job_.plan.groups) exchanges_.push_back(make_exchange(group));
-  steps_ =
-      std::make_unique<StepExchange>(kFirstView, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
+  steps_ = std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
   step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
   snapshot_messages_ = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
   evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
 }
 
 /// What it does shows in `row`; null: nowhere.
-std::unique_ptr<Stream> RankSession::traced_stream(TraceRow* row) {
-  std::unique_ptr<Stream> stream = device_->stream();
+std::unique_ptr<Stream> View::traced_stream(TraceRow* row) {
+  std::unique_ptr<Stream> stream = wires_->device->stream();
   if (row != nullptr) stream->trace(*row);
   return stream;
 }
 
-std::unique_ptr<Device> RankSession::device_for(const RankPlan& mine) {
+std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
   // Ranks that push to shards may be ahead of others by more than any deadline; their workers watch the progress.
   const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
-  if (options_.make_device) return options_.make_device({space_, mine, deadline, waits_.get()});
+  if (options_.make_device) return options_.make_device({space_, mine, deadline, wires_->waits.get()});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = mine.device_threads,
                                   .may_spin = mine.may_spin,
                                   .wait_deadline = deadline,
-                                  .waits = waits_.get()});
+                                  .waits = wires_->waits.get()});
 }
 
-void RankSession::make_loop() {
+void View::make_loop() {
   std::span<const float> parameters;
   std::span<float> gradients;
   if (!uses_device_memory()) {
@@ -402,7 +317,7 @@ void RankSession::make_loop() {
                                                  .stop = [this] { request_stop(); }});
 }
 
-RateSchedule RankSession::rate(const Rule& rule) const {
+RateSchedule View::rate(const Rule& rule) const {
   const Settings& s = settings();
   const bool by_steps = s.train.steps != 0;
   const double lowered = s.rule.stops_non_finite ? std::pow(s.train.roll_back_rate, lineage_.roll_backs) : 1;
@@ -415,7 +330,7 @@ RateSchedule RankSession::rate(const Rule& rule) const {
 }
 
 /// Whether the run goes on; the first rank says what was left out.
-Status RankSession::judge(Step step, const StepSums& total) {
+Status View::judge(Step step, const StepSums& total) {
   Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
   if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, job_.graph, job_.layout));
   if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++left_out_ > kLeftOutNotes) return end;
@@ -424,7 +339,7 @@ Status RankSession::judge(Step step, const StepSums& total) {
   return end;
 }
 
-void RankSession::make_actors() {
+void View::make_actors() {
   TrainingParts parts{.loader = {},
                       .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
                                  memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
@@ -432,8 +347,7 @@ void RankSession::make_actors() {
                                  [this](Step step, const PolicySettings& policy, const std::string& reason) {
                                    note_switch(step, policy, reason);
                                  }},
-                      .exchanges = all_exchanges(),
-                      .view = kFirstView,
+                      .view = view_,
                       .self = job_.self(),
                       .hosts = job_.hosts(),
                       .start_within = settings().faults.start,
@@ -470,7 +384,7 @@ void RankSession::make_actors() {
   for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
   if (options_.own_samples == 0) add_loader(parts);
-  if (job_.bootstrap) parts.balancer.emplace(balancer_parts());
+  if (!is_alone()) parts.balancer.emplace(balancer_parts());
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());
   if (resumed_) {
     const EpochSoFar& epoch = resumed_->manifest().epoch;
@@ -479,7 +393,7 @@ void RankSession::make_actors() {
   actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
 }
 
-void RankSession::add_loader(TrainingParts& parts) {
+void View::add_loader(TrainingParts& parts) {
   const Ledger ledger = job_.ledger(schedule_);
   data_threads_ = std::make_unique<IoThreads>("data", settings().data.threads);
   if (!job_.plan.node_loader) {
@@ -500,7 +414,7 @@ void RankSession::add_loader(TrainingParts& parts) {
   parts.node_loader.emplace(std::move(loader));
 }
 
-std::optional<SavePlan> RankSession::save_plan() const {
+std::optional<SavePlan> View::save_plan() const {
   if (!saves()) return {};
   return SavePlan{.every_steps = settings().checkpoint.every_steps,
                   .evaluated = settings().checkpoint.keep_best,
@@ -508,7 +422,7 @@ std::optional<SavePlan> RankSession::save_plan() const {
                   .parts = copies_of(snapshot_pieces())};
 }
 
-CheckpointerParts RankSession::checkpointer_parts() {
+CheckpointerParts View::checkpointer_parts() {
   const CheckpointStart& start = places_[0].start;
   io_ = std::make_unique<IoThreads>("io", 1);
   CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
@@ -540,7 +454,7 @@ CheckpointerParts RankSession::checkpointer_parts() {
   return parts;
 }
 
-BalancerParts RankSession::balancer_parts() {
+BalancerParts View::balancer_parts() {
   const SharesOptions options{.adapts = job_.plan.measured, .range = job_.plan.range, .ahead = job_.steps_ahead()};
   BalancerParts parts{.schedule = schedule_,
                       .self = job_.self(),
@@ -554,7 +468,7 @@ BalancerParts RankSession::balancer_parts() {
 }
 
 /// For people: what changed, and whom the others wait for when that is news.
-void RankSession::tell(const ShareWindow& window) {
+void View::tell(const ShareWindow& window) {
   {
     const std::lock_guard lock(shares_mutex_);
     shares_ = window.ranks;
@@ -566,9 +480,9 @@ void RankSession::tell(const ShareWindow& window) {
   note(to_string(*window.straggler, window));
 }
 
-ReportTargets RankSession::report_targets() {
+ReportTargets View::report_targets() {
   ReportTargets targets;
-  ListenerThread* listener = listener_.get();
+  ListenerThread* const listener = listener_;
   targets.line = [this, listener](EpochReport line) {
     {
       const std::lock_guard lock(shares_mutex_);

@@ -1,12 +1,6 @@
-#include "apps/session/session.hpp"
-
 #include <xxhash.h>
 
-#include <iostream>
-
-#include "apps/session/log_writer.hpp"
-#include "apps/session/rank_session.hpp"
-#include "apps/session/roll_back.hpp"
+#include "apps/session/view.hpp"
 
 namespace troupe {
 namespace {
@@ -23,7 +17,7 @@ std::string not_saved(const RunEnd& end) {
 }  // namespace
 
 /// Joins the view, the first time. `owned`: steps are taken when the app says so.
-void RankSession::begin(Blocking& blocking, bool owned) {
+void View::begin(Blocking& blocking, bool owned) {
   if (begun_) {
     TROUPE_CHECK(owned == owned_, Code::invalid, "a session either runs, or its app owns the loop; make another one");
     return;
@@ -32,8 +26,9 @@ void RankSession::begin(Blocking& blocking, bool owned) {
   owned_ = owned;
   if (owned || options_.model)
     for (const auto& exchange : exchanges_) exchange->show_between_steps();
-  if (listener_) listener_->started(job_.plan, device_->traits().description, options_.data.value_or(DataPlace{}));
-  if (job_.graph.dtype() == DType::bf16 && !options_.model && leads_node() && !device_->traits().bf16)
+  if (listener_)
+    listener_->started(job_.plan, wires_->device->traits().description, options_.data.value_or(DataPlace{}));
+  if (job_.graph.dtype() == DType::bf16 && !options_.model && leads_node() && !wires_->device->traits().bf16)
     note(text(
         job_.plan.nodes[job_.mine().node].host,
         " has no instructions for bf16: batches, activations and weights are kept in bf16, products are computed in "
@@ -42,22 +37,19 @@ void RankSession::begin(Blocking& blocking, bool owned) {
   CoordinatorHandles coordinator;
   try {
     if (!nothing_left() && job_.self().value != 0) {
-      coordinator.membership = caf::actor_cast<MembershipPeer>(remote_->resolve(blocking, {0}, "membership", deadline));
-      coordinator.evaluator = caf::actor_cast<TestPartReceiver>(remote_->resolve(blocking, {0}, "evaluator", deadline));
-      if (saves())
-        coordinator.checkpointer =
-            caf::actor_cast<PartReceiver>(remote_->resolve(blocking, {0}, "checkpointer", deadline));
-      coordinator.balancer = caf::actor_cast<BalancerPeer>(remote_->resolve(blocking, {0}, "balancer", deadline));
-      coordinator.steps = caf::actor_cast<StepCoordinatorPeer>(remote_->resolve(blocking, {0}, "steps", deadline));
+      coordinator.membership = find<MembershipPeer>(blocking, {0}, "membership", deadline);
+      coordinator.evaluator = find<TestPartReceiver>(blocking, {0}, "evaluator", deadline);
+      if (saves()) coordinator.checkpointer = find<PartReceiver>(blocking, {0}, "checkpointer", deadline);
+      coordinator.balancer = find<BalancerPeer>(blocking, {0}, "balancer", deadline);
+      coordinator.steps = find<StepCoordinatorPeer>(blocking, {0}, "steps", deadline);
       if (job_.plan.digest_steps != 0)
-        coordinator.digests = caf::actor_cast<RankDigestReceiver>(remote_->resolve(blocking, {0}, "digests", deadline));
-      coordinator.values = caf::actor_cast<RankValuesReceiver>(remote_->resolve(blocking, {0}, "reporter", deadline));
-      if (!sums_are_common())
-        coordinator.sums = caf::actor_cast<RankSumsReceiver>(remote_->resolve(blocking, {0}, "sums", deadline));
+        coordinator.digests = find<RankDigestReceiver>(blocking, {0}, "digests", deadline);
+      coordinator.values = find<RankValuesReceiver>(blocking, {0}, "reporter", deadline);
+      if (!sums_are_common()) coordinator.sums = find<RankSumsReceiver>(blocking, {0}, "sums", deadline);
     }
     if (!nothing_left() && job_.plan.node_loader && !leads_node()) {
       const Peer leader{job_.plan.nodes[job_.mine().node].leader};
-      coordinator.loader = caf::actor_cast<SlotBorrower>(remote_->resolve(blocking, leader, "loader", deadline));
+      coordinator.loader = find<SlotBorrower>(blocking, leader, "loader", deadline);
     }
     for (const auto& group : hosted_)
       if (group && !nothing_left()) group->meet(blocking, deadline);
@@ -77,7 +69,7 @@ void RankSession::begin(Blocking& blocking, bool owned) {
   }
 }
 
-RunResult RankSession::run(Blocking& blocking) {
+RunResult View::run(Blocking& blocking) {
   if (!options_.model) {
     begin(blocking, false);
     return wait_for_end(blocking);
@@ -92,7 +84,7 @@ RunResult RankSession::run(Blocking& blocking) {
   return finish(blocking);
 }
 
-RunResult RankSession::finish(Blocking& blocking) {
+RunResult View::finish(Blocking& blocking) {
   begin(blocking, true);
   hand_over_values(taken_, true);
   loop_->drain(blocking);
@@ -100,7 +92,7 @@ RunResult RankSession::finish(Blocking& blocking) {
 }
 
 /// Every contribution reaches every shard, so this rank's one can tell.
-void RankSession::note_staleness() const {
+void View::note_staleness() const {
   for (const GroupPlan& group : job_.plan.groups) {
     if (!hosted_[group.id.value]) continue;
     const auto report = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
@@ -110,12 +102,13 @@ void RankSession::note_staleness() const {
   }
 }
 
-RunResult RankSession::wait_for_end(Blocking& blocking) {
+RunResult View::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
+  home_.quiet(true);
   if (leads_job()) note_staleness();
   take_down(blocking);
-  if (listener_) listener_->finish();
+  if (listener_ != nullptr) listener_->flush();
   result_.status = std::move(end.status);
   result_.stopped = end.stopped;
   result_.judged = end.judged;
@@ -132,7 +125,7 @@ RunResult RankSession::wait_for_end(Blocking& blocking) {
   return std::move(result_);
 }
 
-std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
+std::string View::describe(Blocking& blocking, Deadline deadline) {
   const std::uint64_t committed = committed_;
   std::string all =
       text("rank ", job_.self().value, " of ", schedule_.ranks, " on node ", job_.hosts()[job_.self().value], ": ",
@@ -153,70 +146,32 @@ std::string RankSession::describe(Blocking& blocking, Deadline deadline) {
       }
     }
   }
-  if (!remote_) return all + "the job is this one process: no messages to others\n";
+  if (is_alone()) return all + "the job is this one process: no messages to others\n";
   try {
-    return all + remote_->describe(blocking, deadline);
+    return all + home_.group().remote().describe(blocking, deadline);
   } catch (const Error& error) {
     return all + error.what() + '\n';
   }
 }
 
-/// From the outside in: nobody counts on this rank any more, its actors end, then its stream, then its lanes.
-void RankSession::take_down(Blocking& blocking) noexcept {
+/// From the outside in: its actors end, then its streams. What the lanes may still know of goes to the group.
+void View::take_down(Blocking& blocking) noexcept {
   if (taken_down_) return;
   taken_down_ = true;
-  const bool given_up = begun_ && !over_;
+  given_up_ = begun_ && !over_;
   over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
+  // First, so that the others hear this reason and not that an actor ended.
+  if (given_up_) abort_exchanges({Code::peer_lost, text("rank ", job_.self().value, " gave its session up")});
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
+  losses_.reset();
   if (data_threads_) data_threads_->close();
   if (io_) io_->close();
-  abort_exchanges(given_up ? Status{Code::peer_lost, text("rank ", job_.self().value, " gave its session up")}
-                           : Status{Code::aborted, "the session is over"});
+  abort_exchanges({Code::aborted, "the session is over"});
   stream_.reset();
   hosted_.clear();
-  if (remote_) remote_->stop(blocking, deadline);
-  if (job_.bootstrap) job_.bootstrap->leave();
-  if (control_) control_->stop(deadline);
-  if (bulk_) bulk_->stop(deadline);
-  const std::string said = trace_.write(job_.self().value, job_.plan.world_size(), job_.hosts()[job_.self().value]);
-  if (!said.empty()) note(said);
-  lineage_.lock.reset();  // nobody of this session writes any more
-}
-
-namespace {
-
-/// A program that its user started by itself has one rank, whatever cluster.nodes says. Without a listener to tell,
-/// that is the one thing that a session prints.
-void note_lone_rank(const SessionOptions& options) {
-  if (options.place) return;
-  const Settings::Cluster& cluster = options.configuration.settings.cluster;
-  std::uint32_t ranks = cluster.local;
-  for (const HostSlots& host : host_list(options.configuration).hosts) ranks += host.slots;
-  if (ranks <= 1) return;
-  const std::string what =
-      text("cluster.nodes asks for ", ranks,
-           " ranks, but no launcher started this process: it is a job of one rank; `rtrun app.toml "
-           "-- PROGRAM ARGUMENTS` starts a program as all of them");
-  if (options.listener != nullptr)
-    options.listener->note(what);
-  else
-    std::cerr << text("troupe: ", what, "\n");
-}
-
-}  // namespace
-
-std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
-  note_lone_rank(options);
-  std::unique_ptr<LogWriter> log;
-  if (options.log && (!options.place || options.place->rank == 0)) {
-    log = std::make_unique<LogWriter>(options.configuration.settings, options.listener);
-    options.listener = log.get();
-  }
-  if (options.configuration.settings.rule.stops_non_finite)
-    return std::make_unique<RollBackSession>(blocking, std::move(options), std::move(log));
-  return std::make_unique<RankSession>(blocking, std::move(options), Lineage{}, std::move(log));
+  home_.group().keep(wires_);
 }
 
 }  // namespace troupe

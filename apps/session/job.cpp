@@ -1,0 +1,134 @@
+#include "apps/session/job.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "transports/ucx/ucx_transport.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
+
+/// What goes on from a checkpoint reads it first.
+std::chrono::milliseconds start_within(const Settings& settings) {
+  return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
+}
+
+/// Of "auto" UCX makes shared memory where all ranks are on one node, without any TCP port.
+UcxMeans means(const Settings& settings) {
+  if (settings.cluster.transport == "shm") return UcxMeans::shm;
+  return settings.cluster.transport == "tcp" ? UcxMeans::tcp : UcxMeans::automatic;
+}
+
+/// The loopback interface when all ranks are on one node, so that nobody else can connect to them; otherwise none: all,
+/// or what the user says.
+std::string network_device(const Plan& plan, const Topology& node) {
+  if (plan.nodes.size() > 1 || std::getenv("UCX_NET_DEVICES") != nullptr) return {};
+  const auto loopback =
+      std::find_if(node.nics.begin(), node.nics.end(), [](const Nic& nic) { return nic.loopback && nic.up; });
+  return loopback == node.nics.end() ? std::string{} : loopback->name;
+}
+
+SessionOptions checked(SessionOptions options) {
+  TROUPE_CHECK(options.own_samples == 0 || options.model, Code::invalid,
+               "SessionOptions::own_samples says that the app brings its samples; it must bring the model too");
+  TROUPE_CHECK(!options.model || options.configuration.settings.model.dtype == DType::f32, Code::invalid,
+               "model.dtype = \"bf16\": a model of the app's own is computed in f32; write \"f32\"");
+  TROUPE_CHECK(
+      !options.model || options.configuration.settings.placement.split == "equal", Code::invalid,
+      "placement.split = \"measured\": a model of the app's own is computed by the app, and nobody measures how "
+      "fast; write \"equal\"");
+  const Settings::Data& data = options.configuration.settings.data;
+  TROUPE_CHECK(options.own_samples == 0 || (data.scatter == Scatter::endless && data.loader == "rank"), Code::invalid,
+               "data.scatter = ", name_of(data.scatter), " and data.loader = ", data.loader,
+               ": SessionOptions::own_samples says that the app brings its samples, which are its own to share out; "
+               "leave both keys out");
+  TROUPE_CHECK(
+      !options.graph || !options.model, Code::invalid,
+      "SessionOptions::graph and ::model: there is one model; give a graph for the device, or arithmetic of the "
+      "app's own");
+  TROUPE_CHECK(!options.own_data || (options.own_samples == 0 && options.own_data->read), Code::invalid,
+               "SessionOptions::own_data: it must have a function that reads, and no own_samples beside it");
+  TROUPE_CHECK(options.group == nullptr || !options.place, Code::invalid,
+               "SessionOptions::group and ::place: the ranks are the group's processes; leave place out");
+  if (options.group != nullptr) check_knows_sessions(options.group->system().config());
+  if (options.own_data) options.data = DataPlace{.folder = {}, .description = options.own_data->description};
+  if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
+  return options;
+}
+
+}  // namespace
+
+Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log)
+    : options_(checked(std::move(options))),
+      deadline_(Deadline::after(start_within(settings()))),
+      joined_(join_job(blocking, options_, deadline_)),
+      trace_(settings().report.trace),
+      log_(std::move(log)),
+      listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
+      silences_(joined_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()),
+      group_(options_.group) {
+  if (group_ != nullptr) return;
+  const ThreadAffinity affinity(joined_.mine().cpus);  // of the threads that are started
+  own_space_ = std::make_unique<AddressSpace>();
+  own_config_ = std::make_unique<SystemConfig>(std::max<std::size_t>(1, joined_.mine().cpus.size() / 2));
+  own_system_ = std::make_unique<caf::actor_system>(*own_config_);
+  own_group_ = Group::join(blocking, *own_system_, group_options());
+  group_ = own_group_.get();
+}
+
+Deadline Job::new_deadline() const { return Deadline::after(start_within(settings())); }
+
+GroupOptions Job::group_options() {
+  GroupOptions options{.place = joined_.place, .deadline = deadline_, .joined = std::move(joined_.bootstrap)};
+  options.space = own_space_.get();
+  options.make_transport = [this](const TransportSite& site) {
+    TROUPE_CHECK(ucx_available(), Code::unsupported,
+                 "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
+    return make_ucx_transport(site.space,
+                              {.self = site.self,
+                               .means = means(settings()),
+                               .hosts = hosts_of(site.hellos),
+                               .network_device = network_device(joined_.plan, site.hellos[site.self.value].topology)});
+  };
+  LanePair lanes = lanes_on(joined_.mine().control_cpus, joined_.mine().bulk_cpus);
+  options.control = lanes.control;
+  options.control.trace = trace_.control_lane;
+  options.bulk = lanes.bulk;
+  options.bulk.trace = trace_.bulk_lane;
+  options.remote.landing_bytes = kLandingBytes;
+  options.remote.sending_bytes = kLandingBytes;
+  options.remote.heartbeats = FailureDetectorOptions::with_dead(settings().faults.dead);
+  options.remote.heartbeats_setting = "faults.dead_ms";
+  options.remote.suspected = [this](Peer peer, bool suspected) {
+    if (!quiet_) silences_.tell(peer, suspected, Clock::now());
+  };
+  options.remote.dropped = [](std::string_view) {};  // the actors of a run that ends send to others that have ended
+  options.lost = [this](Peer peer, const Status& why) {
+    if (listener_) listener_->lost(peer.value, std::string{why.text()});
+  };
+  return options;
+}
+
+void Job::leave(Blocking& blocking, Deadline deadline, bool given_up) noexcept {
+  if (std::exchange(left_, true)) return;
+  quiet(true);
+  if (own_group_) {
+    try {
+      given_up ? own_group_->leave(blocking, deadline) : own_group_->stop(blocking, deadline);
+    } catch (const std::exception& error) {
+      note(text("the ranks did not part as they should: ", error.what()));
+    }
+  }
+  const Rank self = joined_.self();
+  const std::string said = trace_.write(self.value, joined_.plan.world_size(), joined_.hosts()[self.value]);
+  if (!said.empty()) note(said);
+  checkpoints_lock.reset();  // nobody of this process writes any more
+  if (listener_) listener_->finish();
+}
+
+}  // namespace troupe

@@ -1,0 +1,232 @@
+#include "apps/session/job_session.hpp"
+
+#include <iostream>
+#include <utility>
+
+#include "apps/session/view.hpp"
+#include "runtime/compute/rules/verdict.hpp"
+
+namespace troupe {
+namespace {
+
+void add(RunTotal& total, const RunTotal& before) {
+  total.samples += before.samples;
+  total.train_s += before.train_s;
+  total.elapsed_s += before.elapsed_s;
+}
+
+/// `line` with what views before it trained.
+EpochReport counted(EpochReport line, const RunTotal& before) {
+  line.samples += before.samples;
+  line.train_s += before.train_s;
+  line.elapsed_s += before.elapsed_s;
+  return line;
+}
+
+}  // namespace
+
+/// The views of one run look like one to its listener.
+class JobSession::Relay final : public SessionListener {
+ public:
+  explicit Relay(SessionListener* to) : to_(to != nullptr ? *to : nobody_) {}
+
+  void note(const std::string& text) override { to_.note(text); }
+  void lost(std::uint32_t rank, const std::string& why) override { to_.lost(rank, why); }
+  void resumed(const std::string& folder, std::uint64_t steps) override {
+    if (!started_) to_.resumed(folder, steps);
+  }
+  void started(const Plan& plan, const std::string& device, const DataPlace& data) override {
+    if (!std::exchange(started_, true)) to_.started(plan, device, data);
+  }
+  void progress(const RunProgress& progress) override {
+    RunProgress all = progress;
+    all.samples += before_.samples;
+    all.elapsed_s += before_.elapsed_s;
+    all.train_s += before_.train_s;
+    to_.progress(all);
+  }
+  void epoch(const EpochReport& line) override { to_.epoch(counted(line, before_)); }
+  void step(Step step, const StepSums& total) override { to_.step(step, total); }
+
+  /// The view that gave `result` is over and another follows.
+  void keep(RunResult& result) {
+    add_before(result);
+    epochs_ = std::move(result.epochs);
+    before_ = result.total;
+  }
+  /// Makes `result` that of all views so far: lines that were trained anew stand for those before.
+  void add_before(RunResult& result) const {
+    for (EpochReport& line : result.epochs) line = counted(line, before_);
+    std::vector<EpochReport> lines;
+    for (const EpochReport& line : epochs_)
+      if (result.epochs.empty() || line.epoch < result.epochs.front().epoch) lines.push_back(line);
+    lines.insert(lines.end(), result.epochs.begin(), result.epochs.end());
+    result.epochs = std::move(lines);
+    add(result.total, before_);
+  }
+
+ private:
+  SessionListener nobody_;
+  SessionListener& to_;
+  bool started_ = false;
+  std::vector<EpochReport> epochs_;  // of the views before; written between two of them, as is before_
+  RunTotal before_;
+};
+
+JobSession::JobSession(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log)
+    : relay_(std::make_unique<Relay>(options.listener)) {
+  if (options.listener != nullptr) options.listener = relay_.get();
+  job_ = std::make_unique<Job>(blocking, std::move(options), std::move(log));
+  view_ = std::make_shared<View>(blocking, *job_, Lineage{}, job_->deadline());
+}
+
+JobSession::~JobSession() {
+  Blocking blocking = Blocking::on_thread("session");
+  leave(blocking);
+}
+
+/// The view first: its actors end, then the group.
+void JobSession::leave(Blocking& blocking) noexcept {
+  bool given_up = view_ == nullptr;
+  if (view_) {
+    view_->take_down(blocking);
+    given_up = view_->given_up();
+  }
+  job_->leave(blocking, Deadline::after(job_->settings().faults.stop), given_up);
+}
+
+RunResult JobSession::run(Blocking& blocking) {
+  RunResult result = run_views(blocking);
+  leave(blocking);
+  return result;
+}
+
+RunResult JobSession::finish(Blocking& blocking) {
+  RunResult result = current().finish(blocking);
+  leave(blocking);
+  return result;
+}
+
+RunResult JobSession::run_views(Blocking& blocking) {
+  for (;;) {
+    RunResult result = current().run(blocking);
+    const Settings& settings = job_->settings();
+    if (!result.judged || !settings.rule.stops_non_finite) {
+      relay_->add_before(result);
+      return result;
+    }
+    const std::string reason = text(view_->bad_step(), " is not finite");
+    const std::uint32_t times = view_->lineage().roll_backs;
+    const std::uint32_t most = settings.train.roll_backs;
+    if (times >= most) {
+      result.status = {result.status.code(), text(reason, ", and the run has gone back to a checkpoint ", times,
+                                                  " times, as often as train.roll_backs allows; ", kAgainstNonFinite)};
+      relay_->add_before(result);
+      return result;
+    }
+    try {
+      go_back(blocking, result, reason);
+    } catch (const Error& error) {
+      result.status = {error.code(), text(reason, ", and the run could not go back to a checkpoint: ", error.what())};
+      return result;
+    }
+  }
+}
+
+void JobSession::go_back(Blocking& blocking, RunResult& ended, const std::string& reason) {
+  Lineage lineage = view_->lineage();
+  ++lineage.roll_backs;
+  const Settings& settings = job_->settings();
+  if (view_->leads_job()) {
+    const std::string to =
+        ended.saved_steps != 0 ? text("the checkpoint of step ", ended.saved_steps) : std::string{"where it began"};
+    job_->note(text(reason, ": the run goes back to ", to, ", number ", lineage.roll_backs, " of at most ",
+                    settings.train.roll_backs, ", with ", settings.train.roll_back_rate, " times the rate"));
+  }
+  // A view that saved nothing began with the newest checkpoint there is, or with what the user said.
+  if (ended.saved_steps != 0) job_->resume_from(checkpoint_folder(settings));  // its newest: this run's own
+  if (job_->listener() != nullptr) job_->listener()->flush();
+  relay_->keep(ended);
+  std::shared_ptr<View> before;
+  {
+    const std::lock_guard lock(mutex_);
+    before = std::move(view_);
+  }
+  before.reset();
+  auto next = std::make_shared<View>(blocking, *job_, std::move(lineage), job_->new_deadline());
+  const std::lock_guard lock(mutex_);
+  view_ = std::move(next);
+  if (stop_) view_->request_stop();
+}
+
+View& JobSession::current() const {
+  TROUPE_CHECK(view_ != nullptr, Code::invalid, "the run ended while it went back to a checkpoint; run() told why");
+  return *view_;
+}
+
+std::optional<BatchView> JobSession::next(Blocking& blocking) { return current().next(blocking); }
+std::optional<StepSums> JobSession::step(Blocking& blocking) { return current().step(blocking); }
+std::optional<StepSums> JobSession::exchange(Blocking& blocking, const StepSums& own) {
+  return current().exchange(blocking, own);
+}
+void JobSession::report(std::string_view name, double value) { current().report(name, value); }
+const std::vector<SessionTensor>& JobSession::tensors() const { return current().tensors(); }
+std::vector<float> JobSession::parameters() const { return current().parameters(); }
+
+void JobSession::request_stop() noexcept {
+  const std::lock_guard lock(mutex_);
+  stop_ = true;
+  if (view_) view_->request_stop();
+}
+
+std::uint64_t JobSession::switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
+                                        Deadline deadline) {
+  std::shared_ptr<View> view;
+  {
+    const std::lock_guard lock(mutex_);
+    view = view_;
+  }
+  TROUPE_CHECK(view != nullptr, Code::invalid, "the run goes back to a checkpoint: ask again when it trains");
+  return view->switch_policy(blocking, policy, reason, deadline);
+}
+
+std::string JobSession::describe(Blocking& blocking, Deadline deadline) {
+  const std::lock_guard lock(mutex_);
+  return view_ ? view_->describe(blocking, deadline) : "the run goes back to a checkpoint: the ranks meet again";
+}
+
+namespace {
+
+/// A program that its user started by itself has one rank, whatever cluster.nodes says. Without a listener to tell,
+/// that is the one thing that a session prints.
+void note_lone_rank(const SessionOptions& options) {
+  if (options.place || options.group != nullptr) return;
+  const Settings::Cluster& cluster = options.configuration.settings.cluster;
+  std::uint32_t ranks = cluster.local;
+  for (const HostSlots& host : host_list(options.configuration).hosts) ranks += host.slots;
+  if (ranks <= 1) return;
+  const std::string what =
+      text("cluster.nodes asks for ", ranks,
+           " ranks, but no launcher started this process: it is a job of one rank; `rtrun app.toml "
+           "-- PROGRAM ARGUMENTS` starts a program as all of them");
+  if (options.listener != nullptr)
+    options.listener->note(what);
+  else
+    std::cerr << text("troupe: ", what, "\n");
+}
+
+}  // namespace
+
+std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
+  note_lone_rank(options);
+  std::unique_ptr<LogWriter> log;
+  const bool first =
+      options.group != nullptr ? options.group->self().value == 0 : !options.place || options.place->rank == 0;
+  if (options.log && first) {
+    log = std::make_unique<LogWriter>(options.configuration.settings, options.listener);
+    options.listener = log.get();
+  }
+  return std::make_unique<JobSession>(blocking, std::move(options), std::move(log));
+}
+
+}  // namespace troupe

@@ -1,0 +1,94 @@
+// What a rank has for each parameter group: who moves its bytes, and its exchange.
+
+#include "apps/session/communicators.hpp"
+#include "apps/session/view.hpp"
+
+namespace troupe {
+
+void View::make_communicators() {
+  Wires& wires = *wires_;
+  const Plan& plan = job_.plan;
+  const std::vector<ArenaId> arenas = node_arenas();
+  if (plan.crosses_nodes()) {
+    wires.channel = std::make_unique<DirectChannel>();
+    wires.exchange_stream = traced_stream(trace_.exchange);
+  }
+  for (const GroupPlan& group : plan.groups) {
+    wires.filters.push_back(make_filter(group.filter.kind));
+    wires.node_streams.push_back(plan.levels.size() > 1 ? traced_stream(trace_.node) : nullptr);
+    wires.communicators.push_back(make_communicator({.space = space_,
+                                                     .plan = plan,
+                                                     .self = job_.self(),
+                                                     .view = view_,
+                                                     .node_arenas = arenas,
+                                                     .bulk = &home_.group().bulk(),
+                                                     .channel = wires.channel.get(),
+                                                     .exchange = wires.exchange_stream.get(),
+                                                     .filter = wires.filters.back().get(),
+                                                     .node = wires.node_streams.back().get(),
+                                                     .trace = trace_.trace()},
+                                                    group, memory_.groups[group.id.value]));
+    TROUPE_CHECK(!uses_device_memory() || wires.communicators.back()->traits().device_memory, Code::unsupported,
+                 "group ", group.name, " is exchanged by a communicator that takes no device memory");
+  }
+  if (wires.channel) wires.channel->open(home_.group().transport());
+}
+
+/// Of the node's ranks, by local rank.
+std::vector<ArenaId> View::node_arenas() const {
+  std::vector<ArenaId> all;
+  for (const Rank rank : job_.plan.node_members(job_.self())) all.push_back(places_[rank.value].arena.id);
+  return all;
+}
+
+std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
+  const std::uint32_t g = group.id.value;
+  const Rule rule = all_groups(settings())[g].rule;
+  if (needs_of(group.policies).hosted) {
+    hosted_[g] =
+        std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
+                                                       .space = space_,
+                                                       .arena = *arena_,
+                                                       .device = *wires_->device,
+                                                       .remote = is_alone() ? nullptr : &home_.group().remote(),
+                                                       .name = actor_name(text("shard.", g)),
+                                                       .self = job_.self(),
+                                                       .ranks = job_.plan.world_size(),
+                                                       .plan = group,
+                                                       .memory = memory_.groups[g],
+                                                       .shares_parameters = job_.plan.shares_memory(),
+                                                       .rule = rule,
+                                                       .rate = rate(rule),
+                                                       .no_decay = wires_->no_decay[g],
+                                                       .deadline = settings().faults.exchange,
+                                                       .log = settings().update_log,
+                                                       .replay = settings().update_replay,
+                                                       .trace = trace_.trace()});
+  }
+  ExchangeMemory memory = memory_.groups[g].own;
+  for (StripeMemory& part : memory.mine) part.no_decay = wires_->no_decay[g];
+  if (!job_.plan.crosses_nodes() && job_.plan.measured)
+    memory.stripes = stripes_in_reach(space_, job_.plan, group, node_arenas(), memory_.groups[g]);
+  return make_policy_exchange({.communicator = wires_->communicators[g].get(),
+                               .rule = rule,
+                               .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+                               .buckets = group.buckets,
+                               .memory = std::move(memory),
+                               .rate = rate(rule),
+                               .side = side_streams_[g].get(),
+                               .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
+                               .updates = resumed_ ? resumed_->updates_of(group) : 0});
+}
+
+std::vector<Exchange*> View::all_exchanges() const {
+  std::vector<Exchange*> all;
+  for (const auto& exchange : exchanges_) all.push_back(exchange.get());
+  return all;
+}
+
+void View::abort_exchanges(const Status& why) noexcept {
+  for (const auto& communicator : wires_->communicators) communicator->abort(why);
+  for (const auto& exchange : exchanges_) exchange->retire(why);
+}
+
+}  // namespace troupe
