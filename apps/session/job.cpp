@@ -108,9 +108,6 @@ GroupOptions Job::group_options() {
     if (!quiet_) silences_.tell(peer, suspected, Clock::now());
   };
   options.remote.dropped = [](std::string_view) {};  // the actors of a run that ends send to others that have ended
-  options.lost = [this](Peer peer, const Status& why) {
-    if (listener_) listener_->lost(peer.value, std::string{why.text()});
-  };
   return options;
 }
 

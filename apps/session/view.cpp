@@ -55,6 +55,7 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline)
   make_actors();
   membership_ = actors_->membership();
   losses_ = home_.group().listen([this](Peer peer, const Status& why) {
+    if (listener_ != nullptr) listener_->lost(peer.value, std::string{why.text()});
     caf::anon_send(membership_, PeerLost{peer, why});
   });
   publish("membership", membership_);

@@ -29,7 +29,9 @@ void View::make_communicators() {
                                                      .trace = trace_.trace()},
                                                     group, memory_.groups[group.id.value]));
     TROUPE_CHECK(!uses_device_memory() || wires.communicators.back()->traits().device_memory, Code::unsupported,
-                 "group ", group.name, " is exchanged by a communicator that takes no device memory");
+                 "group ", group.name,
+                 " is exchanged by a communicator that takes no device memory; give the ranks devices that work in the "
+                 "host's (SessionOptions::make_device)");
   }
   if (wires.channel) wires.channel->open(home_.group().transport());
 }

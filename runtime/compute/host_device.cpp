@@ -41,7 +41,7 @@ RegionTicket HostDevice::ticket(ArenaId id) const {
 
 Memory HostDevice::import(const RegionTicket& ticket) {
   TROUPE_CHECK(ticket.kind != MemoryKind::device, Code::unsupported, "a ", traits().kind,
-               " device cannot reach another device's memory");
+               " device cannot reach another device's memory: give all ranks of a node devices of one kind");
   const auto arena = Arena::open(arena_ticket(ticket));
   space_.map(arena);
   return whole_of(*arena);

@@ -15,6 +15,7 @@
 #include "runtime/compute/host_copies.hpp"
 #include "runtime/planning/planner.hpp"
 #include "tests/support/batches.hpp"
+#include "tests/support/plan_inputs.hpp"
 #include "tests/transports/communicator_worlds.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
@@ -92,7 +93,7 @@ class GroupedRun {
  public:
   GroupedRun(const Job& job, const Settings& settings)
       : job_(job), settings_(settings), graph_(small_mlp(job.dtype)), layout_(layout_of(settings, graph_)) {
-    plan_ = make_plan(settings_, graph_, inputs());
+    plan_ = make_plan(settings_, graph_, plan_inputs(job_.ranks, job_.nodes));
     // So small a model would have one bucket.
     for (GroupPlan& group : plan_.groups)
       if (job.bucket_bytes != 0) group.buckets = make_buckets(group.id, graph_, layout_, job.bucket_bytes);
@@ -152,20 +153,6 @@ class GroupedRun {
   }
 
  private:
-  PlanInputs inputs() const {
-    PlanInputs inputs{.ranks = {}, .topologies = {}, .train_samples = 1000, .test_samples = 10, .data_bytes = 1};
-    for (std::uint32_t n = 0; n < job_.nodes; ++n) {
-      Topology topology;
-      topology.identity = {"boot", n + 1};
-      topology.host = "host";
-      for (std::uint32_t c = 0; c < 4; ++c) topology.cores.push_back({.index = c, .cpus = {c}});
-      inputs.topologies.push_back(topology);
-    }
-    for (std::uint32_t r = 0; r < job_.ranks; ++r)
-      inputs.ranks.push_back({inputs.topologies[r % job_.nodes].identity, "host"});
-    return inputs;
-  }
-
   void take_memory(std::uint32_t r) {
     Member& member = *members_[r];
     const MemoryNeeds needs = memory_needs(plan_, graph_, {r});

@@ -16,6 +16,7 @@
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/planning/planner.hpp"
+#include "tests/support/plan_inputs.hpp"
 
 namespace troupe {
 namespace {
@@ -43,7 +44,7 @@ class PlannedJob {
                                                                     .batch = {1, small_mlp().fields()}}));
       job.place.rank = r;
       job.place.world_size = placed.ranks;
-      job.plan = make_plan(settings, job.graph, inputs());
+      job.plan = make_plan(settings, job.graph, plan_inputs(placed_.ranks, placed_.nodes));
       const std::uint64_t bytes = memory_needs(job.plan, job.graph, {r}).arena_bytes();
       arenas_.push_back(Arena::create(ArenaId{100 + r}, bytes));
       space_.map(arenas_.back());
@@ -101,20 +102,6 @@ class PlannedJob {
   }
 
  private:
-  PlanInputs inputs() const {
-    PlanInputs inputs{.ranks = {}, .topologies = {}, .train_samples = 1000, .test_samples = 10, .data_bytes = 1};
-    for (std::uint32_t n = 0; n < placed_.nodes; ++n) {
-      Topology topology;
-      topology.identity = {"boot", n + 1};
-      topology.host = "host";
-      for (std::uint32_t c = 0; c < 4; ++c) topology.cores.push_back({.index = c, .cpus = {c}});
-      inputs.topologies.push_back(topology);
-    }
-    for (std::uint32_t r = 0; r < placed_.ranks; ++r)
-      inputs.ranks.push_back({inputs.topologies[r % placed_.nodes].identity, "host"});
-    return inputs;
-  }
-
   const Placed placed_;
   AddressSpace space_;
   std::vector<std::shared_ptr<Arena>> arenas_;
