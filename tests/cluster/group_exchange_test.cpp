@@ -93,7 +93,7 @@ class GroupedRun {
  public:
   GroupedRun(const Job& job, const Settings& settings)
       : job_(job), settings_(settings), graph_(small_mlp(job.dtype)), layout_(layout_of(settings, graph_)) {
-    plan_ = make_plan(settings_, graph_, plan_inputs(job_.ranks, job_.nodes));
+    plan_ = make_plan(settings_, graph_, testing::plan_inputs(job_.ranks, job_.nodes));
     // So small a model would have one bucket.
     for (GroupPlan& group : plan_.groups)
       if (job.bucket_bytes != 0) group.buckets = make_buckets(group.id, graph_, layout_, job.bucket_bytes);

@@ -44,7 +44,7 @@ class PlannedJob {
                                                                     .batch = {1, small_mlp().fields()}}));
       job.place.rank = r;
       job.place.world_size = placed.ranks;
-      job.plan = make_plan(settings, job.graph, plan_inputs(placed_.ranks, placed_.nodes));
+      job.plan = make_plan(settings, job.graph, testing::plan_inputs(placed_.ranks, placed_.nodes));
       const std::uint64_t bytes = memory_needs(job.plan, job.graph, {r}).arena_bytes();
       arenas_.push_back(Arena::create(ArenaId{100 + r}, bytes));
       space_.map(arenas_.back());
