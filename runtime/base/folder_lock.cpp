@@ -19,7 +19,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::size_t kMostBytes = 1024;  // of what a lock says
+constexpr std::size_t kMostSaidBytes = 1024;  // of what a lock says
 constexpr std::chrono::milliseconds kLookEvery{20};
 
 bool keeps_no_locks(int reason) noexcept {
@@ -28,7 +28,7 @@ bool keeps_no_locks(int reason) noexcept {
 
 /// What the one who has the lock wrote, as far as that can be shown to people.
 std::string holder_in(const Fd& file) {
-  std::array<char, kMostBytes> bytes{};
+  std::array<char, kMostSaidBytes> bytes{};
   const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), 0);
   std::string said{bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
   said.resize(std::min(said.find('\n'), said.size()));
@@ -69,7 +69,7 @@ void FolderLock::name(const std::string& holder) const noexcept {
                                        holder, fmt::gmtime(std::time(nullptr)));
   // A full disk takes no name; the lock holds all the same.
   if (::ftruncate(file_.get(), 0) != 0) return;
-  [[maybe_unused]] const auto written = ::pwrite(file_.get(), said.data(), std::min(said.size(), kMostBytes), 0);
+  [[maybe_unused]] const auto written = ::pwrite(file_.get(), said.data(), std::min(said.size(), kMostSaidBytes), 0);
   ::fdatasync(file_.get());  // so that other hosts can read it
 }
 

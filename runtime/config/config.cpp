@@ -29,7 +29,7 @@ using detail::Place;
 using detail::SettingKey;
 using detail::TomlValue;
 
-constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::size_t kMostConfigurationBytes = 1 << 20;
 constexpr std::size_t kMostProblems = 10;
 
 std::string shown_key(std::string_view key) {
@@ -417,9 +417,9 @@ std::string read_file(const std::string& name) {
   TROUPE_CHECK_ERRNO(::fstat(file.get(), &facts) == 0, Code::invalid, name, ": cannot look at the configuration");
   TROUPE_CHECK(S_ISREG(facts.st_mode), Code::invalid, name, ": is ",
                S_ISDIR(facts.st_mode) ? "a folder" : "no regular file", "; give the path of an app.toml");
-  TROUPE_CHECK(facts.st_size <= static_cast<off_t>(kMostBytes), Code::invalid, name, ": has ", facts.st_size,
-               " bytes; a configuration has at most ", kMostBytes);
-  std::string content(kMostBytes + 1, '\0');
+  TROUPE_CHECK(facts.st_size <= static_cast<off_t>(kMostConfigurationBytes), Code::invalid, name, ": has ", facts.st_size,
+               " bytes; a configuration has at most ", kMostConfigurationBytes);
+  std::string content(kMostConfigurationBytes + 1, '\0');
   std::size_t filled = 0;
   while (filled < content.size()) {
     const ssize_t got = ::read(file.get(), content.data() + filled, content.size() - filled);
@@ -476,8 +476,8 @@ Configuration read_configuration(const std::string& file, const std::vector<std:
 }
 
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides) {
-  TROUPE_CHECK(toml.size() <= kMostBytes, Code::invalid, name, ": has ", toml.size(),
-               " bytes; a configuration has at most ", kMostBytes);
+  TROUPE_CHECK(toml.size() <= kMostConfigurationBytes, Code::invalid, name, ": has ", toml.size(),
+               " bytes; a configuration has at most ", kMostConfigurationBytes);
   const TomlValue document = detail::parse_toml(toml, name);
   Reading reading{std::move(name)};
   reading.read_document(document);

@@ -17,7 +17,7 @@ namespace {
 using detail::HostEntry;
 using detail::HostProblem;
 
-constexpr std::size_t kMostProblems = 10;
+constexpr std::size_t kMostBadLines = 10;
 constexpr std::size_t kMostShown = 8;  // hosts in a description
 constexpr std::string_view kSpace = " \t\r\v\f";
 
@@ -110,7 +110,7 @@ HostList parse_host_file(std::string_view content, std::string_view name) {
     const auto problem = read_line(content.substr(0, end), hosts, text("line ", line));
     content.remove_prefix(std::min(end + 1, content.size()));
     if (!problem) continue;
-    if (count++ == kMostProblems) {
+    if (count++ == kMostBadLines) {
       problems += "\n(and more)";
       break;
     }

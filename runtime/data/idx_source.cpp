@@ -10,7 +10,7 @@ namespace troupe {
 namespace {
 
 constexpr std::uint32_t kLeastClasses = 2;
-constexpr std::uint32_t kDigitClasses = 10;  // up to here labels may leave gaps
+constexpr std::uint32_t kUsualClasses = 10;  // up to here labels may leave gaps
 
 // Both loops are plain enough for the compiler to vectorize.
 
@@ -34,9 +34,9 @@ std::uint32_t count_classes(const IdxFile& labels, const IdxFile& test_labels) {
   std::uint32_t classes = kLeastClasses;
   for (const auto* content : {&labels.content, &test_labels.content}) {
     for (const std::uint8_t label : *content)
-      if (label < kDigitClasses) classes = std::max(classes, label + 1U);
+      if (label < kUsualClasses) classes = std::max(classes, label + 1U);
   }
-  if (occurs[kDigitClasses] > 0) classes = kDigitClasses;
+  if (occurs[kUsualClasses] > 0) classes = kUsualClasses;
   while (classes < occurs.size() && occurs[classes] > 0) ++classes;
   for (std::uint32_t label = classes; label < occurs.size(); ++label) {
     TROUPE_CHECK(occurs[label] == 0, Code::invalid, labels.name, ": byte ",

@@ -24,7 +24,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x414e455241455254;  // "TREARENA"
+constexpr std::uint64_t kPageMagic = 0x414e455241455254;  // "TREARENA"
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 39;  // timelines are numbered in 32 bits of 128 bytes each
 
@@ -170,7 +170,7 @@ std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes) {
   TROUPE_CHECK_ERRNO(fcntl(file.get(), F_ADD_SEALS, kSeals) == 0, Code::environment, "cannot seal an arena");
   std::byte* base = map_shared(file.get(), whole);
   Directory& page = directory(base);
-  page.magic = kMagic;
+  page.magic = kPageMagic;
   page.size_bytes = whole;
   page.used_bytes = kPageBytes;
   page.id = id;
@@ -190,7 +190,7 @@ std::shared_ptr<Arena> Arena::open(const ArenaTicket& ticket) {
   std::byte* base = map_shared(file.get(), ticket.size_bytes);
   std::shared_ptr<Arena> arena{new Arena{ticket.id, file.release(), base, ticket.size_bytes, /*creator=*/false}};
   const Directory& page = directory(base);
-  TROUPE_CHECK(page.magic == kMagic && page.nonce == ticket.nonce && page.size_bytes == ticket.size_bytes &&
+  TROUPE_CHECK(page.magic == kPageMagic && page.nonce == ticket.nonce && page.size_bytes == ticket.size_bytes &&
                    page.id == ticket.id && ticket.id.value != 0,
                Code::corrupt, path, " is another arena than the ticket's: id ", page.id.value, " for ", ticket.id.value,
                ", ", page.size_bytes, " bytes for ", ticket.size_bytes, ", and nonces that ",
