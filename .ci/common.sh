@@ -81,30 +81,40 @@ configure() {
       return 1; }
 }
 
-# tenths: of ninja's lines those at which another tenth is done; what went wrong is passed on as it is.
-tenths() {
-  local line tenth last=0
+# progress: ninja's lines, as how much is built and about how long the rest takes: one line that changes on a terminal,
+# elsewhere one every tenth of the way. What went wrong is passed on as it is.
+progress() {
+  local line done all tenth last=0 began left clear=
+  began=$(now)
+  [ ! -t 1 ] || clear=$'\r\e[K'
   while IFS= read -r line; do
     if [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
-      tenth=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
-      [ "$tenth" -le "$last" ] || { last=$tenth; say "$((10 * tenth)) % built"; }
+      done=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]}
+      tenth=$((10 * done / all))
+      [ -n "$clear" ] || [ "$tenth" -gt "$last" ] || continue
+      last=$tenth
+      left=$(($(now) - began))
+      left=$((left * (all - done) / done))
+      line="== $((100 * done / all)) % built"
+      [ "$left" = 0 ] || line+=", about $(duration "$left") to go"
+      if [ -n "$clear" ]; then printf '%s%s' "$clear" "$line"; else printf '%s\n' "$line"; fi
     elif [[ $line != "ninja: Entering directory"* ]]; then
-      printf '%s\n' "$line"
+      printf '%s%s\n' "$clear" "$line"
     fi
   done
+  [ -z "$clear" ] || printf '\n'
 }
 
-# build PRESET [TARGET...]: on a terminal ninja shows one line, elsewhere one is printed every tenth of the way.
+# duration SECONDS: for people.
+duration() { if [ "$1" -lt 90 ]; then echo "$1 s"; else echo "$((($1 + 30) / 60)) min"; fi; }
+
+# build PRESET [TARGET...]
 build() {
   local tree=build/$1
   shift
   ninja -C "$tree" -n "$@" 2>/dev/null | grep -q 'no work to do' && return 0
   say "Building in $tree with $(build_jobs) jobs (minutes the first time)"
-  if [ -t 1 ]; then
-    ninja -C "$tree" -j "$(build_jobs)" "$@"
-  else
-    ninja -C "$tree" -j "$(build_jobs)" "$@" | tenths
-  fi
+  ninja -C "$tree" -j "$(build_jobs)" "$@" | progress
 }
 
 # The data sets beside the repository, when there are any.
