@@ -112,40 +112,8 @@ std::string_view choice_elsewhere_as(std::string_view word) {
   return found == kWords.end() ? std::string_view{} : found->ours;
 }
 
-std::string expected(const SettingKey& key) {
-  const auto range = [&](std::string_view one) {
-    const bool open_end = key.range.high > 9e18;
-    if (open_end) return text(one, " of at least ", number_text(key.range.low));
-    if (key.range.above_low) {
-      return text(one, " above ", number_text(key.range.low), " and at most ", number_text(key.range.high));
-    }
-    const bool whole = key.kind != ValueKind::number && key.kind != ValueKind::numbers;
-    const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
-    return text(one, " from ", bound(key.range.low), " to ", bound(key.range.high));
-  };
-  const std::string items = text("an array of ", key.least_items, " to ", key.most_items);
-  switch (key.kind) {
-    case ValueKind::text: return "text in quotes";
-    case ValueKind::hosts: return "text in quotes, or an array of hosts";
-    case ValueKind::switches: return "an array of tables";
-    case ValueKind::boolean: return "true or false";
-    case ValueKind::integer: return range("an integer");
-    case ValueKind::number: return range("a number");
-    case ValueKind::integers: return text(items, " integers, ", range("each"));
-    case ValueKind::numbers: return text(items, " numbers, ", range("each"));
-    case ValueKind::texts: return text(items, " texts in quotes");
-    case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
-    case ValueKind::choice: break;
-  }
-  std::string words;
-  for (const Choice& choice : key.choices) {
-    if (choice.built) (words += words.empty() ? "" : ", ") += quoted(choice.name);
-  }
-  return (words.find(',') == words.npos ? "" : "one of ") + words;
-}
-
 bool kind_fits(const SettingKey& key, const TomlValue& value) {
-  switch (key.kind) {
+  switch (key.takes.kind) {
     case ValueKind::text:
     case ValueKind::choice: return value.kind == Kind::text;
     case ValueKind::boolean: return value.kind == Kind::boolean;
@@ -169,9 +137,9 @@ Finding wrong(const SettingKey& key, const TomlValue& value, std::string_view mo
 std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& value) {
   std::vector<std::string_view> words;
   const auto planned = [&](const Choice& choice) {
-    return text(quoted(choice.name), ", which is planned and not in this build; today write ", key.today);
+    return text(quoted(choice.name), ", which is planned and not in this build; today write ", key.takes.today);
   };
-  for (const Choice& choice : key.choices) {
+  for (const Choice& choice : key.takes.choices) {
     if (choice.name == value.text && choice.built) return std::nullopt;
     if (choice.name == value.text) {
       return Finding{Code::unsupported, text("is the text ", planned(choice))};
@@ -180,22 +148,22 @@ std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& valu
   }
   std::string_view near = choice_elsewhere_as(lower(value.text));
   if (std::ranges::find(words, near) == words.end()) near = nearest(value.text, words);
-  const auto meant = std::ranges::find(key.choices, near, &Choice::name);
+  const auto meant = std::ranges::find(key.takes.choices, near, &Choice::name);
   std::string hint = text(", as in ", key.name, " = ", key.example);
-  if (meant != key.choices.end()) {
+  if (meant != key.takes.choices.end()) {
     hint = meant->built ? text("; did you mean ", quoted(near), "?") : text("; it may mean ", planned(*meant));
   }
   return Finding{Code::invalid, text("is ", describe(value), ", but takes ", expected(key), hint)};
 }
 
 bool fits_as_item(const SettingKey& key, const TomlValue& item) {
-  if (key.kind == ValueKind::texts) return item.kind == Kind::text;
-  const bool number = item.kind == Kind::integer || (key.kind == ValueKind::numbers && item.kind == Kind::number);
-  return number && key.range.contains(item.number);
+  if (key.takes.kind == ValueKind::texts) return item.kind == Kind::text;
+  const bool number = item.kind == Kind::integer || (key.takes.kind == ValueKind::numbers && item.kind == Kind::number);
+  return number && key.takes.range.contains(item.number);
 }
 
 std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value) {
-  if (value.items.size() < key.least_items || value.items.size() > key.most_items) {
+  if (value.items.size() < key.takes.least_items || value.items.size() > key.takes.most_items) {
     return Finding{Code::invalid, text("has ", value.items.size(), " entries, but takes ", expected(key), ", as in ",
                                        key.name, " = ", key.example)};
   }
@@ -217,15 +185,15 @@ std::optional<Finding> check_batches(const SettingKey& key, const TomlValue& val
                         " = [[64, 10], [128, 10], [256, 0]]")};
   };
   const std::size_t count = value.items.size();
-  if (count == 0 || count > key.most_items)
-    return bad(text("has ", count, " entries, from 1 to ", key.most_items, " can be"));
+  if (count == 0 || count > key.takes.most_items)
+    return bad(text("has ", count, " entries, from 1 to ", key.takes.most_items, " can be"));
   for (std::size_t i = 0; i < count; ++i) {
     const TomlValue& pair = value.items[i];
     if (pair.kind != Kind::array || pair.items.size() != 2)
       return bad(text("has ", describe(pair), " as entry ", i + 1));
     const TomlValue& rows = pair.items[0];
     const TomlValue& epochs = pair.items[1];
-    if (rows.kind != Kind::integer || !key.range.contains(rows.number))
+    if (rows.kind != Kind::integer || !key.takes.range.contains(rows.number))
       return bad(text("has ", describe(rows), " as the rows of entry ", i + 1));
     const bool number = epochs.kind == Kind::integer || epochs.kind == Kind::number;
     const bool last = i + 1 == count;
@@ -279,20 +247,46 @@ const std::vector<std::string_view>& sections() {
   return kSections;
 }
 
-std::string takes(const SettingKey& key) { return expected(key); }
+std::string expected(const SettingKey& key) {
+  const Takes& takes = key.takes;
+  const auto range = [&](std::string_view one) {
+    const bool open_end = takes.range.high > 9e18;
+    if (open_end) return text(one, " of at least ", number_text(takes.range.low));
+    if (takes.range.above_low) {
+      return text(one, " above ", number_text(takes.range.low), " and at most ", number_text(takes.range.high));
+    }
+    const bool whole = takes.kind != ValueKind::number && takes.kind != ValueKind::numbers;
+    const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
+    return text(one, " from ", bound(takes.range.low), " to ", bound(takes.range.high));
+  };
+  const std::string items = text("an array of ", takes.least_items, " to ", takes.most_items);
+  switch (takes.kind) {
+    case ValueKind::text: return "text in quotes";
+    case ValueKind::hosts: return "text in quotes, or an array of hosts";
+    case ValueKind::switches: return "an array of tables";
+    case ValueKind::boolean: return "true or false";
+    case ValueKind::integer: return range("an integer");
+    case ValueKind::number: return range("a number");
+    case ValueKind::integers: return text(items, " integers, ", range("each"));
+    case ValueKind::numbers: return text(items, " numbers, ", range("each"));
+    case ValueKind::texts: return text(items, " texts in quotes");
+    case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
+    case ValueKind::choice: break;
+  }
+  std::vector<std::string_view> words;
+  for (const Choice& choice : takes.choices)
+    if (choice.built) words.push_back(choice.name);
+  return (words.size() == 1 ? "" : "one of ") + quoted_list(words, ", ");
+}
 
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value) {
   if (!kind_fits(key, value)) {
-    if (!key.planned_shape.empty() && (value.kind == Kind::array || value.kind == Kind::table)) {
-      return Finding{Code::unsupported, text("is ", describe(value), ": ", key.planned_shape,
-                                             " is planned and not in this build; today write ", key.today)};
-    }
     return wrong(key, value, fits_unquoted(key, value) ? " (without quotes)" : "");
   }
-  switch (key.kind) {
+  switch (key.takes.kind) {
     case ValueKind::integer:
     case ValueKind::number:
-      if (!key.range.contains(value.number)) return wrong(key, value);  // nan too
+      if (!key.takes.range.contains(value.number)) return wrong(key, value);  // nan too
       break;
     case ValueKind::integers:
     case ValueKind::numbers:
@@ -300,7 +294,7 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
       if (auto finding = check_items(key, value)) return finding;
       break;
     case ValueKind::batches:
-      if (value.kind == Kind::integer && !key.range.contains(value.number)) return wrong(key, value);
+      if (value.kind == Kind::integer && !key.takes.range.contains(value.number)) return wrong(key, value);
       if (value.kind == Kind::array)
         if (auto finding = check_batches(key, value)) return finding;
       break;
@@ -315,7 +309,7 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
   if (value.kind == Kind::text && value.text.find('\0') != std::string::npos) {
     return Finding{Code::invalid, "holds a zero character, which no path can: leave \\u0000 out"};
   }
-  return key.check == nullptr ? std::nullopt : key.check(value);
+  return key.takes.check == nullptr ? std::nullopt : key.takes.check(value);
 }
 
 std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value) {

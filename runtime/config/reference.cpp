@@ -15,9 +15,10 @@ std::string sentence(std::string_view half) {
 }
 
 KeyReference reference_of(const SettingKey& key) {
-  const std::string meaning = sentence(key.help);
-  return {std::string{key.name}, detail::takes(key), key.show(Settings{}),
-          key.more.empty() ? meaning : text(meaning, ' ', key.more), std::string{key.example}};
+  std::string meaning = sentence(key.help);
+  for (const std::string& more : {detail::only_for(key), key.more})
+    if (!more.empty()) meaning += ' ' + more;
+  return {std::string{key.name}, detail::expected(key), key.show({}), meaning, std::string{key.example}};
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ std::vector<SectionReference> settings_reference() {
     for (const SettingKey& key : detail::setting_keys()) {
       if (!key.name.starts_with(inside)) continue;
       section.keys.push_back(reference_of(key));
-      for (const detail::Choice& choice : key.choices)
+      for (const detail::Choice& choice : key.takes.choices)
         if (!choice.built) section.planned_words.push_back(text(key.name, " = ", detail::quoted(choice.name)));
     }
     for (const detail::PlannedKey& key : detail::planned_keys()) {

@@ -394,7 +394,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[update]\nevery = 10\n", {"app.toml:2:1: unknown key update.every; did you mean update.every_steps?"}},
       {"[update]\npolicy = \"local_sgd\"\nblock_samples = 1000\n",
        {"app.toml:3:17: update.block_samples means nothing to update.policy = \"local_sgd\" (app.toml:2:10)",
-        "\"model_averaging\", \"block_momentum\""}},
+        "choose \"model_averaging\" or \"block_momentum\""}},
       {"[update]\nevery_steps = 4\n",
        {"app.toml:2:15: update.every_steps means nothing to update.policy = \"sync\" (default)", "\"local_sgd\""}},
       {"[update]\npolicy = \"diloco\"\ndistributed_after = -1\n", {"app.toml:3:21: update.distributed_after"}},

@@ -8,33 +8,18 @@
 namespace troupe {
 namespace {
 
-/// What else has to be set so that a key of the rate's table means something.
-std::vector<std::string> beside_rate(const std::string& key, const std::string& value) {
-  if (!key.starts_with("optimizer.rate.") || (value == "0" && key.find("_f") == key.npos) || value == "[]") return {};
-  const std::string leaf = key.substr(std::string_view{"optimizer.rate."}.size());
-  if (leaf.starts_with("every_")) return {"optimizer.rate.schedule=step"};
-  if (leaf == "factor") return {"optimizer.rate.schedule=exponential", "optimizer.rate.every_epochs=1"};
-  if (leaf.starts_with("at_")) return {"optimizer.rate.schedule=multi_step"};
-  if (leaf == "power" || leaf == "end_factor" || leaf.starts_with("over_"))
-    return {"optimizer.rate.schedule=polynomial"};
-  if (leaf == "start_factor" || leaf == "rise") return {"optimizer.rate.schedule=one_cycle"};
-  if (leaf == "warmup_from") return {"optimizer.rate.warmup_epochs=1"};
-  if (leaf == "reference_batch") return {"optimizer.rate.scale=linear"};
-  return {};
-}
-
-/// The same of any key.
+/// What else has to be set so that `value` of a key means something.
 std::vector<std::string> beside(const std::string& key, const std::string& value) {
-  if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
-  if (key == "optimizer.alpha") return {"optimizer.rule=rmsprop"};
   if (key == "update.log" || key == "update.replay") return {"update.policy=async"};
   if (key == "update.error_feedback") return {"update.compress=bf16"};
-  if (key.starts_with("train.roll_back")) return {"train.non_finite=roll_back"};
-  if (key.starts_with("optimizer.rate.")) return beside_rate(key, value);
-  const auto policies = detail::policies_of(key);
-  if (policies.empty()) return {};
-  std::vector<std::string> more{"update.policy=" + std::string{policies.front()}};
-  if (policies.front() == "post_local_sgd") more.emplace_back("update.distributed_after=100");
+  if (key == "optimizer.rate.warmup_from") return {"optimizer.rate.warmup_epochs=1"};
+  const detail::Beside& other = detail::find_setting(key)->beside;
+  if (other.key.empty() || (!other.says_something_as_default && value == detail::find_setting(key)->show({})))
+    return {};
+  std::vector<std::string> more{text(other.key, '=', other.words.front())};
+  if (other.words.front() == "step" && !key.ends_with("every_epochs") && !key.ends_with("every_samples"))
+    more.emplace_back("optimizer.rate.every_epochs=1");
+  if (other.words.front() == "multi_step" && key.ends_with("factor")) more.emplace_back("optimizer.rate.at_epochs=[1]");
   return more;
 }
 
