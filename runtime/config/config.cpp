@@ -1,24 +1,20 @@
 #include "runtime/config/config.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <tuple>
 
 #include "runtime/base/error.hpp"
-#include "runtime/base/fd.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/config/detail/contradictions.hpp"
 #include "runtime/config/detail/groups.hpp"
 #include "runtime/config/detail/schema.hpp"
+#include "runtime/config/detail/text_file.hpp"
 #include "runtime/config/detail/toml.hpp"
 
 namespace troupe {
@@ -47,6 +43,9 @@ std::string shown_key(std::string_view key) {
 /// Everything that is wrong, to be told at once and in the order of the text, overrides last.
 class Problems {
  public:
+  void add(Place place, std::string_view origin, std::string text) {
+    add(place, origin, detail::invalid(std::move(text)));
+  }
   void add(Place place, std::string_view origin, const Finding& finding) {
     problems_.push_back(
         {{place.line == 0 ? ~0u : place.line, place.column}, finding.code, text(origin, ": ", finding.text)});
@@ -97,7 +96,7 @@ class Reading {
     const std::string key{trimmed(std::string_view{assignment}.substr(0, equals))};
     const std::string origin = text("--set ", key.empty() ? detail::quoted(assignment) : shown_key(key));
     if (equals == std::string::npos || key.empty()) {
-      return problems_.add({}, origin, detail::invalid("has no key and value; write --set data.batch=100"));
+      return problems_.add({}, origin, "has no key and value; write --set data.batch=100");
     }
     const std::string value_text{trimmed(std::string_view{assignment}.substr(equals + 1))};
     const SettingKey* setting = detail::find_setting(detail::canonical(key));
@@ -112,9 +111,7 @@ class Reading {
           value_text.empty()
               ? "write one after the =, without spaces, or leave --set out"
               : "lists are written [500, 500], text in quotes when it holds brackets or quotes, and in UTF-8";
-      problems_.add(
-          {}, origin,
-          {Code::invalid, text("cannot read ", detail::quoted(value_text.substr(0, 60)), " as a value; ", cure)});
+      problems_.add({}, origin, text("cannot read ", detail::quoted(value_text.substr(0, 60)), " as a value; ", cure));
     }
   }
 
@@ -134,7 +131,7 @@ class Reading {
     if (problems_.empty()) {
       for (const auto& [key, what] : detail::contradictions_of(out.settings, given_)) {
         const Given& given = given_.find(key)->second;
-        problems_.add(given.place, given.origin, detail::invalid(what));
+        problems_.add(given.place, given.origin, what);
       }
     }
     problems_.throw_if_any();
@@ -160,7 +157,7 @@ class Reading {
   std::string at(Place place) const { return text(name_, ":", place.line, ":", place.column); }
 
   void add_unknown(Place place, std::string_view origin, std::string_view key) {
-    problems_.add(place, origin, {Code::invalid, text("unknown key ", shown_key(key), "; ", detail::advise(key))});
+    problems_.add(place, origin, text("unknown key ", shown_key(key), "; ", detail::advise(key)));
   }
 
   void read_top_entry(const TomlValue::Entry& entry) {
@@ -170,16 +167,15 @@ class Reading {
     if (is_section && kind != TomlValue::Kind::table) {
       const bool repeated = kind == TomlValue::Kind::array && !entry.value.items.empty() &&
                             entry.value.items[0].kind == TomlValue::Kind::table;
-      return problems_.add(entry.place, at(entry.place),
-                           {Code::invalid, text(entry.key, " is a section: write it once, as [", entry.key,
-                                                "] on a line of its own; found ",
-                                                repeated ? text("[[", entry.key, "]]") : describe(entry.value))});
+      return problems_.add(
+          entry.place, at(entry.place),
+          text(entry.key, " is a section: write it once, as [", entry.key, "] on a line of its own; found ",
+               repeated ? text("[[", entry.key, "]]") : describe(entry.value)));
     }
     if (kind != TomlValue::Kind::table) return add_unknown(entry.place, at(entry.place), entry.key);
     if (!is_section && entry.value.entries.empty()) {
-      return problems_.add(
-          entry.place, at(entry.place),
-          {Code::invalid, text("unknown section ", shown_key(entry.key), "; ", detail::advise(entry.key))});
+      return problems_.add(entry.place, at(entry.place),
+                           text("unknown section ", shown_key(entry.key), "; ", detail::advise(entry.key)));
     }
     for (const auto& leaf : entry.value.entries) {
       if (problems_.full()) return;
@@ -218,7 +214,7 @@ class Reading {
     const bool named = given.origin.starts_with("--set ");
     const bool within = !named && finding.place.line != 0;
     problems_.add(within ? finding.place : given.place, within ? at(finding.place) : given.origin,
-                  {finding.code, named ? finding.text : text(key, " ", finding.text)});
+                  Finding{finding.code, named ? finding.text : text(key, " ", finding.text)});
   }
 
   void check(const std::string& key, const Given& given, Settings& settings) {
@@ -251,27 +247,7 @@ bool is_for_the_launcher(std::string_view key) {
   return key == "cluster.nodes" || key == "cluster.remote_shell" || key == "cluster.port";
 }
 
-std::string read_file(const std::string& name) {
-  const Fd file{::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not hold us up
-  TROUPE_CHECK_ERRNO(file, Code::invalid, name, ": cannot open the configuration; give the path of an app.toml");
-  struct stat facts {};
-  TROUPE_CHECK_ERRNO(::fstat(file.get(), &facts) == 0, Code::invalid, name, ": cannot look at the configuration");
-  TROUPE_CHECK(S_ISREG(facts.st_mode), Code::invalid, name, ": is ",
-               S_ISDIR(facts.st_mode) ? "a folder" : "no regular file", "; give the path of an app.toml");
-  TROUPE_CHECK(facts.st_size <= static_cast<off_t>(kMostBytes), Code::invalid, name, ": has ", facts.st_size,
-               " bytes; a configuration has at most ", kMostBytes);
-  std::string content(kMostBytes + 1, '\0');
-  std::size_t filled = 0;
-  while (filled < content.size()) {
-    const ssize_t got = ::read(file.get(), content.data() + filled, content.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    TROUPE_CHECK_ERRNO(got >= 0, Code::invalid, name, ": cannot read the configuration");
-    if (got == 0) break;
-    filled += static_cast<std::size_t>(got);
-  }
-  content.resize(filled);
-  return content;
-}
+std::string size_limit() { return text("a configuration has at most ", kMostBytes); }
 
 }  // namespace
 
@@ -313,12 +289,14 @@ HostList host_list(const Configuration& configuration) {
 }
 
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides) {
-  return parse_configuration(read_file(file), file, overrides);
+  return parse_configuration(
+      detail::read_text_file(file, file,
+                             {"the configuration", "give the path of an app.toml", kMostBytes, size_limit()}),
+      file, overrides);
 }
 
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides) {
-  TROUPE_CHECK(toml.size() <= kMostBytes, Code::invalid, name, ": has ", toml.size(),
-               " bytes; a configuration has at most ", kMostBytes);
+  TROUPE_CHECK(toml.size() <= kMostBytes, Code::invalid, name, ": has ", toml.size(), " bytes; ", size_limit());
   const TomlValue document = detail::parse_toml(toml, name);
   Reading reading{std::move(name)};
   reading.read_document(document);

@@ -73,6 +73,18 @@ std::string shown(const std::vector<Item>& values, const Takes& takes) {
   return "[" + joined(items) + "]";
 }
 
+/// "Only with policy = "ssp"."; empty for a key that always means something.
+std::string only_for(const SettingKey& key) {
+  if (key.beside.key.empty()) return {};
+  std::vector<std::string_view> others;
+  for (const Choice& choice : find_setting(key.beside.key)->takes.choices)
+    if (std::ranges::find(key.beside.words, choice.name) == key.beside.words.end()) others.push_back(choice.name);
+  const std::string_view chooser = key.beside.key.substr(key.beside.key.rfind('.') + 1);
+  return others.size() < key.beside.words.size()
+             ? text("Not with ", chooser, " = ", quoted_list(others), ".")
+             : text("Only with ", chooser, " = ", quoted_list(key.beside.words), ".");
+}
+
 }  // namespace
 
 Takes one_of(std::initializer_list<std::string_view> built, std::initializer_list<std::string_view> planned,
@@ -140,15 +152,13 @@ std::string quoted_list(const std::vector<std::string_view>& words, std::string_
   return listed({texts.begin(), texts.end()}, last);
 }
 
-std::string only_for(const SettingKey& key) {
-  if (key.beside.key.empty()) return {};
-  std::vector<std::string_view> others;
-  for (const Choice& choice : find_setting(key.beside.key)->takes.choices)
-    if (std::ranges::find(key.beside.words, choice.name) == key.beside.words.end()) others.push_back(choice.name);
-  const std::string_view chooser = key.beside.key.substr(key.beside.key.rfind('.') + 1);
-  return others.size() < key.beside.words.size()
-             ? text("Not with ", chooser, " = ", quoted_list(others), ".")
-             : text("Only with ", chooser, " = ", quoted_list(key.beside.words), ".");
+std::string meaning(const SettingKey& key) {
+  std::string all{key.help};
+  if (all[0] >= 'a' && all[0] <= 'z') all[0] = static_cast<char>(all[0] - 'a' + 'A');
+  if (all.back() != '.') all += '.';
+  for (const std::string& more : {only_for(key), key.more})
+    if (!more.empty()) all += ' ' + more;
+  return all;
 }
 
 }  // namespace troupe::detail

@@ -45,27 +45,16 @@ Beside rules_that_read(double Rule::*constant) {
   return {"optimizer.rule", rules_that(reads_it), /*says_something_as_default=*/true};
 }
 
-/// "none for sgd; v for momentum and nesterov; ..."
+/// "sgd: none, momentum: v, ..."
 std::string state_text() {
-  std::vector<std::string> parts;
-  std::vector<RuleKind> told;
-  for (const RuleKind kind : kRuleKinds) {
-    std::vector<std::string_view> names;
-    for (const RuleKind other : kRuleKinds) {
-      const RuleEntry& entry = entry_of(other);
-      if (entry.word.empty() || entry.state != entry_of(kind).state || std::ranges::find(told, other) != told.end())
-        continue;
-      names.push_back(entry.name == "rmsprop_momentum" ? "rmsprop with momentum" : entry.name);
-      told.push_back(other);
-    }
-    if (names.empty()) continue;
-    const auto& state = entry_of(kind).state;
-    const std::string kept = state[0].empty()   ? "none"
-                             : state[1].empty() ? text("one f32 (", state[0], ")")
-                                                : text("two (", state[0], ", ", state[1], ")");
-    parts.push_back(text(kept, " for ", listed(names)));
+  std::vector<std::string> rules;
+  for (const RuleEntry& rule : kRules) {
+    if (rule.word.empty()) continue;
+    const auto& [first, second] = rule.state;
+    rules.push_back(text(rule.word, rule.word == rule.name ? ": " : " with momentum: ", first.empty() ? "none" : first,
+                         second.empty() ? "" : " and ", second));
   }
-  return joined(parts, "; ");
+  return joined(rules);
 }
 
 Beside shapes(std::initializer_list<RateShape> all, bool says_something_as_default = false) {
@@ -97,7 +86,7 @@ std::string show_at(const S& s) {
 Keys optimizer_keys() {
   return {
       {"optimizer.rule", Custom{store_rule, show_rule}, rules(), "how gradients change the parameters", "\"adam\"",
-       text("Formulas: docs/optimizers.md. State in memory, per parameter: ", state_text(), ".")},
+       text("Formulas: docs/optimizers.md. State in memory, an f32 per parameter each: ", state_text(), ".")},
       {"optimizer.rate", at<&S::rule, &Rule::rate>, number_above(0, 1000), "the learning rate", "0.001",
        "A constant, or a table with a schedule and its base: rate = { base = 0.1, schedule = \"cosine\", warmup_epochs "
        "= 5 }. The keys of the table follow."},

@@ -150,6 +150,7 @@ std::string_view canonical(std::string_view name);
 /// Whether a table may stand for `name`, with keys of its own (optimizer.rate).
 bool takes_table(std::string_view name);
 const PlannedKey* find_planned(std::string_view name);
+inline std::string_view section_of(std::string_view name) { return name.substr(0, name.find('.')); }
 /// Sections in the order of the schema.
 const std::vector<std::string_view>& sections();
 
@@ -162,8 +163,8 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
 std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value);
 /// What `key` takes, as in messages: "an integer from 1 to 8".
 std::string expected(const SettingKey& key);
-/// "Only for ssp."; empty for a key that always means something.
-std::string only_for(const SettingKey& key);
+/// What `key` means, in whole sentences, as Markdown may show them: for the reference.
+std::string meaning(const SettingKey& key);
 /// `words` with commas between them and `last` before the last one; in quotes, as TOML texts are.
 std::string listed(const std::vector<std::string_view>& words, std::string_view last = " and ");
 std::string quoted_list(const std::vector<std::string_view>& words, std::string_view last = " or ");

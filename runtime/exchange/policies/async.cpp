@@ -10,18 +10,10 @@ namespace {
 /// read is answered at once. The rate of a worker's contribution is multiplied by a factor that begins at `ramp_from`
 /// and grows by `ramp_by` every `ramp_every` contributions of that worker, up to 1. Source of the ramp: CNTK's
 /// adjustCoefficient and adjustNBMiniBatch, which are 0.2 for both and 600.
-class Async final : public HostedPolicy {
+class Async final : public LedgerPolicy {
  public:
-  Async(const PolicySettings& settings, HostedLedger ledger) : settings_(settings), ledger_(std::move(ledger)) {}
+  Async(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}
 
-  HostedActions joined(Rank worker) override {
-    ledger_.join(worker);
-    return {};
-  }
-  HostedActions left(Rank worker) override {
-    ledger_.leave(worker);
-    return {};
-  }
   HostedActions pushed(const HostedPush& push) override {
     HostedActions actions{.refused = ledger_.take(push), .orders = {}};
     if (actions.refused != Refusal::none) return actions;
@@ -31,16 +23,9 @@ class Async final : public HostedPolicy {
     actions.orders.emplace_back(ledger_.apply({push}, scale));
     return actions;
   }
-  HostedActions read(const HostedRead& read) override {
-    HostedActions actions{.refused = ledger_.check(read), .orders = {}};
-    if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
-    return actions;
-  }
-  const HostedLedger& ledger() const noexcept override { return ledger_; }
 
  private:
   const PolicySettings settings_;
-  HostedLedger ledger_;
 };
 
 std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedLedger ledger) {

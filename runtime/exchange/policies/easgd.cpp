@@ -12,19 +12,14 @@ namespace {
 /// train by themselves; every few steps a worker pushes its parameters x, the shard pulls its center c toward them,
 /// c += alpha * (x - c), and answers with the center as it was before, toward which the worker pulls its own,
 /// x -= alpha * (x - c). A clock is an exchange.
-class Easgd final : public HostedPolicy {
+class Easgd final : public LedgerPolicy {
  public:
-  Easgd(std::uint32_t workers, HostedLedger ledger) : workers_(workers), ledger_(std::move(ledger)) {}
+  Easgd(std::uint32_t workers, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), workers_(workers) {}
 
   HostedActions joined(Rank worker) override {
     TROUPE_CHECK(ledger_.takes_part(worker) || ledger_.count_workers() < workers_, Code::invalid, "policy easgd: rank ",
                  worker.value, " would be one worker more than the ", workers_, " for which its elasticity was made");
-    ledger_.join(worker);
-    return {};
-  }
-  HostedActions left(Rank worker) override {
-    ledger_.leave(worker);
-    return {};
+    return LedgerPolicy::joined(worker);
   }
   /// The push is answered, as a read of the next clock, with the center before it; then applied. rate_scale is 1.
   HostedActions pushed(const HostedPush& push) override {
@@ -34,17 +29,9 @@ class Easgd final : public HostedPolicy {
     actions.orders.emplace_back(ledger_.apply({push}, 1));
     return actions;
   }
-  /// The center as it is: what a worker starts from.
-  HostedActions read(const HostedRead& read) override {
-    HostedActions actions{.refused = ledger_.check(read), .orders = {}};
-    if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
-    return actions;
-  }
-  const HostedLedger& ledger() const noexcept override { return ledger_; }
 
  private:
   const std::uint32_t workers_;
-  HostedLedger ledger_;
 };
 
 std::unique_ptr<HostedPolicy> host(const PolicySettings&, std::uint32_t ranks, HostedLedger ledger) {

@@ -1,7 +1,26 @@
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/table.hpp"
+#include "runtime/exchange/policies/detail/round_policies.hpp"
 
 namespace troupe {
+namespace policies {
+
+HostedActions LedgerPolicy::joined(Rank worker) {
+  ledger_.join(worker);
+  return {};
+}
+
+HostedActions LedgerPolicy::left(Rank worker) {
+  ledger_.leave(worker);
+  return {};
+}
+
+HostedActions LedgerPolicy::read(const HostedRead& read) {
+  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
+  if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
+  return actions;
+}
+
+}  // namespace policies
 
 std::unique_ptr<HostedPolicy> make_plain_hosted_policy(const PolicySettings& given, std::uint32_t ranks,
                                                        HostedLedger ledger) {

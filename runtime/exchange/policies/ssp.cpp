@@ -17,14 +17,12 @@ bool by_whole_clocks(const PolicySettings& s) { return s.staleness == 0; }
 /// s > 0: contributions are applied when they arrive, each as an update of its own.
 /// s = 0: those of one clock are added up in the order of ranks and applied as one update once all have come, so that
 /// parameters have the bits of the synchronous step.
-class Ssp final : public HostedPolicy {
+class Ssp final : public LedgerPolicy {
  public:
-  Ssp(const PolicySettings& settings, HostedLedger ledger) : settings_(settings), ledger_(std::move(ledger)) {}
-  HostedActions joined(Rank worker) override;
+  Ssp(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}
   HostedActions left(Rank worker) override;
   HostedActions pushed(const HostedPush& push) override;
   HostedActions read(const HostedRead& read) override;
-  const HostedLedger& ledger() const noexcept override { return ledger_; }
   bool updates_wait_for_readers() const noexcept override { return by_whole_clocks(settings_); }
   /// For every applied contribution, how many clocks the slowest worker was behind it when its parameters were read:
   /// never more than s.
@@ -40,7 +38,6 @@ class Ssp final : public HostedPolicy {
   void count(const HostedPush& push);
 
   const PolicySettings settings_;
-  HostedLedger ledger_;
   std::vector<HostedPush> pending_;  // s = 0: of clocks that are not whole yet, in the order of arrival
   std::vector<HostedRead> waiting_;  // at most one a worker, in the order of ranks
   struct Behind {
@@ -50,11 +47,6 @@ class Ssp final : public HostedPolicy {
   std::vector<Behind> behind_;  // by rank: at the read of its next contribution
   StalenessHistogram clocks_behind_;
 };
-
-HostedActions Ssp::joined(Rank worker) {
-  ledger_.join(worker);
-  return {};
-}
 
 HostedActions Ssp::left(Rank worker) {
   HostedActions actions;

@@ -1,5 +1,6 @@
-#include "runtime/config/reference.hpp"
+// What people are told about each key of app.toml.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/config/config.hpp"
@@ -7,6 +8,9 @@
 
 namespace troupe {
 namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
 /// What else has to be set so that `value` of a key means something.
 std::vector<std::string> beside(const std::string& key, const std::string& value) {
@@ -23,38 +27,42 @@ std::vector<std::string> beside(const std::string& key, const std::string& value
   return more;
 }
 
-void expect_taken(const KeyReference& key, const std::string& value) {
-  std::vector<std::string> overrides = beside(key.key, value);
-  overrides.push_back(key.key + "=" + value);
-  EXPECT_NO_THROW(parse_configuration("", "app.toml", overrides)) << key.key << " = " << value;
-}
-
-TEST(ConfigReference, TellsOfEveryKeyThatCanBeRead) {
-  std::vector<std::string> told;
-  for (const auto& section : settings_reference())
-    for (const auto& key : section.keys) told.push_back(key.key);
-  std::vector<std::string> read;
-  for (const auto& value : parse_configuration("", "app.toml", {}).values) read.push_back(value.key);
-  EXPECT_EQ(told, read);
+void expect_taken(std::string_view name, const std::string& value) {
+  const std::string key{name};
+  std::vector<std::string> overrides = beside(key, value);
+  overrides.push_back(key + "=" + value);
+  EXPECT_NO_THROW(parse_configuration("", "app.toml", overrides)) << key << " = " << value;
 }
 
 TEST(ConfigReference, EveryKeySaysWhatItIsAndWhatItTakes) {
-  for (const auto& section : settings_reference()) {
-    for (const auto& key : section.keys) {
-      EXPECT_GT(key.meaning.size(), 10u) << key.key;
-      EXPECT_EQ(key.meaning.back(), '.') << key.key;
-      EXPECT_FALSE(key.takes.empty()) << key.key;
-    }
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    const std::string meaning = detail::meaning(key);
+    EXPECT_GT(meaning.size(), 10u) << key.name;
+    EXPECT_EQ(meaning.back(), '.') << key.name;
+    EXPECT_FALSE(detail::expected(key).empty()) << key.name;
   }
 }
 
 TEST(ConfigReference, ExamplesAndDefaultsAreTaken) {
-  for (const auto& section : settings_reference()) {
-    for (const auto& key : section.keys) {
-      expect_taken(key, key.example);
-      expect_taken(key, key.default_value);
-    }
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    expect_taken(key.name, std::string{key.example});
+    expect_taken(key.name, key.show({}));
   }
+}
+
+TEST(ConfigReference, KeysOfAPolicyOrARuleNameThoseThatReadThem) {
+  const auto meaning = [](std::string_view key) { return detail::meaning(*detail::find_setting(key)); };
+  EXPECT_THAT(meaning("update.staleness"), HasSubstr(". Only with policy = \"ssp\". "));
+  EXPECT_THAT(meaning("update.distributed_after"), HasSubstr("Not with policy = \"sync\"."));
+  EXPECT_THAT(meaning("update.every_steps"),
+              EndsWith("Only with policy = \"local_sgd\", \"post_local_sgd\", \"diloco\" or \"easgd\". 0: the default, "
+                       "which is 8 for local_sgd, post_local_sgd and easgd, and 500 for diloco."));
+  EXPECT_THAT(meaning("update.outer_momentum"),
+              EndsWith("-1: the default, which is 1 - 1/ranks for block_momentum, and 0.9 for diloco."));
+  EXPECT_THAT(meaning("update.elasticity"), EndsWith("0: the default, 0.9/ranks."));
+  EXPECT_THAT(meaning("optimizer.momentum"), HasSubstr("Only with rule = \"momentum\", \"nesterov\" or \"rmsprop\"."));
+  EXPECT_THAT(meaning("optimizer.rate.power"), EndsWith("Only with schedule = \"polynomial\"."));
+  EXPECT_THAT(meaning("optimizer.clip_norm"), EndsWith("Only with update.policy = \"sync\" or \"double_buffered\"."));
 }
 
 }  // namespace

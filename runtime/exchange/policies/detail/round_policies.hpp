@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/exchange/policies/table.hpp"
 
@@ -50,5 +51,18 @@ std::string check_block(const PolicySettings& settings, std::uint32_t ranks, std
 /// The ranks' side of hosted policies: they push to shards, and meet where the group is to be consistent, and at the
 /// end. What is applied when, the shards decide.
 std::unique_ptr<RoundPolicy> pushes(const PolicySettings& settings, std::uint32_t ranks);
+
+/// A shard that answers every read at once, and what hosted policies do alike.
+class LedgerPolicy : public HostedPolicy {
+ public:
+  explicit LedgerPolicy(HostedLedger ledger) : ledger_(std::move(ledger)) {}
+  HostedActions joined(Rank worker) override;
+  HostedActions left(Rank worker) override;
+  HostedActions read(const HostedRead& read) override;
+  const HostedLedger& ledger() const noexcept final { return ledger_; }
+
+ protected:
+  HostedLedger ledger_;
+};
 
 }  // namespace troupe::policies
