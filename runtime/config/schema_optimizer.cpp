@@ -45,7 +45,7 @@ Beside rules_that_read(double Rule::*constant) {
   return {"optimizer.rule", rules_that(reads_it), /*says_something_as_default=*/true};
 }
 
-/// "sgd: none, momentum: v, ..."
+/// "sgd: none; momentum: v; ..."
 std::string state_text() {
   std::vector<std::string> rules;
   for (const RuleEntry& rule : kRules) {
@@ -54,7 +54,7 @@ std::string state_text() {
     rules.push_back(text(rule.word, rule.word == rule.name ? ": " : " with momentum: ", first.empty() ? "none" : first,
                          second.empty() ? "" : " and ", second));
   }
-  return joined(rules);
+  return joined(rules, "; ");
 }
 
 Beside shapes(std::initializer_list<RateShape> all, bool says_something_as_default = false) {

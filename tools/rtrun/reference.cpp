@@ -12,8 +12,9 @@ constexpr const char* kHead = R"(# app.toml
 Every key that rtrun takes. `rtrun reference` prints this page from the table of keys that also reads the file.
 
 - The file is TOML and has at most 1 MiB. No key is required.
-- It is read strictly. An unknown key, a wrong type, a value out of its range and keys that contradict each other are errors. The
-  message gives file, line and column, and the nearest valid key; no process is started (exit code 2).
+- It is read strictly. An unknown key, a wrong type, a value out of its range, keys that contradict each other, and a key that means nothing
+  beside the others ("Only with ...", "Not with ...") are errors. The message gives file, line and column, and the nearest valid key; no
+  process is started (exit code 2).
 - `rtrun --set data.batch=50 app.toml` overrides the file. `rtrun check app.toml` prints every value with its origin.
 - Relative paths of data start at the folder of the file, those of results and checkpoints at the working directory.
 - Times whose key ends in `_s` are seconds and may have a fraction, those in `_ms` milliseconds.

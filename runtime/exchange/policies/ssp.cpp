@@ -152,15 +152,16 @@ constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::staleness}, {&P:
 
 }  // namespace
 
-constinit const PolicyEntry ssp{.section = "hosted-stripes",
-                                .sent = "gradients",
-                                .when = "at once, to shards",
-                                .use_when = "the same, when updates must not be too stale",
-                                .reads = kReads,
-                                .needs = {.own_weights = true, .hosted = true},
-                                .make = pushes,
-                                .describe = describe,
-                                .host = host,
-                                .sums_clocks = by_whole_clocks};
+constinit const PolicyEntry ssp{
+    .section = "hosted-stripes",
+    .sent = "gradients",
+    .when = "at once, to shards; a rank waits while it is more than `staleness` steps ahead",
+    .use_when = "the same, when updates must not be too stale",
+    .reads = kReads,
+    .needs = {.own_weights = true, .hosted = true},
+    .make = pushes,
+    .describe = describe,
+    .host = host,
+    .sums_clocks = by_whole_clocks};
 
 }  // namespace troupe::policies
