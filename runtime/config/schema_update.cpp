@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <set>
 #include <variant>
 
@@ -17,9 +17,16 @@ constexpr std::size_t kShownBytes = 60;
 
 using S = Settings;
 
-constexpr std::array kTriggers{PolicySwitch::Trigger::step, PolicySwitch::Trigger::epoch,
-                               PolicySwitch::Trigger::samples, PolicySwitch::Trigger::straggler};
-constexpr Range kStragglerRatio{1, 1000, /*above_low=*/true};
+/// When a switch begins, in the order of PolicySwitch::Trigger.
+const std::vector<SettingKey>& trigger_keys() {
+  using enum PolicySwitch::Trigger;
+  constexpr double kNoLimit = 9.3e18;
+  static const std::vector<SettingKey> keys{{name_of(step), {}, integer(1, kNoLimit), {}, "1000"},
+                                            {name_of(epoch), {}, integer(2, kNoLimit), {}, "2"},
+                                            {name_of(samples), {}, integer(1, kNoLimit), {}, "240000"},
+                                            {name_of(straggler), {}, number_above(1, 1000), {}, "2.5"}};
+  return keys;
+}
 
 std::string_view key_of(const SettingKey& key) noexcept { return key.name.substr(key.name.find('.') + 1); }
 
@@ -55,39 +62,26 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
   std::size_t triggers = 0;
   bool has_policy = false;
   for (const TomlValue::Entry& entry : table.entries) {
-    const auto trigger =
-        std::find_if(kTriggers.begin(), kTriggers.end(), [&](auto t) { return name_of(t) == entry.key; });
-    if (trigger != kTriggers.end()) {
-      change.trigger = *trigger;
-      ++triggers;
-      if (*trigger == PolicySwitch::Trigger::straggler) {
-        const bool number = entry.value.kind == TomlValue::Kind::integer || entry.value.kind == TomlValue::Kind::number;
-        if (!number || !kStragglerRatio.contains(entry.value.number)) {
-          return wrong(entry.value.place, entry.key, " is ", describe(entry.value), ", but takes a number above ",
-                       kStragglerRatio.low, " and up to ", kStragglerRatio.high);
-        }
-        change.ratio = entry.value.number;
-        continue;
-      }
-      const std::int64_t least = *trigger == PolicySwitch::Trigger::epoch ? 2 : 1;
-      if (entry.value.kind != TomlValue::Kind::integer || entry.value.integer < least) {
-        return wrong(entry.value.place, entry.key, " is ", describe(entry.value), ", but takes an integer from ",
-                     least);
-      }
-      change.at = static_cast<std::uint64_t>(entry.value.integer);
-      continue;
-    }
-    const SettingKey* const key = policy_key(entry.key);
+    const auto trigger = std::ranges::find(trigger_keys(), entry.key, &SettingKey::name);
+    const bool is_trigger = trigger != trigger_keys().end();
+    const SettingKey* const key = is_trigger ? &*trigger : policy_key(entry.key);
     if (key == nullptr) {
       return wrong(entry.place, "has the unknown key ", quoted(entry.key),
-                   "; an entry takes at_step, at_epoch, "
-                   "at_samples or at_straggler, policy and the policy's settings");
+                   "; an entry takes at_step, at_epoch, at_samples or at_straggler, policy and the policy's settings");
     }
-    if (auto finding = check_value(*key, entry.value)) {
-      return wrong(entry.value.place, entry.key, " ", finding->text);
+    if (auto finding = check_value(*key, entry.value)) return wrong(entry.value.place, entry.key, " ", finding->text);
+    if (!is_trigger) {
+      key->store(settings, entry.value);
+      has_policy |= entry.key == "policy";
+      continue;
     }
-    key->store(settings, entry.value);
-    has_policy |= entry.key == "policy";
+    ++triggers;
+    change.trigger = static_cast<PolicySwitch::Trigger>(trigger - trigger_keys().begin());
+    if (change.trigger == PolicySwitch::Trigger::straggler) {
+      change.ratio = entry.value.number;
+    } else {
+      change.at = static_cast<std::uint64_t>(entry.value.integer);
+    }
   }
   if (triggers != 1 || !has_policy) {
     return wrong(table.place, "has an entry with ", triggers == 0 ? "no" : "more than one", " beginning",

@@ -417,7 +417,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:11: update.switch has an entry with more than one beginning"}},
       {"[update]\nswitch = [{ at_step = 5 }]\n", {"app.toml:2:11: update.switch has an entry", "and no policy"}},
       {"[update]\nswitch = [{ at_epoch = 1, policy = \"local_sgd\" }]\n",
-       {"app.toml:2:24: update.switch at_epoch is the integer 1, but takes an integer from 2"}},
+       {"app.toml:2:24: update.switch at_epoch is the integer 1, but takes an integer of at least 2"}},
       {"[update]\nswitch = [{ at_step = 5, policy = \"diloco\", block_samples = 9 }]\n",
        {"app.toml:2:45: update.switch block_samples means nothing to policy = \"diloco\""}},
       {"[update]\nswitch = [{ at_step = 5, policy = \"local_sgd\", every = 9 }]\n",
