@@ -319,21 +319,11 @@ struct RankValues {
 /// What is no policy is refused before it is one.
 template <class Inspector>
 auto inspect(Inspector& f, PolicySettings& x) {
-  OptionalNumberBits momentum{x.outer_momentum}, constant{x.time_constant}, rate{x.outer_rate};
-  NumberBits elasticity{x.elasticity}, ramp_from{x.ramp_from}, ramp_by{x.ramp_by};
+  std::vector<std::uint64_t> words = to_words(x);
   auto loaded = [&]() -> caf::error {
-    x.outer_momentum = momentum.number();
-    x.time_constant = constant.number();
-    x.outer_rate = rate.number();
-    x.elasticity = elasticity.number();
-    x.ramp_from = ramp_from.number();
-    x.ramp_by = ramp_by.number();
-    if (x.kind > PolicyKind::ssp || x.block_rule > BlockRule::cntk) return caf::sec::invalid_argument;
-    return {};
+    return from_words(words, x) ? caf::error{} : caf::error{caf::sec::invalid_argument};
   };
-  return f(caf::meta::type_name("troupe.PolicySettings"), x.kind, x.distributed_after, x.accumulate, x.every_steps,
-           x.block_samples, x.block_rule, momentum, constant, rate, x.nesterov, x.reset_momentum, x.staleness,
-           elasticity, ramp_from, ramp_by, x.ramp_every, x.divide_by_staleness, caf::meta::load_callback(loaded));
+  return f(caf::meta::type_name("troupe.PolicySettings"), words, caf::meta::load_callback(loaded));
 }
 template <class Inspector>
 auto inspect(Inspector& f, JoinView& x) {

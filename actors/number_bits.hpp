@@ -3,7 +3,6 @@
 #include <bit>
 #include <caf/meta/type_name.hpp>
 #include <cstdint>
-#include <optional>
 
 namespace troupe {
 
@@ -23,24 +22,6 @@ class NumberBits {
 
  private:
   std::uint64_t bits_ = 0;
-};
-
-/// The same of a number that may be absent.
-class OptionalNumberBits {
- public:
-  OptionalNumberBits() = default;
-  explicit OptionalNumberBits(const std::optional<double>& number) noexcept
-      : given_(number.has_value()), bits_(number.value_or(0)) {}
-  std::optional<double> number() const noexcept { return given_ ? std::optional{bits_.number()} : std::nullopt; }
-
-  template <class Inspector>
-  friend auto inspect(Inspector& f, OptionalNumberBits& x) {
-    return f(caf::meta::type_name("troupe.OptionalNumberBits"), x.given_, x.bits_);
-  }
-
- private:
-  bool given_ = false;
-  NumberBits bits_;
 };
 
 }  // namespace troupe

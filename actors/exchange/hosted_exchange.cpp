@@ -3,9 +3,10 @@
 #include <array>
 #include <atomic>
 #include <caf/send.hpp>
+#include <optional>
 #include <utility>
 
-#include "runtime/exchange/policies/easgd.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
 
 namespace troupe {
 namespace {
@@ -37,20 +38,17 @@ class PushRoute final : public HostedRoute {
     TROUPE_CHECK(is_hosted(start.policy.kind), Code::invalid, "update.policy = \"", name_of(start.policy.kind),
                  "\" exchanges in rounds, no shard hosts stripes for it");
     settings_ = resolved(start.policy, parts_.ranks);
-    elastic_ = settings_.kind == PolicyKind::easgd;
-    TROUPE_CHECK(has_landing() || (!elastic_ && memory_.bf16.size_bytes == 0), Code::invalid,
+    alpha_ = elastic_alpha(settings_, parts_.ranks);
+    TROUPE_CHECK(has_landing() || (!alpha_ && memory_.bf16.size_bytes == 0), Code::invalid,
                  "what is read needs memory of its own where weights are made of it");
-    if (elastic_) alpha_ = elastic_alpha(easgd_settings(settings_), parts_.ranks);
     updates_ = start.updates;
     steps_ = start.clock;
     ++phase_;
-    const std::uint64_t clock = elastic_ ? start.clock / settings_.every_steps : start.clock;
+    const std::uint64_t clock = alpha_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
       auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedLedger{start.updates, clock});
       if (parts_.replay) policy = with_replay(std::move(policy), parts_.replay);
-      starts_.tell_at(
-          stream.mark(), parts_.shard,
-          StartHosting{std::move(policy), elastic_ ? std::optional{alpha_} : std::nullopt, start.samples, phase_});
+      starts_.tell_at(stream.mark(), parts_.shard, StartHosting{std::move(policy), alpha_, start.samples, phase_});
     }
     begins_.tell_at(stream.mark(), parts_.worker, BeginHosting{phase_});
     wait_for_worker(stream);
@@ -74,7 +72,7 @@ class PushRoute final : public HostedRoute {
   void commit(Stream& stream, bool meets) override {
     if (!totals_are_common()) stream.sum_up(total_, std::array{sums_});
     met_ = meets;
-    if (elastic_) {
+    if (alpha_) {
       commit_elastic(stream, meets);
     } else {
       updates_ += totals_are_common() ? 1 : parts_.ranks;
@@ -85,19 +83,17 @@ class PushRoute final : public HostedRoute {
   }
 
   bool is_consistent() const noexcept override { return met_; }
-  bool totals_are_common() const noexcept override {
-    return settings_.kind == PolicyKind::ssp && settings_.staleness == 0;
-  }
+  bool totals_are_common() const noexcept override { return sums_clocks(settings_); }
 
-  /// Of elastic averaging, the center as it was read last; the others have no weights of their own.
+  /// Of elastic averaging, the center as it was read last.
   void show_common(Stream& stream) override {
-    if (!elastic_) return;
+    if (!alpha_) return;
     stream.copy(memory_.held, memory_.weights);
     if (memory_.bf16.size_bytes > 0) stream.copy(memory_.held_bf16, memory_.bf16);
     adopt(stream);
   }
   void show_own(Stream& stream) override {
-    if (!elastic_) return;
+    if (!alpha_) return;
     stream.copy(memory_.weights, memory_.held);
     if (memory_.bf16.size_bytes > 0) stream.copy(memory_.bf16, memory_.held_bf16);
   }
@@ -141,7 +137,7 @@ class PushRoute final : public HostedRoute {
     stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
     if (steps_ % settings_.every_steps == 0) {
       tell(stream, {sums_, {}, memory_.weights, false});
-      stream.update(elastic_pull(alpha_), 1, whole_, std::array{memory_.landing}, memory_.one);
+      stream.update(elastic_pull(*alpha_), 1, whole_, std::array{memory_.landing}, memory_.one);
     }
     if (meets) tell(stream, {{}, {}, {}, true});
   }
@@ -173,9 +169,8 @@ class PushRoute final : public HostedRoute {
   std::uint64_t times_rested_ = 0;
   PolicySettings settings_;
   Rule rule_;
-  bool elastic_ = false;
-  double alpha_ = 0;
-  StripeMemory whole_;  // the rank's weights, all of them
+  std::optional<double> alpha_;  // of elastic averaging, whose ranks have weights of their own
+  StripeMemory whole_;           // the rank's weights, all of them
   std::uint64_t updates_ = 0;
   std::uint64_t phase_ = 0;   // times it was opened
   std::uint64_t steps_ = 0;   // under this policy

@@ -3,7 +3,7 @@
 #include <utility>
 #include <variant>
 
-#include "runtime/exchange/policies/easgd.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
 
 namespace troupe {
 HostedTenancy::HostedTenancy(HostedParts parts)

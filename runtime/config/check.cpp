@@ -36,7 +36,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
-std::string_view section_of(std::string_view name) { return name.substr(0, name.find('.')); }
 std::string_view leaf_of(std::string_view name) { return name.substr(name.find('.') + 1); }
 
 /// All keys, those that are built first.
@@ -112,98 +111,63 @@ std::string_view choice_elsewhere_as(std::string_view word) {
   return found == kWords.end() ? std::string_view{} : found->ours;
 }
 
-std::string expected(const SettingKey& key) {
-  const auto range = [&](std::string_view one) {
-    const bool open_end = key.range.high > 9e18;
-    if (open_end) return text(one, " of at least ", number_text(key.range.low));
-    if (key.range.above_low) {
-      return text(one, " above ", number_text(key.range.low), " and at most ", number_text(key.range.high));
-    }
-    const bool whole = key.kind != ValueKind::number && key.kind != ValueKind::numbers;
-    const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
-    return text(one, " from ", bound(key.range.low), " to ", bound(key.range.high));
-  };
-  const std::string items = text("an array of ", key.least_items, " to ", key.most_items);
-  switch (key.kind) {
-    case ValueKind::text: return "text in quotes";
-    case ValueKind::hosts: return "text in quotes, or an array of hosts";
-    case ValueKind::switches: return "an array of tables";
-    case ValueKind::boolean: return "true or false";
-    case ValueKind::integer: return range("an integer");
-    case ValueKind::number: return range("a number");
-    case ValueKind::integers: return text(items, " integers, ", range("each"));
-    case ValueKind::numbers: return text(items, " numbers, ", range("each"));
-    case ValueKind::texts: return text(items, " texts in quotes");
-    case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
-    case ValueKind::choice: break;
-  }
-  std::string words;
-  for (const Choice& choice : key.choices) {
-    if (choice.built) (words += words.empty() ? "" : ", ") += quoted(choice.name);
-  }
-  return (words.find(',') == words.npos ? "" : "one of ") + words;
-}
+bool is_number(const TomlValue& value) { return value.kind == Kind::integer || value.kind == Kind::number; }
 
-bool kind_fits(const SettingKey& key, const TomlValue& value) {
-  switch (key.kind) {
+bool kind_fits(ValueKind kind, const TomlValue& value) {
+  const bool array = value.kind == Kind::array;
+  switch (kind) {
     case ValueKind::text:
     case ValueKind::choice: return value.kind == Kind::text;
     case ValueKind::boolean: return value.kind == Kind::boolean;
     case ValueKind::integer: return value.kind == Kind::integer;
-    case ValueKind::number: return value.kind == Kind::integer || value.kind == Kind::number;
+    case ValueKind::number: return is_number(value);
     case ValueKind::integers:
     case ValueKind::numbers:
-    case ValueKind::texts: return value.kind == Kind::array;
-    case ValueKind::hosts: return value.kind == Kind::text || value.kind == Kind::array;
-    case ValueKind::switches: return value.kind == Kind::array;
-    case ValueKind::batches: return value.kind == Kind::integer || value.kind == Kind::array;
+    case ValueKind::texts:
+    case ValueKind::switches: return array;
+    case ValueKind::hosts: return array || value.kind == Kind::text;
+    case ValueKind::batches: return array || value.kind == Kind::integer;
   }
   return false;
 }
 
-Finding wrong(const SettingKey& key, const TomlValue& value, std::string_view more = {}) {
-  return {Code::invalid,
-          text("is ", describe(value), ", but takes ", expected(key), ", as in ", key.name, " = ", key.example, more)};
+/// "..., but takes an integer from 1 to 8, as in data.batch = 100".
+Finding wrong(const SettingKey& key, std::string_view what, std::string_view more = {}) {
+  return invalid(text(what, ", but takes ", expected(key), ", as in ", key.name, " = ", key.example, more));
 }
 
 std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& value) {
-  std::vector<std::string_view> words;
+  const std::vector<Choice>& choices = key.takes.choices;
   const auto planned = [&](const Choice& choice) {
-    return text(quoted(choice.name), ", which is planned and not in this build; today write ", key.today);
+    return text(quoted(choice.name), ", which is planned and not in this build; today write ", key.takes.today);
   };
-  for (const Choice& choice : key.choices) {
-    if (choice.name == value.text && choice.built) return std::nullopt;
-    if (choice.name == value.text) {
-      return Finding{Code::unsupported, text("is the text ", planned(choice))};
-    }
-    words.push_back(choice.name);
+  if (const auto at = std::ranges::find(choices, value.text, &Choice::name); at != choices.end()) {
+    if (at->built) return std::nullopt;
+    return Finding{Code::unsupported, text("is the text ", planned(*at))};
   }
+  std::vector<std::string_view> words;
+  for (const Choice& choice : choices) words.push_back(choice.name);
   std::string_view near = choice_elsewhere_as(lower(value.text));
   if (std::ranges::find(words, near) == words.end()) near = nearest(value.text, words);
-  const auto meant = std::ranges::find(key.choices, near, &Choice::name);
-  std::string hint = text(", as in ", key.name, " = ", key.example);
-  if (meant != key.choices.end()) {
-    hint = meant->built ? text("; did you mean ", quoted(near), "?") : text("; it may mean ", planned(*meant));
-  }
-  return Finding{Code::invalid, text("is ", describe(value), ", but takes ", expected(key), hint)};
-}
-
-bool fits_as_item(const SettingKey& key, const TomlValue& item) {
-  if (key.kind == ValueKind::texts) return item.kind == Kind::text;
-  const bool number = item.kind == Kind::integer || (key.kind == ValueKind::numbers && item.kind == Kind::number);
-  return number && key.range.contains(item.number);
+  const auto meant = std::ranges::find(choices, near, &Choice::name);
+  if (meant == choices.end()) return wrong(key, text("is ", describe(value)));
+  return invalid(
+      text("is ", describe(value), ", but takes ", expected(key),
+           meant->built ? text("; did you mean ", quoted(near), "?") : text("; it may mean ", planned(*meant))));
 }
 
 std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value) {
-  if (value.items.size() < key.least_items || value.items.size() > key.most_items) {
-    return Finding{Code::invalid, text("has ", value.items.size(), " entries, but takes ", expected(key), ", as in ",
-                                       key.name, " = ", key.example)};
-  }
+  const Takes& takes = key.takes;
+  if (value.items.size() < takes.least_items || value.items.size() > takes.most_items)
+    return wrong(key, text("has ", value.items.size(), " entries"));
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     const TomlValue& item = value.items[i];
-    if (fits_as_item(key, item)) continue;
-    return Finding{Code::invalid, text("has ", describe(item), " as entry ", i + 1, ", but takes ", expected(key),
-                                       ", as in ", key.name, " = ", key.example)};
+    const bool fits =
+        takes.kind == ValueKind::texts
+            ? item.kind == Kind::text
+            : kind_fits(takes.kind == ValueKind::numbers ? ValueKind::number : ValueKind::integer, item) &&
+                  takes.range.contains(item.number);
+    if (!fits) return wrong(key, text("has ", describe(item), " as entry ", i + 1));
   }
   return std::nullopt;
 }
@@ -211,25 +175,23 @@ std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value
 /// A batch-size schedule: [rows, epochs] pairs, the last with 0 epochs, which is for the rest of the run.
 std::optional<Finding> check_batches(const SettingKey& key, const TomlValue& value) {
   constexpr double kMostEpochs = 1e6;
-  const auto bad = [&](std::string what) {
-    return Finding{Code::invalid,
-                   text(std::move(what), ", but takes [rows, epochs] pairs, the last with 0 epochs, as in ", key.name,
-                        " = [[64, 10], [128, 10], [256, 0]]")};
+  const auto bad = [&](std::string_view what) {
+    return invalid(text(what, ", but takes [rows, epochs] pairs, the last with 0 epochs, as in ", key.name,
+                        " = [[64, 10], [128, 10], [256, 0]]"));
   };
   const std::size_t count = value.items.size();
-  if (count == 0 || count > key.most_items)
-    return bad(text("has ", count, " entries, from 1 to ", key.most_items, " can be"));
+  if (count == 0 || count > key.takes.most_items)
+    return bad(text("has ", count, " entries, from 1 to ", key.takes.most_items, " can be"));
   for (std::size_t i = 0; i < count; ++i) {
     const TomlValue& pair = value.items[i];
     if (pair.kind != Kind::array || pair.items.size() != 2)
       return bad(text("has ", describe(pair), " as entry ", i + 1));
     const TomlValue& rows = pair.items[0];
     const TomlValue& epochs = pair.items[1];
-    if (rows.kind != Kind::integer || !key.range.contains(rows.number))
+    if (rows.kind != Kind::integer || !key.takes.range.contains(rows.number))
       return bad(text("has ", describe(rows), " as the rows of entry ", i + 1));
-    const bool number = epochs.kind == Kind::integer || epochs.kind == Kind::number;
     const bool last = i + 1 == count;
-    if (!number || (last ? epochs.number != 0 : !(epochs.number > 0 && epochs.number <= kMostEpochs)))
+    if (!is_number(epochs) || (last ? epochs.number != 0 : !(epochs.number > 0 && epochs.number <= kMostEpochs)))
       return bad(text("has ", describe(epochs), " as the epochs of entry ", i + 1));
   }
   return std::nullopt;
@@ -239,7 +201,7 @@ std::optional<Finding> check_batches(const SettingKey& key, const TomlValue& val
 bool fits_unquoted(const SettingKey& key, const TomlValue& value) {
   if (value.kind != Kind::text) return false;
   const auto inner = parse_toml_value(value.text);
-  return inner && inner->kind != Kind::text && kind_fits(key, *inner);
+  return inner && inner->kind != Kind::text && kind_fits(key.takes.kind, *inner);
 }
 
 }  // namespace
@@ -271,51 +233,58 @@ std::string_view nearest(std::string_view word, const std::vector<std::string_vi
 const std::vector<std::string_view>& sections() {
   static const std::vector<std::string_view> kSections = [] {
     std::vector<std::string_view> found;
-    for (const std::string_view name : all_keys()) {
-      if (std::find(found.begin(), found.end(), section_of(name)) == found.end()) found.push_back(section_of(name));
-    }
+    for (const std::string_view name : all_keys())
+      if (std::ranges::find(found, section_of(name)) == found.end()) found.push_back(section_of(name));
     return found;
   }();
   return kSections;
 }
 
-std::string takes(const SettingKey& key) { return expected(key); }
+std::string expected(const SettingKey& key) {
+  const Takes& takes = key.takes;
+  const auto range = [&](std::string_view one) {
+    const bool open_end = takes.range.high > 9e18;
+    if (open_end) return text(one, " of at least ", number_text(takes.range.low));
+    if (takes.range.above_low) {
+      return text(one, " above ", number_text(takes.range.low), " and at most ", number_text(takes.range.high));
+    }
+    const bool whole = takes.kind != ValueKind::number && takes.kind != ValueKind::numbers;
+    const auto bound = [&](double x) { return whole ? std::to_string(static_cast<std::int64_t>(x)) : number_text(x); };
+    return text(one, " from ", bound(takes.range.low), " to ", bound(takes.range.high));
+  };
+  const std::string items = text("an array of ", takes.least_items, " to ", takes.most_items);
+  switch (takes.kind) {
+    case ValueKind::text: return "text in quotes";
+    case ValueKind::hosts: return "text in quotes, or an array of hosts";
+    case ValueKind::switches: return "an array of tables";
+    case ValueKind::boolean: return "true or false";
+    case ValueKind::integer: return range("an integer");
+    case ValueKind::number: return range("a number");
+    case ValueKind::integers: return text(items, " integers, ", range("each"));
+    case ValueKind::numbers: return text(items, " numbers, ", range("each"));
+    case ValueKind::texts: return text(items, " texts in quotes");
+    case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
+    case ValueKind::choice: break;
+  }
+  std::vector<std::string_view> words;
+  for (const Choice& choice : takes.choices)
+    if (choice.built) words.push_back(choice.name);
+  return (words.size() == 1 ? "" : "one of ") + quoted_list(words, ", ");
+}
 
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value) {
-  if (!kind_fits(key, value)) {
-    if (!key.planned_shape.empty() && (value.kind == Kind::array || value.kind == Kind::table)) {
-      return Finding{Code::unsupported, text("is ", describe(value), ": ", key.planned_shape,
-                                             " is planned and not in this build; today write ", key.today)};
-    }
-    return wrong(key, value, fits_unquoted(key, value) ? " (without quotes)" : "");
-  }
-  switch (key.kind) {
-    case ValueKind::integer:
-    case ValueKind::number:
-      if (!key.range.contains(value.number)) return wrong(key, value);  // nan too
-      break;
-    case ValueKind::integers:
-    case ValueKind::numbers:
-    case ValueKind::texts:
-      if (auto finding = check_items(key, value)) return finding;
-      break;
-    case ValueKind::batches:
-      if (value.kind == Kind::integer && !key.range.contains(value.number)) return wrong(key, value);
-      if (value.kind == Kind::array)
-        if (auto finding = check_batches(key, value)) return finding;
-      break;
-    case ValueKind::choice:
-      if (auto finding = check_choice(key, value)) return finding;
-      break;
-    case ValueKind::text:
-    case ValueKind::hosts:
-    case ValueKind::switches:
-    case ValueKind::boolean: break;
-  }
-  if (value.kind == Kind::text && value.text.find('\0') != std::string::npos) {
-    return Finding{Code::invalid, "holds a zero character, which no path can: leave \\u0000 out"};
-  }
-  return key.check == nullptr ? std::nullopt : key.check(value);
+  const Takes& takes = key.takes;
+  const auto found = text("is ", describe(value));
+  if (!kind_fits(takes.kind, value)) return wrong(key, found, fits_unquoted(key, value) ? " (without quotes)" : "");
+  const bool has_range = takes.range.low < takes.range.high;
+  if (has_range && is_number(value) && !takes.range.contains(value.number)) return wrong(key, found);  // nan too
+  if (takes.kind == ValueKind::choice) return check_choice(key, value);
+  if (takes.most_items > 0 && value.kind == Kind::array)
+    if (auto finding = takes.kind == ValueKind::batches ? check_batches(key, value) : check_items(key, value))
+      return finding;
+  if (value.kind == Kind::text && value.text.find('\0') != std::string::npos)
+    return invalid("holds a zero character, which no path can: leave \\u0000 out");
+  return takes.check == nullptr ? std::nullopt : takes.check(value);
 }
 
 std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value) {

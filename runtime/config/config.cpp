@@ -1,30 +1,27 @@
 #include "runtime/config/config.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <tuple>
 
 #include "runtime/base/error.hpp"
-#include "runtime/base/fd.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/config/detail/contradictions.hpp"
 #include "runtime/config/detail/groups.hpp"
-#include "runtime/config/detail/rate_keys.hpp"
 #include "runtime/config/detail/schema.hpp"
+#include "runtime/config/detail/text_file.hpp"
 #include "runtime/config/detail/toml.hpp"
 
 namespace troupe {
 namespace {
 
 using detail::Finding;
+using detail::Given;
 using detail::Place;
 using detail::SettingKey;
 using detail::TomlValue;
@@ -46,6 +43,9 @@ std::string shown_key(std::string_view key) {
 /// Everything that is wrong, to be told at once and in the order of the text, overrides last.
 class Problems {
  public:
+  void add(Place place, std::string_view origin, std::string text) {
+    add(place, origin, detail::invalid(std::move(text)));
+  }
   void add(Place place, std::string_view origin, const Finding& finding) {
     problems_.push_back(
         {{place.line == 0 ? ~0u : place.line, place.column}, finding.code, text(origin, ": ", finding.text)});
@@ -96,14 +96,14 @@ class Reading {
     const std::string key{trimmed(std::string_view{assignment}.substr(0, equals))};
     const std::string origin = text("--set ", key.empty() ? detail::quoted(assignment) : shown_key(key));
     if (equals == std::string::npos || key.empty()) {
-      return problems_.add({}, origin, {Code::invalid, "has no key and value; write --set data.batch=100"});
+      return problems_.add({}, origin, "has no key and value; write --set data.batch=100");
     }
     const std::string value_text{trimmed(std::string_view{assignment}.substr(equals + 1))};
     const SettingKey* setting = detail::find_setting(detail::canonical(key));
     if (setting == nullptr && detail::find_planned(key) == nullptr) return add_unknown({}, origin, key);
-    const bool wants_text =
-        setting != nullptr && (setting->kind == detail::ValueKind::text || setting->kind == detail::ValueKind::choice ||
-                               setting->kind == detail::ValueKind::hosts);
+    using K = detail::ValueKind;
+    const K kind = setting == nullptr ? K::boolean : setting->takes.kind;
+    const bool wants_text = kind == K::text || kind == K::choice || kind == K::hosts;
     if (auto value = override_value(value_text, wants_text)) {
       give(key, {std::move(*value), origin, {}});
     } else {
@@ -111,9 +111,7 @@ class Reading {
           value_text.empty()
               ? "write one after the =, without spaces, or leave --set out"
               : "lists are written [500, 500], text in quotes when it holds brackets or quotes, and in UTF-8";
-      problems_.add(
-          {}, origin,
-          {Code::invalid, text("cannot read ", detail::quoted(value_text.substr(0, 60)), " as a value; ", cure)});
+      problems_.add({}, origin, text("cannot read ", detail::quoted(value_text.substr(0, 60)), " as a value; ", cure));
     }
   }
 
@@ -126,11 +124,16 @@ class Reading {
       if (problems_.full()) break;
       check(key, given, out.settings);
     }
-    settle(out.settings);
+    out.settings.rule = with_momentum(out.settings.rule, given_.contains("optimizer.momentum"));
     if (!given_.contains("faults.dead_ms"))
       out.settings.faults.dead = std::min(out.settings.faults.dead, out.settings.faults.exchange);
     settle_groups(out.settings);
-    if (problems_.empty()) check_together(out.settings);
+    if (problems_.empty()) {
+      for (const auto& [key, what] : detail::contradictions_of(out.settings, given_)) {
+        const Given& given = given_.find(key)->second;
+        problems_.add(given.place, given.origin, what);
+      }
+    }
     problems_.throw_if_any();
     for (const SettingKey& key : detail::setting_keys()) {
       const auto at = given_.find(key.name);
@@ -141,12 +144,6 @@ class Reading {
   }
 
  private:
-  struct Given {
-    TomlValue value;
-    std::string origin;
-    Place place;
-  };
-
   /// TOML, or the bare words that shells leave over. Where text is wanted anything unquoted is text: report.dir=2024.
   static std::optional<TomlValue> override_value(const std::string& written, bool wants_text) {
     const bool structured = !written.empty() && std::string_view{"\"'[{"}.find(written[0]) != std::string_view::npos;
@@ -160,7 +157,7 @@ class Reading {
   std::string at(Place place) const { return text(name_, ":", place.line, ":", place.column); }
 
   void add_unknown(Place place, std::string_view origin, std::string_view key) {
-    problems_.add(place, origin, {Code::invalid, text("unknown key ", shown_key(key), "; ", detail::advise(key))});
+    problems_.add(place, origin, text("unknown key ", shown_key(key), "; ", detail::advise(key)));
   }
 
   void read_top_entry(const TomlValue::Entry& entry) {
@@ -170,16 +167,15 @@ class Reading {
     if (is_section && kind != TomlValue::Kind::table) {
       const bool repeated = kind == TomlValue::Kind::array && !entry.value.items.empty() &&
                             entry.value.items[0].kind == TomlValue::Kind::table;
-      return problems_.add(entry.place, at(entry.place),
-                           {Code::invalid, text(entry.key, " is a section: write it once, as [", entry.key,
-                                                "] on a line of its own; found ",
-                                                repeated ? text("[[", entry.key, "]]") : describe(entry.value))});
+      return problems_.add(
+          entry.place, at(entry.place),
+          text(entry.key, " is a section: write it once, as [", entry.key, "] on a line of its own; found ",
+               repeated ? text("[[", entry.key, "]]") : describe(entry.value)));
     }
     if (kind != TomlValue::Kind::table) return add_unknown(entry.place, at(entry.place), entry.key);
     if (!is_section && entry.value.entries.empty()) {
-      return problems_.add(
-          entry.place, at(entry.place),
-          {Code::invalid, text("unknown section ", shown_key(entry.key), "; ", detail::advise(entry.key))});
+      return problems_.add(entry.place, at(entry.place),
+                           text("unknown section ", shown_key(entry.key), "; ", detail::advise(entry.key)));
     }
     for (const auto& leaf : entry.value.entries) {
       if (problems_.full()) return;
@@ -218,7 +214,7 @@ class Reading {
     const bool named = given.origin.starts_with("--set ");
     const bool within = !named && finding.place.line != 0;
     problems_.add(within ? finding.place : given.place, within ? at(finding.place) : given.origin,
-                  {finding.code, named ? finding.text : text(key, " ", finding.text)});
+                  Finding{finding.code, named ? finding.text : text(key, " ", finding.text)});
   }
 
   void check(const std::string& key, const Given& given, Settings& settings) {
@@ -232,13 +228,6 @@ class Reading {
     }
   }
 
-  /// What one key's meaning takes from another: rmsprop has a momentum only where it is given.
-  void settle(Settings& settings) const {
-    if (settings.rule.kind != RuleKind::rmsprop) return;
-    if (!given_.contains("optimizer.momentum")) settings.rule.momentum = 0;
-    if (settings.rule.momentum > 0) settings.rule.kind = RuleKind::rmsprop_momentum;
-  }
-
   /// Groups take over what the other keys say, whatever their order.
   void settle_groups(Settings& settings) {
     const auto given = given_.find("update.group");
@@ -248,160 +237,8 @@ class Reading {
       add("update.group", given->second, *finding);
   }
 
-  void add_meaningless(std::string_view key, std::string_view to, std::string_view cure, const Settings& settings) {
-    const auto& given = given_.find(key)->second;
-    problems_.add(given.place, given.origin,
-                  {Code::invalid, text(key, " means nothing to ", to, " = ", value_and_origin(to, settings),
-                                       "; leave it out, or choose ", cure)});
-  }
-
-  /// Constants that the rule does not use.
-  void check_rule(const Settings& settings) {
-    for (const detail::RuleConstant& own : detail::rule_constants()) {
-      if (!given_.contains(own.key) || detail::means_to(own.key, settings.rule.kind)) continue;
-      add_meaningless(own.key, "optimizer.rule", own.rules, settings);
-    }
-  }
-
-  /// Contradictions between keys: each names both places.
-  void check_together(const Settings& settings) {
-    check_rule(settings);
-    const auto given = [this](std::string_view key) { return given_.contains(key); };
-    const auto shown = [&](std::string_view key) { return value_and_origin(key, settings); };
-    for (const auto& [key, what] : detail::rate_contradictions(settings, given, shown)) {
-      const auto& where = given_.find(key)->second;
-      problems_.add(where.place, where.origin, {Code::invalid, what});
-    }
-    check_update(settings);
-    check_verdict(settings);
-    check_split(settings);
-    if (settings.faults.exchange < settings.faults.dead) {
-      const std::string_view key = given_.contains("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms";
-      const auto found = given_.find(key);
-      problems_.add(
-          found->second.place, found->second.origin,
-          {Code::invalid,
-           text("an exchange gives up (faults.exchange_s = ", value_and_origin("faults.exchange_s", settings),
-                ") before a silent rank is dead (faults.dead_ms = ", value_and_origin("faults.dead_ms", settings),
-                ") and can be named; make exchange_s the longer one")});
-    }
-  }
-
-  /// Going back needs checkpoints to go back to.
-  void check_roll_back(const Settings& settings) {
-    if (!settings.rule.stops_non_finite) {
-      for (const std::string_view key : {"train.roll_backs", "train.roll_back_rate"}) {
-        if (!given_.contains(key) || detail::find_setting(key)->show(settings) == detail::find_setting(key)->show({}))
-          continue;  // a printed default is no wish
-        add_meaningless(key, "train.non_finite", "\"roll_back\"", settings);
-      }
-    } else if (settings.checkpoint.every_steps == 0) {
-      const auto found = given_.find("train.non_finite");
-      problems_.add(found->second.place, found->second.origin,
-                    {Code::invalid, text("train.non_finite = \"roll_back\" needs checkpoints to go back to, and "
-                                         "checkpoint.every_steps = ",
-                                         value_and_origin("checkpoint.every_steps", settings),
-                                         "; give it the steps from one to the next")});
-    }
-  }
-
-  /// What needs a verdict of all ranks on each update needs a policy with a round in each.
-  void check_verdict(const Settings& settings) {
-    check_roll_back(settings);
-    const auto judges = [](PolicyKind kind) { return kind == PolicyKind::sync || kind == PolicyKind::double_buffered; };
-    const auto fits = [&](const PolicySwitch& change) { return judges(change.policy.kind); };
-    const bool itself = judges(settings.update.kind);
-    const bool later = std::all_of(settings.switches.begin(), settings.switches.end(), fits);
-    if ((itself && later) || !needs_verdict(settings.rule)) return;
-    const std::string_view policy = itself ? "update.switch" : "update.policy";
-    for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
-      const bool counts = key == "optimizer.clip_norm"
-                              ? settings.rule.clip_norm > 0
-                              : settings.rule.skips_non_finite || settings.rule.stops_non_finite;
-      if (!counts) continue;
-      const auto found = given_.find(key);
-      problems_.add(found->second.place, found->second.origin,
-                    {Code::invalid, text(key, " = ", value_and_origin(key, settings),
-                                         " needs a round of all ranks in each update, which ", policy, " = ",
-                                         value_and_origin(policy, settings),
-                                         " does not have; choose \"sync\" or \"double_buffered\", or leave it out")});
-    }
-  }
-
-  /// Where ranks do not take their steps together, nothing is won by giving some of them smaller ones.
-  void check_split(const Settings& settings) {
-    if (settings.placement.split != "measured") return;
-    const auto hosts = [](const PolicySwitch& change) { return is_hosted(change.policy.kind); };
-    const bool itself = is_hosted(settings.update.kind);
-    if (!itself && std::none_of(settings.switches.begin(), settings.switches.end(), hosts)) return;
-    const auto found = given_.find("placement.split");
-    problems_.add(found->second.place, found->second.origin,
-                  {Code::invalid,
-                   text("placement.split = ", value_and_origin("placement.split", settings),
-                        " shares the samples of steps that all ranks take together, which they do not under ",
-                        itself ? "update.policy = " : "update.switch = ",
-                        value_and_origin(itself ? "update.policy" : "update.switch", settings), "; write \"equal\"")});
-  }
-
-  /// Logs are of what shards apply.
-  void check_logs(const Settings& settings) {
-    const auto hosts = [](const auto& of) {
-      return is_hosted(of.update.kind) ||
-             std::ranges::any_of(of.switches, [](const PolicySwitch& change) { return is_hosted(change.policy.kind); });
-    };
-    if (hosts(settings) || std::ranges::any_of(settings.groups, hosts)) return;
-    for (const std::string_view key : {"update.log", "update.replay"}) {
-      const auto found = given_.find(key);
-      if (found == given_.end() || detail::find_setting(key)->show(settings) == "\"\"") continue;
-      problems_.add(
-          found->second.place, found->second.origin,
-          {Code::invalid, text(key, " means nothing to update.policy = ", value_and_origin("update.policy", settings),
-                               "; leave it out, or choose one of \"async\", \"ssp\", \"easgd\"")});
-    }
-  }
-
-  /// What rounding takes away there is only where something is rounded.
-  void check_feedback(const Settings& settings) {
-    const auto rounds = [](const Settings::Group& group) { return group.filter.kind != FilterKind::none; };
-    if (!settings.filter.error_feedback || std::ranges::any_of(all_groups(settings), rounds)) return;
-    const auto found = given_.find("update.error_feedback");
-    problems_.add(
-        found->second.place, found->second.origin,
-        {Code::invalid, text("update.error_feedback means nothing to update.compress = ",
-                             value_and_origin("update.compress", settings), "; leave it out, or choose \"bf16\"")});
-  }
-
-  void check_update(const Settings& settings) {
-    check_logs(settings);
-    check_feedback(settings);
-    const std::string_view policy = name_of(settings.update.kind);
-    for (const detail::SettingKey& key : detail::update_keys()) {
-      const auto found = given_.find(key.name);
-      const auto meant = detail::policies_of(key.name);
-      if (found == given_.end() || meant.empty() || std::find(meant.begin(), meant.end(), policy) != meant.end())
-        continue;
-      if (key.show(settings) == key.show({})) continue;  // a printed default is no wish
-      std::string names;
-      for (const std::string_view name : meant) names += (names.empty() ? "\"" : ", \"") + std::string{name} + '"';
-      problems_.add(found->second.place, found->second.origin,
-                    {Code::invalid,
-                     text(key.name, " means nothing to update.policy = ", value_and_origin("update.policy", settings),
-                          "; leave it out, or choose ", meant.size() > 1 ? "one of " : "", names)});
-    }
-    const std::string wrong = contradiction(settings.update);
-    if (wrong.empty()) return;
-    const auto found = given_.find(given_.contains("update.time_constant") ? "update.time_constant" : "update.policy");
-    problems_.add(found->second.place, found->second.origin, {Code::invalid, wrong});
-  }
-
-  std::string value_and_origin(std::string_view key, const Settings& settings) const {
-    const auto found = given_.find(key);
-    return text(detail::find_setting(key)->show(settings), " (",
-                found == given_.end() ? "default" : found->second.origin, ")");
-  }
-
   std::string name_;
-  std::map<std::string, Given, std::less<>> given_;
+  detail::GivenKeys given_;
   Problems problems_;
 };
 
@@ -410,27 +247,7 @@ bool is_for_the_launcher(std::string_view key) {
   return key == "cluster.nodes" || key == "cluster.remote_shell" || key == "cluster.port";
 }
 
-std::string read_file(const std::string& name) {
-  const Fd file{::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not hold us up
-  TROUPE_CHECK_ERRNO(file, Code::invalid, name, ": cannot open the configuration; give the path of an app.toml");
-  struct stat facts {};
-  TROUPE_CHECK_ERRNO(::fstat(file.get(), &facts) == 0, Code::invalid, name, ": cannot look at the configuration");
-  TROUPE_CHECK(S_ISREG(facts.st_mode), Code::invalid, name, ": is ",
-               S_ISDIR(facts.st_mode) ? "a folder" : "no regular file", "; give the path of an app.toml");
-  TROUPE_CHECK(facts.st_size <= static_cast<off_t>(kMostConfigurationBytes), Code::invalid, name, ": has ", facts.st_size,
-               " bytes; a configuration has at most ", kMostConfigurationBytes);
-  std::string content(kMostConfigurationBytes + 1, '\0');
-  std::size_t filled = 0;
-  while (filled < content.size()) {
-    const ssize_t got = ::read(file.get(), content.data() + filled, content.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    TROUPE_CHECK_ERRNO(got >= 0, Code::invalid, name, ": cannot read the configuration");
-    if (got == 0) break;
-    filled += static_cast<std::size_t>(got);
-  }
-  content.resize(filled);
-  return content;
-}
+std::string size_limit() { return text("a configuration has at most ", kMostConfigurationBytes); }
 
 }  // namespace
 
@@ -472,12 +289,14 @@ HostList host_list(const Configuration& configuration) {
 }
 
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides) {
-  return parse_configuration(read_file(file), file, overrides);
+  return parse_configuration(
+      detail::read_text_file(file, file,
+                             {"the configuration", "give the path of an app.toml", kMostConfigurationBytes, size_limit()}),
+      file, overrides);
 }
 
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides) {
-  TROUPE_CHECK(toml.size() <= kMostConfigurationBytes, Code::invalid, name, ": has ", toml.size(),
-               " bytes; a configuration has at most ", kMostConfigurationBytes);
+  TROUPE_CHECK(toml.size() <= kMostConfigurationBytes, Code::invalid, name, ": has ", toml.size(), " bytes; ", size_limit());
   const TomlValue document = detail::parse_toml(toml, name);
   Reading reading{std::move(name)};
   reading.read_document(document);

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "runtime/config/detail/groups.hpp"
+#include "runtime/config/detail/sections.hpp"
 
 namespace troupe::detail {
 namespace {
@@ -17,7 +18,7 @@ constexpr std::string_view kOptimizer = "optimizer.";
 constexpr std::string_view kUpdate = "update.";
 constexpr std::string_view kAsIn = ", as in [[update.group]] name = \"biases\", match = \"*.bias\", policy = \"sync\"";
 
-Finding wrong(Place place, std::string what) { return {Code::invalid, std::move(what), place}; }
+Finding wrong(Place place, std::string what) { return invalid(std::move(what), place); }
 
 const TomlValue* find(const TomlValue& table, std::string_view key) {
   for (const TomlValue::Entry& entry : table.entries)
@@ -64,11 +65,7 @@ std::optional<Finding> take_optimizer(Settings& own, const TomlValue& table) {
     }
     if (auto finding = take(own, full, entry)) return finding;
   }
-  // As in [optimizer]: rmsprop has a momentum only where one is given.
-  RuleKind& kind = own.rule.kind;
-  if (kind != RuleKind::rmsprop && kind != RuleKind::rmsprop_momentum) return std::nullopt;
-  if (find(table, "rule") != nullptr && find(table, "momentum") == nullptr) own.rule.momentum = 0;
-  kind = own.rule.momentum > 0 ? RuleKind::rmsprop_momentum : RuleKind::rmsprop;
+  own.rule = with_momentum(own.rule, find(table, "rule") == nullptr || find(table, "momentum") != nullptr);
   return std::nullopt;
 }
 
@@ -122,27 +119,32 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
   return group;
 }
 
+/// The settings as they are for the group's parameters.
+Settings settings_of(const Group& group, Settings settings = {}) {
+  settings.update = group.update;
+  settings.filter = group.filter;
+  settings.switches = group.switches;
+  settings.rule = group.rule;
+  return settings;
+}
+
 /// Keys that mean nothing to the policy or the rule that the group has in the end.
 std::optional<Finding> meaningless(const TomlValue& table, const Group& group) {
-  const auto finding = [&](const TomlValue::Entry& entry, std::string_view to) {
-    return wrong(entry.place, troupe::text("has the group ", quoted(group.name), ", where ", entry.key,
-                                           " means nothing to ", to, "; leave it out"));
+  const Settings own = settings_of(group);
+  const auto check = [&](std::string_view section, const TomlValue::Entry& entry,
+                         std::string_view chooser) -> std::optional<Finding> {
+    const SettingKey* key = find_setting(troupe::text(section, entry.key));
+    if (key == nullptr || key->means_something(own)) return std::nullopt;
+    return wrong(entry.place,
+                 troupe::text("has the group ", quoted(group.name), ", where ", entry.key, " means nothing to ",
+                              chooser, " = ", find_setting(key->beside.key)->show(own), "; leave it out"));
   };
-  const std::string_view policy = name_of(group.update.kind);
   for (const TomlValue::Entry& entry : table.entries) {
-    const auto meant = policies_of(troupe::text(kUpdate, entry.key));
-    if (!meant.empty() && std::find(meant.begin(), meant.end(), policy) == meant.end())
-      return finding(entry, troupe::text("policy = ", quoted(policy)));
+    if (auto finding = check(kUpdate, entry, "policy")) return finding;
     if (entry.key != "optimizer") continue;
     for (const TomlValue::Entry& constant : entry.value.entries)
-      if (!means_to(troupe::text(kOptimizer, constant.key), group.rule.kind))
-        return finding(constant, troupe::text("optimizer.rule = ", quoted(name_of(group.rule.kind))));
+      if (auto finding = check(kOptimizer, constant, "optimizer.rule")) return finding;
   }
-  const auto waits = [](const PolicySwitch& change) { return change.trigger == PolicySwitch::Trigger::straggler; };
-  if (const TomlValue* own = find(table, "switch"); own != nullptr && std::ranges::any_of(group.switches, waits))
-    return wrong(own->place, troupe::text("has the group ", quoted(group.name),
-                                          " with a switch at_straggler, which all parameters take; write it into "
-                                          "[update]"));
   if (const std::string why = contradiction(group.update); !why.empty())
     return wrong(table.place, "has a group: " + why);
   return std::nullopt;
@@ -150,37 +152,18 @@ std::optional<Finding> meaningless(const TomlValue& table, const Group& group) {
 
 /// As TOML; what differs from `base`.
 std::string show_optimizer(const Group& group, const Settings& base) {
-  Settings own = base;
-  own.rule = group.rule;
+  const Settings own = settings_of(group, base);
   std::string out;
   for (const std::string_view name : kOfOptimizer) {
     const SettingKey* key = find_setting(name);
     const bool own_momentum = name == "optimizer.momentum" && group.rule.kind == RuleKind::rmsprop_momentum;
-    if (!own_momentum && key->show(own) == key->show(base)) continue;
-    if (!means_to(name, group.rule.kind)) continue;
+    if ((!own_momentum && key->show(own) == key->show(base)) || !key->means_something(own)) continue;
     out += troupe::text(out.empty() ? "" : ", ", name.substr(kOptimizer.size()), " = ", key->show(own));
   }
   return out;
 }
 
 }  // namespace
-
-std::span<const RuleConstant> rule_constants() {
-  static constexpr std::array kConstants{
-      RuleConstant{"optimizer.momentum", uses_momentum, "\"momentum\", \"nesterov\" or \"rmsprop\""},
-      RuleConstant{"optimizer.beta1", uses_betas, "\"adam\" or \"adamw\""},
-      RuleConstant{"optimizer.beta2", uses_betas, "\"adam\" or \"adamw\""},
-      RuleConstant{"optimizer.alpha", uses_alpha, "\"rmsprop\""},
-      RuleConstant{"optimizer.epsilon", uses_epsilon, "\"adam\", \"adamw\", \"adagrad\" or \"rmsprop\""}};
-  return kConstants;
-}
-
-bool means_to(std::string_view key, RuleKind rule) {
-  const auto constants = rule_constants();
-  const auto at = std::find_if(constants.begin(), constants.end(), [&](const auto& c) { return c.key == key; });
-  const bool none_of_rmsprop = rule == RuleKind::rmsprop && key == "optimizer.momentum";  // momentum = 0
-  return at == constants.end() || none_of_rmsprop || at->used(rule);
-}
 
 std::optional<Finding> check_groups(const TomlValue& value) {
   if (value.items.size() > kMostGroups)
@@ -209,14 +192,11 @@ std::string show_groups(const Settings& settings) {
     for (const std::string& pattern : group.match)
       out += troupe::text(&pattern == &group.match.front() ? "" : ", ", quoted(pattern));
     out += "]";
-    Settings own;
-    own.update = group.update;
-    own.filter = group.filter;
-    own.switches = group.switches;
+    const Settings own = settings_of(group);
     for (const SettingKey& key : update_keys()) {
       const bool always = key.name == "update.policy" || key.name == "update.compress" ||
                           (key.name == "update.error_feedback" && key.show(own) != key.show(settings));
-      if (key.name == "update.group" || (!always && key.show(own) == key.show({}))) continue;
+      if (key.name == "update.group" || (!always && key.is_default(own))) continue;
       out += troupe::text(", ", key.name.substr(kUpdate.size()), " = ", key.show(own));
     }
     const std::string optimizer = show_optimizer(group, settings);

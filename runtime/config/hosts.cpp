@@ -1,15 +1,10 @@
 #include "runtime/config/hosts.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 
 #include "runtime/base/error.hpp"
-#include "runtime/base/fd.hpp"
 #include "runtime/config/detail/host_entries.hpp"
+#include "runtime/config/detail/text_file.hpp"
 
 namespace troupe {
 namespace {
@@ -87,9 +82,8 @@ std::optional<HostProblem> read_line(std::string_view line, detail::HostGatherin
   return std::nullopt;
 }
 
-void check_size(std::uint64_t bytes, std::string_view name) {
-  TROUPE_CHECK(bytes <= kMostHostFileBytes, Code::invalid, name, ": has ", bytes, " bytes; a host file has at most ",
-               kMostHostFileBytes, ", a line for each of at most ", kMostHosts, " hosts");
+std::string size_limit() {
+  return text("a host file has at most ", kMostHostFileBytes, ", a line for each of at most ", kMostHosts, " hosts");
 }
 
 }  // namespace
@@ -101,7 +95,8 @@ std::uint32_t HostList::count_ranks() const noexcept {
 }
 
 HostList parse_host_file(std::string_view content, std::string_view name) {
-  check_size(content.size(), name);
+  TROUPE_CHECK(content.size() <= kMostHostFileBytes, Code::invalid, name, ": has ", content.size(), " bytes; ",
+               size_limit());
   detail::HostGathering hosts;
   std::string problems;
   std::size_t count = 0;
@@ -124,23 +119,10 @@ HostList parse_host_file(std::string_view content, std::string_view name) {
 }
 
 HostList read_host_file(const std::string& path, std::string_view named_by) {
-  const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not hold us up
-  TROUPE_CHECK_ERRNO(file, Code::invalid, named_by, path, ": cannot open the host file");
-  struct stat facts {};
-  TROUPE_CHECK_ERRNO(::fstat(file.get(), &facts) == 0, Code::invalid, named_by, path, ": cannot look at the host file");
-  TROUPE_CHECK(S_ISREG(facts.st_mode), Code::invalid, named_by, path, ": is ",
-               S_ISDIR(facts.st_mode) ? "a folder" : "no regular file", "; a host file has a line for each host");
-  check_size(static_cast<std::uint64_t>(facts.st_size), text(named_by, path));
-  std::string content(kMostHostFileBytes + 1, '\0');
-  std::size_t filled = 0;
-  while (filled < content.size()) {
-    const ssize_t got = ::read(file.get(), content.data() + filled, content.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    TROUPE_CHECK_ERRNO(got >= 0, Code::invalid, named_by, path, ": cannot read the host file");
-    if (got == 0) break;
-    filled += static_cast<std::size_t>(got);
-  }
-  return parse_host_file(std::string_view{content}.substr(0, filled), path);
+  const std::string content = detail::read_text_file(
+      path, text(named_by, path),
+      {"the host file", "a host file has a line for each host", kMostHostFileBytes, size_limit()});
+  return parse_host_file(content, path);
 }
 
 std::string describe(const HostList& list) {

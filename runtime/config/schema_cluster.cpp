@@ -1,14 +1,11 @@
-#include <array>
 #include <charconv>
 #include <variant>
 
 #include "runtime/config/detail/host_entries.hpp"
-#include "runtime/config/detail/schema.hpp"
+#include "runtime/config/detail/sections.hpp"
 
 namespace troupe::detail {
 namespace {
-
-constexpr std::array kTransports{Choice{"auto"}, Choice{"shm"}, Choice{"tcp"}, Choice{"rdma", false}};
 
 constexpr std::uint32_t kMostLocal = 1024;
 
@@ -32,12 +29,12 @@ bool lists_hosts(std::string_view text) {
 /// What a list of hosts holds, or what is wrong with it.
 std::variant<HostList, Finding> hosts_of(const TomlValue& list) {
   constexpr std::string_view kAsIn = ", as in cluster.nodes = [\"node1:4\", \"node2:4\"]";
-  if (list.items.empty()) return Finding{Code::invalid, text("is an empty list; name hosts", kAsIn)};
+  if (list.items.empty()) return invalid(text("is an empty list; name hosts", kAsIn));
   HostGathering hosts;
   for (std::size_t i = 0; i < list.items.size(); ++i) {
     const TomlValue& item = list.items[i];
     const auto wrong = [&](std::string_view why) {
-      return Finding{Code::invalid, text("has ", describe(item), " as entry ", i + 1, ": ", why)};
+      return invalid(text("has ", describe(item), " as entry ", i + 1, ": ", why));
     };
     if (item.kind != TomlValue::Kind::text) return wrong(text("each entry is text", kAsIn));
     HostEntry entry;
@@ -58,14 +55,13 @@ std::optional<Finding> check_nodes(const TomlValue& value) {
   const bool local = text.starts_with("local") || text.starts_with("Local") || text.starts_with("LOCAL");
   const bool number = text.find_first_not_of("0123456789") == std::string_view::npos;
   if ((local && text.find_first_of("./") == text.npos) || number) {
-    return Finding{Code::invalid,
-                   troupe::text("is ", describe(value), ", but takes \"local:N\" with N from 1 to ", kMostLocal,
-                                ", as in cluster.nodes = \"local:2\", a list of hosts, or the path of a host file")};
+    return invalid(troupe::text("is ", describe(value), ", but takes \"local:N\" with N from 1 to ", kMostLocal,
+                                ", as in cluster.nodes = \"local:2\", a list of hosts, or the path of a host file"));
   }
   if (!lists_hosts(text)) return std::nullopt;
-  return Finding{Code::invalid, troupe::text("is ", describe(value),
-                                             "; hosts are written as a list, as in cluster.nodes = [\"node1:4\", "
-                                             "\"node2:4\"], or one per line in a file, whose path is given here")};
+  return invalid(troupe::text("is ", describe(value),
+                              "; hosts are written as a list, as in cluster.nodes = [\"node1:4\", \"node2:4\"], or one "
+                              "per line in a file, whose path is given here"));
 }
 
 void store_nodes(Settings& settings, const TomlValue& value) {
@@ -88,65 +84,40 @@ std::string show_nodes(const Settings& settings) {
   return "[" + list + "]";
 }
 
-using S = Settings;
-using V = TomlValue;
-using K = ValueKind;
-
-constexpr std::array kCluster{
-    SettingKey{
-        .name = "cluster.nodes",
-        .kind = K::hosts,
-        .help = "where ranks run; empty: as the launcher says",
-        .example = "\"local:2\"",
-        .more =
-            "\"local:N\": N processes on this machine, one rank each. A list of hosts with their slots, "
-            "`[\"node1:4\", \"node[02-08]:4\"]`, or the path of a host file, relative to the folder of this file, with "
-            "a line such as `node1 slots=4` for each host: one rank for each slot, in this order. Ranks on other "
-            "machines are started by cluster.remote_shell. Without the key rtrun takes its place from RANK, "
-            "WORLD_SIZE, "
-            "LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or from mpirun or srun --mpi=pmix, and is one rank alone when "
-            "there is no launcher. What a launcher says overrides the key.",
-        .check = check_nodes,
-        .store = store_nodes,
-        .show = show_nodes},
-    SettingKey{.name = "cluster.remote_shell",
-               .kind = K::text,
-               .help = "what starts a rank on another machine",
-               .example = "\"ssh -p 2222\"",
-               .more = "A shell command, to which rtrun appends the host's name and the command to run there. It must "
-                       "pass its stdin on to that command. It has no terminal, so it cannot ask for a password.",
-               .check = [](const V& v) -> std::optional<Finding> {
-                 if (v.text.find_first_not_of(" \t\r\n") != v.text.npos) return std::nullopt;
-                 return Finding{Code::invalid, "is empty; name a program, as in cluster.remote_shell = \"ssh\""};
-               },
-               .store = [](S& s, const V& v) { s.cluster.remote_shell = v.text; },
-               .show = [](const S& s) { return quoted(s.cluster.remote_shell); }},
-    SettingKey{
-        .name = "cluster.port",
-        .kind = K::integer,
-        .help = "TCP port on the first host, to which ranks on several hosts connect at the start; 0: rtrun chooses",
-        .example = "29500",
-        .more = "For jobs that rtrun starts on hosts. With 0 rtrun takes a free port if rank 0 is on this machine, "
-                "otherwise one from 20000 to 32767.",
-        .range = {0, 65535},
-        .store = [](S& s, const V& v) { s.cluster.port = static_cast<std::uint16_t>(v.integer); },
-        .show = [](const S& s) { return std::to_string(s.cluster.port); }},
-    SettingKey{.name = "cluster.transport",
-               .kind = K::choice,
-               .help = "what messages between processes travel on",
-               .example = "\"auto\"",
-               .more =
-                   "shm: shared memory, ranks of one node only. tcp: sockets only. auto: shared memory between ranks "
-                   "of one host, "
-                   "otherwise what UCX finds best. Gradients of ranks on one node are shared in memory in any case.",
-               .choices = kTransports,
-               .today = "cluster.transport = \"auto\"",
-               .store = [](S& s, const V& v) { s.cluster.transport = v.text; },
-               .show = [](const S& s) { return quoted(s.cluster.transport); }},
-};
+std::optional<Finding> check_remote_shell(const TomlValue& v) {
+  if (v.text.find_first_not_of(" \t\r\n") != v.text.npos) return std::nullopt;
+  return invalid("is empty; name a program, as in cluster.remote_shell = \"ssh\"");
+}
 
 }  // namespace
 
-std::span<const SettingKey> cluster_keys() { return kCluster; }
+Keys cluster_keys() {
+  return {
+      {"cluster.nodes",
+       Custom{store_nodes, show_nodes},
+       {.kind = ValueKind::hosts, .check = check_nodes},
+       "where ranks run; empty: as the launcher says",
+       "\"local:2\"",
+       "\"local:N\": N processes on this machine, one rank each. A list of hosts with their slots, `[\"node1:4\", "
+       "\"node[02-08]:4\"]`, or the path of a host file, relative to the folder of this file, with a line such as "
+       "`node1 slots=4` for each host: one rank for each slot, in this order. Ranks on other machines are started by "
+       "cluster.remote_shell. Without the key rtrun takes its place from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and "
+       "MASTER_PORT, or from mpirun or srun --mpi=pmix, and is one rank alone when there is no launcher. What a "
+       "launcher says overrides the key."},
+      {"cluster.remote_shell", at<&Settings::cluster, &Settings::Cluster::remote_shell>,
+       text_in_quotes(check_remote_shell), "what starts a rank on another machine", "\"ssh -p 2222\"",
+       "A shell command, to which rtrun appends the host's name and the command to run there. It must pass its stdin "
+       "on to that command. It has no terminal, so it cannot ask for a password."},
+      {"cluster.port", at<&Settings::cluster, &Settings::Cluster::port>, integer(0, 65535),
+       "TCP port on the first host, to which ranks on several hosts connect at the start; 0: rtrun chooses", "29500",
+       "For jobs that rtrun starts on hosts. With 0 rtrun takes a free port if rank 0 is on this machine, otherwise "
+       "one from 20000 to 32767."},
+      {"cluster.transport", at<&Settings::cluster, &Settings::Cluster::transport>,
+       one_of({"auto", "shm", "tcp"}, {"rdma"}, "cluster.transport = \"auto\""),
+       "what messages between processes travel on", "\"auto\"",
+       "shm: shared memory, ranks of one node only. tcp: sockets only. auto: shared memory between ranks of one host, "
+       "otherwise what UCX finds best. Gradients of ranks on one node are shared in memory in any case."},
+  };
+}
 
 }  // namespace troupe::detail

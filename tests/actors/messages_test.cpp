@@ -40,15 +40,15 @@ class RandomSettings {
 
   PolicySettings next() {
     PolicySettings s;
-    s.kind = static_cast<PolicyKind>(below(static_cast<std::uint64_t>(PolicyKind::ssp) + 1));
+    s.kind = kPolicyKinds[below(kPolicyKinds.size())];
     s.distributed_after = whole();
     s.accumulate = static_cast<std::uint32_t>(whole());
     s.every_steps = static_cast<std::uint32_t>(whole());
     s.block_samples = whole();
     s.block_rule = static_cast<BlockRule>(below(2));
-    s.outer_momentum = perhaps();
-    s.time_constant = perhaps();
-    s.outer_rate = perhaps();
+    s.outer_momentum = number();
+    s.time_constant = number();
+    s.outer_rate = number();
     s.nesterov = below(2) == 0;
     s.reset_momentum = below(2) == 0;
     s.staleness = static_cast<std::uint32_t>(whole());
@@ -68,16 +68,31 @@ class RandomSettings {
     if (below(2) == 0) return kSpecial[below(std::size(kSpecial))];
     return std::ldexp(std::uniform_real_distribution{-1.0, 1.0}(dice_), static_cast<int>(below(200)) - 100);
   }
-  std::optional<double> perhaps() { return below(2) == 0 ? std::nullopt : std::optional{number()}; }
 
   std::mt19937_64 dice_;
 };
 
-TEST(Messages, CarryAPolicysSettingsAsTheyAreWithNumbersThatWereLeftOut) {
-  for (const std::optional<double> given : {std::optional<double>{}, std::optional{0.5}}) {
-    const PolicySettings settings{.kind = PolicyKind::block_momentum, .block_samples = 500, .outer_rate = given};
-    EXPECT_EQ(sent(settings), settings) << to_string(sent(settings));
+TEST(Messages, RefuseWordsThatAreNoPolicysSettings) {
+  const PolicySettings settings{.kind = PolicyKind::ssp, .staleness = 2};
+  const std::vector<std::uint64_t> words = to_words(settings);
+  PolicySettings read;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::vector<std::uint64_t> wrong = words;
+    wrong[i] = ~std::uint64_t{0};
+    if (from_words(wrong, read)) {
+      EXPECT_EQ(to_words(read), wrong) << i;  // of a number of 64 bits
+    }
   }
+  read = {};
+  std::vector<std::uint64_t> wrong = words;
+  wrong[0] = kPolicyKinds.size();
+  EXPECT_FALSE(from_words(wrong, read));
+  wrong = words;
+  wrong.pop_back();
+  EXPECT_FALSE(from_words(wrong, read));
+  EXPECT_EQ(read, PolicySettings{});
+  EXPECT_TRUE(from_words(words, read));
+  EXPECT_EQ(read, settings);
 }
 
 TEST(Messages, CarryAnyPolicysSettingsToTheBit) {

@@ -41,7 +41,7 @@ class StreamContract : public DeviceWorld {
     made.parameters = random_floats(sub_key(key, 1), count);
     made.s0 = random_floats(sub_key(key, 2), count);
     made.s1 = random_floats(sub_key(key, 3), count);
-    std::vector<float>& squares = uses_betas(kind) ? made.s1 : made.s0;
+    std::vector<float>& squares = reads(kind, &Rule::beta1) ? made.s1 : made.s0;
     for (float& v : squares) v = v * v + 0.01F;
     made.stripe.stripe = {GroupId{}, Rank{}, kFirst, count};
     made.stripe.no_decay = no_decay;

@@ -32,7 +32,7 @@ struct Updated {
 };
 Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
   Updated made{random_floats(1, count), random_floats(2, count), random_floats(3, count), {}, {}, {}, {}};
-  for (float& v : uses_betas(kind) ? made.s1 : made.s0) v *= v;
+  for (float& v : reads(kind, &Rule::beta1) ? made.s1 : made.s0) v *= v;
   made.bf16.resize(count);
   for (auto* undo : {&made.undo0, &made.undo1, &made.undo2}) undo->resize(undo_count);
   const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),

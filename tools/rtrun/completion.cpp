@@ -42,9 +42,9 @@ constexpr std::array<std::string_view, 3> kShellNames{"bash", "zsh", "fish"};
 /// What can stand behind "KEY=".
 std::vector<std::string> words_of(const detail::SettingKey& key) {
   std::vector<std::string> words;
-  for (const detail::Choice& choice : key.choices)
+  for (const detail::Choice& choice : key.takes.choices)
     if (choice.built) words.emplace_back(choice.name);
-  if (key.kind == detail::ValueKind::boolean) words = {"true", "false"};
+  if (key.takes.kind == detail::ValueKind::boolean) words = {"true", "false"};
   return words;
 }
 

@@ -39,19 +39,6 @@ bool has_an_end(RateShape shape) noexcept {
 
 }  // namespace
 
-std::string_view name_of(RateShape shape) noexcept {
-  switch (shape) {
-    case RateShape::constant: return "constant";
-    case RateShape::step: return "step";
-    case RateShape::multi_step: return "multi_step";
-    case RateShape::exponential: return "exponential";
-    case RateShape::polynomial: return "polynomial";
-    case RateShape::cosine: return "cosine";
-    case RateShape::one_cycle: return "one_cycle";
-  }
-  return "unknown";
-}
-
 std::string to_string(const RateSettings& s) {
   std::string out{name_of(s.shape)};
   if (multiplies(s.shape)) out += fmt::format(" by {}", s.factor);

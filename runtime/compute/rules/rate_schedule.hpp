@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,7 +9,11 @@
 namespace troupe {
 
 enum class RateShape : std::uint8_t { constant, step, multi_step, exponential, polynomial, cosine, one_cycle };
-std::string_view name_of(RateShape shape) noexcept;
+inline constexpr std::array<std::string_view, 7> kRateShapeNames{"constant",   "step",   "multi_step", "exponential",
+                                                                 "polynomial", "cosine", "one_cycle"};
+constexpr std::string_view name_of(RateShape shape) noexcept {
+  return kRateShapeNames[static_cast<std::size_t>(shape)];
+}
 
 /// A stretch of training: samples of all ranks, or epochs. Both 0: not given.
 struct Stretch {

@@ -6,37 +6,25 @@
 
 namespace troupe {
 
-std::string_view name_of(RuleKind kind) noexcept {
-  switch (kind) {
-    case RuleKind::sgd: return "sgd";
-    case RuleKind::momentum: return "momentum";
-    case RuleKind::nesterov: return "nesterov";
-    case RuleKind::adam: return "adam";
-    case RuleKind::adamw: return "adamw";
-    case RuleKind::adagrad: return "adagrad";
-    case RuleKind::rmsprop: return "rmsprop";
-    case RuleKind::rmsprop_momentum: return "rmsprop_momentum";
-    case RuleKind::block: return "block";
-  }
-  return "unknown";
+Rule with_momentum(Rule rule, bool given) noexcept {
+  if (entry_of(rule.kind).word != "rmsprop") return rule;
+  if (!given) rule.momentum = 0;
+  rule.kind = rule.momentum > 0 ? RuleKind::rmsprop_momentum : RuleKind::rmsprop;
+  return rule;
 }
-
-bool uses_momentum(RuleKind kind) noexcept {
-  return kind == RuleKind::momentum || kind == RuleKind::nesterov || kind == RuleKind::rmsprop_momentum ||
-         kind == RuleKind::block;
-}
-bool uses_betas(RuleKind kind) noexcept { return kind == RuleKind::adam || kind == RuleKind::adamw; }
-bool uses_alpha(RuleKind kind) noexcept { return kind == RuleKind::rmsprop || kind == RuleKind::rmsprop_momentum; }
-bool uses_epsilon(RuleKind kind) noexcept { return uses_betas(kind) || uses_alpha(kind) || kind == RuleKind::adagrad; }
 
 std::string to_string(const Rule& rule) {
+  struct Constant {
+    std::string_view name;
+    double Rule::*member;
+  };
+  constexpr Constant kConstants[] = {{"momentum", &Rule::momentum}, {"look_ahead", &Rule::look_ahead},
+                                     {"beta1", &Rule::beta1},       {"beta2", &Rule::beta2},
+                                     {"alpha", &Rule::alpha},       {"epsilon", &Rule::epsilon}};
   // fmt prints the shortest text that reads back as the same number, so equal texts mean equal rules.
   std::string out = fmt::format("{}(rate={}", name_of(rule.kind), rule.rate);
-  if (uses_momentum(rule.kind)) out += fmt::format(", momentum={}", rule.momentum);
-  if (rule.kind == RuleKind::block) out += fmt::format(", look_ahead={}", rule.look_ahead);
-  if (uses_betas(rule.kind)) out += fmt::format(", beta1={}, beta2={}", rule.beta1, rule.beta2);
-  if (uses_alpha(rule.kind)) out += fmt::format(", alpha={}", rule.alpha);
-  if (uses_epsilon(rule.kind)) out += fmt::format(", epsilon={}", rule.epsilon);
+  for (const auto& [name, member] : kConstants)
+    if (reads(rule.kind, member)) out += fmt::format(", {}={}", name, rule.*member);
   out += fmt::format(", weight_decay={}", rule.weight_decay);
   if (rule.clip_norm > 0) out += fmt::format(", clip_norm={}", rule.clip_norm);
   if (rule.skips_non_finite) out += ", skips non-finite";
@@ -54,12 +42,12 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   step.clip_norm = rule.clip_norm;
   step.judged = needs_verdict(rule);
   step.look_ahead = static_cast<float>(rule.look_ahead);
-  if (uses_epsilon(rule.kind)) step.epsilon = static_cast<float>(rule.epsilon);
-  if (uses_alpha(rule.kind)) {
+  if (reads(rule.kind, &Rule::epsilon)) step.epsilon = static_cast<float>(rule.epsilon);
+  if (reads(rule.kind, &Rule::alpha)) {
     step.beta2 = static_cast<float>(rule.alpha);
     step.one_minus_beta2 = static_cast<float>(1 - rule.alpha);
   }
-  if (!uses_betas(rule.kind)) return step;
+  if (!reads(rule.kind, &Rule::beta1)) return step;
   const auto updates = static_cast<double>(t);
   step.rate = static_cast<float>(rule.rate / (1 - std::pow(rule.beta1, updates)));
   step.beta1 = static_cast<float>(rule.beta1);

@@ -6,30 +6,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace troupe {
 
 /// `block` is of policies alone: no setting of an optimizer.
 enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, rmsprop_momentum, block };
-inline constexpr std::array kRuleKinds{
-    RuleKind::sgd,     RuleKind::momentum, RuleKind::nesterov,         RuleKind::adam, RuleKind::adamw,
-    RuleKind::adagrad, RuleKind::rmsprop,  RuleKind::rmsprop_momentum, RuleKind::block};
 
-/// The arithmetic of an optimizer as a value. `g` below is the mean gradient over the step's samples (plus
-/// weight_decay * p, except for AdamW).
-///   sgd       p -= rate * g
-///   momentum  v = momentum * v + g;  p -= rate * v                        (PyTorch's form: the rate stays outside v)
-///   nesterov  v = momentum * v + g;  p -= rate * (g + momentum * v)
-///   adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= rate * (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + epsilon)
-///             Source: Kingma, Ba 2015 (Adam), algorithm 1.
-///   adamw     p -= rate * weight_decay * p, then as adam. Source: Loshchilov, Hutter 2019 (Decoupled weight decay),
-///   algorithm 2.
-///   adagrad   s += g^2;  p -= rate * g / (sqrt(s) + epsilon)
-///             Source: Duchi, Hazan, Singer 2011 (Adaptive subgradient methods), the diagonal form of figure 1.
-///   rmsprop   s = alpha s + (1-alpha) g^2;  p -= rate * g / (sqrt(s) + epsilon)     (not centred; epsilon outside)
-///             Source: Tieleman, Hinton 2012 (lecture 6.5).
-///   rmsprop_momentum   s as rmsprop;  v = momentum * v + g / (sqrt(s) + epsilon);  p -= rate * v
-///   block     v = momentum * v + rate * g;  p -= v + look_ahead * v       (the rate inside v, as both change by block)
+/// The arithmetic of an optimizer as a value; kRules has the formulas.
 struct Rule {
   RuleKind kind = RuleKind::adam;
   double rate = 0.001;
@@ -53,28 +37,69 @@ constexpr bool needs_verdict(const Rule& rule) noexcept {
 
 inline constexpr std::size_t kMaxStateSlots = 2;
 
-/// How many f32 per parameter the rule keeps: momentum, nesterov and block 1 (v), adam and adamw 2 (m, then v), adagrad
-/// and rmsprop 1 (s), rmsprop_momentum 2 (s, then v).
+/// What is known of a rule beside its arithmetic (update_element), as data.
+struct RuleEntry {
+  std::string_view name;
+  std::string_view word;    // of optimizer.rule; empty: no setting
+  std::string_view update;  // its formula, as docs/optimizers.md has it, where the terms are explained
+  std::array<std::string_view, kMaxStateSlots> state;  // what it keeps, an f32 per parameter each; the rest is empty
+  std::array<double Rule::*, 3> reads;  // the constants that it reads beside rate and weight_decay; the rest is null
+};
+/// In the order of RuleKind. Sources: Kingma, Ba 2015 (Adam), algorithm 1; Loshchilov, Hutter 2019 (Decoupled weight
+/// decay), algorithm 2; Duchi, Hazan, Singer 2011 (Adaptive subgradient methods), the diagonal form of figure 1;
+/// Tieleman, Hinton 2012 (lecture 6.5), not centred, epsilon outside. Momentum is PyTorch's form: the rate stays
+/// outside v, but for block, where both change by block.
+inline constexpr std::array kRules{
+    RuleEntry{"sgd", "sgd", "`p -= rate * g`", {}, {}},
+    RuleEntry{"momentum", "momentum", "`v = momentum * v + g; p -= rate * v`", {"v"}, {&Rule::momentum}},
+    RuleEntry{
+        "nesterov", "nesterov", "`v = momentum * v + g; p -= rate * (g + momentum * v)`", {"v"}, {&Rule::momentum}},
+    RuleEntry{"adam",
+              "adam",
+              "`m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g²; p -= rate * (m / (1 - beta1^t)) / "
+              "(sqrt(v / (1 - beta2^t)) + epsilon)`",
+              {"m", "v"},
+              {&Rule::beta1, &Rule::beta2, &Rule::epsilon}},
+    RuleEntry{"adamw",
+              "adamw",
+              "`p -= rate * weight_decay * p`, then as adam",
+              {"m", "v"},
+              {&Rule::beta1, &Rule::beta2, &Rule::epsilon}},
+    RuleEntry{"adagrad", "adagrad", "`s += g²; p -= rate * g / (sqrt(s) + epsilon)`", {"s"}, {&Rule::epsilon}},
+    RuleEntry{"rmsprop",
+              "rmsprop",
+              "`s = alpha * s + (1 - alpha) * g²; p -= rate * g / (sqrt(s) + epsilon)`",
+              {"s"},
+              {&Rule::alpha, &Rule::epsilon}},
+    RuleEntry{"rmsprop_momentum",
+              "rmsprop",
+              "s as above; `v = momentum * v + g / (sqrt(s) + epsilon); p -= rate * v`",
+              {"s", "v"},
+              {&Rule::alpha, &Rule::epsilon, &Rule::momentum}},
+    RuleEntry{"block",
+              "",
+              "`v = momentum * v + rate * g; p -= v + look_ahead * v`",
+              {"v"},
+              {&Rule::momentum, &Rule::look_ahead}}};
+inline constexpr std::array kRuleKinds = [] {
+  std::array<RuleKind, kRules.size()> kinds{};
+  for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<RuleKind>(i);
+  return kinds;
+}();
+constexpr const RuleEntry& entry_of(RuleKind kind) noexcept { return kRules[static_cast<std::size_t>(kind)]; }
+constexpr std::string_view name_of(RuleKind kind) noexcept { return entry_of(kind).name; }
+/// How many f32 per parameter the rule keeps.
 constexpr std::size_t state_slots(RuleKind kind) noexcept {
-  switch (kind) {
-    case RuleKind::sgd: return 0;
-    case RuleKind::momentum:
-    case RuleKind::nesterov:
-    case RuleKind::adagrad:
-    case RuleKind::rmsprop:
-    case RuleKind::block: return 1;
-    case RuleKind::adam:
-    case RuleKind::adamw:
-    case RuleKind::rmsprop_momentum: return 2;
-  }
-  return 0;
+  const auto& state = entry_of(kind).state;
+  return (state[0].empty() ? 0 : 1) + (state[1].empty() ? 0 : 1);
 }
-std::string_view name_of(RuleKind kind) noexcept;
-/// Which constants mean something to a rule, beside the rate and weight_decay.
-bool uses_momentum(RuleKind kind) noexcept;
-bool uses_betas(RuleKind kind) noexcept;
-bool uses_alpha(RuleKind kind) noexcept;
-bool uses_epsilon(RuleKind kind) noexcept;
+constexpr bool reads(RuleKind kind, double Rule::*constant) noexcept {
+  const auto& all = entry_of(kind).reads;
+  return all[0] == constant || all[1] == constant || all[2] == constant;
+}
+/// rmsprop has a momentum where one is given: the rule with the kind that its momentum makes it, which is 0 unless
+/// `given`. Any other rule as it is.
+Rule with_momentum(Rule rule, bool given) noexcept;
 std::string to_string(const Rule& rule);
 
 /// A rule's constants for one update, ready for a kernel; f32, computed in f64.
@@ -130,19 +155,18 @@ inline void update_element(const RuleStep& r, float scale, float sum, float& p, 
   }
 }
 
+/// Calls `act` with the kind as a template argument.
+template <class Act>
+inline void for_kind(RuleKind kind, Act&& act) {
+  [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+    ((kind == kRuleKinds[kIndex] ? act.template operator()<kRuleKinds[kIndex]>() : void()), ...);
+  }
+  (std::make_index_sequence<kRuleKinds.size()>{});
+}
+
 /// The same for the kind that `r` names, where speed is not asked for.
 inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0, float& s1) noexcept {
-  switch (r.kind) {
-    case RuleKind::sgd: return update_element<RuleKind::sgd>(r, scale, sum, p, s0, s1);
-    case RuleKind::momentum: return update_element<RuleKind::momentum>(r, scale, sum, p, s0, s1);
-    case RuleKind::nesterov: return update_element<RuleKind::nesterov>(r, scale, sum, p, s0, s1);
-    case RuleKind::adam: return update_element<RuleKind::adam>(r, scale, sum, p, s0, s1);
-    case RuleKind::adamw: return update_element<RuleKind::adamw>(r, scale, sum, p, s0, s1);
-    case RuleKind::adagrad: return update_element<RuleKind::adagrad>(r, scale, sum, p, s0, s1);
-    case RuleKind::rmsprop: return update_element<RuleKind::rmsprop>(r, scale, sum, p, s0, s1);
-    case RuleKind::rmsprop_momentum: return update_element<RuleKind::rmsprop_momentum>(r, scale, sum, p, s0, s1);
-    case RuleKind::block: return update_element<RuleKind::block>(r, scale, sum, p, s0, s1);
-  }
+  for_kind(r.kind, [&]<RuleKind kKind>() { update_element<kKind>(r, scale, sum, p, s0, s1); });
 }
 
 }  // namespace troupe

@@ -1,15 +1,11 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
 
 #include "runtime/config/detail/schema.hpp"
 
-// The key update.group, part of the schema (config_schema_update.cpp).
+// The key update.group, part of the schema (schema_update.cpp).
 namespace troupe::detail {
 
 /// A rank's arena names each one's parts, and has so much room for names.
@@ -22,15 +18,5 @@ void store_groups(Settings& settings, const TomlValue& value);
 std::string show_groups(const Settings& settings);
 /// What is wrong with stored groups beside the other settings.
 std::optional<Finding> group_contradiction(const TomlValue& value, const Settings& settings);
-
-/// A constant that some rules use.
-struct RuleConstant {
-  std::string_view key;
-  bool (*used)(RuleKind) noexcept;
-  std::string_view rules;  // that use it, for people
-};
-std::span<const RuleConstant> rule_constants();
-/// Whether `key` may stand beside `rule`.
-bool means_to(std::string_view key, RuleKind rule);
 
 }  // namespace troupe::detail

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-#include <limits>
+#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/base/error.hpp"
@@ -47,28 +52,87 @@ struct Finding {
   std::string text;
   Place place{};  // of a part of the value that is to blame; line 0: of the value
 };
+inline Finding invalid(std::string text, Place place = {}) { return {Code::invalid, std::move(text), place}; }
 
-/// One key of app.toml: what it takes, where it goes, and what people are told about it. Settings, `rtrun check` and
-/// every message come from these entries.
-struct SettingKey {
-  std::string_view name;  // data.batch
+/// What values a key takes.
+struct Takes {
   ValueKind kind = ValueKind::text;
-  std::string_view help;        // half a sentence
-  std::string_view example;     // as TOML
-  std::string_view more{};      // whole sentences for the reference; may be empty
-  Range range{};                // of an integer or number, and of each of the integers
+  Range range{};                // of an integer or number, and of each one of an array
   std::size_t least_items = 1;  // of an array
   std::size_t most_items = 0;
-  std::span<const Choice> choices{};
-  std::string_view planned_shape{};  // what a table or array stands for by design; empty: it is a wrong type
-  std::string_view today{};          // what to write instead of what is planned
+  std::vector<Choice> choices{};
+  std::string_view today{};  // what to write instead of what is planned
   /// More than kind and range can say; null: nothing.
   std::optional<Finding> (*check)(const TomlValue&) = nullptr;
-  /// Puts a checked value into the settings.
-  void (*store)(Settings&, const TomlValue&) = nullptr;
-  /// The settings' value as TOML, which reads back as the same.
-  std::string (*show)(const Settings&) = nullptr;
 };
+inline Takes text_in_quotes(std::optional<Finding> (*check)(const TomlValue&) = nullptr) { return {.check = check}; }
+inline Takes yes_or_no() { return {.kind = ValueKind::boolean}; }
+inline Takes integer(double low, double high) { return {.kind = ValueKind::integer, .range = {low, high}}; }
+inline Takes number(double low, double high) { return {.kind = ValueKind::number, .range = {low, high}}; }
+inline Takes number_above(double low, double high) { return {.kind = ValueKind::number, .range = {low, high, true}}; }
+inline Takes array_of(ValueKind kind, std::size_t least, std::size_t most, Range each = {}) {
+  return {.kind = kind, .range = each, .least_items = least, .most_items = most};
+}
+Takes one_of(std::initializer_list<std::string_view> built, std::initializer_list<std::string_view> planned = {},
+             std::string_view today = {});
+/// The names of the first `count` enumerators.
+template <class Enum>
+Takes one_of_first(std::size_t count) {
+  Takes takes{.kind = ValueKind::choice};
+  for (std::size_t i = 0; i < count; ++i) takes.choices.push_back({name_of(static_cast<Enum>(i))});
+  return takes;
+}
+
+/// Where a value lies in the settings. Of a choice: its words by themselves, or their numbers, as a bool or the byte of
+/// an enumerator. Milliseconds are written in seconds where the key takes a number.
+using Slot = std::variant<bool*, std::uint8_t*, std::uint16_t*, std::uint32_t*, std::uint64_t*, double*, std::string*,
+                          std::chrono::milliseconds*, std::vector<std::uint32_t>*, std::vector<double>*,
+                          std::vector<std::string>*>;
+template <class T>
+Slot slot(T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    static_assert(sizeof(T) == 1);
+    return reinterpret_cast<std::uint8_t*>(&value);
+  } else {
+    return &value;
+  }
+}
+/// The member at the end of a path: at<&Settings::data, &Settings::Data::prefetch>.
+template <auto... kPath>
+inline constexpr auto at = [](Settings& settings) { return slot((settings.*....*kPath)); };
+/// A value that no slot can hold.
+struct Custom {
+  void (*store)(Settings&, const TomlValue&);
+  std::string (*show)(const Settings&);  // as TOML, which reads back as the same
+};
+
+/// The words of another key with which a key means something.
+struct Beside {
+  std::string_view key;  // update.policy; empty: it always means something
+  std::vector<std::string_view> words{};
+  bool says_something_as_default = false;  // the default beside another word is wrong too, as any value
+};
+
+/// One key of app.toml: what it takes, where it goes, and what people are told about it. Settings, `rtrun check`, the
+/// reference, completion and every message come from these entries.
+struct SettingKey {
+  std::string_view name;  // data.batch
+  std::variant<std::function<Slot(Settings&)>, Custom> place;
+  Takes takes;
+  std::string_view help;     // half a sentence
+  std::string_view example;  // as TOML
+  std::string more{};        // whole sentences for the reference; may be empty
+  Beside beside{};
+
+  /// Puts a checked value into the settings.
+  void store(Settings& settings, const TomlValue& value) const;
+  /// The settings' value as TOML, which reads back as the same.
+  std::string show(const Settings& settings) const;
+  bool is_default(const Settings& settings) const { return show(settings) == show({}); }
+  /// Whether it means something beside what the settings say.
+  bool means_something(const Settings& settings) const;
+};
+using Keys = std::vector<SettingKey>;
 
 /// A key that is designed and not built.
 struct PlannedKey {
@@ -76,14 +140,6 @@ struct PlannedKey {
   std::string_view neutral;  // the one value that is taken, as TOML; empty: none
   std::string_view today;    // what works instead
 };
-
-/// The keys of [cluster].
-std::span<const SettingKey> cluster_keys();
-/// The keys of [placement].
-std::span<const SettingKey> placement_keys();
-/// The keys of [update], and which of the policies `key` means something to, as TOML texts.
-std::span<const SettingKey> update_keys();
-std::vector<std::string_view> policies_of(std::string_view key);
 
 /// In the order in which they are shown; the keys of a section stand together.
 std::span<const SettingKey> setting_keys();
@@ -94,15 +150,24 @@ std::string_view canonical(std::string_view name);
 /// Whether a table may stand for `name`, with keys of its own (optimizer.rate).
 bool takes_table(std::string_view name);
 const PlannedKey* find_planned(std::string_view name);
+inline std::string_view section_of(std::string_view name) { return name.substr(0, name.find('.')); }
 /// Sections in the order of the schema.
 const std::vector<std::string_view>& sections();
+
+/// The policies of which `has` is true, such as is_hosted, by their words.
+std::vector<std::string_view> policies_that(bool (*has)(PolicyKind) noexcept);
 
 /// What is wrong with `value` for `key`, or nothing.
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value);
 /// The same for a key that is not built.
 std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value);
 /// What `key` takes, as in messages: "an integer from 1 to 8".
-std::string takes(const SettingKey& key);
+std::string expected(const SettingKey& key);
+/// What `key` means, in whole sentences, as Markdown may show them: for the reference.
+std::string meaning(const SettingKey& key);
+/// `words` with commas between them and `last` before the last one; in quotes, as TOML texts are.
+std::string listed(const std::vector<std::string_view>& words, std::string_view last = " and ");
+std::string quoted_list(const std::vector<std::string_view>& words, std::string_view last = " or ");
 /// What to write instead of a key that does not exist: a sentence that names the nearest valid key or section.
 std::string advise(std::string_view unknown_key);
 /// The key that somebody means by a word without a section, such as epochs, lr or batch_size; empty: none is near.

@@ -1,46 +1,52 @@
-#include "runtime/exchange/policies/async.hpp"
-
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/error.hpp"
+#include "runtime/exchange/policies/detail/round_policies.hpp"
 
-namespace troupe {
+namespace troupe::policies {
+namespace {
 
-double async_ramp(const AsyncSettings& settings, std::uint64_t clock) noexcept {
-  return std::min(1.0, settings.ramp_from + settings.ramp_by * static_cast<double>(clock / settings.ramp_every));
+/// Asynchronous SGD (Dean et al. 2012, "Downpour"): every contribution is an update of its own when it arrives, every
+/// read is answered at once. The rate of a worker's contribution is multiplied by a factor that begins at `ramp_from`
+/// and grows by `ramp_by` every `ramp_every` contributions of that worker, up to 1. Source of the ramp: CNTK's
+/// adjustCoefficient and adjustNBMiniBatch, which are 0.2 for both and 600.
+class Async final : public LedgerPolicy {
+ public:
+  Async(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}
+
+  HostedActions pushed(const HostedPush& push) override {
+    HostedActions actions{.refused = ledger_.take(push), .orders = {}};
+    if (actions.refused != Refusal::none) return actions;
+    const auto ramps = static_cast<double>(push.clock / settings_.ramp_every);
+    double scale = std::min(1.0, settings_.ramp_from + settings_.ramp_by * ramps);
+    if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + ledger_.staleness(push));
+    actions.orders.emplace_back(ledger_.apply({push}, scale));
+    return actions;
+  }
+
+ private:
+  const PolicySettings settings_;
+};
+
+std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedLedger ledger) {
+  return std::make_unique<Async>(settings, std::move(ledger));
 }
 
-AsyncPolicy::AsyncPolicy(const AsyncSettings& settings, HostedLedger ledger)
-    : settings_(settings), ledger_(std::move(ledger)) {
-  TROUPE_CHECK(settings.ramp_from > 0 && settings.ramp_from <= 1 && settings.ramp_by > 0 && settings.ramp_every > 0,
-               Code::invalid, "policy async: a ramp from ", settings.ramp_from, " by ", settings.ramp_by, " every ",
-               settings.ramp_every, " contributions; it must begin above 0 and at most at 1, and grow");
-}
+std::string describe(const PolicySettings&, std::uint32_t) { return "gradients, at once, staleness not bounded"; }
 
-HostedActions AsyncPolicy::joined(Rank worker) {
-  ledger_.join(worker);
-  return {};
-}
+constexpr PolicyReads kReads[] = {
+    {&P::distributed_after}, {&P::divide_by_staleness}, {&P::ramp_from}, {&P::ramp_by}, {&P::ramp_every}};
 
-HostedActions AsyncPolicy::left(Rank worker) {
-  ledger_.leave(worker);
-  return {};
-}
+}  // namespace
 
-HostedActions AsyncPolicy::pushed(const HostedPush& push) {
-  HostedActions actions{.refused = ledger_.take(push), .orders = {}};
-  if (actions.refused != Refusal::none) return actions;
-  double scale = async_ramp(settings_, push.clock);
-  if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + ledger_.staleness(push));
-  actions.orders.emplace_back(ledger_.apply({push}, scale));
-  return actions;
-}
+constinit const PolicyEntry async{.section = "hosted-stripes",
+                                  .sent = "gradients",
+                                  .when = "at once, to shards",
+                                  .use_when = "ranks have very different speeds, and none should wait for another",
+                                  .reads = kReads,
+                                  .needs = {.own_weights = true, .hosted = true},
+                                  .make = pushes,
+                                  .describe = describe,
+                                  .host = host};
 
-HostedActions AsyncPolicy::read(const HostedRead& read) {
-  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
-  if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
-  return actions;
-}
-
-}  // namespace troupe
+}  // namespace troupe::policies

@@ -11,7 +11,7 @@ namespace {
 class BlockMomentum final : public RoundPolicy {
  public:
   BlockMomentum(const PolicySettings& settings, std::uint32_t ranks)
-      : settings_(settings), ranks_(ranks), blocks_(0, settings.block_samples) {}
+      : settings_(settings), ranks_(ranks), blocks_(settings) {}
   StepOrders next(const StepFacts& facts) override {
     const auto block = blocks_.count(facts);
     if (!block) return local_step({});
@@ -19,7 +19,6 @@ class BlockMomentum final : public RoundPolicy {
     orders.clear_state = settings_.reset_momentum;
     return orders;
   }
-  bool works_locally() const noexcept override { return true; }
 
  private:
   const PolicySettings settings_;
@@ -27,27 +26,44 @@ class BlockMomentum final : public RoundPolicy {
   Blocks blocks_;
 };
 
+std::unique_ptr<RoundPolicy> make(const PolicySettings& settings, std::uint32_t ranks) {
+  return std::make_unique<BlockMomentum>(settings, ranks);
+}
+
+// The block's length is CNTK's.
+constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::block_samples, 120000},
+                                  {&P::block_rule},        {&P::outer_momentum, 1, -1, &P::time_constant},
+                                  {&P::time_constant},     {&P::outer_rate, 1},
+                                  {&P::nesterov},          {&P::reset_momentum}};
+
 }  // namespace
 
 Rule outer_rule(const PolicySettings& settings, std::uint32_t ranks, std::uint64_t block) {
-  double momentum = settings.outer_momentum.value_or(0);
-  if (settings.time_constant) momentum = std::exp(-static_cast<double>(block) / *settings.time_constant);
-  if (settings.kind == PolicyKind::block_momentum && settings.block_rule == BlockRule::cntk) {
+  double momentum = settings.outer_momentum;
+  if (settings.time_constant > 0) momentum = std::exp(-static_cast<double>(block) / settings.time_constant);
+  if (settings.block_rule == BlockRule::cntk) {
     // CNTK gives the momentum a time constant and lets the block's own size decide; it sums where the paper averages.
     const double full = static_cast<double>(settings.block_samples);
-    if (!settings.time_constant && momentum > 0) momentum = std::pow(momentum, static_cast<double>(block) / full);
+    if (settings.time_constant == 0 && momentum > 0) momentum = std::pow(momentum, static_cast<double>(block) / full);
     return {.kind = RuleKind::block,
-            .rate = (1 - momentum) * settings.outer_rate.value_or(1) * ranks,
+            .rate = (1 - momentum) * settings.outer_rate * ranks,
             .momentum = momentum,
             .look_ahead = settings.nesterov ? momentum : 0};
   }
   return {.kind = settings.nesterov ? RuleKind::nesterov : RuleKind::momentum,
-          .rate = settings.outer_rate.value_or(1),
+          .rate = settings.outer_rate,
           .momentum = momentum};
 }
 
-std::unique_ptr<RoundPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks) {
-  return std::make_unique<BlockMomentum>(settings, ranks);
-}
+constinit const PolicyEntry block_momentum{
+    .section = "block_momentum",
+    .sent = "the changes of the weights",
+    .when = "every `block_samples` samples of all ranks",
+    .use_when = "the network is tens of times too slow: blocks of many steps",
+    .reads = kReads,
+    .needs = {.own_weights = true, .held = true, .whole_state = true, .outer_state = true},
+    .make = make,
+    .describe = describe_outer,
+    .check = check_block};
 
 }  // namespace troupe::policies

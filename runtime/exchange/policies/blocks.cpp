@@ -1,5 +1,8 @@
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "runtime/base/error.hpp"
 #include "runtime/exchange/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
@@ -11,12 +14,16 @@ class LocalBlocks final : public RoundPolicy {
   StepOrders next(const StepFacts& facts) override {
     return local_step(blocks_.count(facts) ? std::optional{outer_} : std::nullopt);
   }
-  bool works_locally() const noexcept override { return true; }
 
  private:
   Blocks blocks_;
   const Rule outer_;
 };
+
+std::string each_block(const PolicySettings& s) {
+  return s.every_steps != 0 ? fmt::format("deltas, every {} steps, ", s.every_steps)
+                            : fmt::format("deltas, every {} samples of all ranks, ", s.block_samples);
+}
 
 }  // namespace
 
@@ -29,8 +36,12 @@ std::optional<std::uint64_t> Blocks::count(const StepFacts& facts) {
   return std::exchange(samples_, 0);
 }
 
-std::unique_ptr<RoundPolicy> local_blocks(const Blocks& blocks, const Rule& outer) {
-  return std::make_unique<LocalBlocks>(blocks, outer);
+std::unique_ptr<RoundPolicy> local_blocks(const PolicySettings& settings, const Rule& outer) {
+  return std::make_unique<LocalBlocks>(Blocks{settings}, outer);
+}
+
+std::unique_ptr<RoundPolicy> averaged_blocks(const PolicySettings& settings, std::uint32_t) {
+  return local_blocks(settings, kAverage);
 }
 
 StepOrders local_step(const std::optional<Rule>& outer) {
@@ -43,6 +54,19 @@ StepOrders local_step(const std::optional<Rule>& outer) {
   return orders;
 }
 
-Rule averaging_rule() { return {.kind = RuleKind::sgd, .rate = 1}; }
+std::string describe_averaged(const PolicySettings& settings, std::uint32_t) {
+  return each_block(settings) + "averaged";
+}
+
+std::string describe_outer(const PolicySettings& settings, std::uint32_t ranks) {
+  return each_block(settings) + to_string(outer_rule(settings, ranks, settings.block_samples));
+}
+
+std::string check_block(const PolicySettings& s, std::uint32_t ranks, std::uint32_t batch) {
+  const std::uint64_t step = std::uint64_t{batch} * ranks;
+  if (s.block_samples >= step) return {};
+  return text("update.block_samples = ", s.block_samples, " is less than one step of ", ranks, " ranks with ", batch,
+              " samples each: give at least ", step, ", or take update.policy = \"sync\"");
+}
 
 }  // namespace troupe::policies

@@ -1,12 +1,28 @@
 #include "runtime/exchange/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
+namespace {
+
+std::unique_ptr<RoundPolicy> make(const PolicySettings& settings, std::uint32_t ranks) {
+  return local_blocks(settings, outer_rule(settings, ranks, 0));
+}
+
+constexpr PolicyReads kReads[] = {
+    {&P::distributed_after}, {&P::every_steps, 500}, {&P::outer_momentum, 0.9}, {&P::outer_rate, 0.7}, {&P::nesterov}};
+
+}  // namespace
 
 /// Every H steps, the mean of what the ranks' weights have moved is the gradient of an outer optimizer with Nesterov's
 /// momentum; the rule of the steps between keeps its state.
 /// Source: Douillard et al. 2023 (DiLoCo: distributed low-communication training of language models), algorithm 1.
-std::unique_ptr<RoundPolicy> diloco(const PolicySettings& settings) {
-  return local_blocks({settings.every_steps, 0}, outer_rule(settings, 1, 0));
-}
+constinit const PolicyEntry diloco{
+    .section = "diloco",
+    .sent = "the changes of the weights",
+    .when = "every `every_steps` steps, hundreds of them",
+    .use_when = "networks between sites",
+    .reads = kReads,
+    .needs = {.own_weights = true, .held = true, .whole_state = true, .outer_state = true},
+    .make = make,
+    .describe = describe_outer};
 
 }  // namespace troupe::policies

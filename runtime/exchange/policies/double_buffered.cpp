@@ -17,14 +17,29 @@ class DoubleBuffered final : public RoundPolicy {
     under_way_ = !orders.finish;
     return orders;
   }
-  bool works_locally() const noexcept override { return false; }
 
  private:
   bool under_way_ = false;
 };
 
+std::unique_ptr<RoundPolicy> make(const PolicySettings&, std::uint32_t) { return std::make_unique<DoubleBuffered>(); }
+
+std::string describe(const PolicySettings&, std::uint32_t) {
+  return "gradients, every step, one step stale, behind the next step";
+}
+
+constexpr PolicyReads kReads[] = {{&P::distributed_after}};
+
 }  // namespace
 
-std::unique_ptr<RoundPolicy> double_buffered() { return std::make_unique<DoubleBuffered>(); }
+constinit const PolicyEntry double_buffered{.section = "double_buffered",
+                                            .sent = "gradients",
+                                            .when = "every step, while the next one is computed",
+                                            .use_when = "a step's exchange takes about as long as its computation",
+                                            .reads = kReads,
+                                            .needs = {.own_weights = true, .held = true, .side_stream = true},
+                                            .has_verdicts = true,
+                                            .make = make,
+                                            .describe = describe};
 
 }  // namespace troupe::policies

@@ -1,60 +1,69 @@
-#include "runtime/exchange/policies/easgd.hpp"
-
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "runtime/base/error.hpp"
+#include "runtime/exchange/policies/detail/round_policies.hpp"
 
-namespace troupe {
+namespace troupe::policies {
+namespace {
 
-double elastic_alpha(const EasgdSettings& settings, std::size_t workers) {
-  TROUPE_CHECK(settings.period > 0 && workers > 0, Code::invalid, "policy easgd: an exchange every ", settings.period,
-               " steps of ", workers, " workers; both must be at least 1");
-  const double count = static_cast<double>(workers);
-  if (settings.alpha == 0) return 0.9 / count;
-  TROUPE_CHECK(settings.alpha > 0 && settings.alpha * count <= 1, Code::invalid,
-               "policy easgd: alpha = ", settings.alpha, " with ", workers,
-               " workers is unstable; alpha * workers must be above 0 and at most 1,", " so use alpha = ", 1 / count,
-               " or less");
-  return settings.alpha;
+/// Elastic averaging (Zhang, Choromanska, LeCun 2015, "Deep learning with elastic averaging SGD", algorithm 1). Workers
+/// train by themselves; every few steps a worker pushes its parameters x, the shard pulls its center c toward them,
+/// c += alpha * (x - c), and answers with the center as it was before, toward which the worker pulls its own,
+/// x -= alpha * (x - c). A clock is an exchange.
+class Easgd final : public LedgerPolicy {
+ public:
+  Easgd(std::uint32_t workers, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), workers_(workers) {}
+
+  HostedActions joined(Rank worker) override {
+    TROUPE_CHECK(ledger_.takes_part(worker) || ledger_.count_workers() < workers_, Code::invalid, "policy easgd: rank ",
+                 worker.value, " would be one worker more than the ", workers_, " for which its elasticity was made");
+    return LedgerPolicy::joined(worker);
+  }
+  /// The push is answered, as a read of the next clock, with the center before it; then applied. rate_scale is 1.
+  HostedActions pushed(const HostedPush& push) override {
+    HostedActions actions{.refused = ledger_.take(push), .orders = {}};
+    if (actions.refused != Refusal::none) return actions;
+    actions.orders.emplace_back(ledger_.answer({push.worker, push.clock + 1}));
+    actions.orders.emplace_back(ledger_.apply({push}, 1));
+    return actions;
+  }
+
+ private:
+  const std::uint32_t workers_;
+};
+
+std::unique_ptr<HostedPolicy> host(const PolicySettings&, std::uint32_t ranks, HostedLedger ledger) {
+  return std::make_unique<Easgd>(ranks, std::move(ledger));
 }
 
-RuleStep elastic_pull(double alpha) noexcept {
-  // With g = c - p and a rate of -alpha, p -= rate * g is p += alpha * (c - p).
-  RuleStep step;
-  step.kind = RuleKind::sgd;
-  step.rate = -static_cast<float>(alpha);
-  step.decay = -1;
-  return step;
+std::string describe(const PolicySettings& s, std::uint32_t) {
+  return fmt::format("elastic differences, every {} steps", s.every_steps);
 }
 
-EasgdPolicy::EasgdPolicy(const EasgdSettings& settings, std::size_t workers, HostedLedger ledger)
-    : workers_(workers), alpha_(elastic_alpha(settings, workers)), ledger_(std::move(ledger)) {}
-
-HostedActions EasgdPolicy::joined(Rank worker) {
-  TROUPE_CHECK(ledger_.takes_part(worker) || ledger_.count_workers() < workers_, Code::invalid, "policy easgd: rank ",
-               worker.value, " would be one worker more than the ", workers_, " for which alpha = ", alpha_,
-               " was made");
-  ledger_.join(worker);
-  return {};
+/// The bound is of section 3.1 of the paper: the average's own pull is the product.
+std::string check(const PolicySettings& s, std::uint32_t ranks, std::uint32_t) {
+  if (s.elasticity * ranks <= 1) return {};
+  return text("update.elasticity = ", s.elasticity, " with ", ranks, " ranks: the average oscillates when their ",
+              "product is above 1; give at most ", 1.0 / ranks);
 }
 
-HostedActions EasgdPolicy::left(Rank worker) {
-  ledger_.leave(worker);
-  return {};
-}
+constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::every_steps, 8}, {&P::elasticity, 0, 0.9}};
 
-HostedActions EasgdPolicy::pushed(const HostedPush& push) {
-  HostedActions actions{.refused = ledger_.take(push), .orders = {}};
-  if (actions.refused != Refusal::none) return actions;
-  actions.orders.emplace_back(ledger_.answer({push.worker, push.clock + 1}));
-  actions.orders.emplace_back(ledger_.apply({push}, 1));
-  return actions;
-}
+}  // namespace
 
-HostedActions EasgdPolicy::read(const HostedRead& read) {
-  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
-  if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
-  return actions;
-}
+constinit const PolicyEntry easgd{
+    .section = "hosted-stripes",
+    .sent = "weights",
+    .when = "every `every_steps` steps, to shards",
+    .use_when = "the same, with slow networks",
+    .reads = kReads,
+    .needs = {.own_weights = true, .held = true, .whole_state = true, .hosted = true, .landing = true},
+    .make = pushes,
+    .describe = describe,
+    .check = check,
+    .host = host,
+    .pull = &P::elasticity};
 
-}  // namespace troupe
+}  // namespace troupe::policies

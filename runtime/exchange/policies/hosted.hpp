@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -152,10 +153,22 @@ std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy
 /// forever: its workers' deadlines tell.
 std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay);
 
-/// The policy of `settings`, with meetings, for a view of `ranks` workers, all of which take part from the start, so
-/// that none runs ahead of those that are not there yet; it goes on from `ledger`, in the process of worker `host`.
-/// Throws Error{invalid} for kinds that exchange in rounds and for settings that do not fit.
+/// The shards' side of a hosted policy, with no workers yet, for at most `ranks`; it goes on from `ledger`. Throws
+/// Error{invalid} for policies that exchange in rounds, and with what check_policy says.
+std::unique_ptr<HostedPolicy> make_plain_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
+                                                       HostedLedger ledger = HostedLedger{});
+/// The same with meetings, in the process of worker `host`, for a view of `ranks` workers, all of which take part from
+/// the start, so that none runs ahead of those that are not there yet.
 std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
                                                  HostedLedger ledger = HostedLedger{});
+
+/// Whether shards add up all workers' pushes of a clock, and apply them as one update.
+bool sums_clocks(const PolicySettings& settings);
+/// Where workers push weights, and they and the shard's weights pull each other: alpha, the part of their distance.
+/// Nothing: workers push gradients.
+std::optional<double> elastic_alpha(const PolicySettings& settings, std::uint32_t ranks);
+/// The elastic pull p -= alpha * (p - c) as a rule's step, for Stream::update with `c` as the only contribution and a
+/// total of one sample.
+RuleStep elastic_pull(double alpha) noexcept;
 
 }  // namespace troupe

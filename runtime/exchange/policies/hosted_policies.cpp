@@ -1,39 +1,62 @@
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/async.hpp"
-#include "runtime/exchange/policies/easgd.hpp"
-#include "runtime/exchange/policies/ssp.hpp"
+#include "runtime/exchange/policies/detail/round_policies.hpp"
 
 namespace troupe {
+namespace policies {
 
-EasgdSettings easgd_settings(const PolicySettings& settings) {
-  return {.period = settings.every_steps, .alpha = settings.elasticity};
+HostedActions LedgerPolicy::joined(Rank worker) {
+  ledger_.join(worker);
+  return {};
 }
 
-namespace {
-
-std::unique_ptr<HostedPolicy> make_policy(const PolicySettings& settings, std::uint32_t ranks, HostedLedger ledger) {
-  switch (settings.kind) {
-    case PolicyKind::async:
-      return std::make_unique<AsyncPolicy>(
-          AsyncSettings{settings.ramp_from, settings.ramp_by, settings.ramp_every, settings.divide_by_staleness},
-          std::move(ledger));
-    case PolicyKind::ssp:
-      return std::make_unique<SspPolicy>(
-          SspSettings{settings.staleness, settings.divide_by_staleness && settings.staleness > 0}, std::move(ledger));
-    case PolicyKind::easgd: return std::make_unique<EasgdPolicy>(easgd_settings(settings), ranks, std::move(ledger));
-    default:
-      fail(Code::invalid,
-           text("update.policy = \"", name_of(settings.kind), "\" exchanges in rounds, no shard hosts stripes for it"));
-  }
+HostedActions LedgerPolicy::left(Rank worker) {
+  ledger_.leave(worker);
+  return {};
 }
 
-}  // namespace
+HostedActions LedgerPolicy::read(const HostedRead& read) {
+  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
+  if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
+  return actions;
+}
+
+}  // namespace policies
+
+std::unique_ptr<HostedPolicy> make_plain_hosted_policy(const PolicySettings& given, std::uint32_t ranks,
+                                                       HostedLedger ledger) {
+  const PolicyEntry& entry = entry_of(given.kind);
+  TROUPE_CHECK(entry.host != nullptr, Code::invalid, "update.policy = \"", name_of(given.kind),
+               "\" exchanges in rounds, no shard hosts stripes for it");
+  const PolicySettings settings = resolved(given, ranks);
+  const std::string wrong = check_policy(settings, ranks, 0);
+  TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
+  return entry.host(settings, ranks, std::move(ledger));
+}
 
 std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
                                                  HostedLedger ledger) {
-  auto policy = with_meetings(make_policy(settings, ranks, std::move(ledger)), host);
+  auto policy = with_meetings(make_plain_hosted_policy(settings, ranks, std::move(ledger)), host);
   for (std::uint32_t r = 0; r < ranks; ++r) policy->joined(Rank{r});
   return policy;
+}
+
+bool sums_clocks(const PolicySettings& settings) {
+  const PolicyEntry& entry = entry_of(settings.kind);
+  return entry.sums_clocks != nullptr && entry.sums_clocks(settings);
+}
+
+std::optional<double> elastic_alpha(const PolicySettings& settings, std::uint32_t ranks) {
+  const PolicyEntry& entry = entry_of(settings.kind);
+  return entry.pull == nullptr ? std::nullopt : std::optional{resolved(settings, ranks).*entry.pull};
+}
+
+RuleStep elastic_pull(double alpha) noexcept {
+  // With g = c - p and a rate of -alpha, p -= rate * g is p += alpha * (c - p).
+  RuleStep step;
+  step.kind = RuleKind::sgd;
+  step.rate = -static_cast<float>(alpha);
+  step.decay = -1;
+  return step;
 }
 
 }  // namespace troupe

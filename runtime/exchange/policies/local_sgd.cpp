@@ -1,12 +1,21 @@
 #include "runtime/exchange/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
+namespace {
+
+constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::every_steps, 8}};
+
+}  // namespace
 
 /// Every H steps the ranks' weights become their mean.
-/// Source: Stich 2018 (Local SGD converges fast and communicates little), algorithm 1; after a synchronous start: Lin
-/// et al. 2018 (Don't use large mini-batches, use local SGD), post-local SGD.
-std::unique_ptr<RoundPolicy> local_sgd(const PolicySettings& settings) {
-  return local_blocks({settings.every_steps, 0}, averaging_rule());
-}
+/// Source: Stich 2018 (Local SGD converges fast and communicates little), algorithm 1.
+constinit const PolicyEntry local_sgd{.section = "local_sgd-post_local_sgd-model_averaging",
+                                      .sent = "the changes of the weights",
+                                      .when = "every `every_steps` steps",
+                                      .use_when = "the network is several times too slow for sync",
+                                      .reads = kReads,
+                                      .needs = {.own_weights = true, .held = true, .whole_state = true},
+                                      .make = averaged_blocks,
+                                      .describe = describe_averaged};
 
 }  // namespace troupe::policies

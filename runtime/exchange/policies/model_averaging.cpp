@@ -1,11 +1,23 @@
 #include "runtime/exchange/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
+namespace {
+
+// The block's length is CNTK's.
+constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::block_samples, 40000}};
+
+}  // namespace
 
 /// Every B samples of all ranks, the ranks' weights become their mean, each counting by its samples.
 /// Source: McDonald, Hall, Mann 2010 (Distributed training strategies for the structured perceptron), section 4.
-std::unique_ptr<RoundPolicy> model_averaging(const PolicySettings& settings) {
-  return local_blocks({0, settings.block_samples}, averaging_rule());
-}
+constinit const PolicyEntry model_averaging{.section = {},
+                                            .sent = "the changes of the weights",
+                                            .when = "every `block_samples` samples of all ranks",
+                                            .use_when = "the same, with ranks of different speed",
+                                            .reads = kReads,
+                                            .needs = {.own_weights = true, .held = true, .whole_state = true},
+                                            .make = averaged_blocks,
+                                            .describe = describe_averaged,
+                                            .check = check_block};
 
 }  // namespace troupe::policies

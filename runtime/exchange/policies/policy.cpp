@@ -1,98 +1,147 @@
 #include "runtime/exchange/policies/policy.hpp"
 
+#include <algorithm>
 #include <array>
-#include <cmath>
+#include <bit>
 
 #include <fmt/format.h>
 
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/detail/round_policies.hpp"
+#include "runtime/exchange/policies/table.hpp"
 
 namespace troupe {
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames{
-    "sync",           "double_buffered", "local_sgd", "post_local_sgd", "model_averaging",
-    "block_momentum", "diloco",          "easgd",     "async",          "ssp"};
+using Member = PolicySetting::Member;
 
-bool counts_steps(PolicyKind kind) noexcept {
-  return kind == PolicyKind::local_sgd || kind == PolicyKind::post_local_sgd || kind == PolicyKind::diloco ||
-         kind == PolicyKind::easgd;
+#define TROUPE_NAME_OF(name) #name,
+constexpr std::array<std::string_view, kPolicyKinds.size()> kNames{TROUPE_POLICIES(TROUPE_NAME_OF)};
+#undef TROUPE_NAME_OF
+#define TROUPE_ENTRY_OF(name) &policies::name,
+constexpr std::array<const PolicyEntry*, kPolicyKinds.size()> kEntries{TROUPE_POLICIES(TROUPE_ENTRY_OF)};
+#undef TROUPE_ENTRY_OF
+
+double number_of(const PolicySettings& s, const Member& member) {
+  return std::visit([&](auto m) { return static_cast<double>(s.*m); }, member);
 }
-bool counts_samples(PolicyKind kind) noexcept {
-  return kind == PolicyKind::model_averaging || kind == PolicyKind::block_momentum;
-}
-bool has_outer_momentum(PolicyKind kind) noexcept {
-  return kind == PolicyKind::block_momentum || kind == PolicyKind::diloco;
+bool is_given(const PolicySettings& s, const Member& member) {
+  return number_of(s, member) != number_of(PolicySettings{}, member);
 }
 
-std::string outer_text(const PolicySettings& s) {
-  std::string out;
-  if (s.outer_rate) out += fmt::format(", rate={}", *s.outer_rate);
-  if (s.outer_momentum) out += fmt::format(", momentum={}", *s.outer_momentum);
-  if (s.time_constant) out += fmt::format(", time_constant={}", *s.time_constant);
-  return out + (s.nesterov ? ", nesterov" : "");
+const PolicySetting& setting_of(const Member& member) {
+  return *std::ranges::find(policy_settings(), member, &PolicySetting::member);
+}
+
+std::string value_text(const PolicySettings& s, const Member& member) {
+  const auto text_of = [](auto value) {
+    if constexpr (std::is_same_v<decltype(value), BlockRule>) {
+      return std::string{name_of(value)};
+    } else {
+      return fmt::format("{}", value);
+    }
+  };
+  return std::visit([&](auto m) { return text_of(s.*m); }, member);
+}
+
+std::string leaf(const PolicySetting& setting) { return std::string{setting.key.substr(setting.key.find('.') + 1)}; }
+
+/// Why a setting that the policy reads is out of its range, or says what another one says; empty: it is neither.
+std::string check_setting(const PolicySettings& s, const PolicyReads& reads) {
+  const PolicySetting& setting = setting_of(reads.member);
+  const auto [low, high] = setting.range;
+  const double number = number_of(s, reads.member);
+  if (low < high && !(number >= low && number <= high)) {
+    return text(setting.key, " = ", value_text(s, reads.member), " is out of its range, from ", fmt::format("{}", low),
+                " to ", fmt::format("{}", high));
+  }
+  if (reads.unless == nullptr || !is_given(s, reads.member) || !is_given(s, reads.unless)) return {};
+  return text(setting.key, " and ", setting_of(reads.unless).key, " say the same thing twice: leave one of them out");
 }
 
 }  // namespace
 
 std::string_view name_of(PolicyKind kind) noexcept { return kNames.at(static_cast<std::size_t>(kind)); }
+std::string_view name_of(BlockRule rule) noexcept { return rule == BlockRule::paper ? "paper" : "cntk"; }
 
 std::string_view name_of(PolicySwitch::Trigger trigger) noexcept {
   constexpr std::array<std::string_view, 4> kTriggers{"at_step", "at_epoch", "at_samples", "at_straggler"};
   return kTriggers.at(static_cast<std::size_t>(trigger));
 }
 
-PolicySettings resolved(PolicySettings s, std::uint32_t ranks) {
-  if (counts_steps(s.kind) && s.every_steps == 0) s.every_steps = s.kind == PolicyKind::diloco ? 500 : 8;
-  if (counts_samples(s.kind) && s.block_samples == 0) {
-    s.block_samples = s.kind == PolicyKind::block_momentum ? 120000 : 40000;
+const PolicyEntry& entry_of(PolicyKind kind) noexcept { return *kEntries.at(static_cast<std::size_t>(kind)); }
+bool is_hosted(PolicyKind kind) noexcept { return entry_of(kind).needs.hosted; }
+bool works_locally(PolicyKind kind) noexcept { return entry_of(kind).needs.whole_state; }
+bool has_verdicts(PolicyKind kind) noexcept { return entry_of(kind).has_verdicts; }
+
+bool reads(PolicyKind kind, const PolicySetting& setting) noexcept {
+  return std::ranges::find(entry_of(kind).reads, setting.member, &PolicyReads::member) != entry_of(kind).reads.end();
+}
+
+std::vector<PolicyKind> readers_of(const PolicySetting& setting) {
+  std::vector<PolicyKind> readers;
+  std::ranges::copy_if(kPolicyKinds, std::back_inserter(readers),
+                       [&](PolicyKind kind) { return reads(kind, setting); });
+  return readers;
+}
+
+PolicySettings resolved(PolicySettings given, std::uint32_t ranks) {
+  PolicySettings s{.kind = given.kind};
+  for (const PolicyReads& reads : entry_of(given.kind).reads) {
+    const bool said = is_given(given, reads.member) || (reads.unless != nullptr && is_given(given, reads.unless));
+    const double value = reads.fixed + reads.by_ranks / ranks;
+    const auto settle = [&](auto m) {
+      s.*m = said || !reads.has_default() ? given.*m : static_cast<std::remove_reference_t<decltype(s.*m)>>(value);
+    };
+    std::visit(settle, reads.member);
   }
-  if (has_outer_momentum(s.kind)) {
-    const bool diloco = s.kind == PolicyKind::diloco;
-    if (!s.outer_rate) s.outer_rate = diloco ? 0.7 : 1;
-    if (!s.outer_momentum && !s.time_constant) s.outer_momentum = diloco ? 0.9 : 1 - 1.0 / ranks;
-  }
-  if (s.kind == PolicyKind::easgd && s.elasticity == 0) s.elasticity = 0.9 / ranks;
   return s;
 }
 
 std::string to_string(const PolicySettings& s) {
-  std::string out{name_of(s.kind)};
-  out += fmt::format("(distributed_after={}", s.distributed_after);
-  if (s.kind == PolicyKind::sync) out += fmt::format(", accumulate={}", s.accumulate);
-  if (counts_steps(s.kind)) out += fmt::format(", every_steps={}", s.every_steps);
-  if (counts_samples(s.kind)) out += fmt::format(", block={}", s.block_samples);
-  if (has_outer_momentum(s.kind)) out += outer_text(s);
-  if (s.kind == PolicyKind::block_momentum) {
-    out += fmt::format(", rule={}, reset={}", s.block_rule == BlockRule::paper ? "paper" : "cntk", s.reset_momentum);
+  std::string out;
+  for (const PolicySetting& setting : policy_settings()) {
+    if (reads(s.kind, setting)) out += text(out.empty() ? "" : ", ", leaf(setting), '=', value_text(s, setting.member));
   }
-  if (s.kind == PolicyKind::ssp) out += fmt::format(", staleness={}", s.staleness);
-  if (s.kind == PolicyKind::easgd) out += fmt::format(", elasticity={}", s.elasticity);
-  if (s.kind == PolicyKind::async) {
-    out += fmt::format(", ramp={}+{} each {}", s.ramp_from, s.ramp_by, s.ramp_every);
-  }
-  if (s.kind == PolicyKind::async || s.kind == PolicyKind::ssp) {
-    out += fmt::format(", divide_by_staleness={}", s.divide_by_staleness);
-  }
-  return out + ")";
+  return text(name_of(s.kind), '(', out, ')');
+}
+
+std::vector<std::uint64_t> to_words(const PolicySettings& s) {
+  std::vector<std::uint64_t> words{static_cast<std::uint64_t>(s.kind)};
+  const auto word_of = [](auto value) {
+    if constexpr (std::is_same_v<decltype(value), double>) {
+      return std::bit_cast<std::uint64_t>(value);
+    } else {
+      return static_cast<std::uint64_t>(value);
+    }
+  };
+  for (const PolicySetting& setting : policy_settings())
+    words.push_back(std::visit([&](auto m) { return word_of(s.*m); }, setting.member));
+  return words;
+}
+
+bool from_words(const std::vector<std::uint64_t>& words, PolicySettings& settings) {
+  const auto rows = policy_settings();
+  if (words.size() != 1 + rows.size() || words[0] >= kPolicyKinds.size()) return false;
+  PolicySettings read{.kind = kPolicyKinds[words[0]]};
+  const auto take = [](std::uint64_t word, auto& to) {
+    using To = std::remove_reference_t<decltype(to)>;
+    if constexpr (std::is_same_v<To, double>) {
+      to = std::bit_cast<double>(word);
+    } else {
+      to = static_cast<To>(word);
+    }
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::visit([&](auto m) { take(words[i + 1], read.*m); }, rows[i].member);
+  if (to_words(read) != words || read.block_rule > BlockRule::cntk) return false;  // a word that its member cannot hold
+  settings = read;
+  return true;
 }
 
 PolicyNeeds needs_of(const PolicySettings& settings) {
-  switch (settings.kind) {
-    case PolicyKind::sync: return {.held = settings.accumulate > 1};
-    case PolicyKind::double_buffered: return {.own_weights = true, .held = true, .side_stream = true};
-    case PolicyKind::local_sgd:
-    case PolicyKind::post_local_sgd:
-    case PolicyKind::model_averaging: return {.own_weights = true, .held = true, .whole_state = true};
-    case PolicyKind::block_momentum:
-    case PolicyKind::diloco: return {.own_weights = true, .held = true, .whole_state = true, .outer_state = true};
-    case PolicyKind::easgd:
-      return {.own_weights = true, .held = true, .whole_state = true, .hosted = true, .landing = true};
-    case PolicyKind::async:
-    case PolicyKind::ssp: return {.own_weights = true, .hosted = true};
-  }
-  return {};
+  PolicyNeeds needs = entry_of(settings.kind).needs;
+  needs.held |= settings.accumulate > 1;
+  return needs;
 }
 
 PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases) {
@@ -101,69 +150,21 @@ PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases) {
   return all;
 }
 
-std::string contradiction(const PolicySettings& s) {
-  if (s.kind == PolicyKind::post_local_sgd && s.distributed_after == 0) {
-    return "post_local_sgd needs update.distributed_after, the samples after which ranks begin to work locally; from "
-           "the first sample on, that is local_sgd";
-  }
-  if (s.outer_momentum && s.time_constant) {
-    return "update.outer_momentum and update.time_constant say the same thing twice: leave one of them out";
-  }
-  return {};
-}
-
 std::string check_policy(const PolicySettings& s, std::uint32_t ranks, std::uint32_t batch) {
-  if (counts_samples(s.kind) && s.block_samples < std::uint64_t{batch} * ranks) {
-    return text("update.block_samples = ", s.block_samples, " is less than one step of ", ranks, " ranks with ", batch,
-                " samples each: give at least ", std::uint64_t{batch} * ranks, ", or take update.policy = \"sync\"");
+  const PolicyEntry& entry = entry_of(s.kind);
+  for (const PolicyReads& reads : entry.reads) {
+    if (std::string wrong = check_setting(s, reads); !wrong.empty()) return wrong;
   }
-  if (s.kind == PolicyKind::easgd && s.elasticity * ranks > 1) {
-    return text("update.elasticity = ", s.elasticity, " with ", ranks, " ranks: the average oscillates when their ",
-                "product is above 1; give at most ", 1.0 / ranks);
-  }
-  return contradiction(s);
+  return entry.check == nullptr ? std::string{} : entry.check(s, ranks, batch);
 }
 
-std::unique_ptr<RoundPolicy> make_round_policy(const PolicySettings& given, std::uint32_t ranks) {
-  const PolicySettings settings = resolved(given, ranks);
-  switch (settings.kind) {
-    case PolicyKind::double_buffered: return policies::double_buffered();
-    case PolicyKind::local_sgd:
-    case PolicyKind::post_local_sgd: return policies::local_sgd(settings);
-    case PolicyKind::model_averaging: return policies::model_averaging(settings);
-    case PolicyKind::block_momentum: return policies::block_momentum(settings, ranks);
-    case PolicyKind::diloco: return policies::diloco(settings);
-    case PolicyKind::easgd: return policies::pushes(/*works_locally=*/true);
-    case PolicyKind::async:
-    case PolicyKind::ssp: return policies::pushes(/*works_locally=*/false);
-    default: return policies::sync(settings);
-  }
+std::unique_ptr<RoundPolicy> make_round_policy(const PolicySettings& settings, std::uint32_t ranks) {
+  return entry_of(settings.kind).make(resolved(settings, ranks), ranks);
 }
 
 std::string describe(const PolicySettings& s, std::uint32_t ranks) {
-  std::string out = fmt::format("{}: ", name_of(s.kind));
-  const auto each = [&] {
-    return counts_samples(s.kind) ? fmt::format("every {} samples of all ranks", s.block_samples)
-                                  : fmt::format("every {} steps", s.every_steps);
-  };
-  switch (s.kind) {
-    case PolicyKind::sync:
-      out += s.accumulate == 1 ? std::string{"gradients, every step, never stale"}
-                               : fmt::format("gradients, every {} steps, added up, never stale", s.accumulate);
-      break;
-    case PolicyKind::double_buffered: out += "gradients, every step, one step stale, behind the next step"; break;
-    case PolicyKind::local_sgd:
-    case PolicyKind::post_local_sgd:
-    case PolicyKind::model_averaging: out += "deltas, " + each() + ", averaged"; break;
-    case PolicyKind::block_momentum:
-    case PolicyKind::diloco:
-      out += "deltas, " + each() + ", " + to_string(policies::outer_rule(s, ranks, s.block_samples));
-      break;
-    case PolicyKind::easgd: out += "elastic differences, " + each(); break;
-    case PolicyKind::async: out += "gradients, at once, staleness not bounded"; break;
-    case PolicyKind::ssp: out += fmt::format("gradients, every step, at most {} steps stale", s.staleness); break;
-  }
-  if (s.distributed_after != 0) out += fmt::format("; sync until {} samples", s.distributed_after);
+  std::string out = text(name_of(s.kind), ": ", entry_of(s.kind).describe(s, ranks));
+  if (s.distributed_after != 0) out += text("; sync until ", s.distributed_after, " samples");
   return out;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,54 +15,69 @@
 
 namespace troupe {
 
-enum class PolicyKind : std::uint8_t {
-  sync,
-  double_buffered,
-  local_sgd,
-  post_local_sgd,
-  model_averaging,
-  block_momentum,
-  diloco,
-  easgd,
-  async,
-  ssp,
-};
+/// Every policy. A name here is an enumerator, a word of update.policy, and the name of the source that has the
+/// policy's entry (table.hpp) and its state machine.
+#define TROUPE_POLICIES(X) \
+  X(sync)                  \
+  X(double_buffered)       \
+  X(local_sgd)             \
+  X(post_local_sgd)        \
+  X(model_averaging)       \
+  X(block_momentum)        \
+  X(diloco)                \
+  X(async)                 \
+  X(ssp)                   \
+  X(easgd)
+
+#define TROUPE_ENUMERATOR(name) name,
+enum class PolicyKind : std::uint8_t { TROUPE_POLICIES(TROUPE_ENUMERATOR) };
+#undef TROUPE_ENUMERATOR
+#define TROUPE_ENUMERATOR(name) PolicyKind::name,
+inline constexpr std::array kPolicyKinds{TROUPE_POLICIES(TROUPE_ENUMERATOR)};
+#undef TROUPE_ENUMERATOR
 std::string_view name_of(PolicyKind kind) noexcept;
 /// Whether shard actors host the group's stripes; otherwise the devices update them in stream order, in rounds.
-constexpr bool is_hosted(PolicyKind kind) noexcept { return kind >= PolicyKind::easgd; }
+bool is_hosted(PolicyKind kind) noexcept;
+/// Whether ranks work on weights of their own between exchanges, so that each needs the whole of the rule's state.
+bool works_locally(PolicyKind kind) noexcept;
+/// Whether each update has a round of all ranks, in which they can agree on a verdict (needs_verdict).
+bool has_verdicts(PolicyKind kind) noexcept;
 
 /// Which formula block momentum follows; docs/policies.md has both.
 enum class BlockRule : std::uint8_t { paper, cntk };
+std::string_view name_of(BlockRule rule) noexcept;
 
-/// How one parameter group's ranks exchange; a kind reads the members that its comment names.
+/// How one parameter group's ranks exchange. What each member means is in the table of settings (settings.cpp), which
+/// policies read it in their entries. Where a policy has a default of its own, the value here means that it was left
+/// open.
 struct PolicySettings {
   PolicyKind kind = PolicyKind::sync;
-  /// Samples of all ranks until which the group is synchronous, whatever its kind (post_local_sgd: must be given).
   std::uint64_t distributed_after = 0;
-  std::uint32_t accumulate = 1;  // sync: steps whose gradients make one update
-  /// local_sgd, post_local_sgd, diloco, easgd: steps of each rank from round to round. 0: 8, of diloco 500.
+  std::uint32_t accumulate = 1;
   std::uint32_t every_steps = 0;
-  /// model_averaging, block_momentum: samples of all ranks from round to round. 0: 40,000 and 120,000, as in CNTK.
   std::uint64_t block_samples = 0;
-  BlockRule block_rule = BlockRule::paper;  // block_momentum
-  /// block_momentum, diloco: of the outer update. Nothing: 1 - 1/ranks, of diloco 0.9, or what the time constant says.
-  std::optional<double> outer_momentum;
-  std::optional<double> time_constant;  // block_momentum: samples of all ranks, momentum = exp(-block / time_constant)
-  std::optional<double> outer_rate;     // block_momentum, diloco; nothing: 1, of diloco 0.7
-  bool nesterov = true;                 // block_momentum, diloco
-  bool reset_momentum = true;           // block_momentum: the rule's state is cleared after each round
-  std::uint32_t staleness = 3;          // ssp: clocks that a rank may be ahead of the slowest
-  double elasticity = 0;                // easgd: alpha; 0: 0.9 / ranks
-  double ramp_from = 1;                 // async: factor of the first contributions, growing to 1
-  double ramp_by = 0.2;                 // async: what it grows by
-  std::uint32_t ramp_every = 600;       // async: contributions of a rank from one growth to the next
-  bool divide_by_staleness = false;     // async, ssp: an update counts 1 / (1 + its staleness)
+  BlockRule block_rule = BlockRule::paper;
+  double outer_momentum = -1;
+  double time_constant = 0;
+  double outer_rate = 0;
+  bool nesterov = true;
+  bool reset_momentum = true;
+  std::uint32_t staleness = 3;
+  bool divide_by_staleness = false;
+  double ramp_from = 1;
+  double ramp_by = 0.2;
+  std::uint32_t ramp_every = 600;
+  double elasticity = 0;
   friend bool operator==(const PolicySettings&, const PolicySettings&) = default;
 };
-/// The same with every number that was left to the kind.
-PolicySettings resolved(PolicySettings settings, std::uint32_t ranks);
-/// Canonical text with every member that the kind reads.
+/// What the policy reads, with every number that was left to it.
+PolicySettings resolved(PolicySettings given, std::uint32_t ranks);
+/// Canonical text with every member that the policy reads.
 std::string to_string(const PolicySettings& settings);
+/// On the way to another process: the kind, then every setting's bits.
+std::vector<std::uint64_t> to_words(const PolicySettings& settings);
+/// Takes what to_words gave. False: the words are no policy's, and `settings` are as they were.
+bool from_words(const std::vector<std::uint64_t>& words, PolicySettings& settings);
 
 /// What a round carries.
 enum class Sent : std::uint8_t {
@@ -103,11 +118,9 @@ class RoundPolicy {
   virtual ~RoundPolicy() = default;
   /// The next step's orders. Steps come in order.
   virtual StepOrders next(const StepFacts& facts) = 0;
-  /// Whether ranks work on weights of their own between rounds, so that each needs the whole of the rule's state.
-  virtual bool works_locally() const noexcept = 0;
 };
 
-/// The policy of `settings`, without its warm start, for `ranks` ranks. Throws Error{invalid} for hosted kinds.
+/// The policy of `settings`, without its warm start, for `ranks` ranks: of a hosted one, the ranks' side.
 std::unique_ptr<RoundPolicy> make_round_policy(const PolicySettings& settings, std::uint32_t ranks);
 
 /// A policy, and the first step that it is asked about: the first by both numbers.
@@ -141,7 +154,7 @@ class PolicySequence final : public RoundPolicy {
 
   StepOrders next(const StepFacts& facts) override;
   /// Whether any of the phases does.
-  bool works_locally() const noexcept override { return works_locally_; }
+  bool works_locally() const noexcept { return works_locally_; }
   /// From `step` on, which was not asked about, `policy` it is, and phases whose numbers are reached later come no
   /// more; what begins before `step` stays. All ranks must say so, in the same order, before they ask about the step
   /// before it. Of several switches at one step the last one counts.
@@ -199,10 +212,10 @@ PolicyNeeds needs_of(const PolicySettings& settings);
 /// For any of them.
 PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases);
 
-/// Why `settings` cannot work whatever the ranks, with what to do; empty: they can.
-std::string contradiction(const PolicySettings& settings);
 /// Why `settings` cannot work with `ranks` ranks and `batch` rows a rank and step, with what to do; empty: they can.
 std::string check_policy(const PolicySettings& settings, std::uint32_t ranks, std::uint32_t batch);
+/// The same whatever the ranks.
+inline std::string contradiction(const PolicySettings& settings) { return check_policy(settings, 0, 0); }
 
 /// A plan's line for people: what is sent, when, how stale it may be.
 std::string describe(const PolicySettings& settings, std::uint32_t ranks);

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/detail/round_policies.hpp"
+#include "runtime/exchange/policies/policy.hpp"
 
 namespace troupe {
 namespace {
@@ -69,7 +69,7 @@ const PolicySettings& PolicySequence::at(Step step, std::uint64_t samples) const
 }
 
 StepOrders PolicySequence::next(const StepFacts& facts) {
-  const bool worked_locally = policy_ && policy_->works_locally();
+  const bool worked_locally = policy_ && troupe::works_locally(policy().kind);
   const std::size_t first = current_;
   advance(facts.step.value, facts.samples_before);
   if (!begun_) since_ = phases_[current_].from_step;
@@ -83,7 +83,7 @@ StepOrders PolicySequence::next(const StepFacts& facts) {
   told.last = facts.last || changes(facts.step.value + 1, facts.samples_before + facts.samples);
   StepOrders orders = policy_->next(told);
   orders.switched = switched;
-  orders.gather_state = switched && policy_->works_locally() && !worked_locally;
+  orders.gather_state = switched && troupe::works_locally(policy().kind) && !worked_locally;
   return orders;
 }
 

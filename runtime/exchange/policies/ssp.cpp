@@ -1,24 +1,54 @@
-#include "runtime/exchange/policies/ssp.hpp"
-
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/error.hpp"
+#include <fmt/format.h>
 
-namespace troupe {
+#include "runtime/exchange/policies/detail/round_policies.hpp"
 
-SspPolicy::SspPolicy(const SspSettings& settings, HostedLedger ledger)
-    : settings_(settings), ledger_(std::move(ledger)) {
-  TROUPE_CHECK(settings.staleness > 0 || !settings.divide_by_staleness, Code::invalid,
-               "policy ssp: with a staleness of 0 nothing is stale, so there is nothing to divide by; leave that out");
-}
+namespace troupe::policies {
+namespace {
 
-HostedActions SspPolicy::joined(Rank worker) {
-  ledger_.join(worker);
-  return {};
-}
+bool by_whole_clocks(const PolicySettings& s) { return s.staleness == 0; }
 
-HostedActions SspPolicy::left(Rank worker) {
+/// Bounded staleness (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter
+/// server"). A read at clock c is answered when the parameters contain every worker's contributions of clocks up to
+/// c - s - 1, and all of the reader's own. A clock ticks when a contribution is committed, that is, applied; who leaves
+/// counts no more from that moment, who joins starts at the smallest clock.
+/// s > 0: contributions are applied when they arrive, each as an update of its own.
+/// s = 0: those of one clock are added up in the order of ranks and applied as one update once all have come, so that
+/// parameters have the bits of the synchronous step.
+class Ssp final : public LedgerPolicy {
+ public:
+  Ssp(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}
+  HostedActions left(Rank worker) override;
+  HostedActions pushed(const HostedPush& push) override;
+  HostedActions read(const HostedRead& read) override;
+  bool updates_wait_for_readers() const noexcept override { return by_whole_clocks(settings_); }
+  /// For every applied contribution, how many clocks the slowest worker was behind it when its parameters were read:
+  /// never more than s.
+  const StalenessHistogram& staleness() const noexcept override { return clocks_behind_; }
+  std::string_view staleness_unit() const noexcept override { return "steps of the slowest rank"; }
+
+ private:
+  void apply_arrived(HostedPush push, HostedActions& actions);
+  void apply_whole_clocks(HostedActions& actions);
+  void answer_waiting(HostedActions& actions);
+  bool may_answer(const HostedRead& read) const noexcept;
+  void answer(const HostedRead& read, HostedActions& actions);
+  void count(const HostedPush& push);
+
+  const PolicySettings settings_;
+  std::vector<HostedPush> pending_;  // s = 0: of clocks that are not whole yet, in the order of arrival
+  std::vector<HostedRead> waiting_;  // at most one a worker, in the order of ranks
+  struct Behind {
+    std::uint64_t of = 0;  // the clock of that read, from 1
+    std::uint64_t clocks = 0;
+  };
+  std::vector<Behind> behind_;  // by rank: at the read of its next contribution
+  StalenessHistogram clocks_behind_;
+};
+
+HostedActions Ssp::left(Rank worker) {
   HostedActions actions;
   if (!ledger_.leave(worker)) return actions;
   std::erase_if(waiting_, [&](const HostedRead& read) { return read.worker == worker; });
@@ -27,10 +57,10 @@ HostedActions SspPolicy::left(Rank worker) {
   return actions;
 }
 
-HostedActions SspPolicy::pushed(const HostedPush& push) {
+HostedActions Ssp::pushed(const HostedPush& push) {
   HostedActions actions{.refused = ledger_.take(push), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
-  if (settings_.staleness == 0) {
+  if (by_whole_clocks(settings_)) {
     pending_.push_back(push);
     apply_whole_clocks(actions);
   } else {
@@ -40,7 +70,7 @@ HostedActions SspPolicy::pushed(const HostedPush& push) {
   return actions;
 }
 
-HostedActions SspPolicy::read(const HostedRead& read) {
+HostedActions Ssp::read(const HostedRead& read) {
   HostedActions actions{.refused = ledger_.check(read), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
   if (may_answer(read)) {
@@ -57,14 +87,14 @@ HostedActions SspPolicy::read(const HostedRead& read) {
   return actions;
 }
 
-void SspPolicy::apply_arrived(HostedPush push, HostedActions& actions) {
+void Ssp::apply_arrived(HostedPush push, HostedActions& actions) {
   double scale = 1;
   if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + ledger_.staleness(push));
   count(push);
   actions.orders.emplace_back(ledger_.apply({push}, scale));
 }
 
-void SspPolicy::apply_whole_clocks(HostedActions& actions) {
+void Ssp::apply_whole_clocks(HostedActions& actions) {
   while (!pending_.empty()) {
     const std::uint64_t clock = std::min_element(pending_.begin(), pending_.end(), [](const auto& a, const auto& b) {
                                   return a.clock < b.clock;
@@ -82,7 +112,7 @@ void SspPolicy::apply_whole_clocks(HostedActions& actions) {
   }
 }
 
-void SspPolicy::answer_waiting(HostedActions& actions) {
+void Ssp::answer_waiting(HostedActions& actions) {
   std::vector<HostedRead> still;
   for (const HostedRead& read : waiting_) {
     if (may_answer(read))
@@ -93,11 +123,11 @@ void SspPolicy::answer_waiting(HostedActions& actions) {
   waiting_ = std::move(still);
 }
 
-bool SspPolicy::may_answer(const HostedRead& read) const noexcept {
+bool Ssp::may_answer(const HostedRead& read) const noexcept {
   return read.clock <= ledger_.committed(read.worker) && read.clock <= ledger_.smallest_clock() + settings_.staleness;
 }
 
-void SspPolicy::answer(const HostedRead& read, HostedActions& actions) {
+void Ssp::answer(const HostedRead& read, HostedActions& actions) {
   if (behind_.size() <= read.worker.value) behind_.resize(read.worker.value + 1);
   Behind& seen = behind_[read.worker.value];
   // A read that is delivered twice is answered twice, and the worker goes by the first answer.
@@ -106,8 +136,32 @@ void SspPolicy::answer(const HostedRead& read, HostedActions& actions) {
   actions.orders.emplace_back(ledger_.answer(read));
 }
 
-void SspPolicy::count(const HostedPush& push) {
+void Ssp::count(const HostedPush& push) {
   clocks_behind_.add(push.worker.value < behind_.size() ? behind_[push.worker.value].clocks : 0);
 }
 
-}  // namespace troupe
+std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedLedger ledger) {
+  return std::make_unique<Ssp>(settings, std::move(ledger));
+}
+
+std::string describe(const PolicySettings& s, std::uint32_t) {
+  return fmt::format("gradients, every step, at most {} steps stale", s.staleness);
+}
+
+constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::staleness}, {&P::divide_by_staleness}};
+
+}  // namespace
+
+constinit const PolicyEntry ssp{
+    .section = "hosted-stripes",
+    .sent = "gradients",
+    .when = "at once, to shards; a rank waits while it is more than `staleness` steps ahead",
+    .use_when = "the same, when updates must not be too stale",
+    .reads = kReads,
+    .needs = {.own_weights = true, .hosted = true},
+    .make = pushes,
+    .describe = describe,
+    .host = host,
+    .sums_clocks = by_whole_clocks};
+
+}  // namespace troupe::policies

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "runtime/exchange/policies/detail/round_policies.hpp"
 
 namespace troupe::policies {
@@ -19,17 +21,32 @@ class Sync final : public RoundPolicy {
     orders.finish = true;
     return orders;
   }
-  bool works_locally() const noexcept override { return false; }
 
  private:
   const std::uint32_t accumulate_;
   std::uint32_t kept_ = 0;
 };
 
-}  // namespace
-
-std::unique_ptr<RoundPolicy> sync(const PolicySettings& settings) {
+std::unique_ptr<RoundPolicy> make(const PolicySettings& settings, std::uint32_t) {
   return std::make_unique<Sync>(settings.accumulate);
 }
+
+std::string describe(const PolicySettings& s, std::uint32_t) {
+  return s.accumulate == 1 ? "gradients, every step, never stale"
+                           : fmt::format("gradients, every {} steps, added up, never stale", s.accumulate);
+}
+
+constexpr PolicyReads kReads[] = {{&P::accumulate}};
+
+}  // namespace
+
+constinit const PolicyEntry sync{.section = "sync",
+                                 .sent = "gradients",
+                                 .when = "every step, or every `accumulate` steps",
+                                 .use_when = "the network keeps up: nothing converges better at equal samples",
+                                 .reads = kReads,
+                                 .has_verdicts = true,
+                                 .make = make,
+                                 .describe = describe};
 
 }  // namespace troupe::policies

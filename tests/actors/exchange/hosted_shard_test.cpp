@@ -9,8 +9,7 @@
 #include <optional>
 
 #include "actors/caf_error.hpp"
-#include "runtime/exchange/policies/async.hpp"
-#include "runtime/exchange/policies/ssp.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
 #include "tests/actors/exchange/hosted_world.hpp"
 #include "tests/support/child_process.hpp"
 
@@ -46,8 +45,8 @@ class HostedShards : public ::testing::Test {
     shard = spawn_hosted_shard(actors.system(), std::move(parts));
     caf::anon_send(shard, StartHosting{.policy = std::move(policy)});
   }
-  void host_async() { host(std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1})); }
-  void host_ssp(std::uint64_t s) { host(std::make_unique<SspPolicy>(SspSettings{.staleness = s})); }
+  void host_async() { host(make_plain_hosted_policy({.kind = PolicyKind::async}, 2)); }
+  void host_ssp(std::uint32_t s) { host(make_plain_hosted_policy({.kind = PolicyKind::ssp, .staleness = s}, 2)); }
 
   template <class Result, class Message>
   std::optional<Result> ask(Message message) {

@@ -9,7 +9,7 @@
 #include "actors/exchange/hosted_exchange.hpp"
 #include "devices/fake/fake_device.hpp"
 #include "devices/reference/reference_device.hpp"
-#include "runtime/exchange/policies/easgd.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
 #include "tests/contracts/communicator_contract.hpp"
 #include "tests/support/actor_world.hpp"
 

@@ -6,7 +6,7 @@
 #include <future>
 
 #include "devices/reference/reference_device.hpp"
-#include "runtime/exchange/policies/async.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
@@ -64,7 +64,7 @@ class StripeReads : public ::testing::TestWithParam<std::tuple<bool, bool>> {
 
   RemoteEnd& there() { return *world.there; }
   void host() {
-    caf::anon_send(shard, StartHosting{.policy = std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1})});
+    caf::anon_send(shard, StartHosting{.policy = make_plain_hosted_policy({.kind = PolicyKind::async}, 2)});
     home->request(shard, kLong, JoinHosting{0}).receive([](const HostingJoined&) {}, [](const caf::error&) { FAIL(); });
   }
   PushPart ones() {
@@ -147,7 +147,7 @@ TEST_P(StripeReads, FailWhileTheStripeIsLent) {
   const Found lent = read(0, 1);
   EXPECT_EQ(lent.status.code(), Code::invalid);
   EXPECT_THAT(std::string{lent.status.text()}, HasSubstr("the devices update its stripe"));
-  caf::anon_send(shard, StartHosting{.policy = std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1})});
+  caf::anon_send(shard, StartHosting{.policy = make_plain_hosted_policy({.kind = PolicyKind::async}, 2)});
   EXPECT_TRUE(eventually([&] { return read(0, 1).status.ok(); }));
 }
 

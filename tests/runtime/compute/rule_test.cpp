@@ -5,11 +5,12 @@
 #include <array>
 
 #include "runtime/base/error.hpp"
+#include "tests/support/page_table.hpp"
 
 namespace troupe {
 namespace {
 
-/// The formulas of rule.hpp in f64, one element, written a second time.
+/// The formulas of kRules in f64, one element, written a second time.
 struct Textbook {
   double p = 1, v = 0, m = 0;
   void update(const Rule& r, std::uint64_t t, double g) {
@@ -84,6 +85,28 @@ TEST(Rule, KeepsAsManyStatesAsItsKindNeeds) {
   EXPECT_EQ(state_slots(RuleKind::adagrad), 1U);
   EXPECT_EQ(state_slots(RuleKind::rmsprop), 1U);
   EXPECT_EQ(state_slots(RuleKind::rmsprop_momentum), 2U);
+}
+
+TEST(Rule, IsInTheTableOfDocsOptimizersAsItsEntrySays) {
+  std::vector<std::string> rows;
+  for (const RuleEntry& rule : kRules) {
+    if (rule.word.empty()) continue;
+    const std::string word = text(rule.word, rule.word == rule.name ? "" : " with `momentum` above 0");
+    const std::string state = rule.state[0].empty()   ? "none"
+                              : rule.state[1].empty() ? std::string{rule.state[0]}
+                                                      : text(rule.state[0], ", ", rule.state[1]);
+    rows.push_back(text("| ", word, " | ", rule.update, " | ", state, " |"));
+  }
+  EXPECT_EQ(test::table_of("docs/optimizers.md", "| `optimizer.rule` |"), rows) << "write into docs/optimizers.md:\n"
+                                                                                << test::lines_of(rows);
+}
+
+TEST(Rule, BecomesAnotherRmspropByItsMomentum) {
+  const Rule plain{.kind = RuleKind::rmsprop};
+  EXPECT_EQ(with_momentum(plain, false), (Rule{.kind = RuleKind::rmsprop, .momentum = 0}));
+  EXPECT_EQ(with_momentum(plain, true).kind, RuleKind::rmsprop_momentum);
+  EXPECT_EQ(with_momentum({.kind = RuleKind::rmsprop_momentum, .momentum = 0}, true).kind, RuleKind::rmsprop);
+  EXPECT_EQ(with_momentum({}, false), Rule{});
 }
 
 TEST(Rule, HasATextThatTellsDifferentRulesApart) {

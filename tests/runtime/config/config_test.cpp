@@ -397,8 +397,7 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
        "--set optimizer.momentum: optimizer.momentum means nothing to optimizer.rule = \"adam\" (default)"},
       {"update.replay=logs",
        "--set update.replay: update.replay means nothing to update.policy = \"sync\" (default); leave it out, or "
-       "choose one "
-       "of \"async\", \"ssp\", \"easgd\""},
+       "choose \"async\", \"ssp\" or \"easgd\""},
       {"update.error_feedback=true",
        "--set update.error_feedback: update.error_feedback means nothing to update.compress = \"none\" (default); "
        "leave "

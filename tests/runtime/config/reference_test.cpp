@@ -1,5 +1,6 @@
-#include "runtime/config/reference.hpp"
+// What people are told about each key of app.toml.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/config/config.hpp"
@@ -8,68 +9,60 @@
 namespace troupe {
 namespace {
 
-/// What else has to be set so that a key of the rate's table means something.
-std::vector<std::string> beside_rate(const std::string& key, const std::string& value) {
-  if (!key.starts_with("optimizer.rate.") || (value == "0" && key.find("_f") == key.npos) || value == "[]") return {};
-  const std::string leaf = key.substr(std::string_view{"optimizer.rate."}.size());
-  if (leaf.starts_with("every_")) return {"optimizer.rate.schedule=step"};
-  if (leaf == "factor") return {"optimizer.rate.schedule=exponential", "optimizer.rate.every_epochs=1"};
-  if (leaf.starts_with("at_")) return {"optimizer.rate.schedule=multi_step"};
-  if (leaf == "power" || leaf == "end_factor" || leaf.starts_with("over_"))
-    return {"optimizer.rate.schedule=polynomial"};
-  if (leaf == "start_factor" || leaf == "rise") return {"optimizer.rate.schedule=one_cycle"};
-  if (leaf == "warmup_from") return {"optimizer.rate.warmup_epochs=1"};
-  if (leaf == "reference_batch") return {"optimizer.rate.scale=linear"};
-  return {};
-}
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
-/// The same of any key.
+/// What else has to be set so that `value` of a key means something.
 std::vector<std::string> beside(const std::string& key, const std::string& value) {
-  if (key == "optimizer.momentum") return {"optimizer.rule=momentum"};
-  if (key == "optimizer.alpha") return {"optimizer.rule=rmsprop"};
   if (key == "update.log" || key == "update.replay") return {"update.policy=async"};
   if (key == "update.error_feedback") return {"update.compress=bf16"};
-  if (key.starts_with("train.roll_back")) return {"train.non_finite=roll_back"};
-  if (key.starts_with("optimizer.rate.")) return beside_rate(key, value);
-  const auto policies = detail::policies_of(key);
-  if (policies.empty()) return {};
-  std::vector<std::string> more{"update.policy=" + std::string{policies.front()}};
-  if (policies.front() == "post_local_sgd") more.emplace_back("update.distributed_after=100");
+  if (key == "optimizer.rate.warmup_from") return {"optimizer.rate.warmup_epochs=1"};
+  const detail::Beside& other = detail::find_setting(key)->beside;
+  if (other.key.empty() || (!other.says_something_as_default && value == detail::find_setting(key)->show({})))
+    return {};
+  std::vector<std::string> more{text(other.key, '=', other.words.front())};
+  if (other.words.front() == "step" && !key.ends_with("every_epochs") && !key.ends_with("every_samples"))
+    more.emplace_back("optimizer.rate.every_epochs=1");
+  if (other.words.front() == "multi_step" && key.ends_with("factor")) more.emplace_back("optimizer.rate.at_epochs=[1]");
   return more;
 }
 
-void expect_taken(const KeyReference& key, const std::string& value) {
-  std::vector<std::string> overrides = beside(key.key, value);
-  overrides.push_back(key.key + "=" + value);
-  EXPECT_NO_THROW(parse_configuration("", "app.toml", overrides)) << key.key << " = " << value;
-}
-
-TEST(ConfigReference, TellsOfEveryKeyThatCanBeRead) {
-  std::vector<std::string> told;
-  for (const auto& section : settings_reference())
-    for (const auto& key : section.keys) told.push_back(key.key);
-  std::vector<std::string> read;
-  for (const auto& value : parse_configuration("", "app.toml", {}).values) read.push_back(value.key);
-  EXPECT_EQ(told, read);
+void expect_taken(std::string_view name, const std::string& value) {
+  const std::string key{name};
+  std::vector<std::string> overrides = beside(key, value);
+  overrides.push_back(key + "=" + value);
+  EXPECT_NO_THROW(parse_configuration("", "app.toml", overrides)) << key << " = " << value;
 }
 
 TEST(ConfigReference, EveryKeySaysWhatItIsAndWhatItTakes) {
-  for (const auto& section : settings_reference()) {
-    for (const auto& key : section.keys) {
-      EXPECT_GT(key.meaning.size(), 10u) << key.key;
-      EXPECT_EQ(key.meaning.back(), '.') << key.key;
-      EXPECT_FALSE(key.takes.empty()) << key.key;
-    }
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    const std::string meaning = detail::meaning(key);
+    EXPECT_GT(meaning.size(), 10u) << key.name;
+    EXPECT_EQ(meaning.back(), '.') << key.name;
+    EXPECT_FALSE(detail::expected(key).empty()) << key.name;
   }
 }
 
 TEST(ConfigReference, ExamplesAndDefaultsAreTaken) {
-  for (const auto& section : settings_reference()) {
-    for (const auto& key : section.keys) {
-      expect_taken(key, key.example);
-      expect_taken(key, key.default_value);
-    }
+  for (const detail::SettingKey& key : detail::setting_keys()) {
+    expect_taken(key.name, std::string{key.example});
+    expect_taken(key.name, key.show({}));
   }
+}
+
+TEST(ConfigReference, KeysOfAPolicyOrARuleNameThoseThatReadThem) {
+  const auto meaning = [](std::string_view key) { return detail::meaning(*detail::find_setting(key)); };
+  EXPECT_THAT(meaning("update.staleness"), HasSubstr(". Only with policy = \"ssp\". "));
+  EXPECT_THAT(meaning("update.distributed_after"), HasSubstr("Not with policy = \"sync\"."));
+  EXPECT_THAT(meaning("update.every_steps"),
+              EndsWith("Only with policy = \"local_sgd\", \"post_local_sgd\", \"diloco\" or \"easgd\". 0: the default, "
+                       "which is 8 for local_sgd, post_local_sgd and easgd, and 500 for diloco."));
+  EXPECT_THAT(meaning("update.outer_momentum"),
+              EndsWith("-1: the default, which is 1 - 1/ranks for block_momentum, and 0.9 for diloco."));
+  EXPECT_THAT(meaning("update.elasticity"), EndsWith("0: the default, 0.9/ranks."));
+  EXPECT_THAT(meaning("optimizer.momentum"), HasSubstr("Only with rule = \"momentum\", \"nesterov\" or \"rmsprop\"."));
+  EXPECT_THAT(meaning("optimizer.rate.power"), EndsWith("Only with schedule = \"polynomial\"."));
+  EXPECT_THAT(meaning("optimizer.clip_norm"), EndsWith("Only with update.policy = \"sync\" or \"double_buffered\"."));
 }
 
 }  // namespace

@@ -189,8 +189,8 @@ class PlainRun {
     const bool outer = settings_.kind == PolicyKind::block_momentum || settings_.kind == PolicyKind::diloco;
     if (!outer) return rule_step({.kind = RuleKind::sgd, .rate = 1}, 1);
     return rule_step({.kind = settings_.nesterov ? RuleKind::nesterov : RuleKind::momentum,
-                      .rate = *settings_.outer_rate,
-                      .momentum = *settings_.outer_momentum},
+                      .rate = settings_.outer_rate,
+                      .momentum = settings_.outer_momentum},
                      1);
   }
 

@@ -5,7 +5,7 @@
 #include "actors/exchange/stripe_read.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/ssp.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
 #include "tools/bench/messages/side.hpp"
 
 // A shard that hosts a stripe, and a worker that pushes to it and pulls from it, or reads a few of its elements.
@@ -147,7 +147,7 @@ Figures run_shard(Blocking& blocking, const EndCase& what, Line& line) {
   std::fill_n(side.space().address_of<float>(parts.stripe.parameters), parts.stripe.stripe.count, 1.0F);
   const HostedShard shard =
       spawn_hosted_shard(side.stage().system, std::move(parts), &side.remote(), /*runs_inline=*/true);
-  caf::anon_send(shard, StartHosting{.policy = std::make_unique<SspPolicy>(SspSettings{.staleness = 0})});
+  caf::anon_send(shard, StartHosting{.policy = make_plain_hosted_policy({.kind = PolicyKind::ssp, .staleness = 0}, 1)});
   const Ending ending(caf::actor_cast<caf::actor>(shard));
   side.publish("shard", shard);
   line.meet(blocking);

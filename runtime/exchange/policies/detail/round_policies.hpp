@@ -2,30 +2,29 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
-#include "runtime/exchange/policies/policy.hpp"
+#include "runtime/exchange/policies/table.hpp"
 
-// The policies that exchange in rounds, one file each, named after the paper that it follows. Settings are checked
-// before.
+// What policies have in common. Each has a file of its own with its entry and its state machine, named after the paper
+// that it follows; settings are checked and resolved before.
 namespace troupe::policies {
 
-std::unique_ptr<RoundPolicy> sync(const PolicySettings& settings);
-std::unique_ptr<RoundPolicy> double_buffered();
-std::unique_ptr<RoundPolicy> local_sgd(const PolicySettings& settings);
-std::unique_ptr<RoundPolicy> model_averaging(const PolicySettings& settings);
-std::unique_ptr<RoundPolicy> block_momentum(const PolicySettings& settings, std::uint32_t ranks);
-std::unique_ptr<RoundPolicy> diloco(const PolicySettings& settings);
+using P = PolicySettings;
 
+/// The outer rule that makes the new weights the mean of the ranks' weights.
+inline constexpr Rule kAverage{.kind = RuleKind::sgd, .rate = 1};
 /// The outer rule of a block of `block` samples, for block_momentum and diloco.
 Rule outer_rule(const PolicySettings& settings, std::uint32_t ranks, std::uint64_t block);
-/// The outer rule that makes the new weights the mean of the ranks' weights.
-Rule averaging_rule();
 
-/// What policies of ranks that work locally from round to round have in common: the length of a block.
+/// The length of a block, after which ranks that work locally have a round.
 class Blocks {
  public:
-  /// One of the two is 0.
-  Blocks(std::uint64_t steps, std::uint64_t samples) : steps_each_(steps), samples_each_(samples) {}
+  /// One of `every_steps` and `block_samples` is 0.
+  explicit Blocks(const PolicySettings& settings)
+      : steps_each_(settings.every_steps), samples_each_(settings.block_samples) {}
   /// Counts a step; the block's samples when it ends with this step, otherwise nothing.
   std::optional<std::uint64_t> count(const StepFacts& facts);
 
@@ -37,12 +36,33 @@ class Blocks {
 };
 
 /// Ranks work locally; every block ends with a round of this outer rule.
-std::unique_ptr<RoundPolicy> local_blocks(const Blocks& blocks, const Rule& outer);
-
-/// The ranks push to hosting shards, and meet where the group is to be consistent, and at the end.
-std::unique_ptr<RoundPolicy> pushes(bool works_locally);
-
+std::unique_ptr<RoundPolicy> local_blocks(const PolicySettings& settings, const Rule& outer);
+/// The same with the mean.
+std::unique_ptr<RoundPolicy> averaged_blocks(const PolicySettings& settings, std::uint32_t ranks);
 /// Orders of a step in which ranks work locally, ending its block when `outer` is given.
 StepOrders local_step(const std::optional<Rule>& outer);
+
+/// "deltas, every 8 steps, ", and "averaged", or what the outer rule is.
+std::string describe_averaged(const PolicySettings& settings, std::uint32_t ranks);
+std::string describe_outer(const PolicySettings& settings, std::uint32_t ranks);
+/// Whether a block has room for a step of all ranks.
+std::string check_block(const PolicySettings& settings, std::uint32_t ranks, std::uint32_t batch);
+
+/// The ranks' side of hosted policies: they push to shards, and meet where the group is to be consistent, and at the
+/// end. What is applied when, the shards decide.
+std::unique_ptr<RoundPolicy> pushes(const PolicySettings& settings, std::uint32_t ranks);
+
+/// A shard that answers every read at once, and what hosted policies do alike.
+class LedgerPolicy : public HostedPolicy {
+ public:
+  explicit LedgerPolicy(HostedLedger ledger) : ledger_(std::move(ledger)) {}
+  HostedActions joined(Rank worker) override;
+  HostedActions left(Rank worker) override;
+  HostedActions read(const HostedRead& read) override;
+  const HostedLedger& ledger() const noexcept final { return ledger_; }
+
+ protected:
+  HostedLedger ledger_;
+};
 
 }  // namespace troupe::policies

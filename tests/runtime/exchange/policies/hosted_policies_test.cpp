@@ -5,9 +5,7 @@
 #include <set>
 
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/async.hpp"
-#include "runtime/exchange/policies/easgd.hpp"
-#include "runtime/exchange/policies/ssp.hpp"
+#include "runtime/exchange/policies/hosted.hpp"
 #include "tests/runtime/exchange/policies/hosted_network.hpp"
 
 namespace troupe {
@@ -36,9 +34,24 @@ HostedPush push_of(std::uint32_t worker, std::uint64_t clock, std::uint64_t base
   return {Rank{worker}, clock + 1, clock, base};
 }
 
-template <class Policy>
-void join_all(Policy& policy, std::uint32_t workers) {
-  for (std::uint32_t w = 0; w < workers; ++w) policy.joined(Rank{w});
+/// A shard's policy, with `workers` that have joined.
+class Shard {
+ public:
+  Shard(const PolicySettings& settings, std::uint32_t workers) : policy_(make_plain_hosted_policy(settings, workers)) {
+    for (std::uint32_t w = 0; w < workers; ++w) policy_->joined(Rank{w});
+  }
+  HostedActions joined(Rank worker) { return policy_->joined(worker); }
+  HostedActions left(Rank worker) { return policy_->left(worker); }
+  HostedActions pushed(const HostedPush& push) { return policy_->pushed(push); }
+  HostedActions read(const HostedRead& read) { return policy_->read(read); }
+  const HostedLedger& ledger() const { return policy_->ledger(); }
+  const HostedPolicy& policy() const { return *policy_; }
+
+ private:
+  std::unique_ptr<HostedPolicy> policy_;
+};
+Shard ssp(std::uint32_t staleness, std::uint32_t workers) {
+  return {{.kind = PolicyKind::ssp, .staleness = staleness}, workers};
 }
 
 std::string message_of(const std::function<void()>& act) {
@@ -54,8 +67,7 @@ std::string message_of(const std::function<void()>& act) {
 // ---- one event after the other --------------------------------------------------------------------------------------
 
 TEST(SspPolicy, WithoutStalenessAddsAWholeClockInTheOrderOfRanks) {
-  SspPolicy shard{{.staleness = 0}};
-  join_all(shard, 3);
+  Shard shard = ssp(0, 3);
   EXPECT_THAT(shard.pushed(push_of(2, 0)).orders, IsEmpty());
   EXPECT_THAT(shard.pushed(push_of(0, 0)).orders, IsEmpty());
   const auto updates = updates_in(shard.pushed(push_of(1, 0)));
@@ -65,8 +77,7 @@ TEST(SspPolicy, WithoutStalenessAddsAWholeClockInTheOrderOfRanks) {
 }
 
 TEST(SspPolicy, AnswersTheNextClocksReadsAfterTheUpdate) {
-  SspPolicy shard{{.staleness = 0}};
-  join_all(shard, 2);
+  Shard shard = ssp(0, 2);
   shard.pushed(push_of(1, 0));
   EXPECT_THAT(shard.read({Rank{1}, 1}).orders, IsEmpty());
   const HostedActions actions = shard.pushed(push_of(0, 0));
@@ -77,8 +88,7 @@ TEST(SspPolicy, AnswersTheNextClocksReadsAfterTheUpdate) {
 }
 
 TEST(SspPolicy, HoldsAReadThatIsMoreThanTheStalenessAhead) {
-  SspPolicy shard{{.staleness = 2}};
-  join_all(shard, 2);
+  Shard shard = ssp(2, 2);
   for (std::uint64_t clock = 0; clock < 3; ++clock) shard.pushed(push_of(0, clock, clock));
   EXPECT_THAT(answered_in(shard.read({Rank{0}, 2})), ElementsAre(0));
   EXPECT_THAT(answered_in(shard.read({Rank{0}, 3})), IsEmpty());
@@ -86,8 +96,7 @@ TEST(SspPolicy, HoldsAReadThatIsMoreThanTheStalenessAhead) {
 }
 
 TEST(SspPolicy, NobodyWaitsForAWorkerThatLeft) {
-  SspPolicy shard{{.staleness = 0}};
-  join_all(shard, 3);
+  Shard shard = ssp(0, 3);
   shard.pushed(push_of(0, 0));
   shard.pushed(push_of(2, 0));
   shard.read({Rank{0}, 1});
@@ -98,16 +107,14 @@ TEST(SspPolicy, NobodyWaitsForAWorkerThatLeft) {
 }
 
 TEST(SspPolicy, AppliesWhatAWorkerPushedBeforeItLeft) {
-  SspPolicy shard{{.staleness = 0}};
-  join_all(shard, 2);
+  Shard shard = ssp(0, 2);
   shard.pushed(push_of(1, 0));
   EXPECT_THAT(shard.left(Rank{1}).orders, IsEmpty());
   EXPECT_THAT(updates_in(shard.pushed(push_of(0, 0))).at(0).contributions, ElementsAre(push_of(0, 0), push_of(1, 0)));
 }
 
 TEST(SspPolicy, AJoinerStartsAtTheSmallestClock) {
-  SspPolicy shard{{.staleness = 3}};
-  join_all(shard, 2);
+  Shard shard = ssp(3, 2);
   for (std::uint64_t clock = 0; clock < 3; ++clock) shard.pushed(push_of(0, clock));
   shard.pushed(push_of(1, 0));
   shard.joined(Rank{2});
@@ -117,8 +124,7 @@ TEST(SspPolicy, AJoinerStartsAtTheSmallestClock) {
 }
 
 TEST(SspPolicy, AWorkerThatComesBackContributesToTheClockItLeftIn) {
-  SspPolicy shard{{.staleness = 0}};
-  join_all(shard, 2);
+  Shard shard = ssp(0, 2);
   shard.pushed(push_of(1, 0));
   shard.left(Rank{1});
   shard.joined(Rank{1});
@@ -130,8 +136,7 @@ TEST(SspPolicy, AWorkerThatComesBackContributesToTheClockItLeftIn) {
 }
 
 TEST(HostedPolicies, RefuseWhatIsNotTheNextOfItsWorker) {
-  AsyncPolicy shard{{}};
-  join_all(shard, 1);
+  Shard shard{{.kind = PolicyKind::async}, 1};
   EXPECT_EQ(shard.pushed(push_of(0, 1)).refused, Refusal::out_of_order);
   EXPECT_EQ(shard.pushed(push_of(0, 0)).refused, Refusal::none);
   EXPECT_EQ(shard.pushed(push_of(0, 0)).refused, Refusal::duplicate);
@@ -142,17 +147,17 @@ TEST(HostedPolicies, RefuseWhatIsNotTheNextOfItsWorker) {
 }
 
 TEST(AsyncPolicy, RampsTheRateOfEachWorkerByItsOwnClock) {
-  const AsyncSettings settings{.ramp_from = 0.2, .ramp_by = 0.2, .ramp_every = 600};
-  EXPECT_DOUBLE_EQ(async_ramp(settings, 0), 0.2);
-  EXPECT_DOUBLE_EQ(async_ramp(settings, 599), 0.2);
-  EXPECT_DOUBLE_EQ(async_ramp(settings, 600), 0.4);
-  EXPECT_DOUBLE_EQ(async_ramp(settings, 2400), 1.0);
-  EXPECT_DOUBLE_EQ(async_ramp(settings, 100000), 1.0);
+  Shard shard{{.kind = PolicyKind::async, .ramp_from = 0.2, .ramp_by = 0.2, .ramp_every = 3}, 2};
+  const auto scale = [&](std::uint32_t worker, std::uint64_t clock) {
+    return updates_in(shard.pushed(push_of(worker, clock))).at(0).rate_scale;
+  };
+  for (std::uint64_t clock = 0; clock < 20; ++clock)
+    EXPECT_DOUBLE_EQ(scale(0, clock), std::min(1.0, 0.2 * static_cast<double>(1 + clock / 3))) << clock;
+  EXPECT_DOUBLE_EQ(scale(1, 0), 0.2);
 }
 
 TEST(AsyncPolicy, DividesByTheUpdatesThatCameBetween) {
-  AsyncPolicy shard{{.ramp_from = 1, .divide_by_staleness = true}};
-  join_all(shard, 2);
+  Shard shard{{.kind = PolicyKind::async, .divide_by_staleness = true}, 2};
   shard.pushed(push_of(0, 0));
   shard.pushed(push_of(0, 1, 1));
   EXPECT_DOUBLE_EQ(updates_in(shard.pushed(push_of(1, 0, 0))).at(0).rate_scale, 1.0 / 3);
@@ -161,24 +166,27 @@ TEST(AsyncPolicy, DividesByTheUpdatesThatCameBetween) {
 }
 
 TEST(AsyncPolicy, RefusesARampThatNeverStarts) {
-  EXPECT_THAT(message_of([] { AsyncPolicy{{.ramp_from = 0}}; }), HasSubstr("begin above 0"));
+  EXPECT_THAT(message_of([] { make_plain_hosted_policy({.kind = PolicyKind::async, .ramp_from = 0}, 2); }),
+              HasSubstr("update.ramp_from = 0 is out of its range"));
 }
 
 TEST(EasgdPolicy, RefusesAnUnstablePull) {
-  EXPECT_THAT(message_of([] { EasgdPolicy({.alpha = 0.3}, 4); }), HasSubstr("use alpha = 0.25 or less"));
-  EXPECT_NO_THROW(EasgdPolicy({.alpha = 0.25}, 4));
-  EXPECT_DOUBLE_EQ(EasgdPolicy({}, 4).alpha(), 0.225);
+  const auto host = [](double elasticity) {
+    make_plain_hosted_policy({.kind = PolicyKind::easgd, .elasticity = elasticity}, 4);
+  };
+  EXPECT_THAT(message_of([&] { host(0.3); }), HasSubstr("give at most 0.25"));
+  EXPECT_NO_THROW(host(0.25));
+  EXPECT_DOUBLE_EQ(elastic_alpha({.kind = PolicyKind::easgd}, 4).value(), 0.225);
+  EXPECT_FALSE(elastic_alpha({.kind = PolicyKind::async}, 4).has_value());
 }
 
 TEST(EasgdPolicy, RefusesMoreWorkersThanItsPullIsStableFor) {
-  EasgdPolicy shard{{}, 2};
-  join_all(shard, 2);
+  Shard shard{{.kind = PolicyKind::easgd}, 2};
   EXPECT_THAT(message_of([&] { shard.joined(Rank{2}); }), HasSubstr("one worker more"));
 }
 
 TEST(EasgdPolicy, AnswersWithTheCenterBeforeThePush) {
-  EasgdPolicy shard{{}, 2};
-  join_all(shard, 2);
+  Shard shard{{.kind = PolicyKind::easgd}, 2};
   const HostedActions actions = shard.pushed(push_of(1, 0));
   ASSERT_THAT(actions.orders, SizeIs(2));
   EXPECT_EQ(std::get<AnswerRead>(actions.orders[0]).version, 0u);
@@ -239,8 +247,8 @@ using test::SimulationOptions;
 
 struct SeededRun {
   SimulationOptions options;
-  std::optional<std::uint64_t> staleness;  // ssp
-  AsyncSettings async;
+  std::optional<std::uint32_t> staleness;  // ssp
+  PolicySettings policy;
 };
 
 /// A run of 2 to 5 workers and 1 to 3 shards, every third with a worker that leaves in the middle.
@@ -256,19 +264,21 @@ SeededRun random_run(std::uint64_t seed) {
   if (random() % 3 == 0) o.leaver = static_cast<std::uint32_t>(random() % o.workers);
   const std::uint64_t kind = random() % 6;
   if (kind == 0) {
-    run.async = {.ramp_from = 0.25, .ramp_by = 0.25, .ramp_every = 3, .divide_by_staleness = random() % 2 == 0};
-    o.policy = [settings = run.async] { return std::make_unique<AsyncPolicy>(settings); };
+    run.policy = {.kind = PolicyKind::async,
+                  .divide_by_staleness = random() % 2 == 0,
+                  .ramp_from = 0.25,
+                  .ramp_by = 0.25,
+                  .ramp_every = 3};
   } else if (kind == 1) {
+    run.policy = {.kind = PolicyKind::easgd};
     o.elastic = true;
-    o.alpha = static_cast<float>(elastic_alpha({}, o.workers));
-    o.policy = [workers = o.workers] { return std::make_unique<EasgdPolicy>(EasgdSettings{}, workers); };
+    o.alpha = static_cast<float>(elastic_alpha(run.policy, o.workers).value());
   } else {
-    run.staleness = kind == 2 ? 0 : random() % 5;
-    run.async = {.ramp_from = 1, .divide_by_staleness = *run.staleness > 0 && random() % 2 == 0};
-    o.policy = [settings = SspSettings{*run.staleness, run.async.divide_by_staleness}] {
-      return std::make_unique<SspPolicy>(settings);
-    };
+    run.staleness = kind == 2 ? 0 : static_cast<std::uint32_t>(random() % 5);
+    run.policy = {.kind = PolicyKind::ssp, .staleness = *run.staleness};
+    run.policy.divide_by_staleness = *run.staleness > 0 && random() % 2 == 0;
   }
+  o.policy = [settings = run.policy, workers = o.workers] { return make_plain_hosted_policy(settings, workers); };
   return run;
 }
 
@@ -357,8 +367,10 @@ class Replay {
       parts.push_back(&found->second[s]);
     }
     const AppliedRecord& r = log[next_[s]];
-    double scale = async_ramp(run_.async, r.clock);
-    if (run_.async.divide_by_staleness) scale /= static_cast<double>(r.sequence - r.base);
+    const PolicySettings& settings = run_.policy;
+    double scale =
+        std::min(1.0, settings.ramp_from + settings.ramp_by * static_cast<double>(r.clock / settings.ramp_every));
+    if (settings.divide_by_staleness) scale /= static_cast<double>(r.sequence - r.base);
     std::vector<float> parameters = history_[s].back();
     test::simulated_update(parameters, parts, scale, run_.options);
     history_[s].push_back(std::move(parameters));
@@ -417,7 +429,7 @@ void expect_the_same_on_another_network(const SeededRun& run, const HostedSimula
 
 TEST(HostedPolicies, GoOnAsTheyDecideBehindTheEndOfALog) {
   SimulationOptions options{.seed = 5, .clocks = 6};
-  options.policy = [] { return std::make_unique<AsyncPolicy>(AsyncSettings{.ramp_from = 1}); };
+  options.policy = [] { return make_plain_hosted_policy({.kind = PolicyKind::async}, 3); };
   HostedSimulation first{options};
   ASSERT_TRUE(first.run());
   options.seed = 6;

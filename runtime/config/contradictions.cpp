@@ -1,0 +1,170 @@
+#include "runtime/config/detail/contradictions.hpp"
+
+#include <algorithm>
+
+namespace troupe::detail {
+namespace {
+
+using enum RateShape;
+
+template <class Fits>
+bool any_policy(const Settings::Group& group, Fits fits) {
+  return fits(group.update.kind) ||
+         std::ranges::any_of(group.switches, [&](const PolicySwitch& change) { return fits(change.policy.kind); });
+}
+
+/// Each of the checks is about the keys in its name. Messages name both places.
+class Review {
+ public:
+  Review(const Settings& settings, const GivenKeys& given) : settings_(settings), given_(given) {}
+
+  std::vector<Contradiction> found() {
+    keys_that_mean_nothing();
+    logs();
+    error_feedback();
+    rate();
+    verdict();
+    split();
+    faults();
+    const std::string_view policy = is_given("update.time_constant") ? "update.time_constant" : "update.policy";
+    if (const std::string wrong = contradiction(settings_.update); !wrong.empty()) add(policy, wrong);
+    return std::move(found_);
+  }
+
+ private:
+  bool is_given(std::string_view key) const { return given_.contains(key); }
+  std::string value_of(std::string_view key) const { return find_setting(key)->show(settings_); }
+  /// Whether a key is given and is not what it would be anyway: a default that was printed and read back is no wish.
+  bool is_wished(std::string_view key) const { return is_given(key) && !find_setting(key)->is_default(settings_); }
+  /// The key with its value and where that comes from.
+  std::string told(std::string_view key) const { return text(key, " = ", shown(key)); }
+  std::string shown(std::string_view key) const {
+    const auto at = given_.find(key);
+    return text(value_of(key), " (", at == given_.end() ? "default" : at->second.origin, ")");
+  }
+  void add(std::string_view key, std::string what) { found_.push_back({find_setting(key)->name, std::move(what)}); }
+  void add_meaningless(std::string_view key, std::string_view beside, std::string_view choices) {
+    add(key, text(key, " means nothing to ", told(beside), "; leave it out, or choose ", choices));
+  }
+
+  void keys_that_mean_nothing() {
+    for (const SettingKey& key : setting_keys()) {
+      const bool says = key.beside.says_something_as_default ? is_given(key.name) : is_wished(key.name);
+      if (says && !key.means_something(settings_))
+        add_meaningless(key.name, key.beside.key, quoted_list(key.beside.words));
+    }
+  }
+
+  /// Logs are of what shards apply.
+  void logs() {
+    const auto hosts = [](const Settings::Group& group) { return any_policy(group, is_hosted); };
+    if (std::ranges::any_of(all_groups(settings_), hosts)) return;
+    for (const std::string_view key : {"update.log", "update.replay"})
+      if (is_wished(key)) add_meaningless(key, "update.policy", quoted_list(policies_that(is_hosted)));
+  }
+
+  /// What rounding takes away there is only where something is rounded.
+  void error_feedback() {
+    const auto rounds = [](const Settings::Group& group) { return group.filter.kind != FilterKind::none; };
+    if (settings_.filter.error_feedback && std::ranges::none_of(all_groups(settings_), rounds))
+      add_meaningless("update.error_feedback", "update.compress", "\"bf16\"");
+  }
+
+  void rate() {
+    for (const std::string_view stem : {"every", "at", "over", "warmup"}) {
+      const std::string epochs = text("optimizer.rate.", stem, "_epochs"),
+                        samples = text("optimizer.rate.", stem, "_samples");
+      if (is_wished(epochs) && is_wished(samples))
+        add(samples, text(samples, " cannot be used beside ", told(epochs), "; leave one of them out"));
+    }
+    const RateSettings& rate = settings_.rate;
+    if ((rate.shape == step || rate.shape == exponential) && !rate.every.is_given())
+      add_lacking("optimizer.rate.schedule", "every", ", as in every_epochs = 30");
+    if (rate.shape == multi_step && rate.at.empty())
+      add_lacking("optimizer.rate.schedule", "at", ", as in at_epochs = [30, 60, 80]");
+    rate_places();
+    warmup();
+  }
+
+  /// `key` needs one of two keys that are not given.
+  void add_lacking(std::string_view key, std::string_view stem, std::string_view example) {
+    const std::string value = key.ends_with("schedule") ? text(" = ", shown(key)) : std::string{};
+    add(key, text(key, value, " needs optimizer.rate.", stem, "_epochs or optimizer.rate.", stem, "_samples", example));
+  }
+
+  void rate_places() {
+    const auto before = [](const Stretch& a, const Stretch& b) { return a.samples < b.samples || a.epochs < b.epochs; };
+    const std::vector<Stretch>& places = settings_.rate.at;
+    for (std::size_t i = 1; i < places.size(); ++i) {
+      if (before(places[i - 1], places[i])) continue;
+      const std::string_view key = places[i].samples != 0 ? "optimizer.rate.at_samples" : "optimizer.rate.at_epochs";
+      if (!is_given(key)) return;
+      return add(
+          key, text(key, " has an entry ", i + 1, " that is not above the one before; write them in ascending order"));
+    }
+  }
+
+  void warmup() {
+    constexpr std::string_view kFrom = "optimizer.rate.warmup_from";
+    if (settings_.rate.shape == one_cycle) {
+      for (const std::string_view key : {std::string_view{"optimizer.rate.warmup_epochs"},
+                                         std::string_view{"optimizer.rate.warmup_samples"}, kFrom}) {
+        if (is_wished(key))
+          add(key, text(key, " means nothing to ", told("optimizer.rate.schedule"),
+                        ", which rises by itself (start_factor, rise)"));
+      }
+    } else if (is_given(kFrom) && settings_.rate.linear) {
+      add(kFrom, text(kFrom, " means nothing to ", told("optimizer.rate.scale"),
+                      ", whose warm-up begins with the unscaled rate; leave it out"));
+    } else if (is_given(kFrom) && !settings_.rate.warmup.is_given()) {
+      add_lacking(kFrom, "warmup", "");
+    }
+  }
+
+  /// What needs a verdict of all ranks on each update needs a policy with a round in each; going back needs checkpoints
+  /// to go back to.
+  void verdict() {
+    const Rule& rule = settings_.rule;
+    if (rule.stops_non_finite && settings_.checkpoint.every_steps == 0) {
+      add("train.non_finite", text("train.non_finite = \"roll_back\" needs checkpoints to go back to, and ",
+                                   told("checkpoint.every_steps"), "; give it the steps from one to the next"));
+    }
+    const auto lacks = [](PolicyKind kind) { return !has_verdicts(kind); };
+    if (!needs_verdict(rule) || !any_policy(all_groups(settings_).front(), lacks)) return;
+    const std::string_view policy = lacks(settings_.update.kind) ? "update.policy" : "update.switch";
+    for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
+      if (!is_wished(key)) continue;
+      add(key, text(told(key), " needs a round of all ranks in each update, which ", told(policy),
+                    " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
+    }
+  }
+
+  /// Where ranks do not take their steps together, nothing is won by giving some of them smaller ones.
+  void split() {
+    if (settings_.placement.split != "measured" || !any_policy(all_groups(settings_).front(), is_hosted)) return;
+    const std::string_view policy = is_hosted(settings_.update.kind) ? "update.policy" : "update.switch";
+    add("placement.split", text(told("placement.split"),
+                                " shares the samples of steps that all ranks take together, "
+                                "which they do not under ",
+                                told(policy), "; write \"equal\""));
+  }
+
+  void faults() {
+    if (settings_.faults.exchange >= settings_.faults.dead) return;
+    add(is_given("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms",
+        text("an exchange gives up (", told("faults.exchange_s"), ") before a silent rank is dead (",
+             told("faults.dead_ms"), ") and can be named; make exchange_s the longer one"));
+  }
+
+  const Settings& settings_;
+  const GivenKeys& given_;
+  std::vector<Contradiction> found_;
+};
+
+}  // namespace
+
+std::vector<Contradiction> contradictions_of(const Settings& settings, const GivenKeys& given) {
+  return Review{settings, given}.found();
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,229 @@
+#include "runtime/config/detail/sections.hpp"
+
+namespace troupe::detail {
+namespace {
+
+using S = Settings;
+using D = Settings::Data;
+using P = Settings::Placement;
+using C = Settings::Checkpoint;
+using F = Settings::Faults;
+using V = TomlValue;
+using K = ValueKind;
+
+constexpr std::size_t kMostRanks = 1024;
+
+void store_batches(S& s, const V& v) {
+  const auto rows = [](const V& one) { return static_cast<std::uint32_t>(one.integer); };
+  s.data.batches.clear();
+  for (const V& pair : v.items) s.data.batches.push_back({rows(pair.items[0]), pair.items[1].number});
+  s.data.batch = v.items.empty() ? rows(v) : s.data.batches.front().rows;
+}
+std::string show_batches(const S& s) {
+  if (s.data.batches.empty()) return std::to_string(s.data.batch);
+  std::string out;
+  for (const D::Batch& one : s.data.batches)
+    out += text(out.empty() ? "[" : ", ", '[', one.rows, ", ", number_text(one.epochs), ']');
+  return out + "]";
+}
+
+void store_non_finite(S& s, const V& v) {
+  s.rule.skips_non_finite = v.text == "skip";
+  s.rule.stops_non_finite = v.text == "roll_back";
+}
+std::string show_non_finite(const S& s) {
+  return quoted(s.rule.skips_non_finite ? "skip" : s.rule.stops_non_finite ? "roll_back" : "stop");
+}
+
+std::optional<Finding> check_resume(const V& v) {
+  if (!v.text.empty()) return std::nullopt;
+  return invalid("is empty; write \"never\", \"auto\", or the path of a checkpoint");
+}
+std::optional<Finding> check_report_dir(const V& v) {
+  if (!v.text.empty()) return std::nullopt;
+  return invalid("is empty; name a folder, as in report.dir = \"run\", or \".\" for the working directory");
+}
+
+}  // namespace
+
+Keys data_and_model_keys() {
+  return {
+      {"data.source", at<&S::data, &D::source>,
+       one_of({"idx", "generated"}, {"cifar10", "map", "folder", "shards", "voc"},
+              "data.source = \"idx\" or \"generated\""),
+       "what kind of data set", "\"idx\"",
+       "idx: MNIST's four files, plain or .gz. If nothing is found, rtrun generates digits and says so. generated: "
+       "60,000 training and 10,000 test images of digits that rtrun generates once and keeps in ~/.cache/troupe (55 "
+       "MB)."},
+      {"data.path", at<&S::data, &D::path>, text_in_quotes(), "folder of the data set, relative to the file",
+       "\"data/mnist\"",
+       "Where source = \"idx\" looks, in this order: --set data.path, and then nowhere else; this key, where the "
+       "folder holds the files; TROUPE_DATA, a folder that holds mnist/; generated digits. The line that begins with "
+       "`Data:` says which was taken."},
+      {"data.batch", Custom{store_batches, show_batches}, array_of(K::batches, 1, 64, {1, 1e6}),
+       "samples per rank and step, or a schedule of them", "100",
+       "A step takes this number times the number of ranks. With placement.split = \"measured\" it is the mean over "
+       "the ranks. [[64, 10], [128, 10], [256, 0]]: 64 for the first 10 epochs, 128 for the next 10, 256 for the rest. "
+       "Epochs may be fractions; a new size takes effect with the first step that begins at its epoch or later."},
+      {"data.prefetch", at<&S::data, &D::prefetch>, integer(2, 64), "number of batches that a loader keeps ready", "3",
+       "Each takes the memory of one batch. A larger number helps where loading times vary."},
+      {"data.threads", at<&S::data, &D::threads>, integer(0, 64),
+       "number of threads of each loader that decode batches; 0: the loader itself does", "2",
+       "The batches are the same, in the same order. Threads help where decoding takes longer than a step, and cores "
+       "are left."},
+      {"data.scatter", at<&S::data, &D::scatter>, one_of_first<Scatter>(3), "what the last step of an epoch takes",
+       "\"exact\"",
+       "endless: every step takes data.batch samples per rank; the step in which an epoch ends also takes the first "
+       "samples of the next epoch. exact: the last step of an epoch takes the samples that are left, divided among the "
+       "ranks, of which some may get none. equal: the last step of an epoch is filled up with samples from the "
+       "beginning of the same epoch until all ranks have the same number; not possible with placement.split = "
+       "\"measured\"."},
+      {"data.loader", at<&S::data, &D::loader>, one_of({"rank", "node"}), "who reads the data set", "\"node\"",
+       "rank: every rank reads it for itself. node: one rank of each node reads it and makes the batches of all ranks "
+       "of the node, directly in their memory, so that the node holds the data set once."},
+      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp"}), "a registered model", "\"mlp\"",
+       "mlp: dense layers, each but the last followed by a ReLU. The sizes of input and output follow from the data."},
+      {"model.units", at<&S::model, &S::Model::units>, array_of(K::integers, 1, 8, {1, 65536}),
+       "widths of the hidden layers", "[1000, 1000]",
+       "One number for each layer, in order. Weights start as N(0, 1/inputs), biases as 0."},
+      {"model.dtype", at<&S::model, &S::Model::dtype>, one_of_first<DType>(2),
+       "number type of batches, activations and weights", "\"bf16\"",
+       "bf16: weights are also kept as f32, where they are updated; gradients are exchanged as f32. Faster on "
+       "processors with instructions for it."},
+  };
+}
+
+Keys train_keys() {
+  return {
+      {"train.epochs", at<&S::train, &S::Train::epochs>, integer(1, 1e6), "passes over the training set", "20",
+       "An epoch is the number of steps that it takes to use every sample once. data.scatter says what its last step "
+       "takes."},
+      {"train.steps", at<&S::train, &S::Train::steps>, integer(0, 1e12),
+       "number of steps after which the run ends; 0: train.epochs decides", "1000",
+       "Counted from the very beginning, also after a resume. If set, train.epochs is ignored."},
+      {"train.seed", at<&S::train, &S::Train::seed>, integer(0, 9.3e18),
+       "seed of the starting weights and of the order of samples", "7", "Generated digits do not depend on it."},
+      {"train.non_finite", Custom{store_non_finite, show_non_finite}, one_of({"stop", "skip", "roll_back"}),
+       "what happens when a loss or a gradient is not finite", "\"skip\"",
+       text("stop: the run ends and names the step and the first rank whose loss is not finite; this costs no time. "
+            "skip: a step whose gradient is not finite changes no parameter, and a note names the parameter and the "
+            "rank; all ranks agree on that before the first parameter changes, which takes one more pass over the "
+            "gradients. roll_back: after such a step the run goes back to its newest checkpoint, with a lower rate. "
+            "skip and roll_back: only with update.policy = ",
+            quoted_list(policies_that(has_verdicts)), ".")},
+      {"train.roll_backs",
+       at<&S::train, &S::Train::roll_backs>,
+       integer(1, 1000),
+       "how often a run goes back to a checkpoint before it ends",
+       "1",
+       "Counted over the whole run, resumed or not.",
+       {"train.non_finite", {"roll_back"}}},
+      {"train.roll_back_rate",
+       at<&S::train, &S::Train::roll_back_rate>,
+       number(1e-6, 1),
+       "factor on the rate each time that a run goes back",
+       "0.1",
+       "1: the rate stays the same.",
+       {"train.non_finite", {"roll_back"}}},
+      {"train.deterministic", at<&S::train, &S::Train::deterministic>, yes_or_no(),
+       "whether runs with the same settings on the same number of ranks, divided alike among nodes, end with the same "
+       "bits",
+       "true",
+       "Recorded in the plan and in checkpoints. A job that was interrupted and resumed on the same number of ranks "
+       "then ends with the same bits as one that was not interrupted."},
+  };
+}
+
+Keys other_keys() {
+  return {
+      {"placement.device", at<&S::placement, &P::device>,
+       one_of({"auto", "cpu"}, {"cuda"}, "placement.device = \"cpu\" (or \"auto\")"), "what a rank computes on",
+       "\"auto\"", "auto is cpu in this build."},
+      {"placement.cores", at<&S::placement, &P::cores>, integer(0, 4096),
+       "number of cores for each rank; 0: the node's cores are divided among its ranks", "2",
+       "These cores compute. The node's remaining cores go to the lanes, which then poll: first one for the control "
+       "lane of each rank, then one for its bulk lane. More cores than the node has is an error."},
+      {"placement.split", at<&S::placement, &P::split>, one_of({"equal", "measured"}),
+       "how ranks share a step's samples", "\"measured\"",
+       "equal: each rank takes data.batch. measured: in proportion to the speed at which each rank is seen to compute. "
+       "The sum stays data.batch times the number of ranks, and the gradient is still the mean over all samples."},
+      {"placement.min_share", at<&S::placement, &P::min_share>, number(0, 1),
+       "smallest number of samples of a rank with split = \"measured\", as a fraction of data.batch", "0.05",
+       "Rounded up to a multiple of 8 samples (of 4 if data.batch is below 64, of 1 if it is below 16)."},
+      {"placement.max_share", at<&S::placement, &P::max_share>, number(1, 1024),
+       "largest number of samples of a rank with split = \"measured\", as a multiple of data.batch", "4",
+       "Every slot of the loader's pool has room for that many."},
+      {"placement.stripes", at<&S::placement, &P::stripes>, array_of(K::numbers, 0, kMostRanks, {0, 1e9}),
+       "share of the parameters that each rank owns, one number per rank; []: equal shares", "[1, 1, 1, 0]",
+       "The numbers are proportions. An owner keeps the optimizer's state of its share (its stripe) and updates it, or "
+       "lets a shard do so. Shares are whole blocks of 1,024 parameters. 0: no share, for a rank that is slow or badly "
+       "connected."},
+      {"placement.bandwidth", at<&S::placement, &P::bandwidth>, array_of(K::numbers, 0, kMostRanks, {0, 1e15, true}),
+       "network bandwidth of each rank, in any unit, from which the shares of the parameters are computed; []: not "
+       "used",
+       "[10, 10, 10, 2.5]",
+       "The shares are those with which an exchange takes the least time. Not together with placement.stripes."},
+      {"evaluate.every_epochs", at<&S::evaluate, &S::Evaluate::every_epochs>, integer(0, 1e6),
+       "epochs from one evaluation on the test set to the next; 0: never", "1",
+       "There is also an evaluation at the end of the run. Every rank evaluates its part of the test set."},
+      {"evaluate.patience", at<&S::evaluate, &S::Evaluate::patience>, integer(0, 1e6),
+       "evaluations in a row without a lower loss on the test set after which the run ends; 0: it does not", "5",
+       "The run then ends as one that was asked to stop does: all ranks at the same step, saved, with exit code 0. "
+       "Training waits for each evaluation. A run that goes on from a checkpoint counts the evaluations that the log "
+       "in report.dir has up to its step; one that was under way when the run was killed may be missing there."},
+      {"evaluate.min_change", at<&S::evaluate, &S::Evaluate::min_change>, number(0, 1e9),
+       "how much lower than the best one before a loss on the test set must be to count as lower", "0.001",
+       "Only with evaluate.patience."},
+      {"checkpoint.dir", at<&S::checkpoint, &C::dir>, text_in_quotes(),
+       "folder of checkpoints, relative to the working directory; \"\": the folder checkpoints in report.dir",
+       "\"run/checkpoints\"", "Ranks on several hosts need a folder that all of them can reach."},
+      {"checkpoint.every_steps", at<&S::checkpoint, &C::every_steps>, integer(0, 1e12),
+       "steps from one checkpoint to the next, besides the one at the end; 0: none at all", "500",
+       "A save that is due while the previous one is still being written is skipped."},
+      {"checkpoint.keep", at<&S::checkpoint, &C::keep>, integer(1, 1e6), "how many of the newest checkpoints are kept",
+       "3", "Counts checkpoints of this run; those of other runs in the folder are not removed."},
+      {"checkpoint.keep_best", at<&S::checkpoint, &C::keep_best>, yes_or_no(),
+       "whether to save after every evaluation too, and to keep the best checkpoint beside the newest", "true",
+       "Best means the highest accuracy on the test set."},
+      {"checkpoint.resume", at<&S::checkpoint, &C::resume>, text_in_quotes(check_resume),
+       "\"never\"; \"auto\": go on from the newest whole checkpoint, if there is one; or a checkpoint's path",
+       "\"auto\"",
+       "`rtrun --resume` sets it. A path names one checkpoint, or a folder of them, of which the newest whole one is "
+       "taken. auto is an error when the newest checkpoint is of a run that began anew in the folder and another run "
+       "there has more steps."},
+      {"checkpoint.save_s", at<&S::checkpoint, &C::save>, number(0.1, 86400),
+       "how long a save may take, and reading a checkpoint on resume, in seconds", "300",
+       "A save that takes longer ends the run."},
+      {"report.dir", at<&S::report, &S::Report::dir>, text_in_quotes(check_report_dir),
+       "folder of results, relative to the working directory", "\"run\"",
+       "Created if it does not exist. Holds report.html, log (JSON), log.csv, and checkpoints unless checkpoint.dir "
+       "names another folder."},
+      {"report.format", at<&S::report, &S::Report::format>,
+       one_of({"chainermn", "json"}, {"mxnet", "cntk"}, "report.format = \"chainermn\" or \"json\""),
+       "how results are printed", "\"chainermn\"",
+       "chainermn: a table with a line for each epoch. json: one JSON object per line."},
+      {"report.trace", at<&S::report, &S::Report::trace>, text_in_quotes(),
+       "file for a time line of the run, in the JSON of Chrome's tracing and Perfetto; \"\": none", "\"trace.json\"",
+       "The same as rtrun --trace FILE. A row for each stream, lane, link and actor of each rank, with spans named by "
+       "what was done, step and bucket. Every rank keeps its first million of spans. Ranks that rtrun does not start "
+       "on its own machine write a file each, with .rank-N behind the name. rtrun timeline draws a step of it."},
+      {"faults.on_loss", at<&S::faults, &F::on_loss>,
+       one_of({"abort"}, {"shrink", "wait"}, "faults.on_loss = \"abort\""), "what the others do when a rank is lost",
+       "\"abort\"", "abort: the others name the rank, its node and the step, and exit with 4."},
+      {"faults.dead_ms", at<&S::faults, &F::dead>, integer(100, 600000),
+       "silence after which a rank is dead, in milliseconds", "10000",
+       "At most faults.exchange_s, which is the default where it is shorter. A killed process is noticed without it; "
+       "raise it where ranks find no processor for seconds. A silent rank is noted after 300 ms or a tenth of it, "
+       "whichever is longer, but after a third of it at the latest."},
+      {"faults.start_s", at<&S::faults, &F::start>, number(0.1, 86400),
+       "how long ranks may take to connect to rank 0 at the start, in seconds", "60",
+       "After that time rank 0 names the missing ranks, and all exit with 4."},
+      {"faults.exchange_s", at<&S::faults, &F::exchange>, number(0.1, 86400),
+       "how long an exchange may wait, in seconds", "30",
+       "At least faults.dead_ms. Waiting for gradients or parameters longer than that ends the run."},
+      {"faults.stop_s", at<&S::faults, &F::stop>, number(0.1, 86400), "how long an orderly end may take, in seconds",
+       "10", "Counted from Ctrl-C or SIGTERM; processes that have not ended by then are killed."},
+  };
+}
+
+}  // namespace troupe::detail
