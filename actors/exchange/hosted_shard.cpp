@@ -48,13 +48,13 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   void take(Call& call) noexcept override {
     StripeQuestion asked;
     if (const Status why = understand(call.question(), asked); !why.ok()) return call.fail(why);
-    bool settled = false;
+    bool all_done = false;
     try {
-      settled = tenancy_->settle();
+      all_done = tenancy_->collect_finished();
     } catch (const Error& error) {  // the stream's, which watch() hears of
       return call.fail(error.status());
     }
-    if (!settled) {
+    if (!all_done) {
       return caf::anon_send(HostedShard{this},
                             CallMessage{{call.question().begin(), call.question().end()}, call.keep()});
     }
@@ -268,7 +268,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
       }
       const HostedParts& parts = tenancy_->parts();
       const StripeAnswer head{tenancy_->policy().ledger().version()};
-      if (tenancy_->settle()) {
+      if (tenancy_->collect_finished()) {
         const Memory there = elements(parts.stripe.parameters, asked.first, asked.count, sizeof(float));
         message.call.answer(answer_of(head, parts.space.address(there), asked.count));
         continue;
@@ -305,7 +305,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   /// Has the stream tell when it is done with what is enqueued: failures are noticed without a message from elsewhere.
   void watch() {
     if (watching_) return;
-    if (tenancy_->enqueued().value == 0 || tenancy_->settle()) return tell_later();
+    if (tenancy_->enqueued().value == 0 || tenancy_->collect_finished()) return tell_later();
     watching_ = true;
     messenger_.tell_at(tenancy_->enqueued(), HostedShard{this}, HostingReached{});
   }
@@ -313,7 +313,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   void reached(const Status& status) {
     watching_ = false;
     if (!status.ok()) return quit(to_caf(status));
-    tenancy_->settle();
+    tenancy_->collect_finished();
     tell_later();
     watch();
   }

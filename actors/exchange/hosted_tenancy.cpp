@@ -1,17 +1,30 @@
 #include "actors/exchange/hosted_tenancy.hpp"
 
+#include <limits>
 #include <utility>
 #include <variant>
 
 #include "runtime/exchange/policies/hosted.hpp"
 
+// The policy decides at once, by counters; the stream does it later, in the same order. So a version that the policy
+// names is one that the stream will have made by the time when it comes to what follows, and everything here may be
+// enqueued without looking at what is done. What must hold:
+// - a contribution is kept (arrived_, then running_) until the stream has passed the update that reads it: its sender
+//   writes there again as soon as the tensor's last handle ends;
+// - an answer is valid at a point behind everything of its round of actions, so that when a worker may read it, its own
+//   push is applied and its buffer free;
+// - a slot for sums is used again only when the update that reads it is done, since the host writes it at once and the
+//   stream reads it later.
 namespace troupe {
+
 HostedTenancy::HostedTenancy(HostedParts parts)
     : parts_(std::move(parts)), snapshots_(parts_.arena, parts_.stripe.stripe.count * sizeof(float)) {
   const std::uint64_t count = parts_.stripe.stripe.count;
   TROUPE_CHECK(count > 0 && parts_.stripe.parameters.size_bytes == count * sizeof(float), Code::invalid, "shard ",
                parts_.shard, " hosts a stripe of ", count, " elements in ", parts_.stripe.parameters.size_bytes,
                " bytes");
+  TROUPE_CHECK(parts_.shard <= std::numeric_limits<decltype(AppliedRecord::shard)>::max(), Code::unsupported, "shard ",
+               parts_.shard, " has a number that its log has no room for");
   TROUPE_CHECK(
       !needs_verdict(parts_.rule), Code::unsupported, "shard ", parts_.shard,
       ": a hosted stripe's updates do not know the whole gradient, so they can neither clip its norm nor leave ",
@@ -97,7 +110,7 @@ void HostedTenancy::enqueue_update(const ApplyUpdate& update, Running& running) 
     contributions.push_back(std::move(found.mapped()));
     records.push_back({static_cast<std::uint32_t>(update.version), static_cast<std::uint32_t>(push.clock),
                        static_cast<std::uint32_t>(push.base_version), static_cast<std::uint16_t>(parts_.shard),
-                       static_cast<std::uint16_t>(push.worker.value)});
+                       static_cast<std::uint16_t>(push.worker.value)});  // fits: it is a peer's number
   }
   if (parts_.log) parts_.log(records);
   const Memory total = write_total(contributions);
@@ -119,7 +132,7 @@ Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contrib
   for (const HostedContribution& one : contributions) total.add(one.sums);
   total_ = total;
   if (elastic_alpha_) total.samples = 1;  // the pull is no mean over samples
-  settle();
+  collect_finished();
   if (free_sums_.empty()) free_sums_.push_back(parts_.arena.allocate(sizeof(StepSums)));
   const Memory slot = free_sums_.back();
   free_sums_.pop_back();
@@ -130,7 +143,7 @@ Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contrib
 HostedTenancy::Copy HostedTenancy::enqueue_copy(const AnswerRead& read) {
   Copy copy{read, total_, {}, {}};
   const StripeMemory& stripe = parts_.stripe;
-  if (policy_->updates_wait_for_readers()) {
+  if (policy_->updates_wait_for_readers()) {  // then nobody writes it while it is read
     copy.memory = stripe.parameters;
     return copy;
   }
@@ -153,7 +166,7 @@ bool HostedTenancy::reached(Point point) const {
   return point.value == 0 || parts_.space.timeline(point.line).value() >= point.value;
 }
 
-bool HostedTenancy::settle() {
+bool HostedTenancy::collect_finished() {
   if (enqueued_.value == 0) return true;
   const Timeline& line = parts_.space.timeline(enqueued_.line);
   if (const Status status = line.status(); !status.ok()) fail(status.code(), std::string{status.text()});

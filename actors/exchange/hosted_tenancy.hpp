@@ -73,7 +73,7 @@ class HostedTenancy {
   Point enqueued() const noexcept { return enqueued_; }
   /// Whether it is, so that the parameters may be read as they lie until the next push. Lets go of what finished
   /// updates held. Throws the stream's error when it has ended with one.
-  bool settle();
+  bool collect_finished();
   bool reached(Point point) const;
   const HostedPolicy& policy() const noexcept { return *policy_; }
   const HostedParts& parts() const noexcept { return parts_; }

@@ -34,6 +34,7 @@ using std::chrono::milliseconds;
 /// What the end of a membership may take when its deadline has passed.
 constexpr milliseconds kParting{500};
 constexpr Peer kFirst{0};
+constexpr std::chrono::seconds kJoining{60};
 /// Longer than a busy machine keeps a process from its core, shorter than people wait.
 constexpr milliseconds kSilence{10'000};
 
@@ -89,6 +90,7 @@ std::string StopReport::text() const {
 struct Group::State {
   State(caf::actor_system& home, GroupOptions given)
       : options(with_defaults(std::move(given))),
+        deadline(options.deadline.value_or(Deadline::after(kJoining))),
         place(options.place.value_or(LaunchPlace{})),
         self{place.rank},
         system(home),
@@ -114,6 +116,7 @@ struct Group::State {
   caf::actor steward_of(Peer peer) const { return peer == self ? steward : roster->steward(peer); }
 
   GroupOptions options;
+  const Deadline deadline;  // of joining
   const LaunchPlace place;
   const Peer self;
   caf::actor_system& system;
@@ -154,8 +157,7 @@ void Group::State::find_others(Blocking& blocking) {
                  " processes needs GroupOptions::make_transport");
   }
   Hello mine = bootstrap ? Hello{} : own_hello(std::move(options.hello), place, system.config());
-  if (!bootstrap && place.world_size > 1)
-    bootstrap = Bootstrap::join(blocking, place, mine, options.deadline, options.waiting);
+  if (!bootstrap && place.world_size > 1) bootstrap = Bootstrap::join(blocking, place, mine, deadline, options.waiting);
   hellos = bootstrap ? bootstrap->hellos() : std::vector{std::move(mine)};
 }
 
@@ -203,7 +205,7 @@ void Group::State::meet(Blocking& blocking) {
                          .steward = steward.id(),
                          .arena = arenas->ticket()};
   if (bootstrap) {
-    const auto blobs = bootstrap->all_gather(blocking, "members", encode(members[self.value]), options.deadline);
+    const auto blobs = bootstrap->all_gather(blocking, "members", encode(members[self.value]), deadline);
     for (std::uint32_t peer = 0; peer < blobs.size(); ++peer) {
       if (peer == self.value) continue;
       members[peer] = group::decode_member(blobs[peer]);
@@ -227,7 +229,7 @@ void Group::State::share_arenas(Blocking& blocking, const std::vector<group::Mem
   for (const group::Member& member : members) tickets.push_back(member.arena);
   const bool any = std::any_of(tickets.begin(), tickets.end(), [](const auto& ticket) { return !ticket.empty(); });
   if (!bootstrap || !any) return;
-  arenas->learn(bootstrap->all_gather(blocking, "arenas", arenas->map(space, tickets), options.deadline));
+  arenas->learn(bootstrap->all_gather(blocking, "arenas", arenas->map(space, tickets), deadline));
 }
 
 void Group::State::go(Blocking& blocking) {
@@ -235,7 +237,7 @@ void Group::State::go(Blocking& blocking) {
   bulk->start();
   running = true;
   if (!bootstrap) return;
-  bootstrap->all_gather(blocking, "ready", {}, options.deadline);
+  bootstrap->all_gather(blocking, "ready", {}, deadline);
   // Heartbeats begin with a first word: peer 0 and everyone else watch each other, and those who talk to each other.
   if (self != kFirst) roster->steward(kFirst);
   bootstrap->watch([this](Peer peer, const Status& why) {

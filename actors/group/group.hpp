@@ -44,8 +44,8 @@ Hello own_hello(Hello given, const LaunchPlace& place, const caf::actor_system_c
 struct GroupOptions {
   /// From launch_place_from_environment(), or by hand; absent: a group of this process alone, without any transport.
   std::optional<LaunchPlace> place;
-  /// Of joining.
-  Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  /// Of joining. Absent: 60 s from the call of join().
+  std::optional<Deadline> deadline;
   /// Makes the transport, which every process must make alike; called once, when all have found each other.
   std::function<std::unique_ptr<Transport>(const TransportSite&)> make_transport;
   /// What this process says of itself; own_hello() fills in the rest.

@@ -7,28 +7,28 @@
 #include <utility>
 
 #include "actors/caf_error.hpp"
-#include "actors/remote/detail/engine.hpp"
+#include "actors/remote/detail/call_table.hpp"
+#include "actors/remote/detail/inline_unit.hpp"
 
 namespace troupe {
 
 class LateCall::State {
  public:
-  State(remote::Engine& engine, Peer from, std::uint64_t ticket)
-      : engine_(engine), gate_(engine.gate()), from_(from), ticket_(ticket) {}
+  State(remote::CallTable& calls, Peer from, std::uint64_t ticket)
+      : calls_(calls), gate_(calls.gate()), from_(from), ticket_(ticket) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { answer({Code::aborted, "the call was not answered"}, {}); }
 
   void answer(const Status& status, std::span<const std::byte> bytes) {
     if (answered_.exchange(true, std::memory_order_relaxed)) return;
-    gate_->run([engine = &engine_, from = from_, ticket = ticket_, status,
-                kept = std::vector<std::byte>(bytes.begin(), bytes.end())] {
-      engine->answer_call(from, ticket, status, kept);
-    });
+    gate_->run(
+        [calls = &calls_, from = from_, ticket = ticket_, status,
+         kept = std::vector<std::byte>(bytes.begin(), bytes.end())] { calls->answer(from, ticket, status, kept); });
   }
 
  private:
-  remote::Engine& engine_;  // only touched on the control lane
+  remote::CallTable& calls_;  // only touched on the control lane
   const std::shared_ptr<remote::Gate> gate_;
   const Peer from_;
   const std::uint64_t ticket_;
@@ -47,55 +47,55 @@ void Call::answer(std::size_t bytes) {
   TROUPE_CHECK(!dealt_with_ && bytes <= kMostCallBytes, Code::invalid,
                "a call is answered twice, or with more bytes than fit: ", bytes);
   dealt_with_ = true;
-  engine_.send_answer(from_, ticket_, std::span(frame_).first(wire::kHeaderBytes + bytes));
+  calls_.send_answer(from_, ticket_, std::span(frame_).first(wire::kHeaderBytes + bytes));
 }
 
 void Call::fail(const Status& why) {
   TROUPE_CHECK(!dealt_with_, Code::invalid, "a call is answered twice");
   dealt_with_ = true;
-  engine_.answer_call(from_, ticket_, why, {});
+  calls_.answer(from_, ticket_, why, {});
 }
 
 LateCall Call::keep() {
   TROUPE_CHECK(!dealt_with_, Code::invalid, "a call is answered twice");
   dealt_with_ = true;
-  return LateCall(std::make_shared<LateCall::State>(engine_, from_, ticket_));
+  return LateCall(std::make_shared<LateCall::State>(calls_, from_, ticket_));
 }
 
 namespace remote {
 
-Callee Engine::callee(const caf::actor& actor) {
-  const PeerState* const of = peer(actor.node());
-  TROUPE_CHECK(of != nullptr || actor.node() == system_.node(), Code::invalid,
+Callee CallTable::callee(const caf::actor& actor) {
+  const PeerState* const of = context_.peer(actor.node());
+  TROUPE_CHECK(of != nullptr || actor.node() == context_.system.node(), Code::invalid,
                "a call to an actor of a process that is none of this one's peers");
   if (of == nullptr)
-    gate_->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
-      if (!ended_) expose(known);
+    context_.gate->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
+      if (!context_.ended) actors_.expose(known);
     });
-  return {of != nullptr ? of->number : self_, actor.id()};
+  return {of != nullptr ? of->number : context_.self, actor.id()};
 }
 
-void Engine::call(Callee callee, std::span<const std::byte> question, CallDone& done) {
-  PeerState* const to = peer(callee.peer);
-  TROUPE_CHECK(to != nullptr || callee.peer == self_, Code::invalid, "peer ", callee.peer.value,
+void CallTable::call(Callee callee, std::span<const std::byte> question, CallDone& done) {
+  PeerState* const to = context_.peer(callee.peer);
+  TROUPE_CHECK(to != nullptr || callee.peer == context_.self, Code::invalid, "peer ", callee.peer.value,
                " is not known here; add_peer comes first");
-  if (!control_.on_thread()) {
+  if (!context_.control.on_thread()) {
     const bool posted =
-        gate_->run([this, callee, &done, kept = std::vector<std::byte>(question.begin(), question.end())] {
+        context_.gate->run([this, callee, &done, kept = std::vector<std::byte>(question.begin(), question.end())] {
           call(callee, kept, done);
         });
     if (!posted) done.answered({Code::aborted, "this process has ended its connection to other processes"}, {});
     return;
   }
-  if (ended_) return done.answered({Code::aborted, "this process is ending"}, {});
+  if (context_.ended) return done.answered({Code::aborted, "this process is ending"}, {});
   if (to == nullptr) {
-    const std::uint64_t ticket = calls_.open(self_, done);
+    const std::uint64_t ticket = open_.open(context_.self, done);
     // Not now: the caller may be in the middle of what the callee is.
-    const bool posted = gate_->run(
+    const bool posted = context_.gate->run(
         [this, actor = callee.actor, ticket, kept = std::vector<std::byte>(question.begin(), question.end())] {
-          if (!ended_) take_call(self_, actor, ticket, kept);
+          if (!context_.ended) take(context_.self, actor, ticket, kept);
         });
-    if (!posted) end_call(self_, ticket, {Code::aborted, "this process is ending"}, {});
+    if (!posted) end(context_.self, ticket, {Code::aborted, "this process is ending"}, {});
     return;
   }
   if (to->dead) return done.answered(to->why, {});
@@ -106,24 +106,24 @@ void Engine::call(Callee callee, std::span<const std::byte> question, CallDone& 
   }
   ++to->calls_there;
   std::array<std::byte, wire::kHeaderBytes + kMostCallBytes> frame;
-  wire::store({.kind = wire::Kind::call, .message_id = calls_.open(to->number, done), .target = callee.actor},
+  wire::store({.kind = wire::Kind::call, .message_id = open_.open(to->number, done), .target = callee.actor},
               std::span(frame).first<wire::kHeaderBytes>());
   if (!question.empty()) std::memcpy(frame.data() + wire::kHeaderBytes, question.data(), question.size());
-  send_head(*to, std::span(frame).first(wire::kHeaderBytes + question.size()));
+  frames_.send(*to, std::span(frame).first(wire::kHeaderBytes + question.size()));
 }
 
-void Engine::take_in_call(PeerState& from, const wire::Header& header, std::span<const std::byte> question) {
-  if (question.size() > kMostCallBytes) return condemn(from, "it asks more in a call than fits");
-  if (from.calls_here == kMostCalls) return condemn(from, "it made more calls than it may");
+void CallTable::take_in_call(PeerState& from, const wire::Header& header, std::span<const std::byte> question) {
+  if (question.size() > kMostCallBytes) return context_.condemn(from, "it asks more in a call than fits");
+  if (from.calls_here == kMostCalls) return context_.condemn(from, "it made more calls than it may");
   ++from.calls_here;
-  take_call(from.number, header.target, header.message_id, question);
+  take(from.number, header.target, header.message_id, question);
 }
 
-void Engine::take_call(Peer from, caf::actor_id callee, std::uint64_t ticket, std::span<const std::byte> question) {
-  Local* const to = local(callee);
-  if (to == nullptr) return answer_call(from, ticket, {Code::aborted, "the actor that was called has ended"}, {});
+void CallTable::take(Peer from, caf::actor_id callee, std::uint64_t ticket, std::span<const std::byte> question) {
+  KnownActor* const to = actors_.find(callee);
+  if (to == nullptr) return answer(from, ticket, {Code::aborted, "the actor that was called has ended"}, {});
   Call call(*this, from, ticket, question);
-  if (to->inline_guest == nullptr || !inline_->hand(*to->inline_guest, *to->actor->get(), call)) {
+  if (to->inline_guest == nullptr || !inline_.hand(*to->inline_guest, *to->actor->get(), call)) {
     to->actor->enqueue(nullptr, caf::make_message_id(),
                        caf::make_message(CallMessage{{question.begin(), question.end()}, call.keep()}), nullptr);
   } else if (!call.dealt_with_) {
@@ -131,20 +131,19 @@ void Engine::take_call(Peer from, caf::actor_id callee, std::uint64_t ticket, st
   }
 }
 
-/// `frame`: room for the header, then the answer.
-void Engine::send_answer(Peer to, std::uint64_t ticket, std::span<std::byte> frame) {
-  if (to == self_) return end_call(self_, ticket, {}, frame.subspan(wire::kHeaderBytes));
-  PeerState* const of = peer(to);
-  if (of->dead || ended_) return;
+void CallTable::send_answer(Peer to, std::uint64_t ticket, std::span<std::byte> frame) {
+  if (to == context_.self) return end(context_.self, ticket, {}, frame.subspan(wire::kHeaderBytes));
+  PeerState* const of = context_.peer(to);
+  if (of->dead || context_.ended) return;
   --of->calls_here;
   wire::store({.kind = wire::Kind::answer, .message_id = ticket}, frame.first<wire::kHeaderBytes>());
-  send_head(*of, frame);
+  frames_.send(*of, frame);
 }
 
-void Engine::answer_call(Peer to, std::uint64_t ticket, const Status& status, std::span<const std::byte> bytes) {
-  if (to == self_) return end_call(self_, ticket, status, bytes);
-  PeerState* const of = peer(to);
-  if (of->dead || ended_) return;
+void CallTable::answer(Peer to, std::uint64_t ticket, const Status& status, std::span<const std::byte> bytes) {
+  if (to == context_.self) return end(context_.self, ticket, status, bytes);
+  PeerState* const of = context_.peer(to);
+  if (of->dead || context_.ended) return;
   --of->calls_here;
   wire::Header header{.kind = wire::Kind::answer, .message_id = ticket};
   std::vector<char> frame(wire::kHeaderBytes + (status.ok() ? bytes.size() : 0));
@@ -152,27 +151,36 @@ void Engine::answer_call(Peer to, std::uint64_t ticket, const Status& status, st
     std::ranges::copy(bytes, std::as_writable_bytes(std::span(frame)).begin() + wire::kHeaderBytes);
   } else {
     header.flags = wire::kFailed;
-    codec_.encode(to_caf(shortened(status)), frame);
+    context_.codec.encode(to_caf(shortened(status)), frame);
   }
   wire::store(header, std::as_writable_bytes(std::span(frame)).first<wire::kHeaderBytes>());
-  send_head(*of, std::as_bytes(std::span(frame)));
+  frames_.send(*of, std::as_bytes(std::span(frame)));
 }
 
-void Engine::take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
-  if (!calls_.is_open(header.message_id, from.number)) return condemn(from, "it answered a call that nobody made");
+void CallTable::take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
+  if (!open_.is_open(header.message_id, from.number))
+    return context_.condemn(from, "it answered a call that nobody made");
   if (body.size() > kMostCallBytes && (header.flags & wire::kFailed) == 0)
-    return condemn(from, "it answers more to a call than fits");
+    return context_.condemn(from, "it answers more to a call than fits");
   --from.calls_there;
-  if ((header.flags & wire::kFailed) == 0) return end_call(from.number, header.message_id, {}, body);
+  if ((header.flags & wire::kFailed) == 0) return end(from.number, header.message_id, {}, body);
   caf::error error;
-  Status status = codec_.decode(body, error);
+  Status status = context_.codec.decode(body, error);
   if (status.ok()) status = from_caf(error);
   if (status.ok()) status = {Code::corrupt, text("peer ", from.number.value, " failed a call without a reason")};
-  end_call(from.number, header.message_id, status, {});
+  end(from.number, header.message_id, status, {});
 }
 
-void Engine::end_call(Peer of, std::uint64_t ticket, const Status& status, std::span<const std::byte> answer) {
-  if (CallDone* const done = calls_.close(ticket, of)) done->answered(status, answer);
+void CallTable::end(Peer of, std::uint64_t ticket, const Status& status, std::span<const std::byte> answer) {
+  if (CallDone* const done = open_.close(ticket, of)) done->answered(status, answer);
+}
+
+void CallTable::fail_all(Peer callee, const Status& why) {
+  for (CallDone* const done : open_.close_all(callee)) done->answered(why, {});
+}
+
+void CallTable::fail_all(const Status& why) {
+  for (CallDone* const done : open_.close_all()) done->answered(why, {});
 }
 
 }  // namespace remote

@@ -18,7 +18,7 @@
 namespace troupe {
 
 namespace remote {
-class Engine;
+class CallTable;
 }
 
 /// Of a question, and of an answer. Plain bytes, as the processes of a job have the same layout.
@@ -51,7 +51,7 @@ class LateCall {
 
  private:
   friend class Call;
-  friend class remote::Engine;
+  friend class remote::CallTable;
   class State;
   explicit LateCall(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
@@ -73,11 +73,11 @@ class Call {
   LateCall keep();
 
  private:
-  friend class remote::Engine;
-  Call(remote::Engine& engine, Peer from, std::uint64_t ticket, std::span<const std::byte> question) noexcept
-      : engine_(engine), from_(from), ticket_(ticket), question_(question) {}
+  friend class remote::CallTable;
+  Call(remote::CallTable& calls, Peer from, std::uint64_t ticket, std::span<const std::byte> question) noexcept
+      : calls_(calls), from_(from), ticket_(ticket), question_(question) {}
 
-  remote::Engine& engine_;
+  remote::CallTable& calls_;
   const Peer from_;
   const std::uint64_t ticket_;
   const std::span<const std::byte> question_;

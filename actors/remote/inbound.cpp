@@ -1,220 +1,36 @@
+#include "actors/remote/detail/inbound.hpp"
+
 #include <algorithm>
-#include <bit>
-#include <caf/actor_system.hpp>
-#include <caf/downstream_msg.hpp>
+#include <caf/exit_reason.hpp>
 #include <caf/sec.hpp>
-#include <caf/upstream_msg.hpp>
-#include <cstring>
+#include <caf/system_messages.hpp>
 #include <utility>
 
 #include "actors/caf_error.hpp"
-#include "actors/remote/detail/engine.hpp"
+#include "actors/remote/detail/inline_unit.hpp"
+#include "actors/remote/detail/memory_return.hpp"
 
 namespace troupe::remote {
 namespace {
 
-/// More tensors than this do not wait to be given back.
-constexpr std::size_t kGivenBackAtOnce = 32;
-
-/// Exit messages and answers that nobody waits for any more may come before their turn too, beside what a window and
-/// outstanding requests allow.
+/// Exit messages, and answers that nobody waits for any more, may come before their turn too, beside what credits and
+/// open requests allow.
 constexpr std::size_t kMostStrays = 1024;
-/// Gaps in the order of what a peer sent, beside those that its window allows: answers on their way.
+/// Gaps in the order of what a peer sent, beside those that its credits allow: answers on their way.
 constexpr std::size_t kMostGaps = 65536;
 
-/// The body is not in the head.
-constexpr std::uint8_t kElsewhere = wire::kBodyInPayload | wire::kBodyInPieces;
-
-/// CAF looks at what the number of a message says, and takes the content to be that without looking.
-bool fits_its_queue(const caf::mailbox_element& message) {
-  if (message.mid.is_upstream_message()) return message.content().match_elements<caf::upstream_msg>();
-  if (message.mid.is_downstream_message()) return message.content().match_elements<caf::downstream_msg>();
-  return true;
-}
-
-/// As its sender must have reckoned it.
-std::uint16_t charge_of(const wire::Header& header, const Arrival& arrival) {
-  std::uint64_t copied = 0;
-  std::uint64_t end = 0;  // of the tensors in the payload
-  const std::size_t records_bytes = std::size_t{header.tensors} * sizeof(wire::TensorRecord);
-  if (header.tensors > 0) {
-    for (const wire::TensorRecord& record : wire::load_records(arrival.head, header.tensors)) {
-      if (record.by_reference != 0) continue;
-      copied += record.size_bytes;
-      end = std::max(end, record.offset + record.size_bytes);
-    }
-  }
-  std::uint64_t body = arrival.head.size() - std::min(arrival.head.size(), wire::kHeaderBytes + records_bytes);
-  if ((header.flags & wire::kBodyInPieces) != 0) body = arrival.body.size_bytes;
-  if ((header.flags & wire::kBodyInPayload) != 0)
-    body = arrival.payload.size_bytes - std::min(arrival.payload.size_bytes, end);
-  return wire::charge_of(body, copied);
-}
-
-/// What arrived, kept until the control lane looks at it, or until its turn comes.
-std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
+bool is_counted(const wire::Header& header) noexcept { return (header.flags & wire::kFree) == 0; }
 
 }  // namespace
 
-/// A message from another process in its receiver's mailbox.
-class ReceivedMessage final : public caf::mailbox_element {
- public:
-  ReceivedMessage(caf::strong_actor_ptr sender, caf::message_id id, Codec::Decoded&& decoded,
-                  troupe::detail::Receipt receipt)
-      : caf::mailbox_element(std::move(sender), id, std::move(decoded.stages)),
-        message_(std::move(decoded.content)),
-        receipt_(std::move(receipt)) {}
-  caf::type_erased_tuple& content() override {
-    if (message_.empty()) return nothing_;
-    return message_.vals().unshared();
-  }
-  const caf::type_erased_tuple& content() const override {
-    if (message_.empty()) return nothing_;
-    return *message_.cvals();
-  }
-  caf::message move_content_to_message() override { return std::move(message_); }
-  caf::message copy_content_to_message() const override { return message_; }
+// ---- Frames ----
 
- private:
-  caf::message message_;
-  caf::empty_type_erased_tuple nothing_;
-  const troupe::detail::Receipt receipt_;
-};
-
-/// Gives a tensor back that was lent by another process, when its last handle here ends.
-class Engine::Borrowed {
- public:
-  Borrowed(Engine& engine, PeerState& from, std::uint64_t token)
-      : engine_(engine), gate_(engine.gate_), from_(from), token_(token) {}
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  ~Borrowed() {
-    if (running_inline() == gate_.get()) {
-      engine_.give_back(from_, token_);
-    } else {
-      gate_->run([engine = &engine_, from = &from_, token = token_] { engine->give_back(*from, token); });
-    }
-  }
-
- private:
-  Engine& engine_;  // like from_, only touched on the control lane
-  const std::shared_ptr<Gate> gate_;
-  PeerState& from_;
-  const std::uint64_t token_;
-};
-
-Memory Engine::landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
-  if (const auto sink = sink_for(head, size_bytes)) return *sink;
-  if (const auto memory = landing_pool_->take(size_bytes)) return *memory;
-  const auto header = lane == Lane::bulk ? wire::load(head) : std::nullopt;
-  const bool is_piece = header && header->kind == wire::Kind::piece;
-  // It stays only until it has arrived, so it may use what is meant for the other direction.
-  if (const auto memory = is_piece ? sending_pool_->take(size_bytes) : std::nullopt) return *memory;
-  // Refused: no memory tells the transport to drop the payload. The head still takes its place in the order.
-  if (is_piece) {
-    refuse_piece(from, *header, size_bytes);
-  } else if (header && (header->flags & wire::kBodyInPieces) != 0) {
-    wait_for_body(from, *header, {copy(head), {}, nullptr, true});
-  } else {
-    gate_->run([this, from, kept = copy(head)] { take_in(from, {.head = kept, .refused = true}); });
-  }
-  return {};
-}
-
-void Engine::arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept {
-  const auto header = lane == Lane::bulk ? wire::load(head) : std::nullopt;
-  if (header && header->kind == wire::Kind::piece) {
-    take_in_piece(from, *header, payload);
-    return dropped(from, lane, payload, {});
-  }
-  std::shared_ptr<const void> owner;
-  if (payload.size_bytes > 0 && !sinks_.landed(payload, owner)) owner = landing_pool_->owner(payload);
-  if (lane == Lane::control) {
-    take_in(from, {.head = head, .payload = payload, .payload_owner = std::move(owner)});
-    inline_->run();
-    return;
-  }
-  if (header && (header->flags & wire::kBodyInPieces) != 0) {
-    return wait_for_body(from, *header, {copy(head), payload, std::move(owner), false});
-  }
-  gate_->run([this, from, kept = copy(head), payload, owner = std::move(owner)]() mutable {
-    take_in(from, {.head = kept, .payload = payload, .payload_owner = std::move(owner)});
-  });
-}
-
-void Engine::dropped(Peer, Lane, Memory payload, const Status&) noexcept {
-  if (sinks_.give_back(payload)) return;
-  landing_pool_->give_back(payload);  // each takes only its own
-  sending_pool_->give_back(payload);
-}
-
-void Engine::take_in_piece(Peer from, const wire::Header& header, Memory payload) {
-  bool wrong = payload.size_bytes == 0;
-  auto whole =
-      wrong ? std::nullopt : bodies_.add_piece(from, header, {space_.address(payload), payload.size_bytes}, wrong);
-  if (wrong) return blame(from, "a piece of a message does not fit to the others");
-  if (whole) hand_on(from, std::move(*whole));
-}
-
-/// There was no memory for a piece to land in: its message is refused when the rest has come.
-void Engine::refuse_piece(Peer from, const wire::Header& header, std::uint64_t size_bytes) {
-  bool wrong = false;
-  auto whole = bodies_.skip_piece(from, header, size_bytes, wrong);
-  if (wrong) return blame(from, "a piece of a message does not fit to the others");
-  if (whole) hand_on(from, std::move(*whole));
-}
-
-void Engine::wait_for_body(Peer from, const wire::Header& header, Bodies::Message message) {
-  wire::Pieces pieces;
-  const std::size_t records = std::size_t{header.tensors} * sizeof(wire::TensorRecord);
-  bool wrong = message.head.size() != wire::kHeaderBytes + sizeof pieces + records;
-  std::optional<Bodies::Whole> whole;
-  if (!wrong) {
-    std::memcpy(&pieces, message.head.data() + wire::kHeaderBytes, sizeof pieces);
-    whole = bodies_.add_message(from, pieces, std::move(message), wrong);
-  }
-  if (wrong) return blame(from, "a message does not tell which body is its own");
-  if (whole) hand_on(from, std::move(*whole));
-}
-
-void Engine::hand_on(Peer from, Bodies::Whole whole) {
-  gate_->run([this, from, kept = std::make_shared<Bodies::Whole>(std::move(whole))] {
-    const Bodies::Message& message = kept->message;
-    take_in(from, {.head = message.head,
-                   .payload = message.payload,
-                   .payload_owner = message.payload_owner,
-                   .refused = message.refused,
-                   .body = std::move(kept->body)});
-  });
-}
-
-/// What the bulk lane found wrong.
-void Engine::blame(Peer from, const char* why) {
-  gate_->run([this, from, why] {
-    if (PeerState* const of = peer(from); of != nullptr && !of->dead) condemn(*of, why);
-  });
-}
-
-/// The buffer that was laid out for the tensor that is the whole payload of a message.
-std::optional<Memory> Engine::sink_for(std::span<const std::byte> head, std::uint64_t size_bytes) {
-  if (sinks_.empty()) return {};
-  const auto header = wire::load(head);
-  if (!header || header->kind != wire::Kind::message || (header->flags & wire::kBodyInPayload) != 0) return {};
-  SinkKey key;
-  for (const wire::TensorRecord& record : wire::load_records(head, header->tensors)) {
-    if (record.by_reference == 0 && record.offset == 0 && record.size_bytes == size_bytes) key = {record.token};
-  }
-  return sinks_.take(key, size_bytes);
-}
-
-void Engine::lost(Peer number, const Status& why) noexcept { lost_any_thread(number, why, true); }
-
-void Engine::take_in(Peer number, Arrival&& arrival) {
-  PeerState* const from = peer(number);
-  if (ended_ || (from != nullptr && (from->dead || from->condemned))) return;
+void Inbound::take_in(Peer number, Arrival&& arrival) {
+  PeerState* const from = context_.peer(number);
+  if (context_.ended || (from != nullptr && (from->dead || from->condemned))) return;
   const auto header = wire::load(arrival.head);
   if (from == nullptr || !header) {
-    return drop(text("a frame from peer ", number.value, " that is unknown, or speaks another protocol"));
+    return context_.drop(text("a frame from peer ", number.value, " that is unknown, or speaks another protocol"));
   }
   from->heard = true;
   from->counts.messages_received.add();
@@ -223,131 +39,199 @@ void Engine::take_in(Peer number, Arrival&& arrival) {
   take_in_frame(*from, *header, arrival);
 }
 
-void Engine::take_in_frame(PeerState& from, const wire::Header& header, Arrival& arrival) {
+void Inbound::take_in_batch(PeerState& from, std::span<const std::byte> heads) {
+  for (auto head = wire::next_in_batch(heads); !head.empty(); head = wire::next_in_batch(heads)) {
+    const auto header = wire::load(head);
+    if (!header) break;
+    Arrival arrival{.head = head};
+    take_in_frame(from, *header, arrival);
+    if (from.dead || from.condemned || context_.ended) return;
+  }
+  if (!heads.empty()) context_.drop(text("a batch of messages from peer ", from.number.value, " that is damaged"));
+}
+
+void Inbound::take_in_frame(PeerState& from, const wire::Header& header, Arrival& arrival) {
+  const std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
   switch (header.kind) {
     case wire::Kind::message:
     case wire::Kind::link:
     case wire::Kind::unlink: return take_in_message(from, header, arrival);
     case wire::Kind::monitor: return take_in_monitor(from, header.target);
     case wire::Kind::down: return take_in_down(from, header, arrival);
-    case wire::Kind::release: return take_in_release(from, header, arrival.head.subspan(wire::kHeaderBytes));
-    case wire::Kind::credit: return take_in_credit(from, header, arrival.head.subspan(wire::kHeaderBytes));
+    case wire::Kind::release: return loans_.take_in_release(from, header, body);
+    case wire::Kind::credit: return backlog_.take_in_credit(from, header, body, proxies_);
     case wire::Kind::heartbeat: return;  // it was heard
-    case wire::Kind::call: return take_in_call(from, header, arrival.head.subspan(wire::kHeaderBytes));
-    case wire::Kind::answer: return take_in_answer(from, header, arrival.head.subspan(wire::kHeaderBytes));
-    case wire::Kind::window: return take_in_window(from, header);
-    case wire::Kind::refused:
-      counts_.dropped.add(header.message_id);
-      if (options_.dropped) {
-        options_.dropped(text("peer ", from.number.value, " refused ", header.message_id,
-                              " messages: it has no memory left for them (RemoteOptions::memory_bytes there)"));
-      }
-      return;
+    case wire::Kind::call: return calls_.take_in_call(from, header, body);
+    case wire::Kind::answer: return calls_.take_in_answer(from, header, body);
+    case wire::Kind::window: return credits_.take_in_window(from, header);
+    case wire::Kind::refused: return take_in_refused(from, header.message_id);
     case wire::Kind::piece:
     case wire::Kind::batch:
-      return drop(text("a frame from peer ", from.number.value, " in a place where none of its kind belongs"));
+      return context_.drop(text("a frame from peer ", from.number.value, " in a place where none of its kind belongs"));
   }
 }
 
-void Engine::take_in_batch(PeerState& from, std::span<const std::byte> heads) {
-  for (auto head = wire::next_in_batch(heads); !head.empty(); head = wire::next_in_batch(heads)) {
-    const auto header = wire::load(head);
-    if (!header) break;
-    Arrival arrival{.head = head};
-    take_in_frame(from, *header, arrival);
-    if (from.dead || from.condemned || ended_) return;
-  }
-  if (!heads.empty()) drop(text("a batch of messages from peer ", from.number.value, " that is damaged"));
-}
-
-void Engine::take_in_release(PeerState& from, const wire::Header& header, std::span<const std::byte> more) {
-  const auto release = [&](std::uint64_t token) {
-    const auto lent = lent_.find(token);
-    if (lent != lent_.end() && lent->second.peer == from.number) lent_.erase(lent);
-  };
-  release(header.message_id);
-  for (std::uint64_t token = 0; more.size() >= sizeof token; more = more.subspan(sizeof token)) {
-    std::memcpy(&token, more.data(), sizeof token);
-    release(token);
+void Inbound::take_in_refused(const PeerState& from, std::uint64_t count) {
+  context_.counts.dropped.add(count);
+  if (context_.options.dropped) {
+    context_.options.dropped(text("peer ", from.number.value, " refused ", count,
+                                  " messages: it has no memory left for them (RemoteOptions::memory_bytes there)"));
   }
 }
 
-void Engine::take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
-  from.allowance.hear({header.message_id, header.source});
-  from.counts.unhandled.set(from.allowance.in_use().messages);
-  for (; body.size() >= sizeof(wire::EdgeCredit); body = body.subspan(sizeof(wire::EdgeCredit))) {
-    wire::EdgeCredit edge;
-    std::memcpy(&edge, body.data(), sizeof edge);
-    const auto known = proxies_.get(from.node, edge.actor);
-    if (!known) continue;
-    auto& proxy = static_cast<Proxy&>(*known->get());
-    const Amount dealt = proxy.allowance.hear({edge.messages, edge.charge});
-    if (Room* const room = proxy.room()) room->leave(dealt.messages, dealt.charge * wire::kChargeBytes);
-  }
-  if (!from.blocked.empty()) send_blocked(from);
-}
+// ---- The order of messages ----
 
-void Engine::take_in_window(PeerState& from, const wire::Header& header) {
-  if (Local* const to = local(header.target))
-    edge_of(from, header.target, to->streams[from.number])->limit({header.message_id, header.source});
-}
-
-std::shared_ptr<EdgeIntake>& Engine::edge_of(PeerState& from, caf::actor_id actor, Stream& stream) {
-  if (!stream.edge) {
-    stream.edge = std::make_shared<EdgeIntake>(actor, from.intake);
-    from.edges.push_back(stream.edge);
-  }
-  return stream.edge;
-}
-
-void Engine::take_in_message(PeerState& from, const wire::Header& header, Arrival& arrival) {
-  const bool counted = (header.flags & wire::kFree) == 0;
-  const std::uint64_t charge = wire::charge_in(header.charge);
-  if (counted && !arrival.refused && (header.flags & wire::kVoid) == 0 && header.charge != charge_of(header, arrival))
-    return condemn(from, "it says that a message is of another size than it is");
-  if (counted && !from.intake->take(charge)) return condemn(from, "it sent more than this process takes");
-  Local* const to = local(header.target);
+void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arrival& arrival) {
+  const bool counted = is_counted(header);
+  if (counted && !arrival.refused && (header.flags & wire::kVoid) == 0 &&
+      header.charge != MessageReader::charge_of(header, arrival))
+    return context_.condemn(from, "it says that a message is of another size than it is");
+  // Before it is held or delivered: what is held takes memory as well.
+  if (counted && !from.intake->take(wire::charge_in(header.charge)))
+    return context_.condemn(from, "it sent more than this process takes");
+  KnownActor* const to = actors_.find(header.target);
   if (to == nullptr) {  // it has ended; ids are not given twice, so there is no order to keep
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
-    abandon(from, header, arrival.head);
-    if (counted) from.intake->dealt_with(wire::charge_in(header.charge), /*on_lane=*/true);
-    return settle(from, header.order);
+    loans_.abandon(from, header, arrival.head);
+    Credits::dealt_with(from, header);
+    return dealt_with(from, header.order);
   }
-  Stream& stream = to->streams[from.number];
-  if (counted) edge_of(from, header.target, stream);
-  if (header.sequence != stream.next) return hold(from, header, arrival, stream);
-  deliver(from, header, arrival, stream, *to);
-  ++stream.next;
-  while (!stream.held.empty()) {
-    auto next = stream.held.extract(stream.next);
+  Edge& edge = to->edges[from.number];
+  if (counted) credits_.intake_of(from, header.target, edge);
+  if (header.sequence != edge.next) return hold(from, header, arrival, edge);
+  deliver(from, header, arrival, edge, *to);
+  ++edge.next;
+  while (!edge.held.empty()) {
+    auto next = edge.held.extract(edge.next);
     if (next.empty()) break;
-    --from.held;
-    Held& held = next.mapped();
+    --from.order.held;
+    HeldMessage& held = next.mapped();
     Arrival late{held.head, held.payload, held.payload_owner, held.refused, std::move(held.body)};
-    deliver(from, *wire::load(held.head), late, stream, *to);
-    ++stream.next;
+    deliver(from, *wire::load(held.head), late, edge, *to);
+    ++edge.next;
   }
 }
 
 /// A message before its turn.
-void Engine::hold(PeerState& from, const wire::Header& header, Arrival& arrival, Stream& stream) {
-  const bool ahead = static_cast<std::int32_t>(header.sequence - stream.next) > 0;
-  const auto [place, fresh] = stream.held.try_emplace(header.sequence);
-  if (!ahead || !fresh) return condemn(from, "it sent two messages with one number");
-  place->second = {copy(arrival.head), arrival.payload, arrival.payload_owner, arrival.refused,
+void Inbound::hold(PeerState& from, const wire::Header& header, Arrival& arrival, Edge& edge) {
+  const bool ahead = static_cast<std::int32_t>(header.sequence - edge.next) > 0;  // numbers wrap
+  const auto [place, fresh] = edge.held.try_emplace(header.sequence);
+  if (!ahead || !fresh) return context_.condemn(from, "it sent two messages with one number");
+  place->second = {{arrival.head.begin(), arrival.head.end()},
+                   arrival.payload,
+                   arrival.payload_owner,
+                   arrival.refused,
                    std::move(arrival.body)};
-  counts_.reordered.add();
-  if (++from.held > from.intake->most_messages() + outstanding_.size() + kMostStrays) {
-    condemn(from, "it sent too many messages before their turn");
+  context_.counts.reordered.add();
+  if (++from.order.held > from.intake->most_messages() + requests_.size() + kMostStrays)
+    context_.condemn(from, "it sent too many messages before their turn");
+}
+
+/// The other half of the order: see the class. DOWN notices for which this was the last thing missing take effect.
+void Inbound::dealt_with(PeerState& from, std::uint32_t order) {
+  auto& of = from.order;
+  const auto place = of.dealt_with.whole(order);
+  if (!place || !of.dealt_with.add(*place))
+    return context_.condemn(from, "it sent two messages with one place in the order");
+  if (of.dealt_with.runs() > kMostGaps + from.intake->most_messages())
+    return context_.condemn(from, "too much of what it sent is missing between what came");
+  while (!of.ended.empty() && of.ended.begin()->first < of.dealt_with.next()) {
+    const auto ended = of.ended.extract(of.ended.begin());
+    end_remote(from, ended.mapped());
   }
 }
 
+// ---- One message ----
+
+/// A message whose turn it is.
+void Inbound::deliver(PeerState& from, const wire::Header& header, Arrival& arrival, const Edge& edge, KnownActor& to) {
+  if (header.kind != wire::Kind::message) {
+    change_link(from, header, to);
+  } else {
+    deliver_message(from, header, arrival, edge, to);
+  }
+  dealt_with(from, header.order);
+}
+
+void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arrival& arrival, const Edge& edge,
+                              KnownActor& to) {
+  const bool counted = is_counted(header);
+  const auto charge = static_cast<std::uint32_t>(wire::charge_in(header.charge));
+  if (counted) edge.intake->delivered(charge);
+  // Ends with the message, or here: either way the sender is told that it is dealt with.
+  auto receipt = counted ? troupe::detail::Receipt{edge.intake, charge} : troupe::detail::Receipt{};
+  if ((header.flags & wire::kVoid) != 0) return;
+  const auto sender = sender_of(from, header);
+  caf::mailbox_element_ptr message;
+  Status status = !has_memory_for(header) || arrival.refused
+                      ? refuse_for_memory(from, header, arrival)
+                      : reader_.read(from, header, arrival, sender, std::move(receipt), message);
+  // An answer that cannot be read is still an end for the request that waits for it.
+  const bool is_answer = caf::message_id{header.message_id}.is_response();
+  if (is_answer && !ends_request(from, header)) return context_.counts.dropped.add();
+  if (!status.ok()) return fail(from, header, sender, to, status);
+  hand_over(from, header, std::move(message), to);
+}
+
+/// The last message may exceed the limit, so that any message gets through where nothing else is under way.
+bool Inbound::has_memory_for(const wire::Header& header) {
+  const std::uint64_t used = context_.incoming->used();
+  memory_.note(used);
+  return !is_counted(header) || used < context_.incoming->limit() + wire::charge_in(header.charge) * wire::kChargeBytes;
+}
+
+Status Inbound::refuse_for_memory(PeerState& from, const wire::Header& header, const Arrival& arrival) {
+  loans_.abandon(from, header, arrival.head);
+  const caf::message_id id{header.message_id};
+  if (!id.is_request() && !id.is_response() && from.order.refused++ == 0) refused_.push_back(&from);
+  return {Code::out_of_memory,
+          text("peer ", context_.self.value, " has no memory left for messages (RemoteOptions::memory_bytes)")};
+}
+
+/// An answer has come: ends the request that it is for. False: none waits for it (any more).
+bool Inbound::ends_request(PeerState& from, const wire::Header& header) {
+  const auto request = requests_.close(header.target, caf::message_id{header.message_id});
+  if (request) OpenRequests::note_time(from, *request);
+  return request.has_value();
+}
+
+void Inbound::hand_over(PeerState& from, const wire::Header& header, caf::mailbox_element_ptr message, KnownActor& to) {
+  const bool is_answer = caf::message_id{header.message_id}.is_response();
+  const bool ends = !is_counted(header) && !is_answer && is_exit(*message);
+  if (!is_counted(header) && !is_answer && !ends)
+    return context_.condemn(from, "it sent a message as free that is none");
+  context_.counts.delivered.add();
+  if (ends) end_link(from, *message, to);
+  if (to.inline_guest != nullptr) {
+    inline_.hand(*to.inline_guest, to.actor, std::move(message));
+  } else {
+    to.actor->enqueue(std::move(message), nullptr);
+  }
+}
+
+/// Tells whoever waits why a message was not delivered.
+void Inbound::fail(PeerState& from, const wire::Header& header, const caf::strong_actor_ptr& sender, KnownActor& to,
+                   const Status& why) {
+  const caf::message_id id{header.message_id};
+  context_.drop(text("message from peer ", from.number.value, " not delivered: ", why.text()));
+  answer(sender, id, why);
+  if (id.is_response()) to.actor->enqueue(nullptr, id, caf::make_message(to_caf(why)), nullptr);
+}
+
+/// An exit message is the last word of a link; the news that the other one ended must not be a second.
+void Inbound::end_link(PeerState& from, const caf::mailbox_element& message, KnownActor& to) {
+  const auto source = caf::actor_cast<caf::strong_actor_ptr>(message.content().get_as<caf::exit_msg>(0).source);
+  if (!source || source->node() != from.node) return;
+  if (auto* const proxy = dynamic_cast<Proxy*>(source->get())) proxy->unlink_quietly(*to.actor->get());
+}
+
 /// The peer says that `header.source` of it is linked to an actor of this process, or not any more.
-void Engine::change_link(PeerState& from, const wire::Header& header, Local& to) {
-  if (header.source_peer != from.number.value) return condemn(from, "it changed a link of another process's actor");
+void Inbound::change_link(PeerState& from, const wire::Header& header, KnownActor& to) {
+  if (header.source_peer != from.number.value)
+    return context_.condemn(from, "it changed a link of another process's actor");
   const auto other = sender_of(from, header);
-  if (!other || (header.flags & wire::kFree) == 0) return condemn(from, "it changed a link of no actor");
+  if (!other || is_counted(header)) return context_.condemn(from, "it changed a link of no actor");
   auto& proxy = static_cast<Proxy&>(*other->get());
   if (header.kind == wire::Kind::link) {
     proxy.link_quietly(*to.actor->get());
@@ -356,264 +240,93 @@ void Engine::change_link(PeerState& from, const wire::Header& header, Local& to)
   }
 }
 
-/// A message whose turn it is.
-void Engine::deliver(PeerState& from, const wire::Header& header, Arrival& arrival, const Stream& stream, Local& to) {
-  if (header.kind != wire::Kind::message) {
-    change_link(from, header, to);
-    return settle(from, header.order);
+/// The proxy or the actor of this process that sent it; null: nobody, or one that has ended.
+caf::strong_actor_ptr Inbound::sender_of(PeerState& from, const wire::Header& header) {
+  if (header.source == 0) return nullptr;
+  if (header.source_peer == context_.self.value) {
+    KnownActor* const known = actors_.find(header.source);
+    return known ? known->actor : nullptr;
   }
-  const caf::message_id id{header.message_id};
-  // Ends with the message, or here.
-  const bool counted = (header.flags & wire::kFree) == 0;
-  const std::uint64_t charge = wire::charge_in(header.charge);
-  if (counted) stream.edge->delivered(charge);
-  troupe::detail::Receipt receipt =
-      counted ? troupe::detail::Receipt{stream.edge, static_cast<std::uint32_t>(charge)} : troupe::detail::Receipt{};
-  if ((header.flags & wire::kVoid) == 0) {
-    auto sender = sender_of(from, header);
-    caf::mailbox_element_ptr message;
-    Status status;
-    // The last one may exceed the memory, so that any message goes where nothing else is.
-    const std::uint64_t used = incoming_->used();
-    note_backlog(used);
-    const bool full = counted && used >= incoming_->limit() + charge * wire::kChargeBytes;
-    if (arrival.refused || full) {
-      abandon(from, header, arrival.head);
-      status = {Code::out_of_memory,
-                text("peer ", self_.value, " has no memory left for messages (RemoteOptions::memory_bytes)")};
-      if (!id.is_request() && !id.is_response() && from.refused++ == 0) refused_.push_back(&from);
-    } else {
-      status = decode(from, header, arrival, sender, std::move(receipt), message);
-    }
-    if (status.ok() && !fits_its_queue(*message)) {
-      status = {Code::corrupt, "a message that is marked as one of a stream, and is none"};
-    }
-    bool stray = false;  // an answer, but not to anything that was asked, or a second one
-    if (id.is_response()) {
-      const auto request = outstanding_.extract({header.target, id.request_id().integer_value()});
-      stray = request.empty();
-      if (!stray) answered(from, request.mapped());
-    }
-    const bool ends = !counted && !id.is_response() && status.ok() && is_exit(*message);
-    if (stray) {
-      counts_.dropped.add();
-    } else if (status.ok() && !counted && !id.is_response() && !ends) {
-      condemn(from, "it sent a message as free that is none");
-    } else if (status.ok()) {
-      counts_.delivered.add();
-      if (ends) end_link(from, *message, to);
-      if (to.inline_guest != nullptr) {
-        inline_->hand(*to.inline_guest, to.actor, std::move(message));
-      } else {
-        to.actor->enqueue(std::move(message), nullptr);
-      }
-    } else {
-      drop(text("message from peer ", from.number.value, " not delivered: ", status.text()));
-      answer(sender, id, status);
-      // An answer that cannot be read is still an end for the request that waits for it.
-      if (id.is_response()) to.actor->enqueue(nullptr, id, caf::make_message(to_caf(status)), nullptr);
-    }
-  }
-  settle(from, header.order);
+  PeerState* const of = header.source_peer == from.number.value ? &from : context_.peer(Peer{header.source_peer});
+  if (of == nullptr) return nullptr;
+  auto& last = of->order.last_sender;
+  if (!last || last->id() != header.source) last = proxies_.find_or_make(*of, header.source);
+  return last;
 }
 
-/// An order to end is the last word of a link; the news that the other one ended must not be a second.
-void Engine::end_link(PeerState& from, const caf::mailbox_element& message, Local& to) {
-  const auto source = caf::actor_cast<caf::strong_actor_ptr>(message.content().get_as<caf::exit_msg>(0).source);
-  if (!source || source->node() != from.node) return;
-  if (auto* const proxy = dynamic_cast<Proxy*>(source->get())) proxy->unlink_quietly(*to.actor->get());
-}
+// ---- Ends of actors and peers ----
 
-/// Finds actors that wait for another message than those that lie in their mailboxes: what they have skipped takes no
-/// room in what their senders may send.
-void Engine::notice_skipped() {
-  for (auto& [number, of] : peers_) {
-    if (of->dead) continue;
-    const bool much = 8 * of->intake->untold() >= offers() / wire::kChargeBytes / peers_.size();
-    bool any = false;
-    for (const auto& edge : of->edges) {
-      if (!(much || edge->bounded()) || !edge->may_have_skipped()) continue;
-      const auto found = locals_.find(edge->actor);
-      if (found == locals_.end() || found->second.waits == nullptr) continue;
-      if (!found->second.waits(*found->second.actor->get())) continue;
-      edge->all_seen();
-      any = true;
-    }
-    if (any) send_credit(*of);
-  }
-}
-
-Status Engine::decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                      const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
-                      caf::mailbox_element_ptr& message) {
-  const caf::message_id id{header.message_id};
-  if ((header.flags & wire::kPlain) != 0 && header.tensors == 0) {
-    std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
-    if ((header.flags & wire::kBodyInPieces) != 0) {
-      body = {arrival.body.bytes.get(), arrival.body.size_bytes};
-    } else if ((header.flags & kElsewhere) != 0) {
-      body = {};
-      if (arrival.payload.size_bytes > 0) body = {space_.address(arrival.payload), arrival.payload.size_bytes};
-    }
-    return codec_.decode_plain(body, sender, id, std::move(receipt), message);
-  }
-  if ((header.flags & wire::kLone) != 0) return decode_lone(from, header, arrival, sender, std::move(receipt), message);
-  const auto records = wire::load_records(arrival.head, header.tensors);
-  detail::TensorSlots slots;
-  std::uint64_t end = 0;  // of the tensors in the payload: there a body in the payload begins
-  Status status;
-  if (records.size() != header.tensors) status = {Code::corrupt, "a message is shorter than its tensors' records"};
-  for (const wire::TensorRecord& record : records) {  // all of them: what was lent must be given back in any case
-    Status wrong = land(from, record, arrival, slots.arrived.emplace_back());
-    if (!wrong.ok()) status = std::move(wrong);
-    if (record.by_reference == 0) end = std::max(end, record.offset + record.size_bytes);
-  }
-  if (!status.ok()) return status;
-  std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
-  body = body.first(body.size() - records.size() * sizeof(wire::TensorRecord));
-  if ((header.flags & wire::kBodyInPieces) != 0) {
-    if (!arrival.body.bytes) return {Code::corrupt, "a message without its body"};
-    body = {arrival.body.bytes.get(), arrival.body.size_bytes};
-  } else if ((header.flags & wire::kBodyInPayload) != 0) {
-    if (end >= arrival.payload.size_bytes) return {Code::corrupt, "a message's body lies outside its payload"};
-    body = {space_.address(arrival.payload) + end, arrival.payload.size_bytes - end};
-  }
-  Codec::Decoded decoded;
-  status = codec_.decode(body, (header.flags & wire::kHasStages) != 0, decoded);
-  if (status.ok()) {
-    message.reset(new ReceivedMessage(sender, id, std::move(decoded), std::move(receipt)));
-  }
-  return status;
-}
-
-/// A message that is one tensor.
-Status Engine::decode_lone(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                           const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
-                           caf::mailbox_element_ptr& message) {
-  const auto record = wire::load_record(arrival.head);
-  const bool whole = record && header.tensors == 1 && (header.flags & (kElsewhere | wire::kHasStages)) == 0;
-  if (!whole) return {Code::corrupt, "a message of one tensor that does not tell where it is"};
-  troupe::detail::TensorSlots::Landed landed;
-  Status status = land(from, *record, arrival, landed);
-  if (!status.ok()) return status;
-  const std::span<const std::byte> body = arrival.head.subspan(wire::kHeaderBytes);
-  Tensor tensor;
-  status = Codec::decode_lone(body.first(body.size() - sizeof *record), std::move(landed), tensor);
-  if (status.ok()) {
-    message.reset(new troupe::detail::PlainElement<Tensor>(sender, caf::message_id{header.message_id}, tensor,
-                                                           std::move(receipt)));
-  }
-  return status;
-}
-
-Status Engine::land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
-                    detail::TensorSlots::Landed& tensor) {
-  if (record.by_reference == 0) {
-    const std::uint64_t have = arrival.payload.size_bytes;
-    if (record.offset > have || record.size_bytes > have - record.offset) {
-      return {Code::corrupt, "a tensor lies outside of its message's payload"};
-    }
-    if (record.size_bytes > 0 && record.offset % wire::kTensorAlignment != 0) {
-      return {Code::corrupt, "a tensor does not begin where tensors begin in a payload"};
-    }
-    tensor = {slice(arrival.payload, record.offset, record.size_bytes), {}, arrival.payload_owner};
-    if (record.token != 0 && record.size_bytes > 0) tensor.kind = space_.kind(arrival.payload.arena);
-    return {};
-  }
-  tensor = {{record.arena, record.offset, record.size_bytes},
-            {record.line, record.point},
-            std::make_shared<Borrowed>(*this, from, record.token)};
-  try {
-    if (tensor.memory.size_bytes > 0) {
-      space_.address(tensor.memory);
-      tensor.kind = space_.kind(record.arena);
-    }
-    if (record.point != 0) space_.timeline(record.line);
-  } catch (const Error& error) {
-    return {Code::corrupt,
-            text("a tensor by reference from peer ", from.number.value, " cannot be reached: ", error.what())};
-  }
-  return {};
-}
-
-/// Gives back what was lent for a message that nobody will read.
-void Engine::abandon(PeerState& from, const wire::Header& header, std::span<const std::byte> head) {
-  for (const wire::TensorRecord& record : wire::load_records(head, header.tensors)) {
-    if (record.by_reference != 0) give_back(from, record.token);
-  }
-}
-
-void Engine::give_back(PeerState& from, std::uint64_t token) {
-  if (from.dead || ended_) return;
-  if (from.given_back.empty()) creditors_.push_back(&from);
-  from.given_back.push_back(token);
-  if (from.given_back.size() >= kGivenBackAtOnce) send_given_back(from);
-}
-
-void Engine::take_in_monitor(PeerState& from, caf::actor_id actor) {
-  if (Local* const watched = local(actor)) {
+void Inbound::take_in_monitor(PeerState& from, caf::actor_id actor) {
+  if (KnownActor* const watched = actors_.find(actor)) {
     if (std::ranges::find(watched->watchers, from.number) == watched->watchers.end())
       watched->watchers.push_back(from.number);
   } else {
     // Behind what it sent before it ended, which may still be on its way to this thread.
-    gate_->run([this, of = &from, actor] {
-      if (!of->dead && !ended_) tell_end(*of, actor, caf::exit_reason::unknown);
+    context_.gate->run([this, of = &from, actor] {
+      if (!of->dead && !context_.ended) backlog_.tell_end(*of, actor, caf::exit_reason::unknown);
     });
   }
 }
 
-void Engine::take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival) {
-  const auto place = from.settled.whole(header.order);
-  if (!place || !proxies_.get(from.node, header.source)) return settle(from, header.order);  // nobody waits for it
+void Inbound::take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival) {
+  auto& of = from.order;
+  const auto place = of.dealt_with.whole(header.order);
+  if (!place || !proxies_.find(from, header.source)) return dealt_with(from, header.order);  // nobody waits for it
   Ended ended{header.source, caf::exit_reason::unknown};
-  const Status status = codec_.decode(arrival.head.subspan(wire::kHeaderBytes), ended.reason);
+  const Status status = context_.codec.decode(arrival.head.subspan(wire::kHeaderBytes), ended.reason);
   if (!status.ok()) ended.reason = to_caf(status);
-  if (!from.ended.try_emplace(*place, std::move(ended)).second || from.ended.size() > proxies_.count_proxies(from.node))
-    return condemn(from, "it told of an actor's end twice");
-  settle(from, header.order);
+  if (!of.ended.try_emplace(*place, std::move(ended)).second || of.ended.size() > proxies_.count(from))
+    return context_.condemn(from, "it told of an actor's end twice");
+  dealt_with(from, header.order);
 }
 
-void Engine::answered(PeerState& by, const Outstanding& request) {
-  if (request.sent == Clock::time_point{}) return;
-  const auto took = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - request.sent).count());
-  auto& histogram = by.counts.answer_ns_log2;
-  histogram[std::min<std::size_t>(std::bit_width(took | 1) - 1, histogram.size() - 1)].add();
-}
-
-/// Messages to different actors, and on different lanes, overtake each other; but what an actor sent before it ended
-/// must not be overtaken by the news of its end, which would answer requests that are answered already. So a down waits
-/// until all that its process sent before it is dealt with.
-void Engine::settle(PeerState& from, std::uint32_t order) {
-  const auto place = from.settled.whole(order);
-  if (!place || !from.settled.add(*place)) return condemn(from, "it sent two messages with one place in the order");
-  if (from.settled.runs() > kMostGaps + from.intake->most_messages()) {
-    return condemn(from, "too much of what it sent is missing between what came");
-  }
-  while (!from.ended.empty() && from.ended.begin()->first < from.settled.next()) {
-    const auto ended = from.ended.extract(from.ended.begin());
-    end_remote(from, ended.mapped());
-  }
-}
-
-void Engine::end_remote(PeerState& from, const Ended& ended) {
+/// An actor of a peer. Requests are answered first: whoever hears that it ended expects no answers any more.
+void Inbound::end_remote(PeerState& from, const Ended& ended) {
   const caf::error down = caf::make_error(caf::sec::request_receiver_down);
-  answer_outstanding(from, ended.actor, down);
-  if (const auto proxy = proxies_.get(from.node, ended.actor)) drop_blocked(static_cast<Proxy&>(*proxy->get()), down);
-  if (from.last_sender && from.last_sender->id() == ended.actor) from.last_sender = nullptr;
-  proxies_.erase(from.node, ended.actor, ended.reason);
+  requests_.fail(actors_, from.number, ended.actor, down);
+  if (const auto proxy = proxies_.find(from, ended.actor)) backlog_.drop(static_cast<Proxy&>(*proxy->get()), down);
+  if (from.order.last_sender && from.order.last_sender->id() == ended.actor) from.order.last_sender = nullptr;
+  proxies_.end(from, ended.actor, ended.reason);
 }
 
-caf::strong_actor_ptr Engine::sender_of(PeerState& from, const wire::Header& header) {
-  if (header.source == 0) return nullptr;
-  if (header.source_peer == self_.value) {
-    Local* const known = local(header.source);
-    return known ? known->actor : nullptr;
+void Inbound::actor_ended(KnownActor&& actor, caf::actor_id id, const caf::error& reason) {
+  for (const Peer watcher : actor.watchers) {
+    if (PeerState* const to = context_.peer(watcher); to != nullptr && !to->dead) backlog_.tell_end(*to, id, reason);
   }
-  PeerState* const of = header.source_peer == from.number.value ? &from : peer(Peer{header.source_peer});
-  if (of == nullptr) return nullptr;
-  if (!of->last_sender || of->last_sender->id() != header.source)
-    of->last_sender = proxies_.get_or_put(of->node, header.source);
-  return of->last_sender;
+  for (auto& [from, edge] : actor.edges) {
+    PeerState* const of = context_.peer(from);
+    of->order.held -= edge.held.size();
+    for (auto& [sequence, held] : edge.held) {  // never to be delivered
+      const wire::Header header = *wire::load(held.head);
+      loans_.abandon(*of, header, held.head);
+      Credits::dealt_with(*of, header);
+      dealt_with(*of, header.order);
+    }
+  }
+  requests_.forget(id);
+}
+
+void Inbound::forget(PeerState& of) {
+  of.order.last_sender = nullptr;
+  for (auto& [id, actor] : actors_.all()) {
+    std::erase(actor.watchers, of.number);
+    const auto edge = actor.edges.find(of.number);
+    if (edge == actor.edges.end()) continue;
+    for (const auto& [sequence, held] : edge->second.held) Credits::dealt_with(of, *wire::load(held.head));
+    actor.edges.erase(edge);
+  }
+  of.order.held = 0;
+  of.order.ended.clear();
+  of.edges.clear();
+}
+
+bool Inbound::flush() {
+  if (refused_.empty()) return false;
+  for (PeerState* const to : std::exchange(refused_, {})) {
+    const std::uint64_t count = std::exchange(to->order.refused, 0);
+    if (!to->dead) frames_.send(*to, {.kind = wire::Kind::refused, .message_id = count});
+  }
+  return true;
 }
 
 }  // namespace troupe::remote

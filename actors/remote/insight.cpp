@@ -21,13 +21,14 @@ std::string name_of(const caf::strong_actor_ptr& actor) {
 }  // namespace
 
 RemoteCounters Engine::counters() const noexcept {
-  return {counts_.sent.get(), counts_.delivered.get(), counts_.reordered.get(), counts_.dropped.get()};
+  const auto& counts = context_.counts;
+  return {counts.sent.get(), counts.delivered.get(), counts.reordered.get(), counts.dropped.get()};
 }
 
-PeerCounters Engine::counters(Peer number) const {
-  const auto found = peers_.find(number);
-  TROUPE_CHECK(found != peers_.end(), Code::invalid, "peer ", number.value, " is not known here");
-  const auto& from = found->second->counts;
+PeerCounters Engine::counters(Peer number) {
+  const PeerState* const of = context_.peer(number);
+  TROUPE_CHECK(of != nullptr, Code::invalid, "peer ", number.value, " is not known here");
+  const auto& from = of->counts;
   PeerCounters counters{.messages_sent = from.messages_sent.get(),
                         .bytes_sent = from.bytes_sent.get(),
                         .messages_received = from.messages_received.get(),
@@ -35,15 +36,15 @@ PeerCounters Engine::counters(Peer number) const {
                         .batches_sent = from.batches_sent.get(),
                         .batched_sent = from.batched_sent.get(),
                         .unhandled = from.unhandled.get(),
-                        .waiting = found->second->waiting->messages.load(std::memory_order_relaxed),
-                        .turned_away = found->second->waiting->turned_away.load(std::memory_order_relaxed)};
+                        .waiting = of->waiting->messages.load(std::memory_order_relaxed),
+                        .turned_away = of->waiting->turned_away.load(std::memory_order_relaxed)};
   std::ranges::transform(from.answer_ns_log2, counters.answer_ns_log2.begin(), &Tally::get);
   return counters;
 }
 
 std::string Engine::describe(Deadline deadline) {
   const auto told = std::make_shared<std::promise<std::string>>();
-  TROUPE_CHECK(gate_->run([this, told] { told->set_value(report()); }), Code::aborted,
+  TROUPE_CHECK(context_.gate->run([this, told] { told->set_value(report()); }), Code::aborted,
                "this process has ended its connection to other processes");
   auto report = told->get_future();
   TROUPE_CHECK(report.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
@@ -54,37 +55,37 @@ std::string Engine::describe(Deadline deadline) {
 /// On the control lane.
 std::string Engine::report() {
   std::ostringstream out;
-  for (const auto& [number, of] : peers_) {
+  for (const auto& [number, of] : context_.peers) {
     const PeerCounters c = counters(number);
     out << "peer " << number.value << (of->dead ? " (lost)" : "") << ": sent " << c.messages_sent << " messages, "
         << c.bytes_sent << " bytes, " << c.batches_sent << " batches; received " << c.messages_received << ", "
         << c.bytes_received << " bytes; unhandled there " << c.unhandled << " messages, waiting here " << c.waiting
         << ", turned away " << c.turned_away << '\n';
   }
-  out << "messages here take " << outgoing_->used() << " bytes on their way out and " << incoming_->used()
-      << " in mailboxes, of " << outgoing_->limit() << " each\n";
+  out << "messages here take " << context_.outgoing->used() << " bytes on their way out and "
+      << context_.incoming->used() << " in mailboxes, of " << context_.outgoing->limit() << " each\n";
   std::size_t listed = 0;
-  for (const auto& [id, local] : locals_) {
+  for (const auto& [id, local] : actors_.all()) {
     if (id == kDirectory) continue;
     if (++listed > kMostActors) {
-      out << "and " << locals_.size() - kMostActors << " more actors\n";
+      out << "and " << actors_.all().size() - kMostActors << " more actors\n";
       break;
     }
     out << name_of(local.actor);
     std::uint64_t waiting = 0;
     std::size_t early = 0;
-    for (const auto& [from, stream] : local.streams) {
-      if (stream.edge) waiting += stream.edge->in_mailbox();
-      early += stream.held.size();
+    for (const auto& [from, edge] : local.edges) {
+      if (edge.intake) waiting += edge.intake->in_mailbox();
+      early += edge.held.size();
     }
     out << ": " << waiting << " messages of peers in its mailbox";
     if (early > 0) out << ", " << early << " before their turn";
     out << '\n';
   }
-  for (const auto& [key, request] : outstanding_) {
-    out << "actor " << key.requester << " waits for an answer of actor " << request.target << " at peer "
+  requests_.each([&](caf::actor_id requester, const OpenRequests::Request& request) {
+    out << "actor " << requester << " waits for an answer of actor " << request.target << " at peer "
         << request.peer.value << '\n';
-  }
+  });
   return out.str();
 }
 

@@ -4,8 +4,10 @@
 #include <caf/system_messages.hpp>
 #include <utility>
 
-#include "actors/remote/detail/engine.hpp"
+#include "actors/caf_error.hpp"
 #include "actors/remote/detail/inline_unit.hpp"
+#include "actors/remote/detail/outbound.hpp"
+#include "actors/remote/detail/proxies.hpp"
 
 namespace troupe::remote {
 namespace {
@@ -37,13 +39,13 @@ std::uint64_t cost_of(caf::actor_system& system, const caf::mailbox_element& mes
   }
 }
 
-Proxy::Proxy(caf::actor_config& config, Engine& engine, PeerState& peer)
+Proxy::Proxy(caf::actor_config& config, Outbound& outbound, PeerState& peer)
     : actor_proxy(config),
-      engine_(engine),
+      outbound_(outbound),
       peer_(peer),
-      gate_(engine.gate()),
+      gate_(outbound.context().gate),
       waiting_(peer.waiting),
-      budget_(engine.outgoing()) {}
+      budget_(outbound.context().outgoing) {}
 
 Proxy::~Proxy() = default;
 
@@ -62,10 +64,9 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   if (!admit(*what)) return;
   // An inline actor is on the lane's thread already. What others have sent before goes first: it may be its own.
   if (running_inline() == gate_.get() && !posted_.load(std::memory_order_acquire)) {
-    engine_.attend_fresh();
-    engine_.attend(*this);
-    engine_.transmit(*this, std::move(what));
-    return;
+    outbound_.proxies().attend_fresh();
+    outbound_.proxies().attend(*this);
+    return outbound_.transmit(*this, std::move(what));
   }
   push(std::move(what));
 }
@@ -93,10 +94,6 @@ bool Proxy::admit(const caf::mailbox_element& message) {
     return true;
   }
   const WhenFull choice = no_memory ? WhenFull::error : room->when_full();
-  if (choice == WhenFull::wait && running_inline() == nullptr && room->wait()) {
-    room->enter();
-    return true;
-  }
   if (message.mid.is_request()) {  // its text costs more than a send
     answer(message.sender, message.mid,
            Status{Code::out_of_memory,
@@ -110,7 +107,7 @@ bool Proxy::admit(const caf::mailbox_element& message) {
   waiting_->turned_away.fetch_add(1, std::memory_order_relaxed);
   const bool tell = choice != WhenFull::drop && !message.mid.is_request();
   if (tell && waiting_->untold.fetch_add(1) == 0)
-    gate_->run([engine = &engine_, peer = &peer_] { engine->note_turned_away(*peer); });
+    gate_->run([outbound = &outbound_, peer = &peer_] { outbound->note_turned_away(*peer); });
   return false;
 }
 
@@ -151,11 +148,11 @@ void Proxy::run() noexcept {
   std::uint64_t done = 0;
   const std::uint64_t bytes = queued_bytes_.exchange(0, std::memory_order_acq_rel);  // of these, or a little more
   caf::mailbox_element* next = sent_.take_all();
-  engine_.attend_fresh();
+  outbound_.proxies().attend_fresh();
   while (next != nullptr) {
     caf::mailbox_element_ptr message(std::exchange(next, Messages::next_of(*next)));
     message->next = nullptr;
-    engine_.transmit(*this, std::move(message));
+    outbound_.transmit(*this, std::move(message));
     ++done;
   }
   budget_->leave(bytes);

@@ -87,7 +87,7 @@ caf::actor RemoteActors::resolve(Blocking&, Peer peer, const std::string& name, 
   return found;
 }
 
-void RemoteActors::lost(Peer peer, const Status& why) { state_->engine.lost_any_thread(peer, why); }
+void RemoteActors::lost(Peer peer, const Status& why) { state_->engine.lost(peer, why); }
 
 bool RemoteActors::stop(Blocking&, Deadline deadline) { return state_->engine.stop(deadline); }
 
@@ -99,26 +99,41 @@ std::string RemoteActors::describe(Blocking&, Deadline deadline) const { return 
 
 Callee RemoteActors::callee(const caf::actor& actor) const {
   TROUPE_CHECK(actor, Code::invalid, "a call to no actor");
-  return state_->engine.callee(actor);
+  return state_->engine.calls().callee(actor);
 }
 
 void RemoteActors::call(Callee callee, std::span<const std::byte> question, CallDone& done) {
   TROUPE_CHECK(question.size() <= kMostCallBytes, Code::invalid, "a call with ", question.size(), " bytes; at most ",
                kMostCallBytes, " fit");
-  state_->engine.call(callee, question, done);
+  state_->engine.calls().call(callee, question, done);
 }
 
 void RemoteActors::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner) {
-  state_->engine.post_sink(key, memory, std::move(owner));
+  state_->engine.landings().post_sink(key, memory, std::move(owner));
 }
 
-std::size_t RemoteActors::withdraw_sinks(SinkKey key) { return state_->engine.withdraw_sinks(key); }
+std::size_t RemoteActors::withdraw_sinks(SinkKey key) { return state_->engine.landings().withdraw_sinks(key); }
 
-void RemoteActors::bound(const caf::actor& remote, Window window, WhenFull when_full,
-                         std::chrono::milliseconds wait_within) {
-  auto* const proxy = dynamic_cast<remote::Proxy*>(caf::actor_cast<caf::abstract_actor*>(remote));
+namespace {
+
+remote::Proxy& proxy_of(const caf::actor& actor) {
+  auto* const proxy = dynamic_cast<remote::Proxy*>(caf::actor_cast<caf::abstract_actor*>(actor));
   TROUPE_CHECK(proxy != nullptr, Code::invalid, "an actor of this process has no window; give one of another process");
-  state_->engine.bound(*proxy, window, when_full, wait_within);
+  return *proxy;
+}
+
+}  // namespace
+
+void RemoteActors::bound(const caf::actor& remote, Window window, WhenFull when_full) {
+  state_->engine.bound(proxy_of(remote), window, when_full);
+}
+
+void RemoteActors::wait_for_room(Blocking& blocking, const caf::actor& remote, Deadline deadline) {
+  remote::Room* const room = proxy_of(remote).room();
+  if (room == nullptr) return;
+  TROUPE_CHECK(room->wait(blocking, deadline), Code::timeout,
+               "an actor's window stayed full until the deadline: ", room->count(),
+               " messages to it are not handled yet (RemoteActors::bound)");
 }
 
 caf::actor RemoteActors::rooms() const { return state_->engine.rooms(); }

@@ -40,7 +40,6 @@ struct Window {
 
 /// What becomes of a message for which a window has no room.
 enum class WhenFull : std::uint8_t {
-  wait,   // the sending thread waits for a time, then as `error`; inline actors never wait, for them it is `error`
   error,  // a request is answered out_of_memory; another message is dropped, and RemoteOptions::dropped told
   drop,   // a request is answered so too; other messages are dropped without a word, only counted
 };
@@ -180,12 +179,16 @@ class RemoteActors {
   /// Takes back the buffers of a key that nothing is landing in; how many. Any thread.
   std::size_t withdraw_sinks(SinkKey key);
 
-  /// Sets a window for one actor of another process: what this process sends it beyond that, `when_full` decides;
-  /// `wait_within`: how long WhenFull::wait waits. Without one a send never waits, and only RemoteOptions::memory_bytes
-  /// bounds what is under way. Throws Error{invalid} for an actor that is none of another process. Any thread.
-  void bound(const caf::actor& remote, Window window, WhenFull when_full = WhenFull::error,
-             std::chrono::milliseconds wait_within = std::chrono::seconds(10));
-  /// The actor to ask for room, instead of waiting in a thread: it answers (WantRoom{}, handle), with nothing, as soon
+  /// Sets a window for one actor of another process: `when_full` decides what becomes of messages of this process for
+  /// which it has no room. A send never waits: whoever wants to be slowed down asks rooms(), or wait_for_room().
+  /// Without a window only RemoteOptions::memory_bytes bounds what is under way. Throws Error{invalid} for an actor
+  /// that is none of another process. Any thread.
+  void bound(const caf::actor& remote, Window window, WhenFull when_full = WhenFull::error);
+  /// Waits while that actor's window is full, and then until half of it is free. Returns at once for an actor without a
+  /// window, and for one that has ended. Others may take the room before the caller does. Throws Error{timeout}, and
+  /// Error{invalid} as bound().
+  void wait_for_room(Blocking& blocking, const caf::actor& remote, Deadline deadline);
+  /// The same for handlers, which must not block: this actor answers (WantRoom{}, handle), with nothing, as soon
   /// as half of that actor's window is free; at once for an actor without a window; with an error when that actor has
   /// ended.
   caf::actor rooms() const;

@@ -33,7 +33,9 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
     if (!parts.log.empty()) {
       std::filesystem::create_directories(parts.log);
       log_ = std::make_unique<UpdateLogFile>(log_file(parts.log, hosted.shard), stripe.stripe.count);
-      hosted.log = [file = log_.get()](std::span<const AppliedRecord> records) { file->append(records); };
+      log_writer_ =
+          std::make_unique<UpdateLogWriter>([this](std::span<const AppliedRecord> page) { log_->append(page); });
+      hosted.log = [writer = log_writer_.get()](std::span<const AppliedRecord> records) { writer->append(records); };
     }
     if (!parts.replay.empty()) {
       const std::string from = log_file(parts.replay, hosted.shard);

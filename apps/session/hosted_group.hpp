@@ -61,7 +61,8 @@ class HostedGroup {
   const std::string name_;
   const GroupPlan& plan_;
   const Rank self_;
-  std::unique_ptr<UpdateLogFile> log_;  // the shard's
+  std::unique_ptr<UpdateLogFile> log_;           // the shard's
+  std::unique_ptr<UpdateLogWriter> log_writer_;  // to it; ends first
   std::unique_ptr<Stream> shard_stream_, side_;
   HostedShard shard_;
   HostedWorkerActor worker_;

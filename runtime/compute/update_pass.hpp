@@ -89,6 +89,15 @@ struct UndoCopy {
 
 namespace detail {
 
+// What makes a pass restartable. At every instruction:
+// - the journal's word says (update, number of blocks that are done), or an earlier update;
+// - for the block that follows those, the undo copy that its parity selects is whole;
+// - all blocks before it have their new values, all blocks behind it their old ones.
+// So a survivor restores that block from its copy, and does it and the rest: each element is computed once from its old
+// value. Two undo copies, by parity, because the next block's is written while the present one, whose own may still be
+// needed, is computed. A block is copied before the word names it, and computed after that; a word published before its
+// copy is whole would restore half a block, one published after the block was begun would compute elements twice.
+
 inline constexpr std::uint64_t kProgressBits = 24;
 
 /// The copy of `count` elements from `first`, of block `block`.
@@ -166,9 +175,9 @@ bool run_update_pass(const UpdateAddresses& at, std::uint64_t number, Apply&& ap
     const std::optional<std::uint64_t> done = detail::blocks_done(*at.journal, number, blocks);
     block = done.value_or(0);
     if (done && block < blocks) {
-      detail::restore(at, block * kElements, undo_of(block));
+      detail::restore(at, block * kElements, undo_of(block));  // it may have been begun
     } else {
-      undo_of(block).copy();
+      undo_of(block).copy();  // the first one's; every other block's is made by the block before it
     }
   }
   for (; block < blocks; ++block) {
@@ -188,7 +197,7 @@ bool run_update_pass(const UpdateAddresses& at, std::uint64_t number, Apply&& ap
     }
     if (!probe.go_on(PassMoment::block_done, block)) return false;
   }
-  if (at.journal) detail::publish_progress(*at.journal, number, blocks);
+  if (at.journal) detail::publish_progress(*at.journal, number, blocks);  // a second call then changes nothing
   return true;
 }
 

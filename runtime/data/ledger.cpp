@@ -10,6 +10,11 @@
 namespace troupe {
 namespace {
 
+// Every rank has a ledger of its own, and what they say is compared nowhere: a sample is taken once because all ranks
+// cut the same interval in the same way. So everything here is made of integers, or, where a range of parts is given as
+// numbers with a point, rounded to integers before ranks are compared with each other; and every tie goes to the lower
+// rank.
+
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 
 /// `total` in proportion to `weights`, rounded down; what is left goes where it makes the least of shares by weight,
@@ -58,10 +63,10 @@ std::vector<std::uint32_t> share_out(std::uint32_t rows, std::span<const std::ui
   const std::uint64_t total = std::uint64_t{rows} * ranks;
   std::uint64_t units = total / bounds.quantum;
   std::vector<std::uint64_t> shares(ranks);
-  std::vector<std::size_t> open(ranks);  // whose shares are not settled
+  std::vector<std::size_t> open(ranks);  // whose shares are not fixed
   std::iota(open.begin(), open.end(), std::size_t{0});
   // Whoever falls below the least gets that, and the others share what is left; then the same with the most. The side
-  // with the larger error goes first: settling it may mend the other.
+  // with the larger error goes first: fixing it may mend the other. Each turn fixes at least one rank, so it ends.
   while (!open.empty()) {
     std::vector<std::uint64_t> wanted;
     for (const std::size_t i : open) wanted.push_back(weights[i]);
@@ -113,7 +118,7 @@ Ledger::Ledger(const Schedule& schedule, const SplitRange& range, Step horizon)
 }
 
 void Ledger::append(const LedgerSpan& span, Step until) {
-  if (until <= horizon_) return;
+  if (until <= horizon_) return;  // told before: news of the same span may come by several ways
   TROUPE_CHECK(span.first <= horizon_, Code::invalid, "the ledger ends with step ", horizon_.value,
                ", a span from step ", span.first.value, " leaves a gap");
   const std::uint64_t sum = std::accumulate(span.rows.begin(), span.rows.end(), std::uint64_t{0});
@@ -148,7 +153,8 @@ std::vector<std::uint32_t> Ledger::rows(Step step) const {
   const std::uint64_t sum = std::accumulate(all.begin(), all.end(), std::uint64_t{0});
   const std::uint64_t taken = schedule_.computed_rows(step);
   if (taken == sum) return all;
-  // Nobody gets more than in a full step, for which there is room.
+  // Cut at rounded ends, not in rounded sizes: the parts add up whatever the rounding. Nobody gets more than in a full
+  // step, for which there is room.
   std::uint64_t before = 0;
   for (std::uint32_t& rows : all) {
     const std::uint64_t first = taken * before / sum;

@@ -85,7 +85,7 @@ class Communicator {
                                             std::span<const StripeMemory> mine) = 0;
   /// A barrier on the stream that includes relieved ranks: work enqueued after it starts when they too have left all
   /// calls so far. Required before a rank's sums, which they still read, are reused in a step without such a call.
-  virtual void settle(Stream&) {}
+  virtual void barrier_with_relieved(Stream&) {}
   /// Ends every wait of this communicator, here and (in an arena) at the peers, with `why`.
   virtual void abort(const Status& why) noexcept = 0;
 };

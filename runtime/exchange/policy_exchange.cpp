@@ -198,7 +198,7 @@ class PolicyExchange final : public Exchange {
   /// and in the last one: by then whatever a rank read may be gone.
   void relieve(Stream& stream, const StepFacts& facts) {
     const bool rounds = !orders_.hosted && orders_.sent == Sent::gradient;
-    if (!rounds && !relieved_.empty()) parts_.communicator->settle(stream);
+    if (!rounds && !relieved_.empty()) parts_.communicator->barrier_with_relieved(stream);
     relieved_.clear();
     if (rounds && !facts.last && !memory_.stripes.empty())
       relieved_.assign(facts.relieved.begin(), facts.relieved.end());

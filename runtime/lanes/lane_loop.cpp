@@ -77,6 +77,16 @@ void Bell::clear() noexcept {
 
 }  // namespace detail
 
+// Why nothing is ever left lying. A poster pushes first and reads `sleeping` then; a sleeper writes `sleeping` first
+// and looks at `posted` then (likewise `stopping`, and for a guest its line). All four are sequentially consistent, so
+// at least one of the two sees the other: either the poster rings, or the sleeper does not sleep. What arrives is the
+// transport's part of the same bargain: arm() says no when there is something to do already. Change the order of any of
+// these and a wake-up can be missed; kLongestSleep would then hide it as a delay of half a second.
+//
+// Who may drive: whoever holds `driving`. The lane's own thread lets go of it before it sleeps in epoll and takes it
+// again when it wakes, so a try_lock that succeeds tells that it sleeps, or is about to sleep or to wake; in the last
+// case it waits for the mutex until the guest leaves.
+
 constinit thread_local LaneLoop::State* LaneLoop::State::lane_of_own_thread = nullptr;
 
 LaneLoop::State::State(Transport& lanes_transport, Lane which, LaneOptions how, std::string thread_name)
@@ -102,7 +112,8 @@ void LaneLoop::State::watch(int fd) {
 
 bool LaneLoop::State::push(LaneTask& task) noexcept {
   if (!posted.push(task)) return false;
-  if (sleeping.load() == Sleeper::nobody) return true;
+  if (sleeping.load() == Sleeper::nobody) return true;  // whoever drives looks again before it sleeps
+  // A lane that polls drives the other one at once: it need not wake a thread that may share its core.
   State* const poster = lane_of_own_thread;
   if (poster == nullptr || poster->other != this || !poster->take_other(/*unless_woken=*/false)) wake_sleeper();
   return true;
@@ -127,6 +138,8 @@ bool LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
   return any;
 }
 
+/// Tasks before progress: what was posted before a message came in is done before it. The hook only after a round that
+/// did something, and once more after a hook that did, since that may have made actors runnable.
 bool LaneLoop::State::round() {
   const auto begun = options.trace == nullptr ? Clock::time_point{} : Clock::now();
   bool did = run_tasks(posted.take_all());
@@ -155,24 +168,33 @@ bool LaneLoop::State::take(bool unless_woken) {
     return running.load() && !stopping.load() && (!unless_woken || sleeping.load() == Sleeper::own);
   };
   if (!may() || !driving.try_lock()) return false;
-  if (!may()) {
+  if (!may()) {  // again under the lock: stop() may have come between, and then the own thread must get on
     driving.unlock();
     return false;
   }
-  sleeping.store(Sleeper::nobody);                                     // who posts need not wake its thread
-  epoll_ctl(sleep.get(), EPOLL_CTL_DEL, transport.fd(lane), nullptr);  // nor what arrives
+  sleeping.store(Sleeper::nobody);  // who posts need not wake its thread
+  hear_transport(false);            // nor what arrives
   return true;
 }
 
+/// Whether what arrives wakes its own thread. To change an entry takes no memory, so unlike to add one again it cannot
+/// fail: a lane can always be given back.
+void LaneLoop::State::hear_transport(bool yes) noexcept {
+  epoll_event event{};
+  event.events = yes ? EPOLLIN : 0U;
+  event.data.fd = transport.fd(lane);
+  epoll_ctl(sleep.get(), EPOLL_CTL_MOD, event.data.fd, &event);
+}
+
 /// Its own thread drives it again, once it wakes up.
-void LaneLoop::State::give_back() {
-  watch(transport.fd(lane));
+void LaneLoop::State::give_back() noexcept {
+  hear_transport(true);
   driving.unlock();
 }
 
 /// Gives it back as a guest: its own thread sleeps on unless there is something to do.
 void LaneLoop::State::leave() noexcept {
-  sleeping.store(Sleeper::own);
+  sleeping.store(Sleeper::own);  // on behalf of its own thread, in whose place the looks below are made
   const bool rests = posted.empty() && !busy_hook && !stopping.load() && transport.arm(lane);
   if (!rests) sleeping.store(Sleeper::nobody);
   give_back();
@@ -281,7 +303,7 @@ void LaneLoop::State::run() {
       pause_cpu();
       continue;
     }
-    if (rest_other()) {
+    if (rest_other()) {  // the other lane first: while it is in these hands nobody else would wake it
       rest(idle_since);
     } else if (drive_other()) {
       idle = false;

@@ -18,7 +18,7 @@ struct LaneOptions {
   std::chrono::nanoseconds spin_most{0};
   /// CPUs that the thread is kept on, which nothing else should be kept busy on; empty: wherever the process may run.
   std::vector<std::uint32_t> cpus;
-  TraceRow* trace = nullptr;  // is told when the lane has something to do; outlives it. Null: nobody is
+  TraceRow* trace = nullptr;  // shows when the lane has work; outlives the lane. Null: no trace
 };
 
 /// Those of a process's two lanes.

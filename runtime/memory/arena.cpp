@@ -40,7 +40,8 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 40);
 
-/// The first page. The creator writes; peers read, and believe nothing.
+/// The first page. The creator writes; peers read, and believe nothing: every peer can write everything in an arena, so
+/// what is read from here is copied once and checked, and never read a second time for the same decision.
 struct Directory {
   std::uint64_t magic;
   std::uint64_t nonce;
@@ -106,6 +107,10 @@ void check_ticket(const ArenaTicket& ticket) {
                ticket.size_bytes, " bytes");
 }
 
+TimelineWord& word_at(std::byte* base, std::uint64_t index) noexcept {
+  return reinterpret_cast<TimelineWord*>(base)[index];
+}
+
 std::string_view name_of(const Entry& entry) noexcept { return {entry.name, strnlen(entry.name, sizeof entry.name)}; }
 
 std::optional<Entry> find_entry(const Arena& arena, std::string_view name, Kind kind) {
@@ -147,7 +152,7 @@ void add_entry(std::byte* base, std::string_view name, Kind kind, const Memory& 
   entry.arena = part.arena;
   entry.offset = part.offset;
   entry.size_bytes = part.size_bytes;
-  page.count.store(count + 1, std::memory_order_release);
+  page.count.store(count + 1, std::memory_order_release);  // last: a peer that sees the count sees the whole entry
 }
 
 }  // namespace
@@ -167,6 +172,7 @@ std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes) {
   }
   errno = refused;
   TROUPE_CHECK_ERRNO(refused == 0, Code::out_of_memory, "cannot reserve ", whole, " bytes for an arena");
+  // Before anybody can open it: a file that shrinks under a mapping ends whoever touches it by SIGBUS.
   TROUPE_CHECK_ERRNO(fcntl(file.get(), F_ADD_SEALS, kSeals) == 0, Code::environment, "cannot seal an arena");
   std::byte* base = map_shared(file.get(), whole);
   Directory& page = directory(base);
@@ -175,7 +181,7 @@ std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes) {
   page.used_bytes = kPageBytes;
   page.id = id;
   std::shared_ptr<Arena> arena{new Arena{id, file.release(), base, whole, /*creator=*/true}};
-  page.nonce = random_nonce();
+  page.nonce = random_nonce();  // when the arena has its owner, since this may throw
   return arena;
 }
 
@@ -224,6 +230,8 @@ Memory Arena::allocate(std::uint64_t size_bytes, std::uint64_t alignment) {
   TROUPE_CHECK(std::has_single_bit(alignment) && alignment <= kPageBytes, Code::invalid, "an alignment of ", alignment,
                " bytes: must be a power of two, at most ", kPageBytes);
   const std::uint64_t step = std::max<std::uint64_t>(alignment, 64);
+  // In the shared page, but only the creator changes it. Threads race for the place alone: memory is zero from the
+  // start and none comes back, so nothing else has to be ordered with it.
   const std::atomic_ref<std::uint64_t> used{directory(base_).used_bytes};
   std::uint64_t before = used.load(std::memory_order_relaxed);
   for (;;) {
@@ -237,8 +245,19 @@ Memory Arena::allocate(std::uint64_t size_bytes, std::uint64_t alignment) {
 }
 
 TimelineId Arena::make_timelines(std::size_t count) {
-  const Memory word = allocate(count * sizeof(TimelineWord), alignof(TimelineWord));
-  return {id_, static_cast<std::uint32_t>(word.offset / sizeof(TimelineWord))};
+  const Memory words = allocate(count * sizeof(TimelineWord), alignof(TimelineWord));
+  const auto first = static_cast<std::uint32_t>(words.offset / sizeof(TimelineWord));
+  for (std::size_t i = 0; i < count; ++i) word_at(base_, first + i).mark = TimelineWord::kMark;
+  return {id_, first};
+}
+
+/// A number that a tensor's bytes may be by chance is not enough, so what else a word can be is looked at too.
+bool Arena::has_timeline(TimelineId id) const noexcept {
+  const std::uint64_t offset = std::uint64_t{id.index} * sizeof(TimelineWord);
+  if (id.arena != id_ || offset < kPageBytes || offset > size_bytes_ - sizeof(TimelineWord)) return false;
+  const TimelineWord& word = word_at(base_, id.index);
+  return word.mark == TimelineWord::kMark && word.poisoned.load(std::memory_order_relaxed) <= 2 &&
+         word.poison_code <= static_cast<std::uint16_t>(Code::corrupt);
 }
 
 void Arena::publish(std::string_view name, Memory part) {

@@ -64,6 +64,9 @@ class Arena {
   TimelineId make_timeline() { return make_timelines(1); }
   /// The first of `count` fresh ones, whose indices follow each other.
   TimelineId make_timelines(std::size_t count);
+  /// Whether one of this arena's lines, made by whichever process, has that id. Ids that come from other processes are
+  /// to be asked here first: anywhere else a wait would count itself among a tensor's bytes.
+  bool has_timeline(TimelineId id) const noexcept;
   /// Enters `part` under `name` (at most 19 characters, once) in the directory, for peers to find. It lies in this
   /// arena or in other memory of the same process, which peers must have mapped or imported before they use it.
   void publish(std::string_view name, Memory part);

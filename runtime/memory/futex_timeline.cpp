@@ -85,7 +85,7 @@ void FutexTimeline::poison(const Status& why) noexcept {
   if (first) {
     const std::string_view reason = why.ok() ? std::string_view{"poisoned without a reason"} : why.text();
     const std::size_t length = cut_length(reason, sizeof word_.poison_text - 1);
-    word_.poison_code = static_cast<std::uint32_t>(why.ok() ? Code::aborted : why.code());
+    word_.poison_code = static_cast<std::uint16_t>(why.ok() ? Code::aborted : why.code());
     std::memcpy(word_.poison_text, reason.data(), length);
     word_.poison_text[length] = '\0';
     word_.poisoned.store(kPoisoned, std::memory_order_seq_cst);
@@ -104,7 +104,7 @@ Status FutexTimeline::status() const noexcept {
   }
   if (state != kPoisoned) return {Code::peer_lost, "poisoned by a process that died while it wrote the reason"};
   // Another process wrote this: believe neither the code nor the terminating zero.
-  if (word_.poison_code == 0 || word_.poison_code > static_cast<std::uint32_t>(Code::corrupt)) {
+  if (word_.poison_code == 0 || word_.poison_code > static_cast<std::uint16_t>(Code::corrupt)) {
     return {Code::corrupt, text("poisoned with the unknown code ", word_.poison_code)};
   }
   const std::size_t length = strnlen(word_.poison_text, sizeof word_.poison_text);

@@ -63,8 +63,8 @@ class SlotWaker {
   ~SlotWaker() = default;
 };
 
-/// A fixed number of equal slots in an arena. No free slot, no lease: that is all the flow control a loader needs.
-/// Threads: any.
+/// A fixed number of equal slots in an arena. Without a free slot there is no lease: a loader needs no other flow
+/// control. Threads: any.
 class LeasePool {
  public:
   /// Takes `slots` times `slot_bytes` (each 64-byte aligned) from `arena`.
@@ -74,7 +74,8 @@ class LeasePool {
   std::optional<Slot> try_take();
   std::size_t count_free() const noexcept;
   std::size_t count_slots() const noexcept;
-  /// `waker` hears of every slot that comes back from now on; null ends it, after which it is not called any more.
+  /// `waker` is told of every slot that comes back from now on. Null: nobody; the one before is not called any more once
+  /// this has returned.
   void on_free(SlotWaker* waker) noexcept;
 
  private:

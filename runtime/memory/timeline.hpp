@@ -54,13 +54,17 @@ class Timeline {
 };
 
 /// A futex timeline as it lies in an arena, 128 bytes so that two lines never share a cache line (nor its neighbour
-/// that the prefetcher brings along). Zero bytes are a fresh line.
+/// that the prefetcher brings along). Zero bytes are a fresh line, but for the mark, by which an arena tells its lines
+/// from other bytes (Arena::has_timeline).
 struct alignas(128) TimelineWord {
+  static constexpr std::uint16_t kMark = 0x6c54;
+
   std::atomic<std::uint64_t> value;     // Timeline::word()
   std::atomic<std::uint32_t> change;    // counts signals and poison: what sleepers' futex calls compare
   std::atomic<std::uint32_t> sleepers;  // threads in the kernel; nobody there, no system call
   std::atomic<std::uint32_t> poisoned;  // 0 no, 1 being written, 2 yes
-  std::uint32_t poison_code;
+  std::uint16_t poison_code;
+  std::uint16_t mark;
   char poison_text[104];  // zero-terminated, cut where too long
 };
 static_assert(sizeof(TimelineWord) == 128);

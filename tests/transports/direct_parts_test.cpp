@@ -6,90 +6,90 @@
 
 #include "runtime/base/random.hpp"
 #include "transports/collectives/detail/call_order.hpp"
-#include "transports/collectives/detail/outbox.hpp"
 #include "transports/collectives/detail/ownership.hpp"
+#include "transports/collectives/detail/send_queue.hpp"
 #include "transports/collectives/detail/staging.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
 namespace troupe::collectives {
 namespace {
 
-class OutboxTest : public ::testing::Test {
+class SendQueueTest : public ::testing::Test {
  protected:
-  OutboxTest() {
-    posted_ = std::make_unique<Outbox>(loop_, 3, [this](Outbox::Message& message) {
+  SendQueueTest() {
+    posted_ = std::make_unique<SendQueue>(loop_, 3, [this](SendQueue::Message& message) {
       if (has_room_) sent_.push_back(&message);
       return has_room_;
     });
   }
-  Outbox::Message& add(std::uint32_t to, std::uint64_t bytes, Urgency urgency) {
+  SendQueue::Message& add(std::uint32_t to, std::uint64_t bytes, Urgency urgency) {
     messages_.push_back({.to = to, .size_bytes = bytes, .handed_over = {}});
-    outbox().add(messages_.back(), urgency);
+    queue().add(messages_.back(), urgency);
     return messages_.back();
   }
 
-  Outbox& outbox() { return *posted_; }
+  SendQueue& queue() { return *posted_; }
 
-  std::unique_ptr<Outbox> posted_;  // outlives the lane that it posts itself to
+  std::unique_ptr<SendQueue> posted_;  // outlives the lane that it posts itself to
   LoopbackNetwork network_;
   AddressSpace space_;
   std::unique_ptr<Transport> transport_ = network_.endpoint(Peer{0}, space_);
   LaneLoop loop_{*transport_, Lane::bulk, {}, "bulk"};  // never started: the test is the lane
-  std::deque<Outbox::Message> messages_;
-  std::vector<const Outbox::Message*> sent_;
+  std::deque<SendQueue::Message> messages_;
+  std::vector<const SendQueue::Message*> sent_;
   bool has_room_ = true;
 };
 
-TEST_F(OutboxTest, SendsContributionsBeforeResultsAndWhatIsReadFirstBeforeTheRest) {
+TEST_F(SendQueueTest, SendsContributionsBeforeResultsAndWhatIsReadFirstBeforeTheRest) {
   // So large that one is on its way at a time.
-  const std::uint64_t large = outbox().bytes_ahead();
+  const std::uint64_t large = queue().bytes_ahead();
   const auto& first = add(1, large, {.kind = 1, .bucket = 0});
-  outbox().run();
+  queue().run();
   const auto& result = add(1, large, {.kind = 1, .bucket = 0});
   const auto& later = add(1, large, {.kind = 0, .bucket = 5});
   const auto& sooner = add(1, large, {.kind = 0, .bucket = 2});
   const auto& after_that = add(1, large, {.kind = 0, .bucket = 2});
   for (std::size_t i = 0; i < 5; ++i) {
-    outbox().run();
+    queue().run();
     ASSERT_EQ(sent_.size(), i + 1);
-    outbox().sent(*sent_.back());
+    queue().sent(*sent_.back());
   }
-  EXPECT_EQ(sent_, (std::vector<const Outbox::Message*>{&first, &sooner, &after_that, &later, &result}));
+  EXPECT_EQ(sent_, (std::vector<const SendQueue::Message*>{&first, &sooner, &after_that, &later, &result}));
 }
 
-TEST_F(OutboxTest, HasOneMessageOnItsWayToEveryRankAndMoreOnlyAsFarAsTheWindowGoes) {
-  const std::uint64_t half = outbox().bytes_ahead() / 2;
+TEST_F(SendQueueTest, HasOneMessageOnItsWayToEveryRankAndMoreOnlyAsFarAsTheWindowGoes) {
+  const std::uint64_t half = queue().bytes_ahead() / 2;
   for (int i = 0; i < 3; ++i) add(1, half, {});
-  outbox().run();
+  queue().run();
   EXPECT_EQ(sent_.size(), 2U);
   add(2, half, {});
-  outbox().run();
+  queue().run();
   ASSERT_EQ(sent_.size(), 3U);
   EXPECT_EQ(sent_.back()->to, 2U) << "a rank waits behind another one's messages";
 }
 
-TEST_F(OutboxTest, KeepsAMessageForWhichTheTransportHasNoRoom) {
+TEST_F(SendQueueTest, KeepsAMessageForWhichTheTransportHasNoRoom) {
   const auto& one = add(1, 100, {});
   has_room_ = false;
-  outbox().run();
+  queue().run();
   EXPECT_TRUE(sent_.empty());
   has_room_ = true;
-  outbox().run();
-  EXPECT_EQ(sent_, std::vector<const Outbox::Message*>{&one});
+  queue().run();
+  EXPECT_EQ(sent_, std::vector<const SendQueue::Message*>{&one});
 }
 
-TEST_F(OutboxTest, TakesLessAheadWhenMessagesTakeLongAndMoreWhenTheyDoNot) {
+TEST_F(SendQueueTest, TakesLessAheadWhenMessagesTakeLongAndMoreWhenTheyDoNot) {
   const auto send_with_delay = [&](std::chrono::milliseconds delay) {
-    Outbox::Message& message = add(1, 64 << 10, {});
+    SendQueue::Message& message = add(1, 64 << 10, {});
     add(1, 64 << 10, {});  // waits, so that the window is what holds it back
-    outbox().run();
+    queue().run();
     message.handed_over = Clock::now() - delay;
-    outbox().sent(message);
+    queue().sent(message);
   };
-  const std::uint64_t before = outbox().bytes_ahead();
-  for (int i = 0; i < 200; ++i) send_with_delay(Outbox::kTarget * 3);
-  EXPECT_EQ(outbox().bytes_ahead(), Outbox::kFewestAhead);
-  EXPECT_LT(outbox().bytes_ahead(), before);
+  const std::uint64_t before = queue().bytes_ahead();
+  for (int i = 0; i < 200; ++i) send_with_delay(SendQueue::kTarget * 3);
+  EXPECT_EQ(queue().bytes_ahead(), SendQueue::kFewestAhead);
+  EXPECT_LT(queue().bytes_ahead(), before);
 }
 
 RoundShape call(std::uint64_t number, std::uint64_t step, std::uint32_t bucket) {

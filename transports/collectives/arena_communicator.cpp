@@ -255,7 +255,7 @@ void ArenaCommunicator::barrier(Stream& stream) {
   meet(stream, &ArenaMember::ready);
 }
 
-void ArenaCommunicator::settle(Stream& stream) {
+void ArenaCommunicator::barrier_with_relieved(Stream& stream) {
   for (const ArenaMember& member : group_.members) stream.wait({member.published, published_});
 }
 

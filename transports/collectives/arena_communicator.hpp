@@ -49,7 +49,7 @@ class ArenaCommunicator final : public Communicator {
   void agree(Stream& stream, const BucketWork& work) override;
   Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                       std::span<const StripeMemory> mine) override;
-  void settle(Stream& stream) override;
+  void barrier_with_relieved(Stream& stream) override;
   void abort(const Status& why) noexcept override;
 
  private:

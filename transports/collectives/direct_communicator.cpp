@@ -3,151 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/hash.hpp"
-#include "runtime/exchange/exchange.hpp"
+#include "transports/collectives/detail/caller_side.hpp"
 #include "transports/collectives/detail/direct_rounds.hpp"
 
 namespace troupe {
-namespace collectives {
-
-// The caller's side: it only enqueues.
-
-Call& DirectRounds::take(std::size_t place, const RoundShape& common) {
-  Line& line = lines_[place];
-  const std::lock_guard lock{mutex_};
-  if (line.free.empty()) {
-    line.free.push_back(
-        &line.calls.emplace_back(*this, place, line.first_channel, line.count_channels, self_, ranks()));
-    line.free.reserve(line.calls.size());  // giving back never allocates
-  }
-  Call& call = *line.free.back();
-  line.free.pop_back();
-  call.number = ++line.enqueued;
-  call.verdict = common.plain != PlainOperation::none || common.part == RoundPart::all ? 0 : ++verdict_calls_;
-  call.begun = false;
-  call.gathered = call.over = 0;
-  call.uses = call.verdict != 0 ? 1 : 0;
-  ++calls_;
-  for (Round& round : call.rounds) {
-    round.shape = common;
-    round.shape.sequence = call.number;
-    round.shape.call = calls_;
-  }
-  return call;
-}
-
-/// A call about a bucket, with a round for each of its chunks.
-Call& DirectRounds::take(RoundPart part, const BucketWork& work, const StripeMemory& mine) {
-  check(work, mine);
-  const std::uint32_t bucket = work.bucket.index;
-  Call& call = take(bucket, {.step = work.step.value, .bucket = bucket, .part = part});
-  call.work = work;
-  call.work.relieved = {};
-  call.mine = mine;
-  call.data = work.gradients;
-  for (std::uint32_t c = 0; c < call.rounds.size(); ++c) {
-    RoundShape& shape = call.rounds[c].shape;
-    shape.chunk = c;
-    shape.elements = ownership_.chunks_of(bucket)[c].count;
-    shape.sums = part == RoundPart::all && work.first && c == 0;
-    count_uses(call, call.rounds[c]);
-  }
-  return call;
-}
-
-void DirectRounds::count_uses(Call& call, const Round& round) const { call.uses += has_result(round, self_) ? 2 : 1; }
-
-/// Hands the call over to the lane once `stream` has come so far.
-Point DirectRounds::enqueue(Stream& stream, Call& call) {
-  const Point over{lines_[call.line].over->id(), call.number};
-  const Point now = stream.mark();
-  space_.timeline(now.line).wake(now.value, call);
-  return over;
-}
-
-/// The same, and the line's last call must be over: it reads and writes the same memory.
-Point DirectRounds::enqueue_next(Stream& stream, Call& call) {
-  stream.wait({lines_[call.line].over->id(), call.number - 1});
-  const RoundShape& shape = call.rounds.front().shape;
-  if (is_staged(shape)) {
-    const Bucket& bucket = call.work.bucket;
-    const Memory leaving = staging_.leaving(bucket.index, {bucket.first, bucket.count});
-    if (is_filtered(shape))
-      group_.filter->pack(stream, leaving, call.data, residual_of(bucket));
-    else
-      stream.copy(leaving, call.data);
-  }
-  if (group_.device_memory && carries_sums(shape)) stream.copy(own_sums(call), call.work.sums);
-  return enqueue(stream, call);
-}
-
-Memory DirectRounds::residual_of(const Bucket& bucket) const noexcept {
-  if (group_.residual.size_bytes == 0) return {};
-  return elements(group_.residual, bucket.first, bucket.count, sizeof(float));
-}
-
-void DirectRounds::check(const BucketWork& work, const StripeMemory& mine) const {
-  const Bucket& bucket = work.bucket;
-  const auto where = [&] { return text("step ", work.step.value, ", bucket ", bucket.index, ": "); };
-  TROUPE_CHECK(bucket.index < group_.buckets.size() && bucket == group_.buckets[bucket.index], Code::invalid, where(),
-               "the group has no such bucket");
-  const Part own = ownership_.part_of(bucket.index, self_);
-  const Stripe& stripe = mine.stripe;
-  TROUPE_CHECK(
-      stripe.count == own.count && (own.count == 0 || (stripe.first == own.first && stripe.tenant.value == self_)),
-      Code::invalid, where(), "the stripe of rank ", self_, " is not the group's");
-  TROUPE_CHECK(work.gradients.size_bytes == bucket.count * sizeof(float), Code::invalid, where(), "gradients of ",
-               work.gradients.size_bytes, " bytes for ", bucket.count, " elements");
-  if (stripe.count == 0) return;
-  const auto lies = [&](const Memory& memory, const Memory& whole, std::uint64_t element_bytes) {
-    return whole.size_bytes == 0 || memory == elements(whole, stripe.first, stripe.count, element_bytes);
-  };
-  TROUPE_CHECK(lies(mine.parameters, group_.parameters, sizeof(float)) && lies(mine.bf16, group_.bf16, kBf16Bytes),
-               Code::invalid, where(), "the stripe does not lie in this rank's copy of the parameters");
-}
-
-Point DirectRounds::update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
-  Call& call = take(RoundPart::all, work, mine);
-  call.rule = rule;
-  return enqueue_next(stream, call);
-}
-
-Point DirectRounds::gather(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
-  return enqueue_next(stream, take(RoundPart::gradients, work, mine));
-}
-
-/// The lane begins it after what was measured before, whatever the stream does meanwhile.
-void DirectRounds::agree(Stream& stream, const BucketWork& work) {
-  Call& call = take(line_of_sums(),
-                    {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
-  call.work = work;
-  call.work.relieved = {};
-  count_uses(call, call.rounds.front());
-  enqueue(stream, call);
-}
-
-/// Without payload, the others tell a tenant that they have agreed.
-Point DirectRounds::publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
-  Call& call = take(RoundPart::parameters, work, mine);
-  call.rule = rule;
-  return enqueue(stream, call);
-}
-
-Point DirectRounds::plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts) {
-  std::uint64_t size_bytes = 0;
-  std::vector<std::uint64_t> sizes;
-  for (const Memory& part : parts) {
-    sizes.push_back(part.size_bytes);
-    size_bytes += part.size_bytes;
-  }
-  Call& call = take(line_of_plain(),
-                    {.step = xxh3(std::as_bytes(std::span{sizes})), .elements = size_bytes, .plain = operation});
-  call.parts.assign(parts.begin(), parts.end());
-  count_uses(call, call.rounds.front());
-  return enqueue_next(stream, call);
-}
-
-}  // namespace collectives
 
 DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<const std::vector<Rank>> nodes) {
   DirectGroup made;
@@ -172,6 +31,7 @@ DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stre
                                        DirectChannel* channel) {
   const GroupId id = group.id;
   rounds_ = std::make_unique<collectives::DirectRounds>(space, loop, exchange, std::move(group));
+  caller_ = std::make_unique<collectives::CallerSide>(space, rounds_->plan(), rounds_->calls());
   if (channel != nullptr) {
     channel->add(id, *rounds_);
   } else {
@@ -181,22 +41,25 @@ DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stre
 
 DirectCommunicator::~DirectCommunicator() = default;
 
-CommunicatorTraits DirectCommunicator::traits() const noexcept { return {.device_memory = rounds_->stages()}; }
+CommunicatorTraits DirectCommunicator::traits() const noexcept {
+  return {.device_memory = rounds_->plan().group().device_memory};
+}
 
-Rank DirectCommunicator::rank() const noexcept { return Rank{rounds_->self()}; }
+Rank DirectCommunicator::rank() const noexcept { return Rank{rounds_->plan().self()}; }
 
-std::uint32_t DirectCommunicator::ranks() const noexcept { return rounds_->ranks(); }
+std::uint32_t DirectCommunicator::ranks() const noexcept { return rounds_->plan().ranks(); }
 
 /// In as many rounds as it takes: one part of each rank at a time, and of what is reduced as much as the staging takes.
 void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation operation,
                                std::span<const OwnedPart> parts) {
-  if (rounds_->ranks() == 1) return;
+  if (rounds_->plan().ranks() == 1) return;
   const bool reduces = operation != collectives::PlainOperation::all_gather;
-  std::vector<Memory> round(rounds_->ranks());
+  std::vector<Memory> round(rounds_->plan().ranks());
   const auto enqueue = [&] {
     std::uint64_t longest = 0;
     for (const Memory& part : round) longest = std::max(longest, part.size_bytes);
-    const std::uint64_t most = reduces || rounds_->stages() ? rounds_->most_reduced() : longest;
+    const std::uint64_t most =
+        reduces || rounds_->plan().group().device_memory ? rounds_->plan().most_reduced() : longest;
     for (std::uint64_t first = 0; first < longest; first += most) {
       std::vector<Memory> pieces;
       for (const Memory& part : round) {
@@ -220,17 +83,17 @@ void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation opera
 /// One round; where memory is the device's, on copies of the pieces.
 void DirectCommunicator::plain_round(Stream& stream, collectives::PlainOperation operation,
                                      std::span<const Memory> pieces) {
-  if (!rounds_->stages()) return stream.wait(rounds_->plain(stream, operation, pieces));
+  if (!rounds_->plan().group().device_memory) return stream.wait(caller_->plain(stream, operation, pieces));
   std::vector<Memory> copies;
   const bool gathers = operation == collectives::PlainOperation::all_gather;
   const bool scatters = operation == collectives::PlainOperation::reduce_scatter;
   for (std::uint32_t r = 0; r < pieces.size(); ++r) {
-    copies.push_back(rounds_->staged_piece(r, pieces[r].size_bytes));
-    if (pieces[r].size_bytes > 0 && (!gathers || r == rounds_->self())) stream.copy(copies[r], pieces[r]);
+    copies.push_back(rounds_->plan().staging().plain(r, pieces[r].size_bytes));
+    if (pieces[r].size_bytes > 0 && (!gathers || r == rounds_->plan().self())) stream.copy(copies[r], pieces[r]);
   }
-  stream.wait(rounds_->plain(stream, operation, copies));
+  stream.wait(caller_->plain(stream, operation, copies));
   for (std::uint32_t r = 0; r < pieces.size(); ++r) {
-    if (pieces[r].size_bytes > 0 && (!scatters || r == rounds_->self())) stream.copy(pieces[r], copies[r]);
+    if (pieces[r].size_bytes > 0 && (!scatters || r == rounds_->plan().self())) stream.copy(pieces[r], copies[r]);
   }
 }
 
@@ -243,13 +106,13 @@ void DirectCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> p
 }
 
 void DirectCommunicator::all_reduce(Stream& stream, Memory data) {
-  plain(stream, collectives::PlainOperation::all_reduce, equal_parts(data, rounds_->ranks()));
+  plain(stream, collectives::PlainOperation::all_reduce, equal_parts(data, rounds_->plan().ranks()));
 }
 
 void DirectCommunicator::barrier(Stream& stream) {
-  if (rounds_->ranks() == 1) return;
-  const std::vector<Memory> nothing(rounds_->ranks());
-  stream.wait(rounds_->plain(stream, collectives::PlainOperation::barrier, nothing));
+  if (rounds_->plan().ranks() == 1) return;
+  const std::vector<Memory> nothing(rounds_->plan().ranks());
+  stream.wait(caller_->plain(stream, collectives::PlainOperation::barrier, nothing));
 }
 
 namespace {
@@ -264,20 +127,20 @@ const StripeMemory& only_one(std::span<const StripeMemory> mine) {
 
 Point DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                                std::span<const StripeMemory> mine) {
-  return rounds_->update(stream, work, rule, only_one(mine));
+  return caller_->update(stream, work, rule, only_one(mine));
 }
 
 Point DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
-  return rounds_->gather(stream, work, only_one(mine));
+  return caller_->gather(stream, work, only_one(mine));
 }
 
-void DirectCommunicator::agree(Stream& stream, const BucketWork& work) { rounds_->agree(stream, work); }
+void DirectCommunicator::agree(Stream& stream, const BucketWork& work) { caller_->agree(stream, work); }
 
 Point DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                         std::span<const StripeMemory> mine) {
-  return rounds_->publish(stream, work, rule, only_one(mine));
+  return caller_->publish(stream, work, rule, only_one(mine));
 }
 
-void DirectCommunicator::abort(const Status& why) noexcept { rounds_->fail(why); }
+void DirectCommunicator::abort(const Status& why) noexcept { rounds_->failure().fail(why); }
 
 }  // namespace troupe

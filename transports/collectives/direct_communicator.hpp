@@ -14,7 +14,8 @@
 
 namespace troupe {
 namespace collectives {
-class DirectRounds;  // not public
+class CallerSide;  // not public, as the next
+class DirectRounds;
 enum class PlainOperation : std::uint8_t;
 }  // namespace collectives
 
@@ -107,6 +108,7 @@ class DirectCommunicator final : public Communicator {
   void plain_round(Stream& stream, collectives::PlainOperation operation, std::span<const Memory> pieces);
 
   std::unique_ptr<collectives::DirectRounds> rounds_;
+  std::unique_ptr<collectives::CallerSide> caller_;
 };
 
 }  // namespace troupe

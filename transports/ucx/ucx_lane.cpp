@@ -87,7 +87,7 @@ void UcxLane::give_up_transfers() {
   const auto sends = [](const auto& each) { return !each.second->silent && each.second->ops != nullptr; };
   const Deadline deadline = Deadline::after(kGrace);
   while (std::ranges::any_of(links_, sends) && !deadline.passed()) ucp_worker_progress(worker_.get());
-  // Those that settle_cut() left open come last: nothing is answered any more.
+  // Those that end_cut_link() left open come last: nothing is answered any more.
   for (auto& [number, link] : links_) {
     if (!link->silent && link->grace) close_by_force(*link);
   }
@@ -161,7 +161,7 @@ void UcxLane::on_error(void* link, ucp_ep_h, ucs_status_t status) {
 bool UcxLane::progress() {
   const bool did = ucp_worker_progress(worker_.get()) != 0;
   if (news_.empty() && closing_.empty()) return did;  // nearly always
-  return settle() || did;
+  return work_off_news() || did;
 }
 
 bool UcxLane::arm() {
@@ -177,7 +177,7 @@ void UcxLane::fence(Peer peer, const Status& why) noexcept {
 }
 
 /// Does what the callbacks left; returns whether that was anything.
-bool UcxLane::settle() {
+bool UcxLane::work_off_news() {
   bool did = false;
   if (!news_.pumps.empty() || !news_.cuts.empty()) {
     did = true;
@@ -185,14 +185,14 @@ bool UcxLane::settle() {
       link->pump_queued = false;
       sends_.pump(*link);
     }
-    for (PeerLink* link : std::exchange(news_.cuts, {})) settle_cut(*link);
+    for (PeerLink* link : std::exchange(news_.cuts, {})) end_cut_link(*link);
   }
-  if (!closing_.empty()) did |= settle_closing();
+  if (!closing_.empty()) did |= finish_closing();
   return tell() || did;
 }
 
 /// Ends what is under way with a peer that was cut off.
-void UcxLane::settle_cut(PeerLink& link) {
+void UcxLane::end_cut_link(PeerLink& link) {
   sends_.cut(link);
   arrivals_.drop(link);
   if (link.silent || !link.wired) {
@@ -218,7 +218,7 @@ void UcxLane::close_by_force(PeerLink& link) {
 }
 
 /// Looks who of the peers cut off has nothing left in UCX's hands, or has had long enough.
-bool UcxLane::settle_closing() {
+bool UcxLane::finish_closing() {
   const auto over = std::partition(closing_.begin(), closing_.end(), [&](PeerLink* link) {
     return link->under_way() && !link->silent && !link->grace->passed();
   });

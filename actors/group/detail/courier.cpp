@@ -56,7 +56,7 @@ void Courier::start(const Broadcast& broadcast) {
   auto errand = std::make_shared<Errand>();
   errand->head = {.origin = roster_->self().value,
                   .number = number,
-                  .settled = *under_way_.begin(),
+                  .done_below = *under_way_.begin(),
                   .fan_out = broadcast.fan_out,
                   .what = broadcast.what};
   errand->done = [this, number] { under_way_.erase(number); };
@@ -81,8 +81,8 @@ void Courier::relay(Relay& message) {
     next += message.counts[i];
   }
   auto& seen = seen_[message.origin];
-  seen.erase(seen.begin(), seen.lower_bound(message.settled));
-  if (message.number >= message.settled && seen.insert(message.number).second)
+  seen.erase(seen.begin(), seen.lower_bound(message.done_below));
+  if (message.number >= message.done_below && seen.insert(message.number).second)
     deliver_here(stops.front().actors, message.what);
   const std::uint64_t owed = next_owed_++;
   owed_.emplace(owed, std::move(promise));

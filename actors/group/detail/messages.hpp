@@ -27,7 +27,7 @@ struct Broadcast {
 struct Relay {
   std::uint32_t origin = 0;  // the peer that broadcasts, and its number for this
   std::uint64_t number = 0;
-  std::uint64_t settled = 0;  // all its numbers below are dealt with and need not be remembered
+  std::uint64_t done_below = 0;  // all its numbers below are dealt with and need not be remembered
   std::uint32_t fan_out = 1;
   std::vector<std::uint32_t> peers;   // the receiver first
   std::vector<std::uint32_t> counts;  // how many of `actors` are of each peer
@@ -63,7 +63,7 @@ struct Unfinished {
 
 template <class Inspector>
 auto inspect(Inspector& f, Relay& x) {
-  return f(caf::meta::type_name("troupe.group.Relay"), x.origin, x.number, x.settled, x.fan_out, x.peers, x.counts,
+  return f(caf::meta::type_name("troupe.group.Relay"), x.origin, x.number, x.done_below, x.fan_out, x.peers, x.counts,
            x.actors, x.what);
 }
 template <class Inspector>

@@ -19,9 +19,9 @@
 
 namespace troupe::group {
 
-/// Who is in the group and how to reach those who serve there; shared by the group and its actors, which may run on
-/// for a moment after the group has ended. Handles are made only when somebody asks for them, since each costs a
-/// message to its process. Threads: any, once enrolled.
+/// The processes of the group, and the actors that serve the group in each of them. Shared by the group and its actors,
+/// which may run for a moment after the group has ended. Handles are made only when somebody asks for them, since each
+/// costs a message to its process. Threads: any, once enrolled.
 class Roster {
  public:
   struct Entry {
@@ -50,7 +50,7 @@ class Roster {
   /// Of another process; empty when the group has ended.
   caf::actor courier(Peer peer) const;
   caf::actor steward(Peer peer) const;
-  /// Everything that a peer had to say has arrived, and no more will: whoever still waits for it gets an error.
+  /// All messages of a peer that leaves have arrived: whoever still waits for an answer of it gets an error.
   void has_left(Peer peer) const;
   /// From now on its end is no loss.
   void is_leaving(Peer peer) const;
@@ -60,9 +60,9 @@ class Roster {
   void forget(std::uint64_t listener);
   /// Tells whoever listens that a peer was lost: once, and not of one that leaves.
   void is_lost(Peer peer, const Status& why) const;
-  /// The same by somebody else's word: nothing is expected of that peer any more, whatever it says.
+  /// The same when another process told of it: from now on nothing is expected of that peer.
   void is_silent(Peer peer, const Status& why) const;
-  /// Tells whoever wants to know of a message that nobody will get.
+  /// Reports a message that will not be delivered.
   void drop(const std::string& what) const;
 
  private:

@@ -17,7 +17,8 @@
 
 namespace troupe::group {
 
-/// Spawns actors for other processes and ends them with the group. Peer 0's also knows who is still at work.
+/// Spawns actors for other processes, and ends them when the group ends. Peer 0's steward also knows which processes
+/// have not finished yet.
 class Steward final : public caf::event_based_actor {
  public:
   Steward(caf::actor_config& config, std::shared_ptr<const Roster> roster);
@@ -56,15 +57,16 @@ class Steward final : public caf::event_based_actor {
   void ended(const caf::actor_addr& actor);
 
   const std::shared_ptr<const Roster> roster_;
-  std::unordered_map<caf::actor_addr, std::string> spawned_;  // its type, as long as it lives
+  std::unordered_map<caf::actor_addr, std::string> spawned_;  // the type of each actor that still lives
   std::map<std::uint64_t, Offered> offered_;
   std::map<std::uint64_t, std::vector<Asked>> asked_;
   std::optional<caf::response_promise> retiring_;
-  std::set<std::uint32_t> done_;                            // finished, left or lost
-  std::set<std::uint32_t> leaving_;                         // those of them that said so
-  std::set<std::uint32_t> lost_;                            // those of them that died before
-  bool watches_ = false;                                    // the other stewards
-  std::map<std::uint32_t, caf::response_promise> waiting_;  // finished, and not told yet that all have
+  std::set<std::uint32_t> done_;     // finished, left or lost
+  std::set<std::uint32_t> leaving_;  // those of done_ that said that they leave
+  std::set<std::uint32_t> lost_;     // those of done_ that were lost
+  bool watches_ = false;             // the other stewards
+  std::map<std::uint32_t, caf::response_promise>
+      waiting_;  // processes that have finished and are to be told when all have
 };
 
 }  // namespace troupe::group

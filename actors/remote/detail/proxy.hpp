@@ -17,15 +17,9 @@
 
 namespace troupe::remote {
 
-class Engine;
+class Outbound;
 struct PeerState;
-
-/// What every thread counts of the messages to one peer. Outlives the peer's state, as proxies do.
-struct Waiting {
-  std::atomic<std::uint64_t> messages{0};     // not sent yet
-  std::atomic<std::uint64_t> turned_away{0};  // for want of room
-  std::atomic<std::uint64_t> untold{0};       // of these, dropped and not reported yet
-};
+struct Waiting;
 
 /// The memory that a message takes while it waits here, about.
 std::uint64_t cost_of(caf::actor_system& system, const caf::mailbox_element& message) noexcept;
@@ -51,7 +45,7 @@ class LinkChange final : public caf::mailbox_element {
 /// hands itself to the control lane, where the engine takes the messages out and writes them to the wire.
 class Proxy final : public caf::actor_proxy, public LaneTask {
  public:
-  Proxy(caf::actor_config& config, Engine& engine, PeerState& peer);
+  Proxy(caf::actor_config& config, Outbound& outbound, PeerState& peer);
   ~Proxy() override;
 
   /// Any thread.
@@ -93,7 +87,7 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   void push(caf::mailbox_element_ptr message);
   void answer_all_with_the_end() noexcept;
 
-  Engine& engine_;  // only touched on the control lane, which ends first
+  Outbound& outbound_;  // only touched on the control lane, which ends first
   PeerState& peer_;
   const std::shared_ptr<Gate> gate_;
   const std::shared_ptr<Waiting> waiting_;

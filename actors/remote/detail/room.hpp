@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "actors/remote/remote_actors.hpp"
+#include "runtime/base/blocking.hpp"
 #include "runtime/base/clock.hpp"
 
 namespace troupe::remote {
@@ -18,12 +18,10 @@ namespace troupe::remote {
 /// sent and not handled there yet, and places to wait until they are fewer. Threads: any.
 class Room {
  public:
-  /// `patience`: how long a thread waits (WhenFull::wait).
-  void set(const Window& window, WhenFull when_full, std::chrono::milliseconds patience) noexcept {
+  void set(const Window& window, WhenFull when_full) noexcept {
     most_messages_.store(std::max(window.messages, 1u));
     most_bytes_.store(std::max<std::uint64_t>(window.bytes, 1));
     when_full_.store(when_full);
-    patience_.store(patience);
   }
   WhenFull when_full() const noexcept { return when_full_.load(std::memory_order_relaxed); }
   bool full() const noexcept {
@@ -45,10 +43,10 @@ class Room {
     open_.store(true);
     tell();
   }
-  /// Waits until it is half empty; false when patience ended first.
-  bool wait() {
+  /// Waits while it is full, and then until it is half empty; false when the deadline passed first.
+  bool wait(Blocking&, Deadline deadline) {
     std::unique_lock hold(mutex_);
-    const Deadline deadline = Deadline::after(patience_.load());
+    if (!full()) return true;
     ++waiters_;
     const bool fewer = fewer_.wait_until(hold, deadline.at(), [&] { return open_.load() || half_empty(); });
     --waiters_;
@@ -93,7 +91,6 @@ class Room {
   std::atomic<std::uint32_t> most_messages_{1};
   std::atomic<std::uint64_t> most_bytes_{1};
   std::atomic<WhenFull> when_full_{WhenFull::error};
-  std::atomic<std::chrono::milliseconds> patience_{};
   std::atomic<std::uint64_t> messages_{0};
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<bool> open_{false};

@@ -20,15 +20,15 @@ namespace detail {
 
 using std::chrono::milliseconds;
 
-/// The longest sleep of who drives a lane. Nothing depends on it; it bounds the damage should a transport ever miss a
-/// wake-up.
+/// The longest sleep of a thread that drives a lane. Nothing depends on it; it bounds the delay if a transport ever
+/// misses a wake-up.
 constexpr milliseconds kLongestSleep{500};
-/// While sends to a stuck or dead peer are pending, a transport may never let itself be armed: after this long without
-/// progress who drives it naps instead of spinning, and looks again after as long.
+/// While sends to a stuck or dead peer are pending, a transport may refuse to be armed all the time: after so long
+/// without progress the thread that drives it sleeps for as long instead of polling, and then looks again.
 constexpr milliseconds kStuck{1};
 constexpr unsigned kRoundsPerAlarm = 256;
 
-/// Wakes who sleeps on its eventfd. Any thread rings.
+/// An eventfd on which one thread sleeps, and which any thread rings to wake it.
 class Bell {
  public:
   /// Throws Error{environment} without a file descriptor.
@@ -42,7 +42,7 @@ class Bell {
   const Fd fd_;
 };
 
-/// Who sleeps with a lane in its hands, so that a poster wakes it.
+/// Which thread sleeps and is to be woken when something is posted.
 enum class Sleeper : std::uint8_t { nobody, own, guest };
 
 }  // namespace detail
@@ -61,7 +61,8 @@ struct LaneLoop::State {
   void run();
   bool finish();
   bool take(bool unless_woken);
-  void give_back();
+  void hear_transport(bool yes) noexcept;
+  void give_back() noexcept;
   bool take_other(bool unless_woken);
   bool drive_other();
   void leave_other();
@@ -91,8 +92,8 @@ struct LaneLoop::State {
   // Guards what is the driver's.
   std::mutex driving;
 
-  // Any thread pushes, the driver takes all. A poster that misses the sleeper in `sleeping` was itself seen by the
-  // sleeper's second look. So is `stopping`.
+  // Any thread pushes, the driver takes all. A poster that does not see the sleeper in `sleeping` has pushed before the
+  // sleeper looked a second time, so that one sees the task. The same holds for `stopping`.
   using Tasks = MpscStack<LaneTask, &LaneTask::next_>;
   Tasks posted;
   std::atomic<detail::Sleeper> sleeping{detail::Sleeper::nobody};
@@ -106,16 +107,16 @@ struct LaneLoop::State {
 
   // The lane whose own thread the calling one is; null elsewhere, and once that lane stops.
   static constinit thread_local State* lane_of_own_thread;
-  bool polls = false;        // before it sleeps; its own thread's
-  unsigned other_looks = 0;  // at the other lane until it counts as at rest; likewise
+  bool polls = false;        // whether the lane's own thread polls before it sleeps; that thread's
+  unsigned other_looks = 0;  // so many looks at the other lane until it counts as idle; likewise
 
-  // Only who drives the lane.
+  // Only the thread that drives the lane.
   bool busy_hook = false;
   std::optional<Clock::time_point> busy_since;  // for the trace
   Clock::time_point busy_until;
   bool has_other = false;               // `other` is driven by this one now
   bool cores = true;                    // this lane's thread need not share one core with the other's
-  Clock::time_point leave_other_until;  // its own thread has it
+  Clock::time_point leave_other_until;  // until then the other lane is left to its own thread
   Clock::time_point alarm_at = Clock::time_point::max();
   bool spurious_wakeup = false;  // the transport's fd woke the last nap and nothing was there
 

@@ -5,7 +5,7 @@
 #include <caf/send.hpp>
 
 #include "actors/remote/detail/bounded_reader.hpp"
-#include "actors/remote/detail/settled.hpp"
+#include "actors/remote/detail/number_set.hpp"
 #include "tests/actors/remote/asking.hpp"
 #include "tests/actors/remote/injector.hpp"
 #include "tests/support/child_process.hpp"
@@ -241,8 +241,8 @@ TEST(BoundedReader, ReadsManyEmptyMessages) {
   EXPECT_EQ(back.size(), 300u);
 }
 
-TEST(Settled, JoinsWhatComesInAnyOrderAndTellsDoubles) {
-  remote::Settled settled;
+TEST(NumberSet, JoinsWhatComesInAnyOrderAndTellsDoubles) {
+  remote::NumberSet settled;
   for (const std::uint64_t number : {3, 1, 5, 4}) EXPECT_TRUE(settled.add(number));
   EXPECT_EQ(settled.next(), 0u);
   EXPECT_EQ(settled.runs(), 2u);  // 1, and 3 to 5

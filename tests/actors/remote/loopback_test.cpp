@@ -4,6 +4,8 @@
 #include <caf/send.hpp>
 #include <future>
 
+#include "actors/remote/network_module.hpp"
+#include "runtime/memory/timeline.hpp"
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
@@ -135,6 +137,35 @@ TEST(RemoteActors, PassThePointOfATensorWhoseTimelineIsShared) {
   EXPECT_EQ(echo.get().valid_from(), (Point{line, 5}));
 }
 
+// A sleeper that a wait counts there would change the bytes of whatever lies in its place.
+TEST(RemoteActors, RefuseATensorWhosePointIsNoTimeline) {
+  LoopbackWorld world;
+  const Memory bytes = world.here->common->allocate(4 * sizeof(TimelineWord), sizeof(TimelineWord));
+  const auto index = static_cast<std::uint32_t>(bytes.offset / sizeof(TimelineWord));
+  const Tensor tensor = world.here->tensor(4096, 0, /*shared=*/true, Point{{bytes.arena, index + 1}, 5});
+  const auto echo = ask<Tensor>(world.here->system, world.server, Echo::value, tensor);
+  EXPECT_EQ(echo.why.code(), Code::corrupt) << echo.why.text();
+  EXPECT_THAT(echo.why.text(), HasSubstr("timeline"));
+}
+
+// The key of a sink and the number of a loan are two things, though one field of the wire holds either.
+TEST(RemoteActors, KeepWhatIsLentWhenATensorForASinkWillNeverBeValid) {
+  LoopbackWorld world;
+  const std::shared_ptr<int> alive = std::make_shared<int>(1);
+  const Tensor lent = world.here->tensor(64, 0, /*shared=*/true);
+  ASSERT_TRUE((ask<std::uint64_t>(world.here->system, world.server, Keep::value,
+                                  Tensor{lent.memory(), lent.extents(), lent.dtype(), {}, alive}))
+                  .ok());
+  const TimelineId line = world.here->space.make_private_timeline();
+  world.here->space.timeline(line).poison(Status{Code::device_fault, "the stream broke"});
+  for (std::uint64_t key = 1; key < 4; ++key) {
+    const Tensor tensor = world.here->tensor(4096, 0, /*shared=*/false, Point{line, 1}).into({key});
+    EXPECT_EQ((ask<std::uint64_t>(world.here->system, world.server, Digest::value, tensor).why.code()),
+              Code::device_fault);
+  }
+  EXPECT_EQ(alive.use_count(), 2) << "the tensor that the other process keeps";
+}
+
 TEST(RemoteActors, AnswerWhatIsOutstandingWhenTheyStop) {
   LoopbackWorld world;
   caf::scoped_actor self(world.here->system);
@@ -224,6 +255,21 @@ TEST_F(ThreeEnds, RefusePeersThatAreNoneOrTheSame) {
   EXPECT_THROW(remote.add_peer(Peer{3}, ends[1]->remote->identity()), Error);
   EXPECT_THROW(remote.add_peer(Peer{3}, std::vector<std::byte>(24)), Error);
   EXPECT_THROW(remote.directory(Peer{3}), Error);
+}
+
+TEST_F(ThreeEnds, RefuseAPeerWhoseNumberAHeaderHasNoRoomFor) {
+  caf::actor_system_config config;
+  configure_remote(config);
+  caf::actor_system system(config);
+  std::vector<std::byte> identity = node_id_bytes(system.node());
+  identity.resize(identity.size() + sizeof(std::uint64_t));
+  try {
+    ends[0]->remote->add_peer(Peer{65536}, identity);
+    FAIL() << "its messages would name peer 0 as their sender";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unsupported);
+    EXPECT_THAT(error.what(), HasSubstr("65536"));
+  }
 }
 
 TEST(RemoteActors, RefuseAnActorSystemWithoutAnIdentity) {

@@ -6,6 +6,7 @@
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <future>
 #include <mutex>
@@ -240,21 +241,50 @@ TEST(RemoteBacklog, OfSkippedMessagesThatTakeAllMemoryIsReportedToTheirSender) {
   caf::anon_send_exit(remote, caf::exit_reason::user_shutdown);
 }
 
-TEST(RemoteWindow, MakesTheSendersThreadWait) {
+TEST(RemoteWindow, LetsAThreadWaitForRoom) {
   Holder holder;
   LoopbackWorld world;
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
-  world.here->remote->bound(remote, {.messages = 32}, WhenFull::wait);
+  world.here->remote->bound(remote, {.messages = 32});
   std::atomic<std::uint64_t> sent{0};
   std::thread sender([&] {
-    for (std::uint64_t i = 0; i < 300; ++i, ++sent) caf::anon_send(remote, i);
+    auto blocking = Blocking::on_thread("sender");
+    for (std::uint64_t i = 0; i < 300; ++i, ++sent) {
+      world.here->remote->wait_for_room(blocking, remote, Deadline::after(kLong));
+      caf::anon_send(remote, i);
+    }
   });
   EXPECT_TRUE(eventually([&] { return sent >= 32; }));
   EXPECT_LT(sent, 34u);
   holder.let_go();
   sender.join();
   EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(300); }));
+}
+
+TEST(RemoteWindow, ThatStaysFullEndsAWaitAtItsDeadline) {
+  Holder holder;
+  LoopbackWorld world;
+  const EndBefore world_ends{holder};
+  const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
+  auto blocking = Blocking::on_thread("test");
+  const auto wait = [&] {
+    world.here->remote->wait_for_room(blocking, remote, Deadline::after(std::chrono::milliseconds(50)));
+  };
+  wait();  // it has no window
+  world.here->remote->bound(remote, {.messages = 16});
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    wait();
+    caf::anon_send(remote, i);
+  }
+  try {
+    wait();
+    FAIL() << "there is no room";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::timeout);
+    EXPECT_THAT(error.what(), HasSubstr("16 messages"));
+  }
+  holder.let_go();
 }
 
 TEST(RemoteWindow, TurnsAwayWhatTheSenderDoesNotWantToWaitFor) {
@@ -274,6 +304,65 @@ TEST(RemoteWindow, TurnsAwayWhatTheSenderDoesNotWantToWaitFor) {
   EXPECT_LE(world.here->told_dropped, told + 1);  // one may have been under way
   holder.let_go();
   EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(32); }));
+}
+
+/// Sends `left` numbers to `to`, many from each turn, without waiting for anything.
+caf::behavior flooder(caf::event_based_actor* self, const caf::actor& to, std::uint64_t left) {
+  using Go = caf::atom_constant<caf::atom("go")>;
+  self->send(self, Go::value);
+  return {[=](Go) mutable {
+    for (int i = 0; i < 100 && left > 0; ++i, --left) self->send(to, left);
+    if (left > 0) self->send(self, Go::value);
+  }};
+}
+
+/// A sink at one end, and more senders to the other end's than that has workers, all with full windows.
+class Flood {
+ public:
+  static constexpr std::uint64_t kFlooders = 4;
+
+  explicit Flood(RemoteEnd& end) : end_(end) {
+    sink_ = end.system.spawn(
+        [came = came_](caf::event_based_actor*) -> caf::behavior { return {[came](std::uint64_t) { ++*came; }}; });
+    end.remote->publish("sink", sink_);
+  }
+  ~Flood() { caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown); }
+  void begin(Peer other, std::uint64_t each) {
+    auto blocking = Blocking::on_thread("test");
+    const caf::actor to = end_.remote->resolve(blocking, other, "sink", Deadline::after(kLong));
+    end_.remote->bound(to, {.messages = 64});
+    for (std::uint64_t i = 0; i < kFlooders; ++i) end_.system.spawn(flooder, to, each);
+  }
+  std::uint64_t came() const { return *came_; }
+  std::uint64_t told_dropped() const { return end_.remote->counters().dropped; }
+
+ private:
+  RemoteEnd& end_;
+  const std::shared_ptr<std::atomic<std::uint64_t>> came_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+  caf::actor sink_;
+};
+
+// TROUPE_FLOOD_MESSAGES, of each sender, makes it long.
+TEST(RemoteWindow, FullBothWaysHoldsNoWorkerAndLosesNothingSilently) {
+  const char* const set = std::getenv("TROUPE_FLOOD_MESSAGES");
+  const std::uint64_t each = set != nullptr ? std::strtoull(set, nullptr, 10) : 20'000;
+  LoopbackWorld world;
+  Flood here{*world.here};
+  Flood there{*world.there};
+  here.begin(World::kThere, each);
+  there.begin(Peer{0}, each);
+  const std::uint64_t all = Flood::kFlooders * each;
+  const auto done = [&] {
+    return there.came() + here.told_dropped() == all && here.came() + there.told_dropped() == all;
+  };
+  std::uint64_t before = 0;
+  while (!eventually(done)) {
+    const std::uint64_t now = here.came() + there.came() + here.told_dropped() + there.told_dropped();
+    ASSERT_GT(now, before) << "nothing moves any more";
+    before = now;
+  }
+  EXPECT_GT(here.came(), 0u);
+  EXPECT_GT(there.came(), 0u);
 }
 
 TEST(RemoteWindow, TellsWhoAsksWhenThereIsRoomAgain) {
@@ -311,8 +400,13 @@ TEST(RemoteWindow, CountsSkippedMessagesAsHandled) {
   std::vector<std::uint64_t> taken;
   std::promise<void> done;
   const caf::actor remote = at_other_end(*world.there, *world.here, world.there->system.spawn(stasher, &taken, &done));
-  world.here->remote->bound(remote, {.messages = 16}, WhenFull::wait, kLong);
-  for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(remote, i);
+  world.here->remote->bound(remote, {.messages = 16});
+  auto blocking = Blocking::on_thread("test");
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    world.here->remote->wait_for_room(blocking, remote, Deadline::after(kLong));
+    caf::anon_send(remote, i);
+  }
+  world.here->remote->wait_for_room(blocking, remote, Deadline::after(kLong));
   caf::anon_send(remote, std::string("go"), std::uint64_t{100});
   ASSERT_EQ(done.get_future().wait_for(kLong), std::future_status::ready);
   EXPECT_EQ(taken, numbers_up_to(100));

@@ -278,7 +278,7 @@ class NotedCommunicator final : public Communicator {
     calls += text('u', w.bucket.index);
     return {};
   }
-  void settle(Stream&) override { calls += "s"; }
+  void barrier_with_relieved(Stream&) override { calls += "s"; }
   void abort(const Status&) noexcept override {}
 
   std::string calls;  // of a round in parts

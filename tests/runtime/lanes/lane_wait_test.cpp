@@ -289,6 +289,53 @@ TEST_F(LaneWaitTest, LeavesALaneThatIsToStopAtOnce) {
   EXPECT_TRUE(late.of_few());
 }
 
+/// A transport whose event queue has gone when the lane is to be given back.
+class VanishingTransport final : public Transport {
+ public:
+  explicit VanishingTransport(Transport& inner) : inner_(inner) {}
+  std::string description() const override { return "vanishing"; }
+  bool carries(MemoryKind) const noexcept override { return false; }
+  std::vector<std::byte> address() const override { return {}; }
+  void connect(Peer, std::span<const std::byte>) override {}
+  void receive(Channel, Receiver&) override {}
+  bool send(Peer, Lane, Class, Channel, std::span<const std::byte>, std::span<const Memory>, SendDone&) override {
+    return false;
+  }
+  bool progress(Lane) override { return false; }
+  bool arm(Lane) override { return true; }
+  int fd(Lane lane) const override { return gone ? -1 : inner_.fd(lane); }
+  void fence(Peer, Lane, const Status&) noexcept override {}
+  std::atomic<bool> gone{false};
+
+ private:
+  Transport& inner_;
+};
+
+TEST_F(LaneWaitTest, GivesALaneBackEvenWhereTheKernelRefuses) {
+  VanishingTransport transport{*alice_.transport};
+  LaneLoop lane{transport, Lane::bulk, {}, "lane"};
+  LaneWait waits{lane, std::chrono::nanoseconds{0}};
+  lane.start();
+  std::atomic<bool> drives{false};
+  waiter_ = std::thread{[&] {
+    Blocking blocking = Blocking::on_thread("test");
+    waited_ = waits.wait(blocking, line_, 1, Deadline::after(kSoon), "a test");
+  }};
+  while (!drives) {  // until the waiter has the lane
+    std::atomic<bool> ran{false};
+    Call task{[&] {
+      drives = std::this_thread::get_id() == waiter_.get_id();
+      if (drives) transport.gone = true;
+      ran = true;
+    }};
+    ASSERT_TRUE(lane.post(task));
+    ASSERT_TRUE(wait_until([&] { return ran.load(); }));
+  }
+  line_.signal(1);
+  EXPECT_TRUE(join().ok());
+  EXPECT_TRUE(lane.stop(Deadline::after(kSoon)));
+}
+
 TEST_F(LaneWaitTest, WaitsWithoutALaneThatNeverStarted) {
   start_waiter(1);
   line_.signal(1);

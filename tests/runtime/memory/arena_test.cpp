@@ -100,6 +100,24 @@ TEST(Arena, IsFoundByNameInAnotherMapping) {
   EXPECT_EQ(peer->base()[part.offset + 999], std::byte{7});
 }
 
+TEST(Arena, TellsItsTimelinesFromOtherBytes) {
+  const auto arena = Arena::create(kId, 1 << 16);
+  const Memory numbers = arena->allocate(8 * sizeof(TimelineWord), sizeof(TimelineWord));
+  const TimelineId first = arena->make_timelines(2);
+  const auto other = Arena::open(arena->ticket());
+  std::fill_n(reinterpret_cast<float*>(arena->base() + numbers.offset), numbers.size_bytes / sizeof(float), 0.7F);
+  const auto line = [&](std::uint64_t index) { return TimelineId{kId, static_cast<std::uint32_t>(index)}; };
+  for (const auto& mapped : {arena, other}) {
+    EXPECT_TRUE(mapped->has_timeline(first));
+    EXPECT_TRUE(mapped->has_timeline(line(first.index + 1)));
+    EXPECT_FALSE(mapped->has_timeline(line(first.index + 2)));
+    EXPECT_FALSE(mapped->has_timeline(line(numbers.offset / sizeof(TimelineWord) + 3)));
+    EXPECT_FALSE(mapped->has_timeline(line(0))) << "the directory";
+    EXPECT_FALSE(mapped->has_timeline(line(arena->size_bytes() / sizeof(TimelineWord))));
+    EXPECT_FALSE(mapped->has_timeline({ArenaId{0}, first.index}));
+  }
+}
+
 TEST(Arena, NamesPartsOfItsCreatorsOtherMemoryToo) {
   const auto arena = Arena::create(arena_id(Peer{3}, 1), 1 << 16);
   const Memory elsewhere{arena_id(Peer{3}, 2), 640, 1000}, strangers{arena_id(Peer{4}, 2), 640, 1000};

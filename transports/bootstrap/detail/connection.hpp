@@ -19,7 +19,7 @@ namespace troupe::bootstrap {
 
 using Bytes = std::vector<std::byte>;
 
-/// What travels between rank 0 and another rank, in the order of a job's life.
+/// The frames between rank 0 and another rank, in the order in which a job sends them first.
 enum class Kind : std::uint8_t {
   challenge = 1,  // listener: nonce
   proof,          // connector: nonce, rank, mac
@@ -68,10 +68,10 @@ class Connection {
 
   /// Frames longer than this end the connection before anything is allocated for them.
   void accept_frames_of(std::size_t max_bytes) noexcept { max_bytes_ = max_bytes; }
-  /// Queues a frame and sends what goes.
+  /// Queues a frame and sends as much as the socket takes.
   void send(Kind kind, Bytes body) { send(kind, std::make_shared<const Bytes>(std::move(body))); }
   void send(Kind kind, std::shared_ptr<const Bytes> body);
-  /// Sends what goes of what is queued. A connection that broke shows when it is read.
+  /// Sends as much of the queue as the socket takes. A connection that broke is noticed when it is read.
   void flush() noexcept;
   bool has_unsent() const noexcept { return !outbox_.empty(); }
   /// Reads what is there. False: the connection is over, why() says how; take() still gives what came before.

@@ -15,45 +15,37 @@ Flow::Flow(Round& its_round, bool sends_results, std::uint32_t self, std::uint32
   }
 }
 
-Round::Round(Call& its_call, std::size_t its_channel, std::uint32_t self, std::uint32_t ranks)
+Round::Round(CollectiveCall& its_call, std::size_t its_channel, std::uint32_t self, std::uint32_t ranks)
     : call(its_call),
       channel(its_channel),
       contributions(*this, false, self, ranks),
       results(*this, true, self, ranks) {}
 
 void Round::reached(Point, Status status) noexcept {
-  if (!status.ok()) return call.owner.fail_everywhere(status);
+  if (!status.ok()) return call.owner.failure().fail_everywhere(status);
   call.owner.post(*this);
 }
 
 void Round::run() noexcept { call.owner.own_work_done(*this); }
 
 void StagedResult::reached(Point, Status status) noexcept {
-  if (!status.ok()) return owner.fail_everywhere(status);
+  if (!status.ok()) return owner.failure().fail_everywhere(status);
   owner.post(*this);
 }
 
 void StagedResult::run() noexcept { owner.unstaged(*this); }
 
-Call::Call(DirectRounds& its_rounds, std::size_t its_line, std::size_t first_channel, std::size_t count,
-           std::uint32_t self, std::uint32_t ranks)
-    : owner(its_rounds), line(its_line) {
+CollectiveCall::CollectiveCall(DirectRounds& its_rounds, std::size_t its_series, std::size_t first_channel,
+                               std::size_t count, std::uint32_t self, std::uint32_t ranks)
+    : owner(its_rounds), series(its_series) {
   for (std::size_t i = 0; i < count; ++i) rounds.emplace_back(*this, first_channel + i, self, ranks);
 }
 
-void Call::reached(Point, Status status) noexcept {
-  if (!status.ok()) return owner.fail_everywhere(status);
+void CollectiveCall::reached(Point, Status status) noexcept {
+  if (!status.ok()) return owner.failure().fail_everywhere(status);
   owner.post(*this);
 }
 
-void Call::run() noexcept { owner.arrived_at(*this); }
-
-void AbortNotices::run() noexcept {
-  for (; told < rounds.ranks(); ++told) {
-    if (rounds.try_tell(*this, told)) continue;
-    rounds.post(*this);  // no room: again after the lane has moved on
-    return;
-  }
-}
+void CollectiveCall::run() noexcept { owner.arrived_at(*this); }
 
 }  // namespace troupe::collectives

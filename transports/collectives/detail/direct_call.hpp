@@ -8,17 +8,17 @@
 #include "runtime/exchange/communicator.hpp"
 #include "runtime/lanes/lane_loop.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
-#include "transports/collectives/detail/outbox.hpp"
+#include "transports/collectives/detail/send_queue.hpp"
 
 namespace troupe::collectives {
 
 class DirectRounds;
-struct Call;
+struct CollectiveCall;
 struct Flow;
 struct Round;
 
 /// One message on its way.
-struct Delivery final : Outbox::Message, SendDone {
+struct Delivery final : SendQueue::Message, SendDone {
   Delivery(Flow& its_flow, std::uint32_t rank, bool is_bf16) : flow(its_flow), bf16(is_bf16) { to = rank; }
   void sent(Status status) noexcept override;
 
@@ -38,12 +38,12 @@ struct Flow {
 
 /// What a call does about one chunk, or about all parts of a plain operation, or about the sums.
 struct Round final : Waker, LaneTask {
-  Round(Call& its_call, std::size_t its_channel, std::uint32_t self, std::uint32_t ranks);
+  Round(CollectiveCall& its_call, std::size_t its_channel, std::uint32_t self, std::uint32_t ranks);
   /// The exchange's stream has done this rank's own work.
   void reached(Point point, Status status) noexcept override;
   void run() noexcept override;
 
-  Call& call;
+  CollectiveCall& call;
   const std::size_t channel;
   RoundShape shape;
   Flow contributions;
@@ -63,16 +63,16 @@ struct StagedResult final : Waker, LaneTask {
 };
 
 /// One call of this rank, from when it is enqueued until everything that it sends is out.
-struct Call final : Waker, LaneTask {
+struct CollectiveCall final : Waker, LaneTask {
   /// With a round on each of `count` channels from `first_channel` on.
-  Call(DirectRounds& its_rounds, std::size_t its_line, std::size_t first_channel, std::size_t count, std::uint32_t self,
-       std::uint32_t ranks);
+  CollectiveCall(DirectRounds& its_rounds, std::size_t its_series, std::size_t first_channel, std::size_t count,
+                 std::uint32_t self, std::uint32_t ranks);
   /// The caller's stream has come so far: what it contributes is written.
   void reached(Point point, Status status) noexcept override;
   void run() noexcept override;
 
   DirectRounds& owner;
-  const std::size_t line;
+  const std::size_t series;
   std::deque<Round> rounds;
   // The caller's words; of a plain operation only `parts`.
   BucketWork work;
@@ -80,24 +80,13 @@ struct Call final : Waker, LaneTask {
   StripeMemory mine;          // this rank's part of the bucket
   Memory data;                // what it contributes: the bucket's gradients
   std::vector<Memory> parts;  // by owner
-  std::uint64_t number = 0;   // of its line
+  std::uint64_t number = 0;   // of its series
   std::uint64_t verdict = 0;  // its place among the calls of steps with a verdict, from 1; 0: it is none
   // The lane's.
   bool begun = false;
   std::uint32_t gathered = 0;  // rounds
   std::uint32_t over = 0;      // rounds
   std::uint32_t uses = 0;      // rounds not over, results of them not out, and a place in the queue of verdicts
-};
-
-/// Tells every other rank why this one's exchange has ended.
-struct AbortNotices final : LaneTask, SendDone {
-  explicit AbortNotices(DirectRounds& its_rounds) : rounds(its_rounds) {}
-  void run() noexcept override;
-  void sent(Status) noexcept override {}
-
-  DirectRounds& rounds;
-  Status why;              // written before it is posted
-  std::uint32_t told = 0;  // ranks, this one included
 };
 
 }  // namespace troupe::collectives

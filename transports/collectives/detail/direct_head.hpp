@@ -40,7 +40,7 @@ struct RoundShape {
   RoundPart part = RoundPart::all;
   friend bool operator==(const RoundShape&, const RoundShape&) = default;
 };
-/// "step 4 bucket 1" or "a barrier"; short, for lines keep 103 characters of why they were poisoned.
+/// "step 4 bucket 1" or "a barrier"; short, for timelines keep 103 characters of why they were poisoned.
 std::string describe(const RoundShape& shape);
 
 struct DirectHead {
@@ -54,6 +54,8 @@ struct DirectHead {
 
 /// As it travels: fixed fields in the order of the bytes. Both ends have one byte order, which the hello compares.
 inline constexpr std::size_t kDirectHeadBytes = 64 + sizeof(StepSums);
+/// Groups with a higher number have no room in it.
+inline constexpr std::uint32_t kLargestGroup = 65535;
 std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept;
 /// Nothing when the bytes are not a head: another size, mark or cargo.
 std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept;

@@ -19,11 +19,11 @@ using Receivers = std::array<std::atomic<Receiver*>, 2>;
 
 constexpr std::size_t place(Channel channel) noexcept { return static_cast<std::size_t>(channel) - 1; }
 
-/// The receiving half of a lane: brings payloads to where the receivers want them, whatever protocol UCX chose, and
-/// puts chunks together.
+/// The receiving half of a lane: brings payloads to the memory that the receivers name, whatever protocol UCX chose,
+/// and joins chunks.
 class UcxArrivals {
  public:
-  /// Finds or makes the link of a peer that sent something; null: nobody we talk to.
+  /// Finds or makes the link of a peer that sent something; null: it is no peer of this process.
   using Meet = std::function<PeerLink*(Peer)>;
 
   UcxArrivals(Lane lane, AddressSpace& space, const Receivers& receivers, LaneNews& news, Meet meet)

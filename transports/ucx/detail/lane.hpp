@@ -20,7 +20,7 @@ class UcxLane {
  public:
   UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, const UcxOptions& options,
           const Directory& directory, const Receivers& receivers);
-  /// What UCX still held is given back, everyone who still waits is told.
+  /// Gives back what UCX still holds, and tells everyone who still waits.
   ~UcxLane();
   UcxLane(const UcxLane&) = delete;
   UcxLane& operator=(const UcxLane&) = delete;
@@ -35,9 +35,9 @@ class UcxLane {
   int fd() const noexcept { return fd_; }
   void fence(Peer peer, const Status& why) noexcept;
 
-  /// Begins to write out what was sent, and takes nothing any more.
+  /// Begins to send out everything that was handed over, and takes no more.
   void begin_flush();
-  /// Moves that along; true when it is done.
+  /// Continues that; true when it is done.
   bool flushed();
 
  private:
@@ -46,11 +46,11 @@ class UcxLane {
   PeerLink* meet(Peer peer);
   bool make_endpoint(PeerLink& link);
   static void on_error(void* link, ucp_ep_h endpoint, ucs_status_t status);
-  bool settle();
-  void settle_cut(PeerLink& link);
+  bool work_off_news();
+  void end_cut_link(PeerLink& link);
   void close_by_force(PeerLink& link);
   void give_up_transfers();
-  bool settle_closing();
+  bool finish_closing();
   void tell_lost(PeerLink& link);
   bool tell();
 
@@ -65,7 +65,7 @@ class UcxLane {
   UcxSends sends_;
   UcxArrivals arrivals_;
   std::unordered_map<std::uint32_t, std::unique_ptr<PeerLink>> links_;
-  PeerLink* last_link_ = nullptr;   // most messages come in runs
+  PeerLink* last_link_ = nullptr;   // of the last message: the next one is often of the same peer
   std::vector<PeerLink*> closing_;  // cut off; UCX still holds something of theirs
   std::vector<void*> flushes_;
   std::unique_ptr<ucp_worker, WorkerDestroy> worker_;

@@ -67,7 +67,7 @@ struct Arrival {
   std::uint64_t size_bytes;
   std::vector<std::byte> head;
   Memory memory;
-  std::byte* base = nullptr;     // null: the landing was no good
+  std::byte* base = nullptr;     // null: the receiver gave no memory that is mapped
   std::uint64_t seen_bytes = 0;  // arrived, failed or thrown away
   std::uint32_t parts_under_way = 0;
   std::deque<Part> parts;  // UCX points into it
@@ -107,7 +107,7 @@ struct PeerLink {
   bool under_way() const { return ops != nullptr || !arrivals.empty(); }
 };
 
-/// What UCX's callbacks leave to be done outside of them, at the end of the lane's progress().
+/// What must not be done inside of UCX's callbacks, and so is done at the end of the lane's progress().
 class LaneNews {
  public:
   struct Told {
@@ -142,7 +142,7 @@ class LaneNews {
   std::vector<Told> telling_;
 };
 
-/// What UCX says of a peer, in our words.
+/// A status of UCX about a peer, as one of ours.
 Status peer_status(const PeerLink& link, ucs_status_t status);
 
 }  // namespace troupe

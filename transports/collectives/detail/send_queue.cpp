@@ -1,29 +1,29 @@
-#include "transports/collectives/detail/outbox.hpp"
+#include "transports/collectives/detail/send_queue.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace troupe::collectives {
 
-void Outbox::add(Message& message, Urgency urgency) {
+void SendQueue::add(Message& message, Urgency urgency) {
   urgency.number = added_++;
   queues_[message.to].waiting.push({urgency, &message});
   ++waiting_;
 }
 
-void Outbox::sent(const Message& message) {
+void SendQueue::sent(const Message& message) {
   follow(message);
   take_back(message);
 }
 
-void Outbox::take_back(const Message& message) {
+void SendQueue::take_back(const Message& message) {
   --queues_[message.to].on_way;
   bytes_on_way_ -= message.size_bytes;
 }
 
 /// The window grows by as many bytes as were sent when messages take no time, and shrinks by as many when they take
 /// twice the target; only when it is what held messages back does it grow.
-void Outbox::follow(const Message& message) noexcept {
+void SendQueue::follow(const Message& message) noexcept {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   const Milliseconds delay = Clock::now() - message.handed_over;
   const double off = std::max(-1.0, 1.0 - delay / Milliseconds{kTarget});
@@ -34,17 +34,17 @@ void Outbox::follow(const Message& message) noexcept {
 }
 
 /// From a callback of the transport, too, which may not be called back there: so it is posted.
-void Outbox::pump() {
+void SendQueue::pump() {
   if (waiting_ > 0 && !std::exchange(posted_, true)) loop_.post(*this);
 }
 
-void Outbox::clear() {
+void SendQueue::clear() {
   for (ToRank& queue : queues_) queue.waiting = {};
   waiting_ = 0;
 }
 
 /// The rank with the most urgent message that may go.
-Outbox::ToRank* Outbox::next() noexcept {
+SendQueue::ToRank* SendQueue::next() noexcept {
   ToRank* best = nullptr;
   for (ToRank& queue : queues_) {
     if (queue.waiting.empty()) continue;
@@ -55,7 +55,7 @@ Outbox::ToRank* Outbox::next() noexcept {
   return best;
 }
 
-void Outbox::run() noexcept {
+void SendQueue::run() noexcept {
   posted_ = false;
   while (ToRank* const queue = next()) {
     const Waiting first = queue->waiting.top();

@@ -24,13 +24,13 @@ struct Urgency {
 /// has something to do, and queues stay short: what becomes ready later and is more urgent need not wait for all that
 /// came before, and the answers of a round do not wait behind the next one's data. The number follows the delay that
 /// messages have. Source of the rule: LEDBAT, RFC 6817, section 2.4.2, with a target of 10 ms. Threads: the lane's.
-class Outbox final : public LaneTask {
+class SendQueue final : public LaneTask {
  public:
   /// One message, as its sender knows it.
   struct Message {
     std::uint32_t to = 0;
     std::uint64_t size_bytes = 0;
-    Clock::time_point handed_over;  // the outbox's
+    Clock::time_point handed_over;  // the queue's
   };
   /// Hands over a message; false: the transport has no room now.
   using Send = std::function<bool(Message&)>;
@@ -40,7 +40,7 @@ class Outbox final : public LaneTask {
   static constexpr std::uint64_t kMostAhead = 16 << 20;
   static constexpr std::chrono::milliseconds kTarget{10};
 
-  Outbox(LaneLoop& loop, std::uint32_t ranks, Send send) : loop_(loop), send_(std::move(send)), queues_(ranks) {}
+  SendQueue(LaneLoop& loop, std::uint32_t ranks, Send send) : loop_(loop), send_(std::move(send)), queues_(ranks) {}
   /// `message` is alive until it was sent(). Sends nothing yet: call pump().
   void add(Message& message, Urgency urgency);
   void sent(const Message& message);

@@ -10,7 +10,7 @@ namespace troupe::remote {
 
 /// Which of the numbers 0, 1, 2, ... are dealt with, in whatever order that happens. Only their lowest 32 bits travel.
 /// Memory: a node for each run of numbers above the first one that is missing.
-class Settled {
+class NumberSet {
  public:
   /// Every number below it is dealt with.
   std::uint64_t next() const noexcept { return next_; }

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/base/io_threads.hpp"
+#include "runtime/exchange/policies/update_log.hpp"
+
+namespace troupe {
+
+/// Hands the records of a shard's updates to a thread of its own, a page at a time: a handler must not wait for a disk.
+/// Threads: one at a time.
+class UpdateLogWriter {
+ public:
+  /// Writes records, on the thread; may throw Error.
+  using Write = std::function<void(std::span<const AppliedRecord>)>;
+  static constexpr std::size_t kPageRecords = 256;
+  /// Pages that may wait for the disk.
+  static constexpr std::size_t kMostPages = 4096;
+
+  /// Throws Error{environment} when no thread can be had.
+  explicit UpdateLogWriter(Write write);
+  /// Waits until everything is written.
+  ~UpdateLogWriter();
+  UpdateLogWriter(const UpdateLogWriter&) = delete;
+  UpdateLogWriter& operator=(const UpdateLogWriter&) = delete;
+
+  /// Never waits. Throws what an earlier write has thrown, and Error{environment} when more than kMostPages wait.
+  void append(std::span<const AppliedRecord> records);
+
+ private:
+  struct State {
+    Write write;
+    std::atomic<std::size_t> waiting{0};  // pages
+    std::atomic<bool> failed{false};
+    Status why;  // written before `failed`
+  };
+  void hand_over();
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::vector<AppliedRecord> page_;
+  IoThreads thread_{"update log", 1};  // last: it ends before what it writes from
+};
+
+}  // namespace troupe

@@ -1,0 +1,107 @@
+#include "actors/remote/detail/backlog.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "actors/remote/detail/memory_return.hpp"
+#include "actors/remote/detail/outbound.hpp"
+#include "actors/remote/detail/proxies.hpp"
+
+namespace troupe::remote {
+
+/// An actor may have as much unhandled as is left for all others together: of several slow ones each gets an equal
+/// part, and as much stays for those that are not. Source: Choudhury and Hahne 1998 (dynamic thresholds of shared
+/// buffers).
+bool Backlog::has_room(const Proxy& proxy) const noexcept {
+  const auto& of = proxy.peer().backlog;
+  const std::uint64_t used = of.allowance.in_use().charge;
+  return used < of.share && proxy.allowance.in_use().charge < of.share - used;
+}
+
+void Backlog::block(Proxy& proxy, caf::mailbox_element_ptr message) {
+  PeerState& to = proxy.peer();
+  unfinished_.begin();
+  to.waiting->messages.fetch_add(1, std::memory_order_relaxed);
+  if (proxy.blocked.empty()) to.backlog.proxies.emplace_back(proxy.ctrl());
+  const bool is_link = message->sender.get() == proxy.ctrl();
+  Charge charge(context_.outgoing, is_link ? wire::kMessageBytes : cost_of(context_.system, *message));
+  proxy.blocked.push_back({to.backlog.next_ticket++, std::move(message), std::move(charge)});
+  memory_.note(context_.outgoing->used());
+}
+
+void Backlog::take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> edges,
+                             Proxies& proxies) {
+  from.backlog.allowance.hear({header.message_id, header.source});
+  from.counts.unhandled.set(from.backlog.allowance.in_use().messages);
+  for (wire::EdgeCredit edge; edges.size() >= sizeof edge; edges = edges.subspan(sizeof edge)) {
+    std::memcpy(&edge, edges.data(), sizeof edge);
+    const auto known = proxies.find(from, edge.actor);
+    if (!known) continue;
+    auto& proxy = static_cast<Proxy&>(*known->get());
+    const Amount dealt = proxy.allowance.hear({edge.messages, edge.charge});
+    if (Room* const room = proxy.room()) room->leave(dealt.messages, dealt.charge * wire::kChargeBytes);
+  }
+  if (!from.backlog.proxies.empty()) send_blocked(from);
+}
+
+void Backlog::send_blocked(PeerState& to) {
+  auto& turns = to.backlog.proxies;
+  for (std::size_t left = turns.size(); left > 0; --left) {
+    const caf::strong_actor_ptr next = std::move(turns.front());
+    turns.pop_front();
+    auto& proxy = static_cast<Proxy&>(*next->get());
+    while (!proxy.blocked.empty() && (has_room(proxy) || is_free(*proxy.blocked.front().message))) {
+      const caf::mailbox_element_ptr message = std::move(proxy.blocked.front().message);
+      proxy.blocked.pop_front();
+      outbound_.send_now(proxy, *message);
+      to.waiting->messages.fetch_sub(1, std::memory_order_relaxed);
+      unfinished_.end();
+    }
+    if (!proxy.blocked.empty()) turns.push_back(next);
+  }
+  send_down_notices(to);
+}
+
+/// Those that no blocked message comes before.
+void Backlog::send_down_notices(PeerState& to) {
+  auto& notices = to.backlog.down_notices;
+  if (notices.empty()) return;
+  std::uint64_t oldest = to.backlog.next_ticket;
+  for (const auto& proxy : to.backlog.proxies)
+    oldest = std::min(oldest, static_cast<Proxy&>(*proxy->get()).blocked.front().ticket);
+  while (!notices.empty() && notices.front().first < oldest) {
+    const auto [ticket, ended] = std::move(notices.front());
+    notices.pop_front();
+    outbound_.send_down(to, ended);
+    unfinished_.end();
+  }
+}
+
+void Backlog::tell_end(PeerState& to, caf::actor_id actor, const caf::error& reason) {
+  if (to.backlog.proxies.empty()) return outbound_.send_down(to, {actor, reason});
+  unfinished_.begin();
+  to.backlog.down_notices.push_back({to.backlog.next_ticket++, {actor, reason}});
+}
+
+void Backlog::drop(Proxy& proxy, const caf::error& why) {
+  PeerState& to = proxy.peer();
+  if (proxy.blocked.empty()) return;
+  std::erase_if(to.backlog.proxies, [&](const auto& other) { return other.get() == proxy.ctrl(); });
+  for (const Proxy::Blocked& entry : std::exchange(proxy.blocked, {})) {
+    answer(entry.message->sender, entry.message->mid, why);
+    to.waiting->messages.fetch_sub(1, std::memory_order_relaxed);
+    unfinished_.end();
+  }
+  send_down_notices(to);
+}
+
+void Backlog::drop(PeerState& to, const caf::error& why) {
+  for (auto& notices = to.backlog.down_notices; !notices.empty(); notices.pop_front()) unfinished_.end();
+  while (!to.backlog.proxies.empty()) {
+    const caf::strong_actor_ptr next = to.backlog.proxies.front();
+    drop(static_cast<Proxy&>(*next->get()), why);
+  }
+}
+
+}  // namespace troupe::remote

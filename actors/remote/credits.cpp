@@ -1,0 +1,81 @@
+#include "actors/remote/detail/credits.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace troupe::remote {
+
+void Credits::add_peer(PeerState& peer) {
+  peer.intake = std::make_shared<PeerIntake>(context_.gate, context_.incoming,
+                                             std::max<std::uint64_t>(context_.offers() / wire::kChargeBytes, 1),
+                                             [this, &peer] { report(peer); });
+}
+
+std::shared_ptr<EdgeIntake>& Credits::intake_of(PeerState& from, caf::actor_id actor, Edge& edge) {
+  if (!edge.intake) {
+    edge.intake = std::make_shared<EdgeIntake>(actor, from.intake);
+    from.edges.push_back(edge.intake);
+  }
+  return edge.intake;
+}
+
+void Credits::dealt_with(PeerState& from, const wire::Header& header) {
+  if ((header.flags & wire::kFree) == 0) from.intake->dealt_with(wire::charge_in(header.charge), /*on_lane=*/true);
+}
+
+void Credits::take_in_window(PeerState& from, const wire::Header& header) {
+  if (KnownActor* const to = actors_.find(header.target))
+    intake_of(from, header.target, to->edges[from.number])->limit({header.message_id, header.source});
+}
+
+void Credits::look_for_skipped() {
+  for (auto& [number, of] : context_.peers) {
+    if (of->dead) continue;
+    const bool much = 8 * of->intake->untold() >= context_.offers() / wire::kChargeBytes / context_.peers.size();
+    bool any = false;
+    for (const auto& edge : of->edges) {
+      if (!(much || edge->bounded()) || !edge->may_have_skipped()) continue;
+      const KnownActor* const known = actors_.find_known(edge->actor);
+      if (known == nullptr || known->at_rest == nullptr || !known->at_rest(*known->actor->get())) continue;
+      edge->all_seen();
+      any = true;
+    }
+    if (any) report(*of);
+  }
+}
+
+/// What was dealt with of a peer's messages, in all and for each actor where that changed.
+void Credits::report(PeerState& to) {
+  if (to.dead || context_.ended) return;
+  constexpr std::size_t kMost = (Transport::kMaxHeadBytes - wire::kHeaderBytes) / sizeof(wire::EdgeCredit);
+  Amount skipped;
+  for (const auto& edge : to.edges) {
+    const Amount more = edge->skipped();
+    skipped.messages += more.messages;
+    skipped.charge += more.charge;
+  }
+  const Amount all = to.intake->begin_report(skipped);
+  std::vector<wire::EdgeCredit> edges;
+  const auto send = [&] {
+    std::vector<std::byte> head(wire::kHeaderBytes + edges.size() * sizeof(wire::EdgeCredit));
+    const wire::Header header{.kind = wire::Kind::credit, .message_id = all.messages, .source = all.charge};
+    wire::store(header, std::span(head).first<wire::kHeaderBytes>());
+    if (!edges.empty())
+      std::memcpy(head.data() + wire::kHeaderBytes, edges.data(), edges.size() * sizeof(wire::EdgeCredit));
+    edges.clear();
+    frames_.send(to, head);
+  };
+  for (const auto& edge : to.edges) {
+    if (!edge->has_news()) continue;
+    const Amount amount = edge->tell();
+    edges.push_back({edge->actor, amount.messages, amount.charge});
+    if (edges.size() == kMost) send();
+  }
+  send();
+  // Of actors that have ended, once nothing of theirs lies in a mailbox.
+  std::erase_if(to.edges, [](const auto& edge) { return edge.use_count() == 1 && !edge->has_news(); });
+}
+
+}  // namespace troupe::remote

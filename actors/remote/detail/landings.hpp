@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "actors/remote/detail/bodies.hpp"
+#include "actors/remote/detail/context.hpp"
+#include "actors/remote/detail/sinks.hpp"
+#include "actors/remote/detail/slab_pool.hpp"
+#include "actors/remote/wire.hpp"
+#include "runtime/lanes/transport.hpp"
+
+namespace troupe::remote {
+
+class InlineUnit;
+class Inbound;
+
+/// The transport's end: where payloads land, and how what has arrived comes to the control lane's thread, whole. From
+/// the control lane it is taken in at once, and the head's bytes are those of the transport; from the bulk lane a copy
+/// of the head is posted. A body that came in pieces is put together on the bulk lane, where its message waits for it.
+/// What could not land is not lost: its head goes on without it, for it has its place in the order. Threads: the lane's
+/// that is named; the rest any.
+class Landings final : public Receiver {
+ public:
+  /// `sending` is the pool for what leaves: pieces, which stay only until they have arrived, may use it too.
+  Landings(Context& context, Inbound& inbound, InlineUnit& inline_unit, std::shared_ptr<SlabPool> landing,
+           std::shared_ptr<SlabPool> sending)
+      : context_(context),
+        inbound_(inbound),
+        inline_(inline_unit),
+        landing_pool_(std::move(landing)),
+        sending_pool_(std::move(sending)),
+        bodies_(context.incoming) {}
+
+  void post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner);
+  std::size_t withdraw_sinks(SinkKey key) { return sinks_.withdraw(key); }
+  /// Forgets bodies of a peer that is lost. On the bulk lane.
+  void forget_bodies(Peer peer) { bodies_.forget(peer); }
+
+  Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
+  void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
+  void dropped(Peer from, Lane lane, Memory payload, const Status& why) noexcept override;
+  void lost(Peer peer, const Status& why) noexcept override;
+
+ private:
+  std::optional<Memory> sink_for(std::span<const std::byte> head, std::uint64_t size_bytes);
+  // The bulk lane's.
+  void take_in_piece(Peer from, const wire::Header& header, Memory payload);
+  void refuse_piece(Peer from, const wire::Header& header, std::uint64_t size_bytes);
+  void wait_for_body(Peer from, const wire::Header& header, Bodies::Message message);
+  void finish(Peer from, std::optional<Bodies::Whole> whole, bool wrong, const char* what);
+  void blame(Peer from, const char* why);
+
+  Context& context_;
+  Inbound& inbound_;
+  InlineUnit& inline_;
+  Sinks sinks_;
+  const std::shared_ptr<SlabPool> landing_pool_;
+  const std::shared_ptr<SlabPool> sending_pool_;
+  Bodies bodies_;  // the bulk lane's
+};
+
+}  // namespace troupe::remote

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <caf/proxy_registry.hpp>
+
+#include "actors/remote/detail/context.hpp"
+#include "actors/remote/detail/frame_sender.hpp"
+#include "actors/remote/detail/proxy.hpp"
+#include "runtime/base/mpsc_stack.hpp"
+
+namespace troupe::remote {
+
+class Outbound;
+
+/// The proxies of other processes' actors: CAF asks for one wherever a message names such an actor, on any thread and
+/// with its registry locked, so making one only posts. In its first turn on the control lane its process is asked to
+/// tell when the actor ends. Threads: the control lane's, where it says nothing else.
+class Proxies final : public caf::proxy_registry::backend {
+ public:
+  Proxies(Context& context, FrameSender& frames, Outbound& outbound);
+  /// Ends all of them, once the gate is closed.
+  void clear();
+
+  /// Any thread. Throws Error{invalid} for a peer that was not added.
+  caf::actor handle(Peer peer, caf::actor_id actor);
+  /// Any thread; null: there is none.
+  caf::strong_actor_ptr find(const PeerState& of, caf::actor_id actor) { return registry_.get(of.node, actor); }
+  caf::strong_actor_ptr find_or_make(const PeerState& of, caf::actor_id actor) {
+    return registry_.get_or_put(of.node, actor);
+  }
+  std::size_t count(const PeerState& of) { return registry_.count_proxies(of.node); }
+  /// A proxy's first turn, if it has had none.
+  void attend(Proxy& proxy);
+  /// Attends to all proxies made until now. Whoever monitors an actor and then sends a message elsewhere relies on the
+  /// first being heard first, so a proxy calls this before it transmits what it has collected.
+  void attend_fresh() {
+    if (!fresh_.empty()) attend_all_fresh();
+  }
+  /// Ends one: monitors and links fire with `reason`.
+  void end(const PeerState& of, caf::actor_id actor, const caf::error& reason) {
+    registry_.erase(of.node, actor, reason);
+  }
+  void end_all(const PeerState& of, const caf::error& reason);
+  /// The reason why an actor of a lost process ended.
+  static caf::error unreachable(const Status& why);
+
+  // proxy_registry::backend; any thread, with the registry locked.
+  caf::strong_actor_ptr make_proxy(caf::node_id node, caf::actor_id actor) override;
+  void set_last_hop(caf::node_id*) override {}
+
+ private:
+  void attend_all_fresh();
+
+  Context& context_;
+  FrameSender& frames_;
+  Outbound& outbound_;
+  caf::proxy_registry registry_;
+  MpscStack<Proxy, &Proxy::next_fresh> fresh_;  // with a reference each; any thread adds
+};
+
+}  // namespace troupe::remote

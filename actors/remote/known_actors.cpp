@@ -1,0 +1,61 @@
+#include "actors/remote/detail/known_actors.hpp"
+
+#include <caf/actor_registry.hpp>
+#include <caf/blocking_actor.hpp>
+#include <caf/scheduled_actor.hpp>
+#include <utility>
+
+namespace troupe::remote {
+namespace {
+
+auto rest_test(caf::abstract_actor& actor) -> bool (*)(caf::abstract_actor&) {
+  if (dynamic_cast<caf::scheduled_actor*>(&actor) != nullptr)
+    return [](caf::abstract_actor& of) { return dynamic_cast<caf::scheduled_actor&>(of).mailbox().blocked(); };
+  if (dynamic_cast<caf::blocking_actor*>(&actor) != nullptr)
+    return [](caf::abstract_actor& of) { return dynamic_cast<caf::blocking_actor&>(of).mailbox().blocked(); };
+  return nullptr;
+}
+
+}  // namespace
+
+KnownActor& KnownActors::expose(const caf::strong_actor_ptr& actor) {
+  const auto [entry, fresh] = actors_.try_emplace(actor->id());
+  if (fresh) {
+    entry->second.actor = actor;
+    entry->second.inline_guest = dynamic_cast<troupe::detail::InlineGuest*>(actor->get());
+    entry->second.at_rest = rest_test(*actor->get());
+    context_.system.registry().put(actor->id(), actor);
+    // By the thread on which the actor ends, maybe after this object: the gate stays, and lets nobody in then.
+    actor->get()->attach_functor([this, gate = context_.gate, id = actor->id()](const caf::error& reason) {
+      gate->run([this, id, reason] { end(id, reason); });
+    });
+  }
+  return entry->second;
+}
+
+KnownActor* KnownActors::find_known(caf::actor_id actor) {
+  const auto found = actors_.find(actor);
+  return found == actors_.end() ? nullptr : &found->second;
+}
+
+KnownActor* KnownActors::find(caf::actor_id actor) {
+  if (KnownActor* const known = find_known(actor)) return known;
+  const caf::strong_actor_ptr registered = context_.system.registry().get(actor);
+  return registered ? &expose(registered) : nullptr;
+}
+
+void KnownActors::end(caf::actor_id actor, const caf::error& reason) {
+  if (last_sender_ == actor) last_sender_ = 0;
+  auto entry = actors_.extract(actor);
+  if (!entry.empty() && !context_.ended) ended_(std::move(entry.mapped()), actor, reason);
+}
+
+void KnownActors::forget_all() {
+  for (const auto& [id, known] : actors_) {
+    if (id != kDirectory) context_.system.registry().erase(id);
+  }
+  actors_.clear();
+  last_sender_ = 0;
+}
+
+}  // namespace troupe::remote

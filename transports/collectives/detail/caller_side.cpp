@@ -1,0 +1,119 @@
+#include "transports/collectives/detail/caller_side.hpp"
+
+#include <vector>
+
+#include "runtime/base/hash.hpp"
+#include "runtime/exchange/exchange.hpp"
+
+namespace troupe::collectives {
+
+/// A call about a bucket, with a round for each of its chunks.
+CollectiveCall& CallerSide::take(RoundPart part, const BucketWork& work, const StripeMemory& mine) {
+  check(work, mine);
+  const std::uint32_t bucket = work.bucket.index;
+  CollectiveCall& call = calls_.take(bucket, {.step = work.step.value, .bucket = bucket, .part = part});
+  call.work = work;
+  call.work.relieved = {};
+  call.mine = mine;
+  call.data = work.gradients;
+  for (std::uint32_t c = 0; c < call.rounds.size(); ++c) {
+    RoundShape& shape = call.rounds[c].shape;
+    shape.chunk = c;
+    shape.elements = plan_.ownership().chunks_of(bucket)[c].count;
+    shape.sums = part == RoundPart::all && work.first && c == 0;
+    count_uses(call, call.rounds[c]);
+  }
+  return call;
+}
+
+void CallerSide::count_uses(CollectiveCall& call, const Round& round) const {
+  call.uses += plan_.has_result(round, plan_.self()) ? 2 : 1;
+}
+
+/// Hands the call over to the lane once `stream` has come so far.
+Point CallerSide::enqueue(Stream& stream, CollectiveCall& call) {
+  const Point over = calls_.end_of(call);
+  const Point now = stream.mark();
+  space_.timeline(now.line).wake(now.value, call);
+  return over;
+}
+
+/// The same, and the call before it of its series must be over: it reads and writes the same memory.
+Point CallerSide::enqueue_next(Stream& stream, CollectiveCall& call) {
+  stream.wait(calls_.end_before(call));
+  const RoundShape& shape = call.rounds.front().shape;
+  if (plan_.is_staged(shape)) {
+    const Bucket& bucket = call.work.bucket;
+    const Memory leaving = plan_.staging().leaving(bucket.index, {bucket.first, bucket.count});
+    if (plan_.is_filtered(shape))
+      plan_.group().filter->pack(stream, leaving, call.data, plan_.residual_of(bucket));
+    else
+      stream.copy(leaving, call.data);
+  }
+  if (plan_.group().device_memory && carries_sums(shape)) stream.copy(plan_.own_sums(call), call.work.sums);
+  return enqueue(stream, call);
+}
+
+void CallerSide::check(const BucketWork& work, const StripeMemory& mine) const {
+  const Bucket& bucket = work.bucket;
+  const auto where = [&] { return text("step ", work.step.value, ", bucket ", bucket.index, ": "); };
+  TROUPE_CHECK(bucket.index < plan_.group().buckets.size() && bucket == plan_.group().buckets[bucket.index],
+               Code::invalid, where(), "the group has no such bucket");
+  const Part own = plan_.ownership().part_of(bucket.index, plan_.self());
+  const Stripe& stripe = mine.stripe;
+  TROUPE_CHECK(stripe.count == own.count &&
+                   (own.count == 0 || (stripe.first == own.first && stripe.tenant.value == plan_.self())),
+               Code::invalid, where(), "the stripe of rank ", plan_.self(), " is not the group's");
+  TROUPE_CHECK(work.gradients.size_bytes == bucket.count * sizeof(float), Code::invalid, where(), "gradients of ",
+               work.gradients.size_bytes, " bytes for ", bucket.count, " elements");
+  if (stripe.count == 0) return;
+  const auto lies = [&](const Memory& memory, const Memory& whole, std::uint64_t element_bytes) {
+    return whole.size_bytes == 0 || memory == elements(whole, stripe.first, stripe.count, element_bytes);
+  };
+  TROUPE_CHECK(
+      lies(mine.parameters, plan_.group().parameters, sizeof(float)) && lies(mine.bf16, plan_.group().bf16, kBf16Bytes),
+      Code::invalid, where(), "the stripe does not lie in this rank's copy of the parameters");
+}
+
+Point CallerSide::update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
+  CollectiveCall& call = take(RoundPart::all, work, mine);
+  call.rule = rule;
+  return enqueue_next(stream, call);
+}
+
+Point CallerSide::gather(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
+  return enqueue_next(stream, take(RoundPart::gradients, work, mine));
+}
+
+/// The lane begins it after what was measured before, whatever the stream does meanwhile.
+void CallerSide::agree(Stream& stream, const BucketWork& work) {
+  CollectiveCall& call = calls_.take(
+      calls_.of_sums(), {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
+  call.work = work;
+  call.work.relieved = {};
+  count_uses(call, call.rounds.front());
+  enqueue(stream, call);
+}
+
+/// Without payload, the others tell a tenant that they have agreed.
+Point CallerSide::publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
+  CollectiveCall& call = take(RoundPart::parameters, work, mine);
+  call.rule = rule;
+  return enqueue(stream, call);
+}
+
+Point CallerSide::plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts) {
+  std::uint64_t size_bytes = 0;
+  std::vector<std::uint64_t> sizes;
+  for (const Memory& part : parts) {
+    sizes.push_back(part.size_bytes);
+    size_bytes += part.size_bytes;
+  }
+  CollectiveCall& call = calls_.take(
+      calls_.of_plain(), {.step = xxh3(std::as_bytes(std::span{sizes})), .elements = size_bytes, .plain = operation});
+  call.parts.assign(parts.begin(), parts.end());
+  count_uses(call, call.rounds.front());
+  return enqueue_next(stream, call);
+}
+
+}  // namespace troupe::collectives

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/compute/stream.hpp"
+#include "runtime/exchange/communicator.hpp"
+#include "runtime/memory/arena.hpp"
+#include "transports/collectives/detail/call_series.hpp"
+#include "transports/collectives/detail/direct_call.hpp"
+#include "transports/collectives/detail/direct_head.hpp"
+#include "transports/collectives/detail/round_plan.hpp"
+
+namespace troupe::collectives {
+
+/// The caller's side of a group's rounds: it makes calls, enqueues on the caller's stream what a call needs before it
+/// may leave, and hands the call over to the lane when that stream has come so far. It never waits, and is given a
+/// point of a line of this process. Threads: one at a time.
+class CallerSide {
+ public:
+  CallerSide(AddressSpace& space, const RoundPlan& plan, CallSeries& calls)
+      : space_(space), plan_(plan), calls_(calls) {}
+
+  Point update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
+  /// `parts` by owner; of what reduces, each at most RoundPlan::most_reduced().
+  Point plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts);
+  [[nodiscard]] Point gather(Stream& stream, const BucketWork& work, const StripeMemory& mine);
+  void agree(Stream& stream, const BucketWork& work);
+  Point publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
+
+ private:
+  CollectiveCall& take(RoundPart part, const BucketWork& work, const StripeMemory& mine);
+  void count_uses(CollectiveCall& call, const Round& round) const;
+  void check(const BucketWork& work, const StripeMemory& mine) const;
+  Point enqueue(Stream& stream, CollectiveCall& call);
+  Point enqueue_next(Stream& stream, CollectiveCall& call);
+
+  AddressSpace& space_;
+  const RoundPlan& plan_;
+  CallSeries& calls_;
+};
+
+}  // namespace troupe::collectives

@@ -1,0 +1,73 @@
+#include "transports/collectives/detail/round_sender.hpp"
+
+#include <algorithm>
+
+namespace troupe::collectives {
+
+RoundSender::RoundSender(AddressSpace& space, LaneLoop& loop, const RoundPlan& plan, const GroupFailure& failure)
+    : space_(space),
+      loop_(loop),
+      plan_(plan),
+      failure_(failure),
+      queue_(loop, plan.ranks(),
+             [this](SendQueue::Message& message) { return try_send(static_cast<Delivery&>(message)); }) {
+  Trace* const trace = plan.group().trace;
+  for (std::uint32_t r = 0; trace != nullptr && r < plan.ranks(); ++r)
+    links_.push_back({r != plan.self() ? &trace->row(text("to rank ", plan.name(r).value)) : nullptr, {}});
+}
+
+bool RoundSender::send(Flow& flow) {
+  const auto is_due = [&](const Delivery& delivery) { return plan_.is_due(flow, delivery); };
+  flow.left = static_cast<std::uint32_t>(std::count_if(flow.deliveries.begin(), flow.deliveries.end(), is_due));
+  if (flow.left == 0) return false;
+  for (Delivery& delivery : flow.deliveries) {
+    if (!is_due(delivery)) continue;
+    delivery.size_bytes = plan_.payload_of(delivery).size_bytes;
+    queue_.add(delivery, urgency_of(flow));
+  }
+  return true;
+}
+
+/// The next step reads the buckets in the opposite order of that in which a backward pass finishes them.
+Urgency RoundSender::urgency_of(const Flow& flow) const noexcept {
+  return {.kind = flow.results ? 1U : 0U, .bucket = ~(flow.round.shape.bucket / plan_.group().ranges_a_bucket)};
+}
+
+/// False: the transport has no room.
+bool RoundSender::try_send(Delivery& delivery) {
+  if (failure_.failed()) return true;  // nobody waits for it
+  const DirectGroup& group = plan_.group();
+  const Flow& flow = delivery.flow;
+  DirectHead head;
+  head.cargo = !flow.results ? Cargo::contribution : delivery.bf16 ? Cargo::bf16_result : Cargo::result;
+  head.view = group.view.value;
+  head.rank = plan_.self();
+  head.group = group.id;
+  head.round = flow.round.shape;
+  if (!flow.results && carries_sums(head.round))
+    head.sums = *space_.address_of<const StepSums>(plan_.own_sums(flow.round.call));
+  const Memory payload = plan_.payload_of(delivery);
+  const std::span<const Memory> pieces{&payload, payload.size_bytes > 0 ? 1u : 0u};
+  return loop_.transport().send(group.peers[delivery.to], Lane::bulk, Class::gradient, Channel::exchange, encode(head),
+                                pieces, delivery);
+}
+
+bool RoundSender::sent(Delivery& delivery) {
+  queue_.sent(delivery);
+  if (!links_.empty()) note(delivery);
+  return --delivery.flow.left == 0;
+}
+
+/// Messages to one rank leave one after the other, so one is on the link from when the one before it was out.
+void RoundSender::note(const Delivery& delivery) noexcept {
+  Link& link = links_[delivery.to];
+  const Clock::time_point begun = std::max(delivery.handed_over, link.sent);
+  link.sent = Clock::now();
+  const RoundShape& shape = delivery.flow.round.shape;
+  const char* const phase = delivery.size_bytes == 0 ? "send sums"
+                            : delivery.flow.results  ? "send parameters"
+                                                     : "send gradients";
+  link.row->span(is_plain(shape) ? "send" : phase, begun, link.sent, plan_.label_of(shape));
+}
+
+}  // namespace troupe::collectives
