@@ -63,6 +63,7 @@ class HostedGroup {
   const Rank self_;
   std::unique_ptr<UpdateLogFile> log_;  // the shard's
   std::unique_ptr<Stream> shard_stream_, side_;
+  const PrivateTimeline line_;  // the worker's
   HostedShard shard_;
   HostedWorkerActor worker_;
   std::unique_ptr<HostedRoute> route_;

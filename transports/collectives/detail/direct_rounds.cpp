@@ -87,7 +87,8 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
   staging_.place(group_.staging);
   const auto add_line = [this](std::size_t first_channel, std::size_t count_channels) {
     Line& line = lines_.emplace_back();
-    line.over = &space_.timeline(space_.make_private_timeline());
+    line.own.emplace(space_);
+    line.over = &line.own->line();
     line.first_channel = first_channel;
     line.count_channels = count_channels;
   };
@@ -326,6 +327,12 @@ void DirectRounds::release(Call& call) noexcept {
   if (--call.uses != 0) return;
   const std::lock_guard lock{mutex_};
   lines_[call.line].free.push_back(&call);
+}
+
+bool DirectRounds::is_idle() const noexcept {
+  const std::lock_guard lock{mutex_};
+  return std::all_of(lines_.begin(), lines_.end(),
+                     [](const Line& line) { return line.free.size() == line.calls.size(); });
 }
 
 // ---- This rank's own work ----

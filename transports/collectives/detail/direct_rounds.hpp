@@ -51,6 +51,8 @@ class DirectRounds final : public Receiver {
   void fail(const Status& why) noexcept;
   /// The same for what went wrong at this rank, which the others hear, too.
   void fail_everywhere(const Status& why) noexcept;
+  /// Whether all calls are over, and what they sent is out. Any thread.
+  bool is_idle() const noexcept;
   std::uint32_t ranks() const noexcept { return ownership_.ranks(); }
   std::uint32_t self() const noexcept { return self_; }
   /// The most bytes of each part that are reduced at once.
@@ -79,6 +81,7 @@ class DirectRounds final : public Receiver {
  private:
   /// The calls of one bucket, of plain operations, or of sums alone.
   struct Line {
+    std::optional<PrivateTimeline> own;
     Timeline* over;             // how many calls are over
     std::size_t first_channel;  // of the rounds of each call
     std::size_t count_channels;
@@ -184,7 +187,7 @@ class DirectRounds final : public Receiver {
 
   std::uint64_t calls_ = 0;          // the caller's
   std::uint64_t verdict_calls_ = 0;  // the caller's
-  std::mutex mutex_;                 // guards lines_'s calls
+  mutable std::mutex mutex_;         // guards lines_'s calls
 
   // The lane's thread only.
   std::deque<ChunkRounds> channels_;
