@@ -269,8 +269,9 @@ CheckpointerActor::behavior_type checkpointer(Self self, Shared parts) {
             on_published(self, parts, published);
           },
           [=](const TestResult& result) { on_tested(self, parts, result); },
-          [=](const DeviceFinished&) {
+          [=](const DeviceFinished& end) {
             self->state.finished = true;
+            if (end.retired && parts->retired) parts->retired(self->state.epoch);
             tell_when_done(self);
           }};
 }

@@ -45,12 +45,13 @@ struct CheckpointerParts {
   std::vector<SnapshotPiece> pieces;
   Schedule schedule;
   std::uint32_t keep = 3;
-  std::chrono::milliseconds save_within{300000};  // then the actor ends with a timeout, and with it the run
-  CheckpointManifest manifest;                    // what is the same in all of them
-  EpochSoFar epoch;                               // when the first step begins
-  std::function<void(const std::string&)> note;   // what people should know; called on any thread
-  TraceRow* trace = nullptr;                      // null: nothing is noted
-  TraceRow* io_trace = nullptr;                   // of what `io` does for it
+  std::chrono::milliseconds save_within{300000};     // then the actor ends with a timeout, and with it the run
+  CheckpointManifest manifest;                       // what is the same in all of them
+  EpochSoFar epoch;                                  // when the first step begins
+  std::function<void(const EpochSoFar&)> retired{};  // told when the view is
+  std::function<void(const std::string&)> note;      // what people should know; called on any thread
+  TraceRow* trace = nullptr;                         // null: nothing is noted
+  TraceRow* io_trace = nullptr;                      // of what `io` does for it
 };
 
 /// Whom it talks to; sent to it once, before the first step.

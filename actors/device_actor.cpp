@@ -11,21 +11,12 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/caf_error.hpp"
+#include "actors/detail/device_digests.hpp"
+#include "actors/detail/device_orders.hpp"
+#include "actors/detail/device_saves.hpp"
 
 namespace troupe {
 namespace {
-
-/// A policy that is to begin with step `at`, and why.
-struct OrderedSwitch {
-  Step at;
-  std::string reason;
-};
-
-/// Whether a rank was still writing a checkpoint when `step` began.
-struct SavingVote {
-  Step step;
-  bool saving = false;
-};
 
 struct UnderWay {
   Step step;
@@ -38,15 +29,14 @@ struct DeviceState {
   std::deque<BatchLease> ready;                   // as many as the loader's pool has slots
   std::deque<UnderWay> in_flight;                 // steps not yet committed
   std::deque<EvaluationReached> evaluated_early;  // before it was heard that their steps are committed
-  std::optional<SnapshotReached> copied_early;    // likewise
-  std::optional<Step> last;                       // the job's last step, once it is known
+  std::optional<Step> last;                       // the view's last step, once it is known; else the plan's
   std::optional<Step> next;                       // the step to enqueue
-  std::optional<std::uint32_t> held_by;           // the number of the order that lets steps go on
-  std::deque<OrderedSwitch> switches;             // to come
   std::optional<Step> evaluated_step;             // whose evaluation's verdict decides what comes next
   bool consistent_there = false;                  // after that step
-  bool digest_due = false;                        // at the next step after which all weights are alike
-  std::deque<Step> digests;                       // on the stream
+  detail::DeviceOrders orders;
+  detail::DeviceSaves saves;
+  detail::DeviceDigests digests;
+  std::optional<PolicySettings> policy;  // of the last step
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // passes begun
   std::uint64_t evaluations_left = 0;  // begun and not reached
@@ -56,76 +46,13 @@ struct DeviceState {
   bool all_committed = false;
   bool last_pass_reached = false;  // the evaluation after the last step
   bool stopped = false;            // the end came before the plan's
+  bool retires = false;            // the view ends after `last`, and the run goes on in another one
   bool finished = false;           // and everyone was told
-  // Checkpoints.
-  std::uint32_t next_number = 1;
-  std::optional<Step> saved;             // the last step that was, or is being, saved
-  bool copying = false;                  // on the stream
-  bool saving = false;                   // the copy is not made, or not written yet
-  bool save_due = false;                 // at the next step after which the state is consistent
-  std::optional<Step> evaluated;         // since the state was consistent, the last one
-  std::optional<PolicySettings> policy;  // of the last step
-  std::deque<SavingVote> votes;          // that were counted, oldest first
 };
 using Self = DeviceActor::stateful_pointer<DeviceState>;
 
 Memory evaluation_slot(const DeviceParts& parts, std::uint64_t pass) {
   return slice(parts.evaluation_sums, pass % kEvaluationsKept * sizeof(StepSums), sizeof(StepSums));
-}
-
-/// Copies this rank's part of the state after `step` on the stream, so that the copy is of one moment.
-void enqueue_snapshot(Self self, const DeviceParts& parts, Step step) {
-  DeviceState& s = self->state;
-  parts.exchange.join(parts.stream);
-  for (const SnapshotPart& part : parts.saves->parts) parts.stream.copy(part.to, part.from);
-  parts.snapshots.tell_at(parts.stream.mark(), DeviceActor{self},
-                          SnapshotReached{step,
-                                          s.next_number++,
-                                          parts.exchange.updates(),
-                                          {},
-                                          std::exchange(s.evaluated, {}),
-                                          parts.exchange.policies()});
-  s.saved = step;
-  s.copying = s.saving = true;
-}
-
-bool is_due(const SavePlan& plan, Step step) {
-  return plan.every_steps != 0 && (step.value + 1) % plan.every_steps == 0;
-}
-
-/// Whether a save is wanted after `step`. Where ranks do not know each other's votes it is made, and `step` waits until
-/// the copy before it is written.
-bool is_wanted(const DeviceParts& parts, Step step) {
-  if (!parts.saves || parts.schedule.is_last(step)) return false;
-  return is_due(*parts.saves, step) || (parts.saves->evaluated && parts.schedule.evaluates(step));
-}
-
-/// Whether all ranks have memory for a copy after `step`. Of the ranks' votes, that of kStepsAhead steps ago is the
-/// newest that each of them has counted for sure; a save that was begun since it was cast is known without.
-bool may_save(DeviceState& s, Step step) {
-  std::optional<SavingVote> counted;
-  while (!s.votes.empty() && s.votes.front().step.value + kStepsAhead <= step.value) {
-    counted = s.votes.front();
-    s.votes.pop_front();
-  }
-  if (counted) s.votes.push_front(*counted);  // until a newer one takes its place
-  if (s.saved && (!counted || counted->step <= *s.saved)) return false;
-  return !counted || !counted->saving;
-}
-
-/// Saves wait for the end of a block: what goes on from there goes on as if nothing had been.
-bool saves_after(DeviceState& s, const DeviceParts& parts, Step step) {
-  if (!parts.saves) return false;
-  if (parts.schedule.evaluates(step)) s.evaluated = step;
-  if (parts.schedule.is_last(step)) return false;
-  bool saves = is_wanted(parts, step);
-  if (parts.exchange.totals_are_common()) {
-    s.save_due = s.save_due || saves;
-    if (!parts.exchange.is_consistent()) return false;
-    saves = std::exchange(s.save_due, false) && may_save(s, step);  // one left out is not made up for
-  }
-  if (!saves) s.evaluated.reset();
-  return saves;
 }
 
 /// What the policies are told of `step`.
@@ -135,63 +62,24 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLe
   facts.samples = parts.schedule.global_rows(step);
   facts.last = s.last == step;
   facts.relieved = batch.relieved;
-  facts.consistent = parts.schedule.evaluates(step) || (parts.saves && is_due(*parts.saves, step));
+  facts.consistent =
+      parts.schedule.evaluates(step) || detail::DeviceSaves::is_due(parts, step) || s.orders.wants_meeting(parts, step);
   return facts;
-}
-
-/// Why `step` has another policy than the one before it; empty: the policy's turn has come.
-std::string reason_of_switch(DeviceState& s, Step step) {
-  std::string reason;
-  for (; !s.switches.empty() && s.switches.front().at <= step; s.switches.pop_front())
-    reason = std::move(s.switches.front().reason);
-  return reason;
-}
-
-Memory digest_slot(const DigestPlan& plan, Step step, std::size_t tensor) {
-  const std::uint64_t place = step.value % StepExchange::kStepsKept * plan.tensors.size() + tensor;
-  return slice(plan.results, place * sizeof(std::uint64_t), sizeof(std::uint64_t));
-}
-
-/// Behind the step, so that it is done when the step is told to be.
-void enqueue_digest(DeviceState& s, const DeviceParts& parts, Step step) {
-  const DigestPlan& plan = *parts.digests;
-  s.digest_due = s.digest_due || (step.value + 1) % plan.every_steps == 0;
-  if (!s.digest_due || !parts.exchange.is_consistent()) return;
-  parts.exchange.show_common(parts.stream);
-  for (std::size_t t = 0; t < plan.tensors.size(); ++t)
-    parts.stream.digest(digest_slot(plan, step, t), plan.tensors[t]);
-  parts.exchange.show_own(parts.stream);
-  s.digests.push_back(step);
-  s.digest_due = false;
-}
-
-void tell_digest(Self self, const DeviceParts& parts, const RankDigestReceiver& receiver, Step step) {
-  DeviceState& s = self->state;
-  if (s.digests.empty() || s.digests.front() != step) return;
-  s.digests.pop_front();
-  RankDigest digest{.rank = parts.self.value, .step = step.value, .tensors = {}};
-  for (std::size_t t = 0; t < parts.digests->tensors.size(); ++t)
-    digest.tensors.push_back(*parts.space.address_of<std::uint64_t>(digest_slot(*parts.digests, step, t)));
-  self->send(receiver, std::move(digest));
 }
 
 /// Of a step, from its beginning until it is committed: that point.
 Point enqueue_work(DeviceState& s, const DeviceParts& parts, const BatchLease& batch) {
-  const StepVotes votes{.stop = s.stop, .saving = s.saving, .rank = parts.self};
+  const StepVotes votes{.stop = s.stop, .saving = s.saves.saving(), .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch), votes);
   s.next = next(batch.step);
-  const std::string reason = reason_of_switch(s, batch.step);
+  const std::string reason = s.orders.reason_of_switch(batch.step);
   if (parts.switched && s.policy && *s.policy != parts.exchange.policy())
     parts.switched(batch.step, parts.exchange.policy(), reason);
   s.policy = parts.exchange.policy();
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
-  Point committed = parts.exchange.commit(parts.stream);
-  if (parts.digests) {
-    enqueue_digest(s, parts, batch.step);
-    if (!s.digests.empty() && s.digests.back() == batch.step) committed = parts.stream.mark();
-  }
-  return committed;
+  const Point committed = parts.exchange.commit(parts.stream);
+  return s.digests.enqueue(parts, batch.step) ? parts.stream.mark() : committed;
 }
 
 void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
@@ -204,10 +92,16 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   else
     work();
   parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
-  if (saves_after(s, parts, batch.step)) enqueue_snapshot(self, parts, batch.step);
+  if (s.saves.follows(parts, batch.step)) s.saves.enqueue(DeviceActor{self}, parts, batch.step);
   if (parts.awaits_verdicts && parts.schedule.evaluates(batch.step) && batch.step != *s.last) {
     s.evaluated_step = batch.step;
     s.consistent_there = parts.exchange.is_consistent();
+  }
+  // Other ranks may not have counted yet that the run shall stop soon; it is asked to again in the next view.
+  if (batch.step < *s.last && s.orders.ends_view(parts, batch.step)) {
+    s.last = batch.step;
+    s.retires = true;
+    s.stopped = false;
   }
   s.in_flight.push_back({batch.step, std::move(batch.lease), parts.exchange.totals_are_common()});
   --s.credits;
@@ -238,11 +132,13 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
 /// Enqueues what is ready, in the loader's order, as far as credits and the job's end allow.
 void enqueue_ready(Self self, const DeviceParts& parts) {
   DeviceState& s = self->state;
-  while (s.begun && !s.finished && !s.held_by && !s.ready.empty()) {
+  while (s.begun && !s.finished && !s.orders.holds() && !s.ready.empty()) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
     if (beyond || (!batch.evaluation && (s.credits == 0 || s.evaluated_step))) return;
-    if (!batch.evaluation && !parts.sums_are_common && s.saving && is_wanted(parts, batch.step)) return;
+    if (!batch.evaluation && !parts.sums_are_common && s.saves.saving() &&
+        detail::DeviceSaves::is_wanted(parts, batch.step))
+      return;
     BatchLease taken = std::move(s.ready.front());
     s.ready.pop_front();
     if (taken.evaluation)
@@ -252,17 +148,32 @@ void enqueue_ready(Self self, const DeviceParts& parts) {
   }
 }
 
-/// The end: every step is committed, what they led to is saved, and the last one's evaluation done unless the job was
-/// stopped before it.
+/// Whether the last step's evaluation, if it has one, is done.
+bool has_evaluated(const DeviceState& s, const DeviceParts& parts) {
+  return s.stopped || !parts.schedule.evaluates(*s.last) || s.last_pass_reached;
+}
+
+/// The view's end: every step is committed and evaluated, and nothing is being saved. What the next one goes on with is
+/// in memory, so there is nothing to save for it.
+void retire_when_done(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
+  DeviceState& s = self->state;
+  if (s.saves.saving() || s.evaluated_step || !has_evaluated(s, parts)) return;
+  s.finished = true;
+  if (parts.retired) parts.retired({s.policy, s.orders.switches(), s.saves.next_number()});
+  for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{.retired = true});
+}
+
+/// The run's end: every step is committed, what they led to is saved, and the last one's evaluation done unless the job
+/// was stopped before it.
 void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
   if (!s.all_committed || s.finished) return;
-  if (parts.saves && s.saved != s.last) {
-    if (!s.saving) enqueue_snapshot(self, parts, *s.last);
+  if (s.retires) return retire_when_done(self, parts, audience);
+  if (parts.saves && s.saves.saved() != s.last) {
+    if (!s.saves.saving()) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
     return;
   }
-  if (s.copying) return;
-  if (!s.stopped && parts.schedule.evaluates(*s.last) && !s.last_pass_reached) return;
+  if (s.saves.copying() || !has_evaluated(s, parts)) return;
   s.finished = true;
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
@@ -293,12 +204,12 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
   const bool common = s.in_flight.front().common;
   s.in_flight.pop_front();
   ++s.credits;
-  if (common && news.total.samples != 0) s.votes.push_back({step, news.total.still_saving != 0});
+  if (common && news.total.samples != 0) s.saves.counted(step, news.total.still_saving != 0);
   for (const auto& receiver : audience.committed) self->send(receiver, news);
-  tell_digest(self, parts, audience.digests, step);
+  if (auto digest = s.digests.take(parts, step)) self->send(audience.digests, std::move(*digest));
   if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, common, news.total);
   const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
-  if (end && !s.stopped) {
+  if (end && !s.stopped && !s.retires) {
     s.last = end;
     s.stopped = true;
   }
@@ -321,12 +232,6 @@ void take_evaluation(Self self, const DeviceParts& parts, const DeviceAudience& 
   s.last_pass_reached = reached.step == *s.last;
 }
 
-void take_snapshot(Self self, const DeviceAudience& audience, const SnapshotReached& reached) {
-  self->state.copying = false;
-  self->send(audience.snapshots,
-             SnapshotTaken{reached.step, reached.number, reached.updates, reached.evaluated, reached.policies});
-}
-
 /// What waited for the step that was committed last.
 void take_early(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
@@ -334,16 +239,18 @@ void take_early(Self self, const DeviceParts& parts, const DeviceAudience& audie
     take_evaluation(self, parts, audience, s.evaluated_early.front());
     s.evaluated_early.pop_front();
   }
-  if (s.copied_early && is_committed(s, s.copied_early->step))
-    take_snapshot(self, audience, *std::exchange(s.copied_early, {}));
+  if (auto copied = s.saves.take_copied([&](Step step) { return is_committed(s, step); }))
+    self->send(audience.snapshots, std::move(*copied));
 }
 
 /// No step begins until the order comes; those under way go on.
 void hold(Self self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
   DeviceState& s = self->state;
-  s.held_by = hold.number;
+  s.orders.hold(hold.number);
   StepsHeld held{parts.self.value, hold.number, s.next->value, s.last->value, {}};
   if (hold.about == StepOrderKind::switch_policy) held.refusal = parts.exchange.refusal(hold.policy);
+  if (hold.about == StepOrderKind::rebuild)
+    held.refusal = parts.rebuild_refusal ? parts.rebuild_refusal() : "it works in one view to its end";
   self->send(audience.coordinator, std::move(held));
   self->delayed_send(self, parts.order_within, OrderOverdue{hold.number});
 }
@@ -356,19 +263,25 @@ void take_verdict(DeviceState& s, const EvaluationVerdict& verdict) {
   if (!verdict.end || s.stopped) return;
   s.last = s.consistent_there ? step : next(step);
   s.stopped = true;
+  s.retires = false;
   s.all_committed = s.consistent_there;
 }
 
 void follow(Self self, const DeviceParts& parts, const StepOrder& order) {
   DeviceState& s = self->state;
-  if (s.held_by != order.number) return;
-  s.held_by.reset();
-  if (order.kind == StepOrderKind::switch_policy) {
-    parts.exchange.switch_at({order.at}, order.policy);
-    s.switches.push_back({{order.at}, order.reason});
-  } else if (order.kind == StepOrderKind::end) {
-    s.last = Step{order.at};
-    s.stopped = true;
+  if (!s.orders.is_held_by(order.number)) return;
+  s.orders.let_go();
+  switch (order.kind) {
+    case StepOrderKind::go_on: break;
+    case StepOrderKind::switch_policy:
+      parts.exchange.switch_at({order.at}, order.policy);
+      s.orders.expect_switch({order.at}, order.reason);
+      break;
+    case StepOrderKind::end:
+      s.last = Step{order.at};
+      s.stopped = true;
+      break;
+    case StepOrderKind::rebuild: s.orders.expect_rebuild({order.at}); break;
   }
   enqueue_ready(self, parts);
 }
@@ -377,7 +290,9 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
   end_with_own_errors(self);
   self->state.last = Step{parts.schedule.steps - 1};
   self->state.next = Step{parts.schedule.first_step};
-  if (parts.saves) self->state.next_number = parts.saves->first_number;
+  self->state.policy = parts.from.policy;
+  self->state.orders.begin(parts.from);
+  self->state.saves.begin(parts);
   if (audience.coordinator) self->send(audience.coordinator, JoinSteps{parts.self.value});
   const auto ends_with = [=](const Status& status) {
     if (self->state.finished) return true;
@@ -411,12 +326,12 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
           },
           [=](const SnapshotReached& reached) {
             if (ends_with(reached.status)) return;
-            self->state.copied_early = reached;
+            self->state.saves.copied(reached);
             take_early(self, parts, audience);
             finish_when_done(self, parts, audience);
           },
           [=](SnapshotFree) {
-            self->state.saving = false;
+            self->state.saves.written();
             enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
           },
@@ -437,7 +352,7 @@ DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudi
             finish_when_done(self, parts, audience);
           },
           [=](const OrderOverdue& overdue) {
-            if (self->state.held_by != overdue.number) return;
+            if (!self->state.orders.is_held_by(overdue.number)) return;
             ends_with({Code::timeout, text("rank 0 held the steps, and gave no order within ",
                                            parts.order_within.count(), " ms (faults.exchange_s)")});
           }};

@@ -61,6 +61,19 @@ struct DigestPlan {
   Memory results;                 // digest_bytes()
 };
 
+/// A policy that is to begin with step `at`, and why.
+struct OrderedSwitch {
+  Step at;
+  std::string reason;
+};
+
+/// What the device actor of a view that is retired leaves to the next one's.
+struct DeviceProgress {
+  std::optional<PolicySettings> policy{};  // of the last step; nothing: there was none
+  std::vector<OrderedSwitch> switches{};   // to come
+  std::uint32_t next_number = 1;           // of checkpoints
+};
+
 /// What a device actor works with; all outlive it.
 struct DeviceParts {
   Stream& stream;
@@ -87,7 +100,11 @@ struct DeviceParts {
   /// Whether after an evaluation no step begins before its EvaluationVerdict, so that one which ends the run does so
   /// at the same step in every run of the same numbers.
   bool awaits_verdicts = false;
-  TraceRow* trace = nullptr;     // null: nothing is noted
+  /// Why this rank cannot go on in another view when steps are held for that; empty: it can. Absent: it never can.
+  std::function<std::string()> rebuild_refusal{};
+  DeviceProgress from{};                          // of the view before
+  std::function<void(DeviceProgress)> retired{};  // told before the audience that the view ends here
+  TraceRow* trace = nullptr;                      // null: nothing is noted
   Programs* programs = nullptr;  // of steps, which the stream replays from; null: every step is enqueued anew
 };
 

@@ -26,6 +26,7 @@ struct MembershipState {
   std::map<std::uint32_t, MembershipPeer> members;  // coordinator: the others' Membership, by rank
   bool device_finished = false;
   bool stopped = false;
+  bool retired = false;
   bool reported = false;
   bool saved = false;
   std::uint64_t saved_steps = 0;
@@ -46,7 +47,7 @@ void end_run(Self self, const Status& given) {
   s.over = true;
   const bool judged = given.ok() && !s.verdict.ok();
   const Status& status = judged ? s.verdict : given;
-  s.parts.ended({status, s.stopped, s.steps, s.saved_steps, s.unsaved, judged});
+  s.parts.ended({status, s.stopped, s.steps, s.saved_steps, s.unsaved, judged, s.retired && status.ok()});
 }
 
 void begin_view(Self self) {
@@ -194,6 +195,7 @@ MembershipActor::behavior_type membership_actor(Self self, std::chrono::millisec
             self->state.device_finished = true;
             self->state.stopped = end.stopped && end.verdict.ok();
             self->state.verdict = end.verdict;
+            self->state.retired = end.retired;
             self->delayed_send(self, end_within(self->state), EndOverdue{});
             finish_when_done(self);
           },

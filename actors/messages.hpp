@@ -129,6 +129,7 @@ struct Begin {
 struct DeviceFinished {
   bool stopped = false;  // before the plan's last step
   Status verdict{};      // not ok: why all ranks end after the step before, which they agree on
+  bool retired = false;  // the view ends here, and the run goes on in the next one
 };
 
 /// Bootstrap's watch, heartbeats or the transport to Membership: a process is gone.
@@ -157,13 +158,20 @@ struct EndOverdue {};
 /// What became of a wish that a StepCoordinator was told.
 struct StepOutcome {
   Status status;            // why not, when it is refused
-  std::uint64_t first = 0;  // the step from which on the policy is another, or the last one of the run
+  std::uint64_t first = 0;  // the step from which on the policy is another, or the last one of the run or view
 };
 
 /// Anyone in rank 0's process to StepCoordinator: from some step soon on, all ranks exchange by this policy. `told` is
 /// called once, on the actor's thread, unless the run ends before.
 struct PolicyWish {
   PolicySettings policy;
+  std::string reason;  // for people
+  std::function<void(const StepOutcome&)> told;
+};
+
+/// The same: soon all ranks end the view after one step, and go on in another one from what they have in memory. `told`
+/// hears of the first step that may be the view's last; ranks go on as long as their policy has a round under way.
+struct RebuildWish {
   std::string reason;  // for people
   std::function<void(const StepOutcome&)> told;
 };
@@ -260,6 +268,7 @@ enum class StepOrderKind : std::uint8_t {
   go_on,          // nothing came of it
   switch_policy,  // from step `at` on it is `policy`
   end,            // step `at` is the run's last
+  rebuild,        // the view's last step is `at`, or the first one after it that leaves all ranks' weights alike
 };
 
 /// Device to rank 0's StepCoordinator: this rank's device is there, and takes orders.
@@ -278,7 +287,7 @@ struct StepsHeld {
   std::uint32_t number = 0;
   std::uint64_t next = 0;  // step
   std::uint64_t last = 0;  // of the run, as far as this rank knows
-  std::string refusal;     // why this rank cannot take the policy; empty: it can
+  std::string refusal;     // why this rank cannot do what steps are held for; empty: it can
 };
 /// StepCoordinator to Device: go on, and this is what was decided.
 struct StepOrder {
@@ -447,6 +456,7 @@ auto inspect(Inspector& f, RankValues& x) {
 }  // namespace troupe
 
 TROUPE_LOCAL_MESSAGE(troupe::PolicyWish)
+TROUPE_LOCAL_MESSAGE(troupe::RebuildWish)
 TROUPE_LOCAL_MESSAGE(troupe::AnswersOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::OrderOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::SnapshotReached)

@@ -28,23 +28,17 @@ struct OpenLine {
   bool wants_test = false;
 };
 
-struct ReporterState {
+struct ReporterState : ReportSoFar {
   static constexpr const char* name = "reporter";
-  Clock::time_point begun{};
-  StepSums line_sums;  // of the line under way
-  std::uint64_t line_skipped = 0;
-  std::uint64_t line_steps = 0;  // that this run took
-  double line_train_s = 0;       // of the run, when the line under way began
-  RunTotal total;
   std::deque<OpenLine> open;
   LineValues values;
   bool values_overdue = false;
-  Clock::duration evaluating{};  // time that went to evaluation
   StreamTimes times_begun;
   Clock::time_point progress_told{};
   Clock::time_point rate_since{};  // of progress: since it was told, or the last evaluation ended
   std::uint64_t rate_samples = 0;  // trained until then
   bool finished = false;
+  bool retired = false;  // the run goes on in the next view
   bool told = false;
 };
 using Self = ReporterActor::stateful_pointer<ReporterState>;
@@ -89,6 +83,7 @@ void tell_lines(Self self, const Schedule& schedule, const ReportTargets& target
   s.told = true;
   s.total.times = times_so_far(s, targets);
   if (targets.total) targets.total(s.total);
+  if (s.retired && targets.retired) targets.retired(s);
   self->send(told, Reported{});
 }
 
@@ -131,6 +126,7 @@ void take_test(ReporterState& s, const ReportTargets& targets, const TestResult&
 /// that a verdict ends have no line.
 void take_end(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const DeviceFinished& end) {
   s.finished = true;
+  s.retired = end.retired;
   if (end.stopped && s.line_steps != 0 && end.verdict.ok()) end_line(s, schedule, targets, {s.total.steps - 1});
   if (end.stopped && !s.open.empty() && s.open.back().step.value + 1 == s.total.steps) s.open.back().wants_test = false;
   if (end.verdict.ok()) return;
@@ -139,14 +135,16 @@ void take_end(ReporterState& s, const Schedule& schedule, const ReportTargets& t
 }
 
 ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTargets targets, ReportedReceiver told,
-                                      StepSums so_far) {
+                                      ReportSoFar so_far) {
   end_with_own_errors(self);
-  self->state.line_sums = so_far;
+  static_cast<ReportSoFar&>(self->state) = so_far;
   self->state.values = LineValues{targets.value_ranks};
   return {[=](const Begin&) {
             ReporterState& s = self->state;
-            s.begun = s.progress_told = s.rate_since = Clock::now();
-            if (targets.times) s.times_begun = targets.times();
+            s.progress_told = s.rate_since = Clock::now();
+            s.rate_samples = s.total.samples;
+            if (s.begun == Clock::time_point{}) s.begun = s.rate_since;
+            if (targets.times) s.times_begun = targets.times() - s.total.times;
           },
           [=](const Committed& c) {
             const TraceSpan span(targets.trace, "report step", {.step = c.step.value});
@@ -189,7 +187,7 @@ ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTarget
 }  // namespace
 
 ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
-                             ReportedReceiver told, const StepSums& so_far) {
+                             ReportedReceiver told, const ReportSoFar& so_far) {
   return system.spawn(reporter, schedule, std::move(targets), std::move(told), so_far);
 }
 

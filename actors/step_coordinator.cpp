@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -18,7 +19,9 @@ namespace {
 /// Something to be done at one step of all ranks.
 struct Wish {
   StepOrderKind kind = StepOrderKind::end;
-  PolicyWish policy;  // of switch_policy
+  PolicySettings policy{};  // of switch_policy
+  std::string reason{};
+  std::function<void(const StepOutcome&)> told{};
 };
 
 struct CoordinatorState {
@@ -29,17 +32,19 @@ struct CoordinatorState {
   std::uint32_t number = 0;                    // of the hold
   std::map<std::uint32_t, StepsHeld> answers;  // to it
   bool ends = false;                           // the end is decided
+  bool rebuilds = false;                       // the view's end is
 };
 using Self = StepCoordinator::stateful_pointer<CoordinatorState>;
 
 void refuse(const Wish& wish, Code code, const std::string& why) {
-  if (wish.policy.told) wish.policy.told({{code, why}, 0});
+  if (wish.told) wish.told({{code, why}, 0});
 }
 
-/// Whether the first wish is still worth to be decided.
+/// Whether the first wish is still worth to be decided. A wish to end is made again in the next view.
 bool is_in_vain(const CoordinatorState& s) {
-  if (!s.ends) return false;
-  refuse(s.wishes.front(), Code::invalid, "the run is about to end");
+  if (!s.ends && !s.rebuilds) return false;
+  refuse(s.wishes.front(), Code::invalid,
+         s.ends ? "the run is about to end" : "the run is about to go over to another view: ask again when it has");
   return true;
 }
 
@@ -51,7 +56,7 @@ void begin_next(Self self, const StepCoordinatorParts& parts) {
   s.holding = true;
   s.answers.clear();
   const Wish& wish = s.wishes.front();
-  const HoldSteps hold{++s.number, wish.kind, wish.policy.policy};
+  const HoldSteps hold{++s.number, wish.kind, wish.policy};
   for (const auto& [rank, member] : s.members) self->send(member, hold);
   self->delayed_send(self, parts.answer_within, AnswersOverdue{s.number});
 }
@@ -86,17 +91,19 @@ Common common_answer(const CoordinatorState& s, const StepCoordinatorParts& part
 StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
   StepOrder order{.number = number};
   const bool switches = wish.kind == StepOrderKind::switch_policy;
+  const bool rebuilds = wish.kind == StepOrderKind::rebuild;
   const std::uint64_t at = switches ? all.next + 1 : all.next;
   if (!all.refusal.empty()) {
     refuse(wish, Code::invalid, all.refusal);
-  } else if (switches && at > all.last) {
-    refuse(wish, Code::invalid, text("the run ends with step ", all.last, ", before another policy can begin"));
+  } else if (switches ? at > all.last : rebuilds && at >= all.last) {
+    refuse(wish, Code::invalid,
+           text("the run ends with step ", all.last, ", before another ", rebuilds ? "view" : "policy", " can begin"));
   } else if (switches || at < all.last) {
     order.kind = wish.kind;
     order.at = at;
-    order.policy = wish.policy.policy;
-    order.reason = wish.policy.reason;
-    if (wish.policy.told) wish.policy.told({{}, at});
+    order.policy = wish.policy;
+    order.reason = wish.reason;
+    if (wish.told) wish.told({{}, at});
   }
   return order;
 }
@@ -111,6 +118,7 @@ void take_answer(Self self, const StepCoordinatorParts& parts, const StepsHeld& 
   s.holding = false;
   const StepOrder order = decide(wish, common_answer(s, parts), s.number);
   s.ends = s.ends || wish.kind == StepOrderKind::end;
+  s.rebuilds = s.rebuilds || order.kind == StepOrderKind::rebuild;
   for (const auto& [rank, member] : s.members) self->send(member, order);
   begin_next(self, parts);
 }
@@ -128,11 +136,11 @@ void on_overdue(Self self, const StepCoordinatorParts& parts, std::uint32_t numb
 
 void on_policy(Self self, const StepCoordinatorParts& parts, PolicyWish& given) {
   const auto ranks = static_cast<std::uint32_t>(parts.hosts.size());
-  Wish wish{StepOrderKind::switch_policy, std::move(given)};
-  wish.policy.policy = resolved(wish.policy.policy, ranks);  // so that all ranks, and the answer, mean the same numbers
-  if (const std::string why = check_policy(wish.policy.policy, ranks, parts.rows); !why.empty())
+  Wish wish{StepOrderKind::switch_policy, resolved(given.policy, ranks),  // so that all ranks, and the answer, mean the
+            std::move(given.reason), std::move(given.told)};              // same numbers
+  if (const std::string why = check_policy(wish.policy, ranks, parts.rows); !why.empty())
     return refuse(wish, Code::invalid, why);
-  if (wish.policy.policy.distributed_after != 0)
+  if (wish.policy.distributed_after != 0)
     return refuse(wish, Code::invalid, "a switch is at once: leave distributed_after out");
   add_wish(self, parts, std::move(wish));
 }
@@ -155,12 +163,16 @@ StepCoordinator::behavior_type step_coordinator(Self self, StepCoordinatorParts 
             CoordinatorState& s = self->state;
             const bool known = s.ends || std::any_of(s.wishes.begin(), s.wishes.end(),
                                                      [](const Wish& w) { return w.kind == StepOrderKind::end; });
-            if (!known) s.wishes.push_back({StepOrderKind::end, {}});  // one of all ranks, so it is no burden
+            if (!known) s.wishes.push_back({StepOrderKind::end});  // one of all ranks, so it is no burden
             begin_next(self, parts);
           },
           [=](PolicyWish& wish) {
             const TraceSpan span(parts.trace, "wish for a policy");
             on_policy(self, parts, wish);
+          },
+          [=](RebuildWish& wish) {
+            const TraceSpan span(parts.trace, "wish for a view");
+            add_wish(self, parts, {StepOrderKind::rebuild, {}, std::move(wish.reason), std::move(wish.told)});
           },
           [=](const EvaluationVerdict& verdict) {
             const TraceSpan span(parts.trace, "pass verdict on");

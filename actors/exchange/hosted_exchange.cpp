@@ -27,7 +27,7 @@ class PushRoute final : public HostedRoute {
         rests_(parts_.space),
         begins_(parts_.space),
         messenger_(parts_.space),
-        rest_line_(parts_.space.make_private_timeline()) {
+        rest_line_(parts_.space) {
     if (has_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
     whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
@@ -57,8 +57,8 @@ class PushRoute final : public HostedRoute {
 
   void close(Stream& stream) override {
     if (!parts_.shard) return;
-    rests_.tell_at(stream.mark(), parts_.shard, RestHosting{rest_line_, ++times_rested_, {}});
-    stream.wait({rest_line_, times_rested_});
+    rests_.tell_at(stream.mark(), parts_.shard, RestHosting{rest_line_.id(), ++times_rested_, {}});
+    stream.wait({rest_line_.id(), times_rested_});
   }
 
   void begin(const StepFacts& facts, const Rule& rule, Memory sums, Memory total) override {
@@ -105,7 +105,7 @@ class PushRoute final : public HostedRoute {
   void retire(const Status& why) noexcept override {
     if (retired_.exchange(true, std::memory_order_acq_rel)) return;
     parts_.space.timeline(parts_.line).poison(why);
-    parts_.space.timeline(rest_line_).poison(why);
+    rest_line_.line().poison(why);
     if (parts_.shard) caf::anon_send(parts_.shard, EndHosting{why});
   }
 
@@ -165,7 +165,7 @@ class PushRoute final : public HostedRoute {
   PointMessenger<RestHosting, StepExchange::kStepsKept> rests_;
   PointMessenger<BeginHosting, StepExchange::kStepsKept> begins_;
   PointMessenger<ContributionReady, 2 * StepExchange::kStepsKept> messenger_;  // a step may push and then meet
-  const TimelineId rest_line_;                                                 // which the shard signals when it rests
+  const PrivateTimeline rest_line_;                                            // which the shard signals when it rests
   std::uint64_t times_rested_ = 0;
   PolicySettings settings_;
   Rule rule_;

@@ -23,7 +23,7 @@ struct HostWork {
 class HostReplica final : public Replica {
  public:
   HostReplica(AddressSpace& space, std::vector<Bucket> buckets, std::function<void(const HostWork&)> post)
-      : buckets_(std::move(buckets)), post_(std::move(post)), line_(space.make_private_timeline()) {}
+      : buckets_(std::move(buckets)), post_(std::move(post)), line_(space) {}
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
     for (const Bucket& bucket : buckets_) sink.acquire(bucket, stream);
     hand_over(stream, {.batch = batch, .rows = rows, .sums = sums});
@@ -36,14 +36,14 @@ class HostReplica final : public Replica {
  private:
   void hand_over(Stream& stream, HostWork work) {
     work.ready = stream.mark();
-    work.done = {line_, ++handed_over_};
+    work.done = {line_.id(), ++handed_over_};
     post_(work);
     stream.wait(work.done);
   }
 
   std::vector<Bucket> buckets_;
   std::function<void(const HostWork&)> post_;
-  TimelineId line_;
+  const PrivateTimeline line_;
   std::uint64_t handed_over_ = 0;
 };
 

@@ -15,7 +15,12 @@ TraceRow* row(const HostedGroupParts& parts, const char* actor) {
 }  // namespace
 
 HostedGroup::HostedGroup(const HostedGroupParts& parts)
-    : system_(parts.system), remote_(parts.remote), name_(parts.name), plan_(parts.plan), self_(parts.self) {
+    : system_(parts.system),
+      remote_(parts.remote),
+      name_(parts.name),
+      plan_(parts.plan),
+      self_(parts.self),
+      line_(parts.space) {
   StripeMemory stripe = parts.memory.stripes.at(0);
   stripe.journal = {};
   stripe.no_decay = parts.no_decay;
@@ -46,19 +51,18 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
     if (remote_ != nullptr) remote_->publish(name_, shard_);
   }
   side_ = parts.device.stream();
-  const TimelineId line = parts.space.make_private_timeline();
   const HostedMemory memory = hosted_memory(parts);
   worker_ = spawn_hosted_worker(system_, {.self = self_,
                                           .side = *side_,
                                           .space = parts.space,
-                                          .line = line,
+                                          .line = line_.id(),
                                           .landing = memory.landing,
                                           .remote = remote_,
                                           .deadline = parts.deadline,
                                           .trace = row(parts, "Worker")});
   route_ = hosted_route({.space = parts.space,
                          .worker = worker_,
-                         .line = line,
+                         .line = line_.id(),
                          .self = self_,
                          .ranks = parts.ranks,
                          .memory = memory,

@@ -64,6 +64,7 @@ class HostedGroup {
   std::unique_ptr<UpdateLogFile> log_;           // the shard's
   std::unique_ptr<UpdateLogWriter> log_writer_;  // to it; ends first
   std::unique_ptr<Stream> shard_stream_, side_;
+  const PrivateTimeline line_;  // the worker's
   HostedShard shard_;
   HostedWorkerActor worker_;
   std::unique_ptr<HostedRoute> route_;

@@ -1,5 +1,7 @@
 #include "apps/session/job_session.hpp"
 
+#include <fmt/format.h>
+
 #include <iostream>
 #include <utility>
 
@@ -73,6 +75,30 @@ class JobSession::Relay final : public SessionListener {
   RunTotal before_;
 };
 
+/// The view, as long as another thread than the one that runs it does something with it. Throws Error{invalid} when
+/// there is none at the moment.
+class JobSession::Use {
+ public:
+  explicit Use(JobSession& session) : session_(session) {
+    const std::lock_guard lock(session.mutex_);
+    view_ = session.view_;
+    TROUPE_CHECK(view_ != nullptr && !session.over_, Code::invalid,
+                 session.over_ ? "the run has ended" : "the run is between two views: ask again when it trains");
+  }
+  ~Use() {
+    const std::lock_guard lock(session_.mutex_);
+    view_.reset();
+    session_.changed_.notify_all();
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  View* operator->() const noexcept { return view_.get(); }
+
+ private:
+  JobSession& session_;
+  std::shared_ptr<View> view_;
+};
+
 JobSession::JobSession(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log)
     : relay_(std::make_unique<Relay>(options.listener)) {
   if (options.listener != nullptr) options.listener = relay_.get();
@@ -97,6 +123,11 @@ void JobSession::leave(Blocking& blocking) noexcept {
 
 RunResult JobSession::run(Blocking& blocking) {
   RunResult result = run_views(blocking);
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
   leave(blocking);
   return result;
 }
@@ -111,6 +142,16 @@ RunResult JobSession::run_views(Blocking& blocking) {
   for (;;) {
     RunResult result = current().run(blocking);
     const Settings& settings = job_->settings();
+    if (view_->retired()) {
+      try {
+        go_over(blocking);
+        continue;
+      } catch (const Error& error) {
+        result.status = {error.code(), text("the run could not go over to another view after step ", result.total.steps,
+                                            ": ", error.what())};
+        return result;
+      }
+    }
     if (!result.judged || !settings.rule.stops_non_finite) {
       relay_->add_before(result);
       return result;
@@ -147,20 +188,60 @@ void JobSession::go_back(Blocking& blocking, RunResult& ended, const std::string
   if (ended.saved_steps != 0) job_->resume_from(checkpoint_folder(settings));  // its newest: this run's own
   if (job_->listener() != nullptr) job_->listener()->flush();
   relay_->keep(ended);
+  drop_view(blocking);
+  set_view(std::make_shared<View>(blocking, *job_, std::move(lineage), job_->new_deadline()));
+}
+
+/// A view's memory is unmapped when it has gone, so nobody may be inside of it.
+void JobSession::drop_view(Blocking&) {
   std::shared_ptr<View> before;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     before = std::move(view_);
+    // As long as a request for it takes, which all have deadlines. Copies are made and dropped under the mutex.
+    changed_.wait(lock, [&] { return before.use_count() == 1; });
   }
   before.reset();
-  auto next = std::make_shared<View>(blocking, *job_, std::move(lineage), job_->new_deadline());
+}
+
+void JobSession::set_view(std::shared_ptr<View> view) {
   const std::lock_guard lock(mutex_);
-  view_ = std::move(next);
+  view_ = std::move(view);
   if (stop_) view_->request_stop();
 }
 
+void JobSession::go_over(Blocking& blocking) {
+  const auto begun = Clock::now();
+  std::unique_ptr<ViewState> state = view_->hand_over();
+  ViewRemains remains = view_->remains();
+  Lineage lineage = view_->lineage();
+  const bool leads = view_->leads_job();
+  Rebuilt rebuilt{.step = state->steps};
+  drop_view(blocking);
+  const Deadline deadline = job_->new_deadline();
+  give_back(blocking, job_->group(), std::move(remains), deadline);
+  auto next = std::make_shared<View>(blocking, *job_, std::move(lineage), deadline, std::move(state));
+  rebuilt.view = next->id().value;
+  rebuilt.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  set_view(std::move(next));
+  std::string reason;
+  {
+    const std::lock_guard lock(mutex_);
+    reason = std::exchange(reason_, {});
+    last_ = rebuilt;
+    ++rebuilds_;
+  }
+  changed_.notify_all();
+  if (leads) job_->note(text(to_string(rebuilt), " (", reason.empty() ? "asked for" : reason, ")"));
+}
+
+std::string to_string(const Rebuilt& rebuilt) {
+  return fmt::format("from step {} on in a new view (number {}), which took {:.3f} s to build", rebuilt.step,
+                     rebuilt.view, rebuilt.seconds);
+}
+
 View& JobSession::current() const {
-  TROUPE_CHECK(view_ != nullptr, Code::invalid, "the run ended while it went back to a checkpoint; run() told why");
+  TROUPE_CHECK(view_ != nullptr, Code::invalid, "the run ended between two views; run() told why");
   return *view_;
 }
 
@@ -181,18 +262,31 @@ void JobSession::request_stop() noexcept {
 
 std::uint64_t JobSession::switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                                         Deadline deadline) {
-  std::shared_ptr<View> view;
+  return Use(*this)->switch_policy(blocking, policy, reason, deadline);
+}
+
+Rebuilt JobSession::rebuild(Blocking& blocking, const std::string& reason, Deadline deadline) {
+  std::uint64_t before = 0;
   {
     const std::lock_guard lock(mutex_);
-    view = view_;
+    reason_ = reason;
+    before = rebuilds_;
   }
-  TROUPE_CHECK(view != nullptr, Code::invalid, "the run goes back to a checkpoint: ask again when it trains");
-  return view->switch_policy(blocking, policy, reason, deadline);
+  const std::uint64_t from = Use(*this)->end_view(blocking, reason, deadline);
+  std::unique_lock lock(mutex_);
+  const bool in_time = changed_.wait_until(lock, deadline.at(), [&] { return rebuilds_ != before || over_; });
+  TROUPE_CHECK(in_time, Code::timeout, "the new view does not stand yet: the old one ends with the first step from ",
+               from, " on that leaves all ranks' weights alike");
+  TROUPE_CHECK(rebuilds_ != before, Code::aborted, "the run ended before a new view stood");
+  return *last_;
 }
 
 std::string JobSession::describe(Blocking& blocking, Deadline deadline) {
-  const std::lock_guard lock(mutex_);
-  return view_ ? view_->describe(blocking, deadline) : "the run goes back to a checkpoint: the ranks meet again";
+  try {
+    return Use(*this)->describe(blocking, deadline);
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 namespace {

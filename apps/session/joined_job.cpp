@@ -99,7 +99,7 @@ std::vector<std::string> JoinedJob::hosts() const {
   return names;
 }
 
-Schedule JoinedJob::schedule(const Settings& settings, const CheckpointManifest* from) const {
+Schedule JoinedJob::schedule(const Settings& settings, const std::optional<Position>& from) const {
   Schedule schedule{.train_samples = plan.train_samples,
                     .test_samples = plan.test_samples,
                     .rows = plan.batch,
@@ -108,20 +108,25 @@ Schedule JoinedJob::schedule(const Settings& settings, const CheckpointManifest*
                     .evaluate_every = can_evaluate ? settings.evaluate.every_epochs : 0,
                     .later = {},
                     .scatter = plan.scatter};
-  if (from != nullptr) {
+  if (from) {
     schedule.first_step = from->steps;
     schedule.first_sample = from->samples;
   }
   schedule = with_batches(schedule, plan.batches);
-  if (from == nullptr) return schedule;
+  if (!from) return schedule;
   if (settings.train.steps == 0)
     schedule.steps = schedule.steps_until(std::uint64_t{settings.train.epochs} * plan.train_samples);
   return schedule;
 }
 
-Ledger JoinedJob::ledger(const Schedule& schedule) const {
+Ledger JoinedJob::ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows) const {
   if (!plan.measured) return Ledger(schedule);
-  return {schedule, plan.range, {schedule.first_step + horizon_steps(steps_ahead())}};
+  const Step first{schedule.first_step};
+  const Step horizon{first.value + horizon_steps(steps_ahead())};
+  if (rows.empty()) return {schedule, plan.range, horizon};
+  Ledger ledger{schedule, plan.range, first};
+  ledger.append({first, rows}, horizon);
+  return ledger;
 }
 
 std::vector<Bucket> JoinedJob::buckets() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,14 +33,20 @@ struct JoinedJob {
   Rank self() const noexcept { return {place.rank}; }
   const RankPlan& mine() const { return plan.ranks.at(place.rank); }
   std::vector<std::string> hosts() const;
-  /// Without evaluations where nothing can be evaluated. `from`: the checkpoint that the job goes on from; null: none.
-  Schedule schedule(const Settings& settings, const CheckpointManifest* from) const;
+  /// How much of the sample order was taken, and by how many steps.
+  struct Position {
+    std::uint64_t steps = 0;
+    std::uint64_t samples = 0;
+  };
+  /// Without evaluations where nothing can be evaluated. `from`: where the job goes on; nothing: from the beginning.
+  Schedule schedule(const Settings& settings, const std::optional<Position>& from) const;
   /// Of all groups, as its replica takes them.
   std::vector<Bucket> buckets() const;
   /// Steps that a rank may have loaded or enqueued beyond the last one committed.
   std::uint64_t steps_ahead() const { return plan.prefetch + kStepsAhead; }
-  /// Who takes which samples, as far as it is known when `schedule` begins.
-  Ledger ledger(const Schedule& schedule) const;
+  /// Who takes which samples, as far as it is known when `schedule` begins: in equal parts, or, where shares are
+  /// measured, of the first steps so many `rows` by rank. Throws Error{invalid} when these are not all.
+  Ledger ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows = {}) const;
 };
 
 /// Joins, reads the data and plans. Throws Error.

@@ -31,6 +31,8 @@ std::vector<std::byte> encode(const PlaceBlob& place) {
   start.setFirstNumber(place.start.first_number);
   start.setRun(place.start.run);
   start.setOver(place.start.over);
+  auto rows = root.initRows(static_cast<unsigned>(place.rows.size()));
+  for (std::uint32_t rank = 0; rank < place.rows.size(); ++rank) rows.set(rank, place.rows[rank]);
   const auto words = capnp::messageToFlatArray(message);
   const auto bytes = words.asBytes();
   const auto* first = reinterpret_cast<const std::byte*>(bytes.begin());
@@ -58,6 +60,7 @@ PlaceBlob decode_place(std::span<const std::byte> bytes) {
     place.start.first_number = start.getFirstNumber();
     place.start.over = start.getOver();
     place.start.run = start.getRun().cStr();
+    for (const std::uint32_t rows : root.getRows()) place.rows.push_back(rows);
   } catch (const kj::Exception& e) {
     fail(Code::corrupt, text("a rank's place cannot be read: ", e.getDescription().cStr()));
   }

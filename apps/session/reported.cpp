@@ -10,37 +10,38 @@
 namespace troupe {
 
 void View::report(std::string_view name, double value) {
-  TROUPE_CHECK(!values_ended_, Code::invalid, "\"", std::string{name},
+  TROUPE_CHECK(!values_.ended, Code::invalid, "\"", std::string{name},
                "\" was reported after the end: the run's last line is told");
   TROUPE_CHECK(!is_log_key(std::string{name}), Code::invalid, "a value cannot be reported as \"", std::string{name},
                "\": the log has something else under that name");
-  values_.add(name, value);
+  values_.collected.add(name, value);
 }
 
 /// The app has reported everything that belongs to the first `steps` steps. Rank 0 need not know of it but where a line
 /// ends, or where nothing follows.
 void View::hand_over_values(std::uint64_t steps, bool last) {
-  if (values_ended_) return;
+  if (values_.ended) return;
   bool ends_line = false;
-  for (; handed_over_ < steps; ++handed_over_) ends_line = ends_line || schedule_.reports({handed_over_});
-  values_ended_ = last;
-  if (!values_to_ || (!ends_line && !last)) return;
+  for (; values_.handed_over < steps; ++values_.handed_over)
+    ends_line = ends_line || schedule_.reports({values_.handed_over});
+  values_.ended = last;
+  if (!values_.to || (!ends_line && !last)) return;
   const std::uint64_t step = steps == 0 ? 0 : steps - 1;
-  caf::anon_send(values_to_,
-                 RankValues{.rank = job_.self().value, .step = step, .last = last, .values = values_.take()});
+  caf::anon_send(values_.to,
+                 RankValues{.rank = job_.self().value, .step = step, .last = last, .values = values_.collected.take()});
 }
 
 std::optional<BatchView> View::next(Blocking& blocking) {
   begin(blocking, true);
-  hand_over_values(taken_, false);
-  asked_ = true;
+  hand_over_values(values_.taken, false);
+  values_.asked = true;
   return loop_->next();
 }
 
 std::optional<StepSums> View::step(Blocking& blocking) {
   begin(blocking, true);
   auto total = loop_->step(blocking);
-  if (total) ++taken_;
+  if (total) ++values_.taken;
   return total;
 }
 
@@ -48,11 +49,12 @@ std::optional<StepSums> View::step(Blocking& blocking) {
 /// the run's last step is of that one too.
 std::optional<StepSums> View::exchange(Blocking& blocking, const StepSums& own) {
   begin(blocking, true);
-  if (options_.own_samples != 0 && !asked_) hand_over_values(schedule_.is_last({taken_}) ? taken_ : taken_ + 1, false);
+  if (options_.own_samples != 0 && !values_.asked)
+    hand_over_values(schedule_.is_last({values_.taken}) ? values_.taken : values_.taken + 1, false);
   auto total = loop_->exchange(blocking, own);
   if (total) {
-    ++taken_;
-    asked_ = false;
+    ++values_.taken;
+    values_.asked = false;
   }
   return total;
 }
@@ -60,7 +62,7 @@ std::optional<StepSums> View::exchange(Blocking& blocking, const StepSums& own) 
 /// Once for each name. On the reporter's thread.
 void View::note_not_finite(const EpochReport& line) {
   for (const ReportedValue& reported : line.values) {
-    if (std::isfinite(reported.value) || !not_finite_.insert(reported.name).second) continue;
+    if (std::isfinite(reported.value) || !record_->not_finite.insert(reported.name).second) continue;
     note(text("the value ", reported.name, " that the app reports is not finite in the line of step ", line.steps,
               " (null in the log; told once)"));
   }

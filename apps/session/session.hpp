@@ -103,6 +103,16 @@ struct RunResult {
   std::uint64_t parameters_hash = 0;  // xxh3 of the f32 parameters' bytes at the end
 };
 
+/// How a run came to another view (Session::rebuild).
+struct Rebuilt {
+  std::uint64_t step = 0;  // the first of the new view
+  std::uint32_t view = 0;  // its number
+  double seconds = 0;      // from the end of the old one's last step until the new one stood
+};
+
+/// For people: "from step 120 on in a new view (number 2), which took 0.041 s to build".
+std::string to_string(const Rebuilt& rebuilt);
+
 /// Makes the messages of sessions known to an actor system whose group shall have one (SessionOptions::group); after
 /// configure_group(), before the system is made, in every process.
 void configure_session(caf::actor_system_config& config);
@@ -149,6 +159,7 @@ class Session {
   /// '_', '.', '/' and '-', no key that the log has by itself, 256 names at most; throws Error{invalid} otherwise, and
   /// once finish() was called.
   virtual void report(std::string_view name, double value) = 0;
+  /// As long as the session lives. A session whose app has asked for them is not rebuilt.
   virtual const std::vector<SessionTensor>& tensors() const = 0;
   /// Ends the app's own loop: asks the job to end if it is not at its end, waits for that, and takes everything down.
   virtual RunResult finish(Blocking& blocking) = 0;
@@ -161,6 +172,17 @@ class Session {
   /// near), Error{timeout} when the ranks have not agreed by the deadline: they may yet.
   virtual std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                                       Deadline deadline) = 0;
+  /// Asks that all ranks end their view (plan, memory, communicators, actors) after one of the next steps, the same at
+  /// each, and go on in a new one in the same processes, from what they have in memory: parameters, the state of rules
+  /// and policies, the place in the sample order. With train.deterministic the numbers are those of a run without it.
+  /// Where gradients travel in rounds, the view ends with the first step from the one asked for on that leaves no round
+  /// under way: of local_sgd and the like the end of a block, of double_buffered the next evaluation or checkpoint.
+  /// With placement.split = "measured" the new view begins with the shares that were measured. `reason` is told to
+  /// people. Returns when the new view stands. Any thread that may block but the one in run(); on rank 0. Throws
+  /// Error{invalid} with the reason when it is refused (another rank; an app that owns the loop, brings its model or
+  /// has asked for tensors(); update.log; the end is near), Error{timeout} when the new view does not stand by the
+  /// deadline: it may yet, Error{aborted} when the run has ended before.
+  virtual Rebuilt rebuild(Blocking& blocking, const std::string& reason, Deadline deadline) = 0;
   /// What this rank is doing, some lines for people: step and epoch, how far each rank of this node has come, what is
   /// under way to other ranks. Any thread, also while run() waits. Never throws for what it cannot find out: it says
   /// so.

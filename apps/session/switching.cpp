@@ -23,17 +23,17 @@ void View::note_switch(Step step, const PolicySettings& policy, const std::strin
   change.reason = !reason.empty() ? reason : warm_start ? "update.distributed_after" : "update.switch";
   note(
       text("from step ", change.step, " on (", change.samples, " samples): ", change.policy, " (", change.reason, ")"));
-  const std::lock_guard lock(shares_mutex_);
-  switches_.push_back(std::move(change));
+  const std::lock_guard lock(record_->mutex);
+  record_->switches.push_back(std::move(change));
 }
 
 /// Those of the first `steps` steps. On the reporter's thread.
 std::vector<SwitchReport> View::take_switches(std::uint64_t steps) {
-  const std::lock_guard lock(shares_mutex_);
-  const auto later =
-      std::find_if(switches_.begin(), switches_.end(), [&](const SwitchReport& s) { return s.step >= steps; });
-  std::vector<SwitchReport> taken(std::make_move_iterator(switches_.begin()), std::make_move_iterator(later));
-  switches_.erase(switches_.begin(), later);
+  const std::lock_guard lock(record_->mutex);
+  std::vector<SwitchReport>& all = record_->switches;
+  const auto later = std::find_if(all.begin(), all.end(), [&](const SwitchReport& s) { return s.step >= steps; });
+  std::vector<SwitchReport> taken(std::make_move_iterator(all.begin()), std::make_move_iterator(later));
+  all.erase(all.begin(), later);
   return taken;
 }
 
@@ -42,8 +42,9 @@ void View::switch_for_straggler(const ShareWindow& window) {
   std::vector<const PolicyPhase*> waiting;
   for (const PolicyPhase& phase : job_.plan.groups.front().policies)
     if (phase.straggler_ratio != 0) waiting.push_back(&phase);
-  if (straggler_switches_ >= waiting.size() || window.ratio < waiting[straggler_switches_]->straggler_ratio) return;
-  const PolicySettings& policy = waiting[straggler_switches_++]->policy;
+  std::size_t& asked_for = record_->straggler_switches;
+  if (asked_for >= waiting.size() || window.ratio < waiting[asked_for]->straggler_ratio) return;
+  const PolicySettings& policy = waiting[asked_for++]->policy;
   const auto told = [this](const StepOutcome& outcome) {
     if (!outcome.status.ok()) note(text("no switch for a straggler: ", outcome.status.text()));
   };
@@ -60,24 +61,35 @@ std::optional<DigestPlan> View::digest_plan() const {
   return plan;
 }
 
-std::uint64_t View::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,
-                                  Deadline deadline) {
-  TROUPE_CHECK(leads_job(), Code::invalid, "rank ", job_.self().value, " was asked for another policy; ask rank 0");
+/// Hands `wish` to the ranks' coordinator and waits until it has told what became of it. `what`: for people.
+template <class Wish>
+std::uint64_t View::agree(Wish wish, const char* what, Deadline deadline) {
+  TROUPE_CHECK(leads_job(), Code::invalid, "rank ", job_.self().value, " was asked for ", what, "; ask rank 0");
   auto answer = std::make_shared<std::promise<StepOutcome>>();
   std::future<StepOutcome> answered = answer->get_future();
   // The wish alone holds the promise: it breaks when the coordinator ends, or has ended, without an answer.
-  actors_->wish(
-      {policy, reason, [answer = std::move(answer)](const StepOutcome& outcome) { answer->set_value(outcome); }});
+  wish.told = [answer = std::move(answer)](const StepOutcome& outcome) { answer->set_value(outcome); };
+  actors_->wish(std::move(wish));
   TROUPE_CHECK(answered.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
-               "the ranks have not agreed on a step for the switch yet: look whether all of them train");
+               "the ranks have not agreed on a step for ", what, " yet: look whether all of them train");
   StepOutcome outcome;
   try {
     outcome = answered.get();
   } catch (const std::future_error&) {  // whoever had to answer is gone
-    outcome.status = {Code::aborted, "the run ended before its ranks could agree on a step for the switch"};
+    outcome.status = {Code::aborted,
+                      text("the run, or its view, ended before its ranks could agree on a step for ", what)};
   }
   if (!outcome.status.ok()) fail(outcome.status.code(), std::string{outcome.status.text()});
   return outcome.first;
+}
+
+std::uint64_t View::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,
+                                  Deadline deadline) {
+  return agree(PolicyWish{policy, reason, {}}, "another policy", deadline);
+}
+
+std::uint64_t View::end_view(Blocking&, const std::string& reason, Deadline deadline) {
+  return agree(RebuildWish{reason, {}}, "another view", deadline);
 }
 
 }  // namespace troupe

@@ -33,7 +33,7 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
                                             .rows = schedule.rows,
                                             .trace = parts_.coordinator_trace});
   if (parts_.device.digests) digests_ = spawn_digests(system_, ranks, std::move(parts_.tensors));
-  reporter_ = spawn_reporter(system_, schedule, std::move(parts_.report), membership_, parts_.epoch);
+  reporter_ = spawn_reporter(system_, schedule, std::move(parts_.report), membership_, parts_.so_far);
   std::vector<TestReceiver> told{reporter_};
   if (checkpointer_) told.emplace_back(checkpointer_);
   if (!parts_.device.sums_are_common) {
@@ -136,6 +136,8 @@ void TrainingActors::request_stop() noexcept {
 }
 
 void TrainingActors::wish(PolicyWish wish) { caf::anon_send(steps_, std::move(wish)); }
+
+void TrainingActors::wish(RebuildWish wish) { caf::anon_send(steps_, std::move(wish)); }
 
 void TrainingActors::judge(EvaluationVerdict verdict) { caf::anon_send(steps_, verdict); }
 

@@ -55,7 +55,7 @@ struct TrainingParts {
   std::optional<BalancerParts> balancer;           // jobs of several ranks
   std::vector<std::string> tensors;                // names, with DeviceParts::digests
   std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, when their steps are held
-  StepSums epoch;                                  // rank 0: of the epoch under way, before the first step
+  ReportSoFar so_far;                              // rank 0: before the first step
   TraceRow* evaluator_trace = nullptr;             // null: nothing is noted
   TraceRow* membership_trace = nullptr;
   TraceRow* coordinator_trace = nullptr;
@@ -91,6 +91,7 @@ class TrainingActors {
   void request_stop() noexcept;
   /// Rank 0's: hands a wish to the step coordinator; once that has ended nobody is told. Any thread.
   void wish(PolicyWish wish);
+  void wish(RebuildWish wish);
   /// Rank 0's: tells all ranks' devices, which wait for it (DeviceParts::awaits_verdicts). Any thread.
   void judge(EvaluationVerdict verdict);
   /// Ends all actors and waits until they are gone; false when some were not by the deadline.

@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kWithWatch = 24h;
 
 }  // namespace
 
-View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline)
+View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std::unique_ptr<ViewState> before)
     : home_(job),
       options_(job.options()),
       job_(job.joined()),
@@ -41,7 +41,11 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline)
       space_(job.space()),
       trace_(job.trace()),
       listener_(job.listener()),
-      system_(job.system()) {
+      system_(job.system()),
+      before_(std::move(before)),
+      goes_on_(before_ != nullptr),
+      left_(std::make_unique<ViewState>()),
+      record_(before_ ? before_->record : std::make_shared<RunRecord>()) {
   ThreadAffinity affinity(job_.mine().cpus);  // of the threads that are started
   home_.quiet(false);
   space_.may_spin(job_.mine().may_spin);
@@ -70,6 +74,13 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline)
   }
   publish("loader", actors_->node_loader());
   home_.group().all_gather(blocking, text("view ", view_.value, ": ready"), {}, deadline_);
+  before_.reset();
+}
+
+View::~View() {
+  Blocking blocking = Blocking::on_thread("session");
+  take_down(blocking);
+  if (wires_) home_.group().keep(std::move(wires_));
 }
 
 void View::make_memory() {
@@ -82,6 +93,7 @@ void View::make_memory() {
                            job_.mine().arena_bytes - own - needs.staging + needs.words + staging + kLeftInArena);
     space_.map(arena_);
     const ArenaId id = space_.new_arena(self);
+    arenas_.push_back(id);
     const Memory device = wires_->device->allocate(id, MemoryKind::device, own);
     RankStore store(*arena_, device, wires_->device->ticket(id));
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
@@ -91,6 +103,7 @@ void View::make_memory() {
     RankStore store(*arena_);
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
   }
+  arenas_.push_back(arena_->id());
   if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
   pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch.size_bytes());
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
@@ -106,19 +119,31 @@ bool View::uses_device_memory() const {
 void View::map_peer(Rank rank) {
   const auto arena = Arena::open(places_[rank.value].arena);
   space_.map(arena);
-  if (const auto ticket = find_device_ticket(space_, *arena)) (void)wires_->device->import(*ticket);
+  arenas_.push_back(arena->id());
+  if (const auto ticket = find_device_ticket(space_, *arena)) arenas_.push_back(wires_->device->import(*ticket).arena);
 }
 
-/// Opens what the job goes on from, as rank 0 decided.
+/// Opens what the job goes on from, as rank 0 decided, or this process has left.
 void View::resume() {
   const CheckpointStart& start = places_[0].start;
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
-  schedule_ = job_.schedule(settings(), resumed_ ? &resumed_->manifest() : nullptr);
+  std::optional<JoinedJob::Position> from;
+  if (resumed_) {
+    from = {resumed_->manifest().steps, resumed_->manifest().samples};
+    if (const std::string first = resumed_->manifest().lineage(); first != start.run) first_run_ = first;
+  }
+  if (before_) {
+    TROUPE_CHECK(start.id.steps == before_->steps, Code::corrupt, "rank 0 goes on after step ", start.id.steps,
+                 " in the next view, rank ", job_.self().value, " has come to step ", before_->steps);
+    from = {before_->steps, before_->samples};
+    first_run_ = before_->first_run;
+  }
+  schedule_ = job_.schedule(settings(), from);
   TROUPE_CHECK(settings().evaluate.patience == 0 || (schedule_.evaluate_every != 0 && schedule_.test_samples != 0),
                Code::invalid, "evaluate.patience = ", settings().evaluate.patience,
                " counts evaluations of a test set, and this run has none: set evaluate.every_epochs, give a model of "
                "your own its evaluate function, or leave evaluate.patience out");
-  committed_ = taken_ = handed_over_ = schedule_.first_step;
+  committed_ = values_.taken = values_.handed_over = schedule_.first_step;
   if (lineage_.run.empty() && resumed_) lineage_.roll_backs = resumed_->manifest().roll_backs;
   lineage_.run = places_[0].start.run;
   if (resumed_ && leads_job()) note_resumed(start);
@@ -128,13 +153,13 @@ void View::resume() {
 void View::make_early_stop(CheckpointStart& start) {
   const Settings::Evaluate& evaluate = settings().evaluate;
   if (evaluate.patience == 0) return;
-  early_stop_.emplace(evaluate.patience, evaluate.min_change);
+  record_->early_stop.emplace(evaluate.patience, evaluate.min_change);
   if (start.folder.empty()) return;
   std::error_code unknown;  // a checkpoint elsewhere is of another run than the log that is here
   std::vector<LoggedEvaluation> before;
   if (std::filesystem::equivalent(start.folder, checkpoint_folder(settings()), unknown))
     before = evaluations_in(settings().report.dir + "/log", start.id.steps);
-  for (const LoggedEvaluation& one : before) start.over = early_stop_->add(one.epoch, one.loss);
+  for (const LoggedEvaluation& one : before) start.over = record_->early_stop->add(one.epoch, one.loss);
   if (before.empty())
     note(text(settings().report.dir, "/log has no evaluations of this run's first ", start.id.steps,
               " steps: evaluate.patience counts from here"));
@@ -142,11 +167,11 @@ void View::make_early_stop(CheckpointStart& start) {
 
 /// On the reporter's thread. After the last step nobody waits.
 void View::take_evaluation(Step step, const EpochReport& line) {
-  const bool ends = line.test_loss && early_stop_->add(line.epoch, *line.test_loss);
+  const bool ends = line.test_loss && record_->early_stop->add(line.epoch, *line.test_loss);
   if (schedule_.is_last(step)) return;
   if (ends) {
-    result_.reason = early_stop_->reason();
-    note(result_.reason);
+    record_->result.reason = record_->early_stop->reason();
+    note(record_->result.reason);
   }
   actors_->judge({.step = step.value, .end = ends});
 }
@@ -155,7 +180,7 @@ void View::note_resumed(const CheckpointStart& start) {
   if (listener_) listener_->resumed(start.folder, schedule_.first_step);
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   if (start.over)
-    return note(text(early_stop_->reason(), ": nothing is left to train after step ", schedule_.first_step,
+    return note(text(record_->early_stop->reason(), ": nothing is left to train after step ", schedule_.first_step,
                      " (raise evaluate.patience)"));
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
                              " steps: nothing is left to train (raise train.epochs or train.steps)")
@@ -166,12 +191,18 @@ void View::note_resumed(const CheckpointStart& start) {
 void View::load() {
   if (holds_parameters()) fill_parameters();
   if (resumed_) resumed_->load_state(job_, *copies_, memory_);
+  if (before_) before_->memory.restore(*copies_, job_.plan, memory_);
 }
 
 void View::fill_parameters() {
   copies_->write(memory_.parameters, [this](std::span<std::byte> bytes) {
     const std::span<float> parameters = numbers<float>(bytes);
-    if (resumed_) {
+    if (before_) {
+      const std::span<const std::byte> kept = before_->memory.parameters();
+      TROUPE_CHECK(kept.size() == bytes.size(), Code::unsupported, "the view before kept ", kept.size(),
+                   " bytes of parameters at this rank, this one keeps ", bytes.size());
+      std::copy(kept.begin(), kept.end(), bytes.begin());
+    } else if (resumed_) {
       resumed_->load_parameters(job_, parameters);
     } else {
       fill_initial(job_.graph, job_.layout, job_.plan.seed, parameters);
@@ -191,20 +222,30 @@ std::vector<float> View::parameters() const {
   return all;
 }
 
-/// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
-void View::meet(Blocking& blocking) {
+/// With what rank 0 decides for all.
+PlaceBlob View::own_place(Blocking& blocking) {
   PlaceBlob mine{.plan_hash = job_.plan.hash(),
                  .settings_hash = options_.configuration.hash(),
                  .arena = arena_->ticket(),
                  .device_memory = uses_device_memory()};
-  if (leads_job()) {
-    lock_checkpoints(blocking);
-    mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
-    if (!lineage_.run.empty()) mine.start.run = lineage_.run;
-    if (home_.checkpoints_lock) home_.checkpoints_lock->name("run " + mine.start.run);
-    make_early_stop(mine.start);
-    if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // the others need not say the same
+  if (!leads_job()) return mine;
+  if (before_) {
+    mine.start = before_->start;
+    if (record_->shares_measured) mine.rows = record_->shares_measured->rows;
+    return mine;
   }
+  lock_checkpoints(blocking);
+  mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
+  if (!lineage_.run.empty()) mine.start.run = lineage_.run;
+  if (home_.checkpoints_lock) home_.checkpoints_lock->name("run " + mine.start.run);
+  make_early_stop(mine.start);
+  if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // the others need not say the same
+  return mine;
+}
+
+/// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
+void View::meet(Blocking& blocking) {
+  const PlaceBlob mine = own_place(blocking);
   const auto blobs =
       home_.group().all_gather(blocking, text("view ", view_.value, ": places"), encode(mine), deadline_);
   for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
@@ -240,8 +281,9 @@ void View::make_device() {
     wires_->waits = std::make_unique<LaneWait>(home_.group().bulk(), spin);
   }
   wires_->device = device_for(mine);
-  copies_ = std::make_unique<HostCopies>(*wires_->device, space_, space_.new_arena({job_.self().value}),
-                                         settings().faults.exchange);
+  const ArenaId buffer = space_.new_arena({job_.self().value});
+  arenas_.push_back(buffer);  // bound when it is needed
+  copies_ = std::make_unique<HostCopies>(*wires_->device, space_, buffer, settings().faults.exchange);
 }
 
 void View::make_steps() {
@@ -255,21 +297,22 @@ void View::make_steps() {
   make_communicators();
   const std::vector<Bucket> buckets = job_.buckets();
   if (options_.model) {
-    replica_ = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
+    work_.replica = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
-    replica_ = wires_->device->compile(job_.graph, job_.layout, job_.batch, buckets, memory_.replica);
+    work_.replica = wires_->device->compile(job_.graph, job_.layout, job_.batch, buckets, memory_.replica);
   }
-  stream_ = traced_stream(trace_.compute);
+  work_.stream = traced_stream(trace_.compute);
   for (const GroupPlan& group : job_.plan.groups) {
-    side_streams_.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
+    work_.side_streams.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
     wires_->no_decay.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
   }
-  hosted_.resize(job_.plan.groups.size());
-  for (const GroupPlan& group : job_.plan.groups) exchanges_.push_back(make_exchange(group));
-  steps_ = std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
-  step_messages_ = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
-  snapshot_messages_ = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
-  evaluation_messages_ = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
+  work_.hosted.resize(job_.plan.groups.size());
+  for (const GroupPlan& group : job_.plan.groups) work_.exchanges.push_back(make_exchange(group));
+  work_.steps =
+      std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
+  work_.step_messages = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
+  work_.snapshot_messages = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
+  work_.evaluation_messages = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
 }
 
 /// What it does shows in `row`; null: nowhere.
@@ -334,50 +377,53 @@ RateSchedule View::rate(const Rule& rule) const {
 Status View::judge(Step step, const StepSums& total) {
   Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
   if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, job_.graph, job_.layout));
-  if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++left_out_ > kLeftOutNotes) return end;
+  if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++record_->left_out > kLeftOutNotes)
+    return end;
   note(text("step ", step.value, " was left out: ", describe_bad(total, job_.graph, job_.layout), " is not finite",
-            left_out_ == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
+            record_->left_out == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
   return end;
 }
 
 void View::make_actors() {
-  TrainingParts parts{.loader = {},
-                      .device = {*stream_, *replica_, *steps_, space_, *step_messages_, *evaluation_messages_,
-                                 memory_.evaluations, schedule_, *snapshot_messages_, save_plan(), job_.self(),
-                                 [this](Step step, const StepSums& total) { return judge(step, total); },
-                                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
-                                   note_switch(step, policy, reason);
-                                 }},
-                      .view = view_,
-                      .self = job_.self(),
-                      .hosts = job_.hosts(),
-                      .start_within = settings().faults.start,
-                      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
-                      .report = report_targets(),
-                      .abort_view = [this](const Status& why) { abort_exchanges(why); },
-                      .ended =
-                          [this](const RunEnd& end) {
-                            end_.put(end);
-                            loop_->close();
-                          },
-                      .committed =
-                          [this](Step step) {
-                            committed_ = step.value + 1;
-                            if (owned_) loop_->committed(step, steps_->total(step));
-                          },
-                      .checkpoints = {},
-                      .balancer = {},
-                      .answer_within = settings().faults.exchange,
-                      .epoch = {}};
+  TrainingParts parts{
+      .loader = {},
+      .device = {*work_.stream, *work_.replica, *work_.steps, space_, *work_.step_messages, *work_.evaluation_messages,
+                 memory_.evaluations, schedule_, *work_.snapshot_messages, save_plan(), job_.self(),
+                 [this](Step step, const StepSums& total) { return judge(step, total); },
+                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
+                   note_switch(step, policy, reason);
+                 }},
+      .view = view_,
+      .self = job_.self(),
+      .hosts = job_.hosts(),
+      .start_within = settings().faults.start,
+      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
+      .report = report_targets(),
+      .abort_view = [this](const Status& why) { abort_exchanges(why); },
+      .ended =
+          [this](const RunEnd& end) {
+            end_.put(end);
+            loop_->close();
+          },
+      .committed =
+          [this](Step step) {
+            committed_ = step.value + 1;
+            if (owned_) loop_->committed(step, work_.steps->total(step));
+          },
+      .checkpoints = {},
+      .balancer = {},
+      .answer_within = settings().faults.exchange,
+      .so_far = {}};
   parts.device.sums_are_common = sums_are_common();
   parts.device.trace = trace_.device_actor;
-  parts.device.programs = &programs_;
+  parts.device.programs = &work_.programs;
+  keep_progress(parts.device);
   parts.report.trace = trace_.reporter_actor;
   parts.evaluator_trace = trace_.evaluator_actor;
   parts.membership_trace = trace_.membership_actor;
   parts.coordinator_trace = trace_.step_coordinator;
   parts.device.awaits_verdicts = settings().evaluate.patience != 0;
-  for (const auto& group : hosted_) {
+  for (const auto& group : work_.hosted) {
     if (!group) continue;
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
   }
@@ -389,13 +435,14 @@ void View::make_actors() {
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());
   if (resumed_) {
     const EpochSoFar& epoch = resumed_->manifest().epoch;
-    parts.epoch = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
+    parts.so_far.line_sums = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
   }
+  if (before_) parts.so_far = before_->report;
   actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
 }
 
 void View::add_loader(TrainingParts& parts) {
-  const Ledger ledger = job_.ledger(schedule_);
+  const Ledger ledger = job_.ledger(schedule_, places_[0].rows);
   data_threads_ = std::make_unique<IoThreads>("data", settings().data.threads);
   if (!job_.plan.node_loader) {
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch, schedule_, job_.self(),
@@ -433,7 +480,7 @@ CheckpointerParts View::checkpointer_parts() {
         {.name = group.name, .rule = std::string(name_of(group.kind)), .parameters = group.parameters});
   manifest.plan = job_.plan.to_string();
   manifest.run = start.run;
-  if (resumed_ && resumed_->manifest().lineage() != start.run) manifest.first_run = resumed_->manifest().lineage();
+  manifest.first_run = first_run_;
   manifest.roll_backs = lineage_.roll_backs;
   for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
   for (const EffectiveValue& value : options_.configuration.values)
@@ -449,6 +496,8 @@ CheckpointerParts View::checkpointer_parts() {
                           .save_within = settings().checkpoint.save,
                           .manifest = std::move(manifest)};
   if (resumed_) parts.epoch = resumed_->manifest().epoch;
+  if (before_) parts.epoch = before_->epoch;
+  parts.retired = [this](const EpochSoFar& epoch) { left_->epoch = epoch; };
   parts.note = [this](const std::string& what) { note(what); };
   parts.trace = trace_.checkpointer_actor;
   parts.io_trace = trace_.files;
@@ -456,12 +505,13 @@ CheckpointerParts View::checkpointer_parts() {
 }
 
 BalancerParts View::balancer_parts() {
-  const SharesOptions options{.adapts = job_.plan.measured, .range = job_.plan.range, .ahead = job_.steps_ahead()};
+  const SharesOptions options{
+      .adapts = job_.plan.measured, .range = job_.plan.range, .rows = places_[0].rows, .ahead = job_.steps_ahead()};
   BalancerParts parts{.schedule = schedule_,
                       .self = job_.self(),
                       .options = options,
-                      .ledger = job_.ledger(schedule_),
-                      .times = [this] { return stream_->times(); },
+                      .ledger = job_.ledger(schedule_, places_[0].rows),
+                      .times = [this] { return work_.stream->times(); },
                       .windows = {},
                       .trace = trace_.balancer_actor};
   if (leads_job()) parts.windows = [this](const ShareWindow& window) { tell(window); };
@@ -471,13 +521,16 @@ BalancerParts View::balancer_parts() {
 /// For people: what changed, and whom the others wait for when that is news.
 void View::tell(const ShareWindow& window) {
   {
-    const std::lock_guard lock(shares_mutex_);
-    shares_ = window.ranks;
+    const std::lock_guard lock(record_->mutex);
+    record_->shares = window.ranks;
   }
-  if (window.change) note(to_string(*window.change, window));
+  if (window.change) {
+    record_->shares_measured = window.change->span;
+    note(to_string(*window.change, window));
+  }
   switch_for_straggler(window);
-  if (!window.straggler || window.straggler == straggler_) return;
-  straggler_ = window.straggler;
+  if (!window.straggler || window.straggler == record_->straggler) return;
+  record_->straggler = window.straggler;
   note(to_string(*window.straggler, window));
 }
 
@@ -486,12 +539,12 @@ ReportTargets View::report_targets() {
   ListenerThread* const listener = listener_;
   targets.line = [this, listener](EpochReport line) {
     {
-      const std::lock_guard lock(shares_mutex_);
-      line.ranks = shares_;
+      const std::lock_guard lock(record_->mutex);
+      line.ranks = record_->shares;
     }
     line.switches = take_switches(line.steps);
     note_not_finite(line);
-    result_.epochs.push_back(line);
+    record_->result.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
   // Of the first group, as the other figures are.
@@ -502,18 +555,19 @@ ReportTargets View::report_targets() {
     return rate.at(before, schedule_.global_rows(step) * policies->at(step, before).accumulate);
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
-  targets.total = [this](const RunTotal& total) { result_.total = total; };
-  if (early_stop_) targets.tested = [this](Step step, const EpochReport& line) { take_evaluation(step, line); };
+  targets.total = [this](const RunTotal& total) { record_->result.total = total; };
+  targets.retired = [this](const ReportSoFar& report) { left_->report = report; };
+  if (record_->early_stop) targets.tested = [this](Step step, const EpochReport& line) { take_evaluation(step, line); };
   targets.value_ranks = job_.plan.world_size();
   targets.values_within = settings().faults.exchange / 2;
-  targets.times = [this] { return stream_->times(); };  // the actors end before the stream
+  targets.times = [this] { return work_.stream->times(); };  // the actors end before the stream
   if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
   if (!options_.every_step && !options_.time_limit) return targets;
-  targets.step = [this, listener, until = std::optional<Deadline>{}](Step step, const StepSums& total) mutable {
+  targets.step = [this, listener](Step step, const StepSums& total) {
     if (listener != nullptr && options_.every_step) listener->step(step, total);
     if (!options_.time_limit) return;
-    if (!until) until = Deadline::after(*options_.time_limit);
-    if (until->passed()) request_stop();
+    if (!record_->time_limit) record_->time_limit = Deadline::after(*options_.time_limit);
+    if (record_->time_limit->passed()) request_stop();
   };
   return targets;
 }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,14 +19,13 @@
 #include "apps/session/run_end_box.hpp"
 #include "apps/session/session.hpp"
 #include "apps/session/training.hpp"
+#include "apps/session/view_state.hpp"
+#include "apps/session/wires.hpp"
 #include "runtime/base/io_threads.hpp"
 #include "runtime/compute/host_copies.hpp"
 #include "runtime/lanes/lane_loop.hpp"
-#include "runtime/lanes/lane_wait.hpp"
 #include "runtime/planning/planner.hpp"
-#include "runtime/report/early_stop.hpp"
 #include "runtime/report/line_values.hpp"
-#include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 
@@ -37,29 +35,40 @@ struct Lineage {
   std::string run;               // CheckpointStart::run of the first; empty: this is the first
 };
 
-/// What the lanes may still be told of when a view has ended: kept by the job's group.
-struct Wires {
-  std::unique_ptr<DirectChannel> channel;                    // null: nothing is exchanged over a transport
-  std::vector<std::unique_ptr<const Filter>> filters;        // by group, of what is sent; null: none
-  std::vector<std::unique_ptr<Communicator>> communicators;  // by group
-  std::vector<std::vector<Layout::Entry>> no_decay;          // by group; the streams' work reads them
-  std::unique_ptr<LaneWait> waits;                           // null: the stream's waits have nothing to do with lanes
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> exchange_stream;            // between nodes: the bulk lane's thread enqueues on it
-  std::vector<std::unique_ptr<Stream>> node_streams;  // by group; null: nothing is reduced within nodes first
+/// What the steps of a view are made of, from the shards that host stripes to the stream on which all is enqueued; ends
+/// from the last to the first.
+struct StepWork {
+  std::vector<std::unique_ptr<HostedGroup>> hosted;  // by group; null: no policy of it is a hosted one
+  std::vector<std::unique_ptr<Exchange>> exchanges;  // by group
+  std::unique_ptr<StepExchange> steps;
+  std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages;
+  std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages;
+  std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages;
+  std::unique_ptr<Replica> replica;
+  std::vector<std::unique_ptr<Stream>> side_streams;  // by group; null: its policies have no round behind the next step
+  Programs programs;                                  // of the stream's steps
+  std::unique_ptr<Stream> stream;
+};
+
+/// What the app reports, on its way to rank 0; the app's thread's.
+struct AppValues {
+  ValueCollector collected;
+  RankValuesReceiver to;          // null: nobody takes any
+  std::uint64_t taken = 0;        // steps that the app took, those before this view counted
+  std::uint64_t handed_over = 0;  // steps whose values were
+  bool ended = false;             // the last ones were handed over
+  bool asked = false;             // the app called next() for the step that it is at
 };
 
 /// A job from some step on, as its ranks, plan and policies are then: memory, device, communicators, exchanges, actors.
-/// How it is built stands in view.cpp, and of its groups in view_groups.cpp; how it runs and ends in view_run.cpp. The
-/// members that Session has, too, are described there.
+/// How it is built stands in view.cpp, and of its groups in view_groups.cpp; how it runs and ends in view_run.cpp; how
+/// it is retired in retiring.cpp. The members that Session has, too, are described there.
 class View {
  public:
-  /// Collective over the ranks of `job`, which outlives it. Throws Error.
-  View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline);
-  ~View() {
-    Blocking blocking = Blocking::on_thread("session");
-    take_down(blocking);
-  }
+  /// Collective over the ranks of `job`, which outlives it. `before`: what the view that was retired in its place has
+  /// left at this rank; null: it begins with what is on the disk, or from nothing. Throws Error.
+  View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std::unique_ptr<ViewState> before = nullptr);
+  ~View();
 
   /// With what the checkpoint that it goes on from says.
   const Lineage& lineage() const noexcept { return lineage_; }
@@ -68,17 +77,30 @@ class View {
   bool leads_job() const { return job_.self().value == 0; }
   /// Whether it was begun and ended before its run was over.
   bool given_up() const noexcept { return given_up_; }
+  ViewId id() const noexcept { return view_; }
+  /// Once run() is over: whether the view alone has ended, at all ranks after the same step, and the run goes on in the
+  /// next one.
+  bool retired() const noexcept { return retired_; }
+  /// Of a view that is retired: what the next one goes on from. Once.
+  std::unique_ptr<ViewState> hand_over();
+  /// The same: what is to be given back when this object is gone. Once.
+  ViewRemains remains();
 
   RunResult run(Blocking& blocking);
   std::optional<BatchView> next(Blocking& blocking);
   std::optional<StepSums> step(Blocking& blocking);
   std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own);
   void report(std::string_view name, double value);
-  const std::vector<SessionTensor>& tensors() const { return tensors_; }
+  const std::vector<SessionTensor>& tensors() const {
+    tensors_given_ = true;
+    return tensors_;
+  }
   RunResult finish(Blocking& blocking);
   void request_stop() noexcept { actors_->request_stop(); }
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                               Deadline deadline);
+  /// As switch_policy: the first step that may be the view's last.
+  std::uint64_t end_view(Blocking& blocking, const std::string& reason, Deadline deadline);
   std::string describe(Blocking& blocking, Deadline deadline);
   std::vector<float> parameters() const;
 
@@ -115,6 +137,7 @@ class View {
   void meet(Blocking& blocking);
   void lock_checkpoints(Blocking& blocking);
   void resume();
+  PlaceBlob own_place(Blocking& blocking);
   void make_early_stop(CheckpointStart& start);
   void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
@@ -139,11 +162,16 @@ class View {
   ReportTargets report_targets();
   RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
+  // Retiring.
+  void keep_progress(DeviceParts& device);
+  std::string rebuild_refusal() const;
   // Switching, in switching.cpp.
   void note_switch(Step step, const PolicySettings& policy, const std::string& reason);
   void switch_for_straggler(const ShareWindow& window);
   std::vector<SwitchReport> take_switches(std::uint64_t steps);
   std::optional<DigestPlan> digest_plan() const;
+  template <class Wish>
+  std::uint64_t agree(Wish wish, const char* what, Deadline deadline);
 
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
@@ -166,7 +194,12 @@ class View {
   std::shared_ptr<Arena> arena_;
   RankMemory memory_;
   std::unique_ptr<LeasePool> pool_;
-  std::unique_ptr<Resumed> resumed_;  // null: from the beginning
+  std::unique_ptr<ViewState> before_;  // what it goes on from; null once its first step is made ready, or it does not
+  const bool goes_on_;                 // from there
+  std::unique_ptr<ViewState> left_;    // what it leaves, as its actors tell of it when it is retired
+  std::unique_ptr<Resumed> resumed_;   // null: not from a checkpoint
+  std::string first_run_;              // CheckpointManifest::first_run
+  std::vector<ArenaId> arenas_;        // that it mapped, or may have bound
   Schedule schedule_;
   std::vector<PlaceBlob> places_;  // by rank
   std::vector<SessionTensor> tensors_;
@@ -178,39 +211,17 @@ class View {
   std::shared_ptr<Wires> wires_ = std::make_shared<Wires>();
   std::unique_ptr<HostCopies> copies_;
   std::unique_ptr<Group::LossListener> losses_;
-  std::uint64_t left_out_ = 0;                        // steps, counted by the device actor
-  std::string bad_step_;                              // written by the device actor, before the run ends
-  std::vector<std::unique_ptr<HostedGroup>> hosted_;  // by group; null: no policy of it is a hosted one
-  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by group
-  std::unique_ptr<StepExchange> steps_;
-  std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages_;
-  std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages_;
-  std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages_;
-  std::unique_ptr<Replica> replica_;
-  std::vector<std::unique_ptr<Stream>>
-      side_streams_;   // by group; null: its policies have no round behind the next step
-  Programs programs_;  // of the stream's steps
-  std::unique_ptr<Stream> stream_;
+  std::string bad_step_;  // written by the device actor, before the run ends
+  StepWork work_;
   std::unique_ptr<TrainingActors> actors_;
-  std::mutex shares_mutex_;              // guards shares_ and switches_
-  std::vector<RankShare> shares_;        // rank 0: of the newest window, by rank
-  std::vector<SwitchReport> switches_;   // rank 0: that no line has told yet
-  std::size_t straggler_switches_ = 0;   // rank 0: that update.switch has and were asked for; the balancer's thread
-  std::optional<Straggler> straggler_;   // rank 0: the last that was told; the balancer's thread
-  RunResult result_;                     // rank 0's report so far; the reporter writes it, run() reads it after the end
-  std::optional<EarlyStop> early_stop_;  // rank 0 with evaluate.patience; the reporter's thread, once it runs
+  std::shared_ptr<RunRecord> record_;
   std::atomic<std::uint64_t> committed_{0};  // steps
   bool begun_ = false;                       // the view was joined
   bool owned_ = false;                       // by an app's loop
-  // What the app reports; the app's thread's.
-  ValueCollector values_;
-  RankValuesReceiver values_to_;                   // null: nobody takes any
-  std::uint64_t taken_ = 0;                        // steps that the app took, those before this run counted
-  std::uint64_t handed_over_ = 0;                  // steps whose values were
-  bool values_ended_ = false;                      // the last ones were
-  bool asked_ = false;                             // the app called next() for the step that it is at
-  std::set<std::string, std::less<>> not_finite_;  // values that a note has told of; the reporter's thread
-  std::atomic<bool> over_{false};                  // the run: from now on silence means nothing
+  AppValues values_;
+  std::atomic<bool> over_{false};                   // the run: from now on silence means nothing
+  mutable std::atomic<bool> tensors_given_{false};  // the app may hold places in this view's memory
+  bool retired_ = false;
   bool given_up_ = false;
   bool taken_down_ = false;
 };

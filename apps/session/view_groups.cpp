@@ -47,7 +47,7 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   const std::uint32_t g = group.id.value;
   const Rule rule = all_groups(settings())[g].rule;
   if (needs_of(group.policies).hosted) {
-    hosted_[g] =
+    work_.hosted[g] =
         std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
                                                        .space = space_,
                                                        .arena = *arena_,
@@ -67,30 +67,37 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
                                                        .replay = settings().update_replay,
                                                        .trace = trace_.trace()});
   }
+  ExchangeProgress from;
+  if (before_) {
+    from = std::move(before_->exchanges.at(g));
+  } else {
+    from = {std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+            resumed_ ? resumed_->updates_of(group) : 0};
+  }
   ExchangeMemory memory = memory_.groups[g].own;
   for (StripeMemory& part : memory.mine) part.no_decay = wires_->no_decay[g];
   if (!job_.plan.crosses_nodes() && job_.plan.measured)
     memory.stripes = stripes_in_reach(space_, job_.plan, group, node_arenas(), memory_.groups[g]);
   return make_policy_exchange({.communicator = wires_->communicators[g].get(),
                                .rule = rule,
-                               .policy = std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+                               .policy = std::move(from.policy),
                                .buckets = group.buckets,
                                .memory = std::move(memory),
                                .rate = rate(rule),
-                               .side = side_streams_[g].get(),
-                               .hosted = hosted_[g] ? &hosted_[g]->route() : nullptr,
-                               .updates = resumed_ ? resumed_->updates_of(group) : 0});
+                               .side = work_.side_streams[g].get(),
+                               .hosted = work_.hosted[g] ? &work_.hosted[g]->route() : nullptr,
+                               .updates = from.updates});
 }
 
 std::vector<Exchange*> View::all_exchanges() const {
   std::vector<Exchange*> all;
-  for (const auto& exchange : exchanges_) all.push_back(exchange.get());
+  for (const auto& exchange : work_.exchanges) all.push_back(exchange.get());
   return all;
 }
 
 void View::abort_exchanges(const Status& why) noexcept {
   for (const auto& communicator : wires_->communicators) communicator->abort(why);
-  for (const auto& exchange : exchanges_) exchange->retire(why);
+  for (const auto& exchange : work_.exchanges) exchange->retire(why);
 }
 
 }  // namespace troupe

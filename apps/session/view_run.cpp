@@ -25,10 +25,11 @@ void View::begin(Blocking& blocking, bool owned) {
   begun_ = true;
   owned_ = owned;
   if (owned || options_.model)
-    for (const auto& exchange : exchanges_) exchange->show_between_steps();
-  if (listener_)
+    for (const auto& exchange : work_.exchanges) exchange->show_between_steps();
+  if (listener_ && !goes_on_)
     listener_->started(job_.plan, wires_->device->traits().description, options_.data.value_or(DataPlace{}));
-  if (job_.graph.dtype() == DType::bf16 && !options_.model && leads_node() && !wires_->device->traits().bf16)
+  if (!goes_on_ && job_.graph.dtype() == DType::bf16 && !options_.model && leads_node() &&
+      !wires_->device->traits().bf16)
     note(text(
         job_.plan.nodes[job_.mine().node].host,
         " has no instructions for bf16: batches, activations and weights are kept in bf16, products are computed in "
@@ -51,7 +52,7 @@ void View::begin(Blocking& blocking, bool owned) {
       const Peer leader{job_.plan.nodes[job_.mine().node].leader};
       coordinator.loader = find<SlotBorrower>(blocking, leader, "loader", deadline);
     }
-    for (const auto& group : hosted_)
+    for (const auto& group : work_.hosted)
       if (group && !nothing_left()) group->meet(blocking, deadline);
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
@@ -59,9 +60,9 @@ void View::begin(Blocking& blocking, bool owned) {
     } else {
       TrainingActors::Gate gate;
       if (owned) gate = [this](const DeviceActor& device) { return loop_->gate(system_, device); };
-      values_to_ = actors_->reporter() ? RankValuesReceiver{actors_->reporter()} : coordinator.values;
+      values_.to = actors_->reporter() ? RankValuesReceiver{actors_->reporter()} : coordinator.values;
       actors_->start(coordinator, gate);
-      if (!owned) hand_over_values(taken_, true);  // no app can report anything
+      if (!owned) hand_over_values(values_.taken, true);  // no app can report anything
     }
   } catch (const Error& error) {
     end_.put({error.status(), false, 0});
@@ -86,7 +87,7 @@ RunResult View::run(Blocking& blocking) {
 
 RunResult View::finish(Blocking& blocking) {
   begin(blocking, true);
-  hand_over_values(taken_, true);
+  hand_over_values(values_.taken, true);
   loop_->drain(blocking);
   return wait_for_end(blocking);
 }
@@ -94,8 +95,8 @@ RunResult View::finish(Blocking& blocking) {
 /// Every contribution reaches every shard, so this rank's one can tell.
 void View::note_staleness() const {
   for (const GroupPlan& group : job_.plan.groups) {
-    if (!hosted_[group.id.value]) continue;
-    const auto report = hosted_[group.id.value]->staleness(Deadline::after(settings().faults.stop));
+    if (!work_.hosted[group.id.value]) continue;
+    const auto report = work_.hosted[group.id.value]->staleness(Deadline::after(settings().faults.stop));
     if (!report) continue;
     note(text("staleness of group ", group.name, " in ", report->staleness_unit, ", over ", report->staleness.updates,
               " contributions: ", to_string(report->staleness)));
@@ -106,23 +107,31 @@ RunResult View::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
   home_.quiet(true);
+  retired_ = end.retired;
+  RunResult& result = record_->result;
+  if (end.saved_steps == 0) end.saved_steps = result.saved_steps;  // by a view before
+  result.status = std::move(end.status);
+  result.stopped = end.stopped;
+  result.judged = end.judged;
+  result.total.steps = end.steps;
+  result.saved_steps = end.saved_steps;
+  if (retired_) {
+    RunResult so_far;
+    so_far.total = result.total;
+    return so_far;
+  }
   if (leads_job()) note_staleness();
   take_down(blocking);
   if (listener_ != nullptr) listener_->flush();
-  result_.status = std::move(end.status);
-  result_.stopped = end.stopped;
-  result_.judged = end.judged;
-  result_.total.steps = end.steps;
-  result_.saved_steps = end.saved_steps;
-  if (result_.status.ok() && !end.unsaved.ok()) result_.status = {end.unsaved.code(), not_saved(end)};
+  if (result.status.ok() && !end.unsaved.ok()) result.status = {end.unsaved.code(), not_saved(end)};
   try {
-    copies_->read(memory_.parameters, [this](std::span<const std::byte> parameters) {
-      result_.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
+    copies_->read(memory_.parameters, [&](std::span<const std::byte> parameters) {
+      result.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
     });
   } catch (const Error& error) {  // a device that has failed reads nothing any more
-    if (result_.status.ok()) result_.status = error.status();
+    if (result.status.ok()) result.status = error.status();
   }
-  return std::move(result_);
+  return std::move(result);
 }
 
 std::string View::describe(Blocking& blocking, Deadline deadline) {
@@ -169,9 +178,8 @@ void View::take_down(Blocking& blocking) noexcept {
   if (data_threads_) data_threads_->close();
   if (io_) io_->close();
   abort_exchanges({Code::aborted, "the session is over"});
-  stream_.reset();
-  hosted_.clear();
-  home_.group().keep(wires_);
+  work_.stream.reset();
+  work_.hosted.clear();
 }
 
 }  // namespace troupe

@@ -65,7 +65,8 @@ CpuStream::CpuStream(AddressSpace& space, const CpuDeviceOptions& options)
       may_spin_(options.may_spin),
       waits_(options.waits),
       kernels_(best_kernels()),
-      line_(space.timeline(space.make_private_timeline())) {
+      own_line_(space),
+      line_(own_line_.line()) {
   thread_ = start_thread("cpu-stream", [this] { work(); });
 }
 

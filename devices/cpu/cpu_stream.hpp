@@ -85,6 +85,7 @@ class CpuStream final : public Stream {
   const bool may_spin_;
   ActiveWait* const waits_;
   const Kernels& kernels_;
+  const PrivateTimeline own_line_;
   Timeline& line_;
   TraceRow* row_ = nullptr;                         // set before the first work
   WorkLabel label_;                                 // the enqueuing side's

@@ -74,6 +74,7 @@ FakeStream::~FakeStream() {
     }
   }
   device_.space_.unbind(line_.id());
+  device_.space_.end_private_timeline(line_.id());
 }
 
 void FakeStream::push(Piece piece) {

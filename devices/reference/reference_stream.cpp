@@ -55,7 +55,7 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
 }  // namespace
 
 ReferenceStream::ReferenceStream(AddressSpace& space, std::chrono::milliseconds wait_deadline)
-    : space_(space), wait_deadline_(wait_deadline), line_(space.timeline(space.make_private_timeline())) {
+    : space_(space), wait_deadline_(wait_deadline), own_line_(space), line_(own_line_.line()) {
   thread_ = start_thread("reference", [this] { work(); });
 }
 

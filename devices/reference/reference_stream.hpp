@@ -45,6 +45,7 @@ class ReferenceStream final : public Stream {
 
   AddressSpace& space_;
   const std::chrono::milliseconds wait_deadline_;
+  const PrivateTimeline own_line_;
   Timeline& line_;
   std::uint64_t marks_ = 0;
   std::mutex mutex_;  // guards queue_ and stop_

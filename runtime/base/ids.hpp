@@ -30,8 +30,8 @@ using ViewId = Id<struct ViewTag, std::uint32_t>;
 using Step = Id<struct StepTag, std::uint64_t>;
 /// A parameter group.
 using GroupId = Id<struct GroupTag, std::uint32_t>;
-/// An arena: unique in the group of processes; 0 is none. The creator's peer number, below 65,535, and a running
-/// number, below 65,536: see `arena_id` and AddressSpace::new_arena.
+/// An arena: unique in the group of processes, and never used again once it is unmapped; 0 is none. The creator's peer
+/// number, below 65,535, and a running number, below 65,536: see `arena_id` and AddressSpace::new_arena.
 using ArenaId = Id<struct ArenaTag, std::uint32_t>;
 
 constexpr Step next(Step step) noexcept { return {step.value + 1}; }

@@ -10,7 +10,7 @@ struct PointJoin::Countdown final : Waker {
   std::size_t left = 0;  // points
 };
 
-PointJoin::PointJoin(AddressSpace& space) : space_(space), line_(space.timeline(space.make_private_timeline())) {}
+PointJoin::PointJoin(AddressSpace& space) : space_(space), own_line_(space), line_(own_line_.line()) {}
 
 PointJoin::~PointJoin() = default;
 

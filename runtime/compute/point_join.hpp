@@ -28,6 +28,7 @@ class PointJoin {
   void reached(Countdown& countdown, const Status& status) noexcept;
 
   AddressSpace& space_;
+  const PrivateTimeline own_line_;
   Timeline& line_;
   std::mutex mutex_;                  // guards what follows
   std::deque<Countdown> countdowns_;  // as many as were ever under way at once

@@ -122,7 +122,8 @@ std::vector<std::uint32_t> share_out(std::uint32_t rows, const std::vector<StepC
 Shares::Shares(const Schedule& schedule, SharesOptions options)
     : schedule_(schedule),
       options_(options),
-      span_{{schedule.first_step}, std::vector<std::uint32_t>(schedule.ranks, schedule.rows)},
+      span_{{schedule.first_step},
+            options.rows.empty() ? std::vector<std::uint32_t>(schedule.ranks, schedule.rows) : options.rows},
       until_{schedule.first_step + horizon_steps(options.ahead)},
       sums_(schedule.ranks),
       last_(schedule.ranks),

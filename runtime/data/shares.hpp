@@ -87,11 +87,12 @@ std::string to_string(const ShareChange& change, const ShareWindow& window);
 std::string to_string(const Straggler& straggler, const ShareWindow& window);
 
 struct SharesOptions {
-  bool adapts = false;        // split = "measured"; otherwise nothing but windows comes out
-  SplitRange range{};         // of a rank's share
-  std::uint64_t ahead = 0;    // steps that a rank may have loaded or enqueued beyond the last one committed
-  double least_gain = 0.05;   // of a change, in the time of the slowest rank
-  std::uint32_t windows = 2;  // in a row that promise so much
+  bool adapts = false;                // split = "measured"; otherwise nothing but windows comes out
+  SplitRange range{};                 // of a rank's share
+  std::vector<std::uint32_t> rows{};  // by rank, of the first steps; empty: equal parts
+  std::uint64_t ahead = 0;            // steps that a rank may have loaded or enqueued beyond the last one committed
+  double least_gain = 0.05;           // of a change, in the time of the slowest rank
+  std::uint32_t windows = 2;          // in a row that promise so much
   std::chrono::nanoseconds window = std::chrono::milliseconds(400);  // of the slowest rank's own time
 };
 

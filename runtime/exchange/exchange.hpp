@@ -21,6 +21,12 @@
 
 namespace troupe {
 
+/// How far a group's exchange has come, for the one that goes on in its place.
+struct ExchangeProgress {
+  std::unique_ptr<PolicySequence> policy;  // with the switches that were ordered and not begun
+  std::uint64_t updates = 0;               // that the rule has made
+};
+
 /// The communication of one parameter group, under one view and one policy: a Communicator (bytes), a Policy (when) and
 /// a Rule (arithmetic). Per step: begin, acquire and contribute for each bucket, commit; all on the same stream, which
 /// only enqueues.
@@ -68,6 +74,8 @@ class Exchange {
   /// Ends the tenancy: no contribution is taken any more; what is under way ends with `why`. Gives the stripes back for
   /// the next tenant. Idempotent.
   virtual std::vector<StripeMemory> retire(const Status& why) noexcept = 0;
+  /// After retire(), of an exchange that is_consistent(); no step begins any more.
+  virtual ExchangeProgress hand_over() { return {}; }
 };
 
 /// What a rank says with a step, for all to count (StepSums).

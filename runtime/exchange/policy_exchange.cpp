@@ -176,6 +176,15 @@ class PolicyExchange final : public Exchange {
     return memory_.mine;
   }
 
+  ExchangeProgress hand_over() override {
+    TROUPE_CHECK(retired_.load(std::memory_order_acquire), Code::invalid, "group ", group().value,
+                 " is still exchanged: retire it first");
+    TROUPE_CHECK(!begun_ || is_consistent(), Code::invalid, "group ", group().value, ": step ", step_.value,
+                 " left a round under way");
+    const std::uint64_t made = updates();
+    return {std::move(parts_.policy), made};
+  }
+
  private:
   GroupId group() const noexcept { return parts_.buckets.front().group; }
   bool has_own_weights() const noexcept { return memory_.weights.size_bytes != 0; }

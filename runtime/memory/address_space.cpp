@@ -1,12 +1,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/error.hpp"
 #include "runtime/memory/arena.hpp"
@@ -26,38 +27,60 @@ struct Mapped {
   std::shared_ptr<Arena> arena;  // null: bound
 };
 
-/// What is mapped, by id: read without a lock on every step, only ever added to. Open addressing.
+/// What is mapped, by id: read without a lock on every step. Open addressing. A place is empty, holds an id, or held
+/// one that was removed; a search passes those of the last kind, and only an empty place ends it. So an id is found as
+/// long as it is here, whatever comes and goes beside it, and no reader follows a pointer but that of the id which it
+/// looks for. Ids are never used again, so a place that has another id meanwhile is not taken for the one before.
 class ArenaTable {
  public:
   const Mapped* find(ArenaId id) const noexcept {
     for (std::size_t i = 0; i < kPlaces; ++i) {
-      const Mapped* mapped = place(id, i).load(std::memory_order_acquire);
-      if (mapped == nullptr || mapped->region.id == id) return mapped;
+      const Place& place = places_[index(id, i)];
+      const std::uint32_t key = place.key.load(std::memory_order_acquire);
+      if (key == id.value) return place.mapped.load(std::memory_order_acquire);
+      if (key == kEmpty) return nullptr;
     }
     return nullptr;
   }
-  /// One caller at a time. False: full.
+  /// Of an id that is not here. One caller at a time, remove() counted. False: full.
   bool add(const Mapped& mapped) noexcept {
+    const ArenaId id = mapped.region.id;
     for (std::size_t i = 0; i < kPlaces; ++i) {
-      if (place(mapped.region.id, i).load(std::memory_order_relaxed) != nullptr) continue;
-      place(mapped.region.id, i).store(&mapped, std::memory_order_release);
+      Place& place = places_[index(id, i)];
+      const std::uint32_t key = place.key.load(std::memory_order_relaxed);
+      if (key != kEmpty && key != kRemoved) continue;
+      place.mapped.store(&mapped, std::memory_order_relaxed);
+      place.key.store(id.value, std::memory_order_release);
       return true;
     }
     return false;
   }
+  void remove(ArenaId id) noexcept {
+    for (std::size_t i = 0; i < kPlaces; ++i) {
+      Place& place = places_[index(id, i)];
+      const std::uint32_t key = place.key.load(std::memory_order_relaxed);
+      if (key == kEmpty) return;
+      if (key != id.value) continue;
+      place.key.store(kRemoved, std::memory_order_release);
+      place.mapped.store(nullptr, std::memory_order_release);
+      return;
+    }
+  }
   static constexpr std::size_t kPlaces = 1024;
 
  private:
+  static constexpr std::uint32_t kEmpty = 0;         // arena 0 is none
+  static constexpr std::uint32_t kRemoved = 0xffff;  // as is what no creator has made
+  struct Place {
+    std::atomic<std::uint32_t> key{kEmpty};
+    std::atomic<const Mapped*> mapped{nullptr};
+  };
   /// Ids are (creator << 16 | running): neighbours have neighbouring creators.
   static std::size_t index(ArenaId id, std::size_t attempt) noexcept {
     return ((id.value >> 16) + 37 * (id.value & 0xffff) + attempt) % kPlaces;
   }
-  std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) noexcept { return places_[index(id, attempt)]; }
-  const std::atomic<const Mapped*>& place(ArenaId id, std::size_t attempt) const noexcept {
-    return places_[index(id, attempt)];
-  }
 
-  std::array<std::atomic<const Mapped*>, kPlaces> places_{};
+  std::array<Place, kPlaces> places_{};
 };
 
 struct Line {
@@ -71,9 +94,11 @@ struct AddressSpace::State {
   ArenaTable arenas;
   std::atomic<std::chrono::nanoseconds> spin{std::chrono::nanoseconds::zero()};
   std::shared_mutex mutex;  // guards what follows
-  std::deque<Mapped> mapped;
+  std::unordered_map<ArenaId, Mapped> mapped;
   std::unordered_map<TimelineId, Timeline*> bound;
   std::uint32_t next_private = 0;
+  std::unordered_set<std::uint32_t> private_lines;
+  std::vector<TimelineId> ended_private;  // of them
   std::uint32_t next_arena = kFirstFreeArena;
   std::unordered_map<TimelineId, Line> lines;
   LineWatchers watchers;  // ends before the lines it watches
@@ -85,6 +110,7 @@ struct AddressSpace::State {
   }
   Line make(TimelineId id);
   void enter(Mapped entry);
+  std::vector<Line> take_lines(ArenaId arena);
   const Region& region(ArenaId id) const {
     const Mapped* const found = arenas.find(id);
     TROUPE_CHECK(found != nullptr, Code::invalid, "arena ", id.value, " is not mapped in this process");
@@ -95,8 +121,8 @@ struct AddressSpace::State {
 /// The caller holds the mutex.
 Line AddressSpace::State::make(TimelineId id) {
   if (id.arena.value == 0) {
-    TROUPE_CHECK(id.index < next_private, Code::invalid, "there is no private timeline ", id.index,
-                 " in this process, which made ", next_private);
+    TROUPE_CHECK(private_lines.contains(id.index), Code::invalid, "there is no private timeline ", id.index,
+                 " in this process: ", id.index < next_private ? "it has ended" : "it was never made");
     auto word = std::make_unique<TimelineWord>();
     auto line = std::make_unique<FutexTimeline>(id, *word, nullptr, spin);
     return {std::move(word), std::move(line)};
@@ -120,8 +146,22 @@ void AddressSpace::State::enter(Mapped entry) {
   const std::lock_guard lock{mutex};
   TROUPE_CHECK(arenas.find(id) == nullptr, Code::invalid, "arena ", id.value, " is mapped already");
   TROUPE_CHECK(mapped.size() < ArenaTable::kPlaces, Code::invalid, "a process maps at most ", ArenaTable::kPlaces,
-               " arenas");
-  arenas.add(mapped.emplace_back(std::move(entry)));
+               " arenas at once");
+  arenas.add(mapped.emplace(id, std::move(entry)).first->second);
+}
+
+/// An arena's lines. The caller holds the mutex, and destroys them without it: their wakers may look something up.
+std::vector<Line> AddressSpace::State::take_lines(ArenaId arena) {
+  std::vector<Line> taken;
+  for (auto it = lines.begin(); it != lines.end();) {
+    if (it->first.arena != arena) {
+      ++it;
+      continue;
+    }
+    taken.push_back(std::move(it->second));
+    it = lines.erase(it);
+  }
+  return taken;
 }
 
 void AddressSpace::map(std::shared_ptr<Arena> arena) {
@@ -139,11 +179,35 @@ ArenaId AddressSpace::new_arena(Peer creator) {
   return arena_id(creator, state_->next_arena++);
 }
 
+std::uint32_t AddressSpace::arenas_left() const noexcept {
+  const std::shared_lock lock{state_->mutex};
+  return kEndOfArenas - state_->next_arena;
+}
+
 void AddressSpace::bind(const Region& region) {
   TROUPE_CHECK(region.id.value != 0 && region.base != nullptr, Code::invalid,
                "memory to bind needs an id and a place; ", "arena ", region.id.value, " at ",
                static_cast<const void*>(region.base), " has not both");
   state_->enter({region, nullptr});
+}
+
+/// The lines go first, as they lie in the memory; the watchers let go of them before they end.
+bool AddressSpace::unmap(Blocking& blocking, ArenaId id) {
+  std::vector<Line> ended;
+  Mapped gone;
+  {
+    const std::lock_guard lock{state_->mutex};
+    auto entry = state_->mapped.extract(id);
+    if (entry.empty()) return false;
+    state_->arenas.remove(id);
+    gone = std::move(entry.mapped());
+    ended = state_->take_lines(id);
+  }
+  std::vector<FutexTimeline*> lines;
+  for (const Line& line : ended) lines.push_back(line.line.get());
+  state_->watchers.forget(blocking, lines);
+  ended.clear();
+  return true;
 }
 
 void AddressSpace::bind(Timeline& line) {
@@ -161,7 +225,22 @@ void AddressSpace::unbind(TimelineId line) noexcept {
 
 TimelineId AddressSpace::make_private_timeline() {
   const std::lock_guard lock{state_->mutex};
+  state_->private_lines.insert(state_->next_private);
   return {ArenaId{0}, state_->next_private++};
+}
+
+void AddressSpace::end_private_timeline(TimelineId line) noexcept {
+  const std::lock_guard lock{state_->mutex};
+  state_->ended_private.push_back(line);
+}
+
+void AddressSpace::clear_ended() {
+  std::vector<Line> ended;  // destroyed without the lock: their wakers may look something up
+  const std::lock_guard lock{state_->mutex};
+  for (const TimelineId line : std::exchange(state_->ended_private, {})) {
+    state_->private_lines.erase(line.index);
+    if (auto entry = state_->lines.extract(line); !entry.empty()) ended.push_back(std::move(entry.mapped()));
+  }
 }
 
 Arena& AddressSpace::arena(ArenaId id) const {

@@ -104,17 +104,30 @@ class AddressSpace {
   /// An id that no other arena of this process has had, above those that callers choose themselves (below 256). Throws
   /// Error{unsupported} after 65,280.
   ArenaId new_arena(Peer creator);
-  /// Adds an arena; its memory stays mapped as long as the address space lives.
+  /// How many more ids new_arena() has.
+  std::uint32_t arenas_left() const noexcept;
+  /// Adds an arena; its memory stays mapped until unmap(), or as long as the address space lives. At most 1,024 arenas
+  /// and regions at once.
   void map(std::shared_ptr<Arena> arena);
   /// Makes memory addressable that is no arena; it is the caller's, and outlives every use of its id. Throws
   /// Error{invalid} for an id that is taken, or memory that is none.
   void bind(const Region& region);
+  /// Ends an arena's mapping, or a region's entry: its id names nothing here from now on, and its lines have ended.
+  /// Nobody looks anything of it up, waits on a line of it or holds an address in it meanwhile or later; a waker that
+  /// is left on one of its lines is told Code::aborted. False: nothing of that id is mapped or bound. Blocks until the
+  /// threads that watch its lines have let go of them.
+  bool unmap(Blocking& blocking, ArenaId id);
   /// Makes `line` the one that its id names (a fake device's logical clock, a process's own line). The line outlives
   /// its entry.
   void bind(Timeline& line);
   void unbind(TimelineId line) noexcept;
-  /// A timeline of this process alone: no arena, the same words.
+  /// A timeline of this process alone: no arena, the same words. PrivateTimeline ends it with its owner.
   TimelineId make_private_timeline();
+  /// Its owner has ended. Others may still be about to return from waits for it, so it stays until clear_ended().
+  void end_private_timeline(TimelineId line) noexcept;
+  /// Frees the private timelines that have ended: nobody waits on one of them, or looks it up, meanwhile or later. A
+  /// waker that is left is told Code::aborted.
+  void clear_ended();
 
   /// The arena, or Error{invalid} when it is not mapped, or no Arena.
   Arena& arena(ArenaId id) const;
@@ -131,12 +144,30 @@ class AddressSpace {
   /// Lets waits on this space's lines poll for some 200 us before they sleep, for threads that have a core each. At
   /// first they may not.
   void may_spin(bool yes) noexcept;
-  /// The line, made on first use and the same object ever after. Throws Error{invalid} when its arena is not mapped.
+  /// The line, made on first use and the same object as long as its arena is mapped. Throws Error{invalid} when that is
+  /// not mapped, or the private line has ended.
   Timeline& timeline(TimelineId id) const;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+/// A timeline of this process alone that ends with its owner (AddressSpace::end_private_timeline), whom the address
+/// space outlives.
+class PrivateTimeline {
+ public:
+  explicit PrivateTimeline(AddressSpace& space) : space_(space), id_(space.make_private_timeline()) {}
+  ~PrivateTimeline() { space_.end_private_timeline(id_); }
+  PrivateTimeline(const PrivateTimeline&) = delete;
+  PrivateTimeline& operator=(const PrivateTimeline&) = delete;
+
+  TimelineId id() const noexcept { return id_; }
+  Timeline& line() const { return space_.timeline(id_); }
+
+ private:
+  AddressSpace& space_;
+  const TimelineId id_;
 };
 
 }  // namespace troupe

@@ -1,7 +1,9 @@
 #include "runtime/memory/line_watcher.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "runtime/base/thread.hpp"
 #include "runtime/memory/detail/futex.hpp"
@@ -38,6 +40,17 @@ bool LineWatcher::add(FutexTimeline& line) {
   return true;
 }
 
+/// The thread goes through a copy of the lines. When it makes its next copy, under the mutex, it has done with the one
+/// before.
+void LineWatcher::forget(Blocking&, std::span<FutexTimeline* const> lines) {
+  std::unique_lock lock{mutex_};
+  const auto is_gone = [&](FutexTimeline* line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
+  if (std::erase_if(lines_, is_gone) == 0) return;
+  const std::uint64_t number = ++forgotten_;
+  ring();
+  seen_.wait(lock, [&] { return seen_forgotten_ >= number; });
+}
+
 void LineWatcher::ring() noexcept {
   doorbell_.fetch_add(1, std::memory_order_seq_cst);
   futex::wake_all(doorbell_);
@@ -53,6 +66,7 @@ void LineWatcher::run() {
     {
       const std::lock_guard lock{mutex_};
       lines = lines_;
+      if (std::exchange(seen_forgotten_, forgotten_) != forgotten_) seen_.notify_all();
     }
     std::size_t count = 0;
     words[count++] = watched(doorbell_, bell);
@@ -70,9 +84,19 @@ void LineWatcher::run() {
 
 void LineWatchers::watch(FutexTimeline& line) {
   const std::lock_guard lock{mutex_};
-  if (!watchers_.empty() && watchers_.back()->add(line)) return;
+  for (const auto& watcher : watchers_)
+    if (watcher->add(line)) return;
   watchers_.push_back(std::make_unique<LineWatcher>(has_waitv_));
   watchers_.back()->add(line);
+}
+
+void LineWatchers::forget(Blocking& blocking, std::span<FutexTimeline* const> lines) {
+  std::vector<LineWatcher*> all;
+  {
+    const std::lock_guard lock{mutex_};
+    for (const auto& watcher : watchers_) all.push_back(watcher.get());
+  }
+  for (LineWatcher* const watcher : all) watcher->forget(blocking, lines);
 }
 
 }  // namespace troupe

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -25,13 +27,18 @@ class LineWatcher {
 
   /// False: full.
   bool add(FutexTimeline& line);
+  /// Returns when the thread uses none of `lines` any more. Not from a waker.
+  void forget(Blocking& blocking, std::span<FutexTimeline* const> lines);
 
  private:
   void run();
   void ring() noexcept;
 
-  std::mutex mutex_;  // guards lines_
+  std::mutex mutex_;  // guards what follows
   std::vector<FutexTimeline*> lines_;
+  std::uint64_t forgotten_ = 0;       // calls of forget()
+  std::uint64_t seen_forgotten_ = 0;  // of them, that the thread has seen
+  std::condition_variable seen_;
   std::atomic<std::uint32_t> doorbell_{0};  // counts changes of lines_, and the end
   std::atomic<bool> stop_{false};
   bool has_waitv_;  // the thread's own
@@ -43,6 +50,8 @@ class LineWatchers final : public LineWatch {
  public:
   explicit LineWatchers(bool has_waitv = true) : has_waitv_(has_waitv) {}
   void watch(FutexTimeline& line) override;
+  /// Returns when no watcher uses one of `lines` any more. Not from a waker.
+  void forget(Blocking& blocking, std::span<FutexTimeline* const> lines);
 
  private:
   const bool has_waitv_;

@@ -10,6 +10,7 @@ struct Place {
   arena @2 :Data;         # ArenaTicket as it lies in memory: only ranks of one build get this far
   start @3 :Start;        # rank 0's: for all
   deviceMemory @4 :Bool;  # it trains in memory of its device's own
+  rows @5 :List(UInt32);  # rank 0's: by rank, of the first steps; empty: equal parts
 
   # Where the job goes on, and how its checkpoints are called.
   struct Start {

@@ -107,6 +107,7 @@ struct World {
         actors.listener<EvaluationReceiver, Evaluated>([this](const Evaluated& e) { evaluated.push_back(e); });
     auto finished_to = actors.listener<FinishReceiver, DeviceFinished>([this](const DeviceFinished& f) {
       finished.push_back(f.stopped);
+      retired.push_back(f.retired);
       verdict = f.verdict;
     });
     auto snapshots_to = actors.listener<SnapshotReceiver, SnapshotTaken>([this](const SnapshotTaken& taken) {
@@ -142,7 +143,10 @@ struct World {
          sums_are_common,
          {},
          digest_plan,
-         awaits_verdicts},
+         awaits_verdicts,
+         [] { return std::string{}; },
+         {},
+         [this](const DeviceProgress& left) { progress = left; }},
         {{committed_to}, evaluated_to, {finished_to}, snapshots_to, coordinator.handle(actors), sums_to, digests_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
@@ -186,7 +190,9 @@ struct World {
   DeviceActor actor;
   std::vector<Step> committed;
   std::vector<Evaluated> evaluated;
-  std::vector<bool> finished;
+  std::vector<bool> finished;                                  // whether it was stopped
+  std::vector<bool> retired;                                   // at the same ends
+  DeviceProgress progress;                                     // that it left
   Status verdict;                                              // that it finished with
   std::vector<std::pair<std::uint64_t, std::uint32_t>> saved;  // steps, numbers
   std::vector<std::optional<Step>> saved_for;                  // which evaluations
@@ -515,6 +521,79 @@ TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   EXPECT_EQ(w.own_sums.size(), 6u);
   EXPECT_TRUE(w.exchange.facts.back().last);
   EXPECT_THAT(w.finished, ElementsAre(true));
+}
+
+/// Holds and orders that the view ends with step `at`, or the first one after it that leaves no round under way.
+void order_rebuild(World& w, std::uint64_t at) {
+  w.actors.send(w.actor, HoldSteps{1, StepOrderKind::rebuild, {}});
+  w.actors.send(w.actor, StepOrder{.number = 1, .kind = StepOrderKind::rebuild, .at = at});
+  w.actors.run();
+}
+
+TEST(DeviceActor, RetiresAfterTheFirstStepOfItsOrderThatLeavesNoRoundUnderWay) {
+  World w{steps_without_evaluation(100), SavePlan{}};
+  w.exchange.consistent_every = 4;
+  w.begin();
+  w.give(0);
+  order_rebuild(w, 5);
+  train(w, 1, 12);
+  EXPECT_EQ(w.committed.size(), 8u);
+  EXPECT_EQ(w.exchange.facts.size(), 8u) << "no step has begun behind it";
+  for (const StepFacts& facts : w.exchange.facts) {
+    EXPECT_FALSE(facts.last) << "the run goes on";
+    EXPECT_FALSE(facts.consistent) << "and is the one that it would have been";
+  }
+  EXPECT_THAT(w.retired, ElementsAre(true));
+  EXPECT_THAT(w.saved, IsEmpty()) << "the next view has it in memory";
+}
+
+TEST(DeviceActor, LetsShardsMeetForTheViewsEnd) {
+  World w{steps_without_evaluation(100)};
+  w.exchange.in_force = {.kind = PolicyKind::ssp};
+  w.begin();
+  w.give(0);
+  order_rebuild(w, 1);
+  train(w, 1, 4);
+  ASSERT_EQ(w.exchange.facts.size(), 2u);
+  EXPECT_FALSE(w.exchange.facts[0].consistent);
+  EXPECT_TRUE(w.exchange.facts[1].consistent);
+  EXPECT_THAT(w.retired, ElementsAre(true));
+}
+
+TEST(DeviceActor, RetiresWhenWhatItSavesIsWrittenAndHandsItsOrdersOn) {
+  World w{steps_without_evaluation(100), SavePlan{.every_steps = 3}};
+  w.begin();
+  w.give(0);
+  w.actors.send(w.actor, HoldSteps{1, kSwitch, {.kind = PolicyKind::local_sgd}});
+  w.actors.send(w.actor, StepOrder{1, kSwitch, 50, {.kind = PolicyKind::local_sgd}, "somebody wanted it"});
+  w.actors.run();
+  w.actors.send(w.actor, HoldSteps{2, StepOrderKind::rebuild, {}});
+  w.actors.send(w.actor, StepOrder{.number = 2, .kind = StepOrderKind::rebuild, .at = 2});
+  w.actors.run();
+  for (std::uint64_t k = 1; k < 5; ++k) w.give(k);
+  for (int i = 0; i < 5; ++i) w.run_device();
+  EXPECT_EQ(w.committed.size(), 3u);
+  EXPECT_THAT(w.saved, ElementsAre(Pair(2, 1)));
+  EXPECT_THAT(w.retired, IsEmpty());
+  w.actors.send(w.actor, SnapshotFree{});
+  w.actors.run();
+  EXPECT_THAT(w.retired, ElementsAre(true));
+  EXPECT_EQ(w.progress.next_number, 2u);
+  ASSERT_EQ(w.progress.switches.size(), 1u);
+  EXPECT_EQ(w.progress.switches[0].at, Step{50});
+  EXPECT_EQ(w.progress.switches[0].reason, "somebody wanted it");
+}
+
+TEST(DeviceActor, EndsTheRunWithThePlansLastStepThoughTheViewWasToEnd) {
+  World w{steps_without_evaluation(6)};
+  w.exchange.consistent_every = 4;
+  w.begin();
+  w.give(0);
+  order_rebuild(w, 4);
+  train(w, 1, 6);
+  EXPECT_EQ(w.committed.size(), 6u);
+  EXPECT_THAT(w.finished, ElementsAre(false));
+  EXPECT_THAT(w.retired, ElementsAre(false));
 }
 
 TEST(DeviceActor, TellsDigestsOfItsWeightsWhereRanksShouldHaveTheSame) {

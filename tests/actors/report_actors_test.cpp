@@ -106,6 +106,48 @@ TEST(ReporterActor, TellsWhatTheStreamHasSpentSinceTheRunBegan) {
   actors.run();
 }
 
+TEST(ReporterActor, GoesOnWithALineThatAViewBeforeItHasBegun) {
+  const Schedule schedule{.train_samples = 40, .test_samples = 0, .rows = 10, .ranks = 1, .steps = 8};
+  ReportSoFar left;
+  RunTotal before;
+  {
+    test::ActorWorld actors;
+    int told = 0;
+    auto told_to = actors.listener<ReportedReceiver, Reported>([&](const Reported&) { ++told; });
+    ReportTargets targets;
+    targets.line = [](const EpochReport&) { ADD_FAILURE() << "no epoch has ended"; };
+    targets.total = [&](const RunTotal& total) { before = total; };
+    targets.retired = [&](const ReportSoFar& so_far) { left = so_far; };
+    const ReporterActor reporter = spawn_reporter(actors.system(), schedule, targets, told_to);
+    actors.send(reporter, Begin{{1}});
+    actors.send(reporter, Committed{{1}, {0}, sums(30, 5, 10)});
+    actors.send(reporter, DeviceFinished{.retired = true});
+    actors.run();
+    EXPECT_EQ(told, 1);
+    caf::anon_send_exit(reporter, caf::exit_reason::kill);
+    actors.run();
+  }
+  EXPECT_EQ(before.samples, 10u);
+  test::ActorWorld actors;
+  std::vector<EpochReport> lines;
+  auto told_to = actors.listener<ReportedReceiver, Reported>([](const Reported&) {});
+  ReportTargets targets;
+  targets.line = [&](const EpochReport& line) { lines.push_back(line); };
+  Schedule rest = schedule;
+  rest.first_step = 1;
+  rest.first_sample = 10;
+  const ReporterActor reporter = spawn_reporter(actors.system(), rest, targets, told_to, left);
+  actors.send(reporter, Begin{{2}});
+  for (std::uint64_t step = 1; step < 4; ++step) actors.send(reporter, Committed{{2}, {step}, sums(10, 5, 10)});
+  actors.run();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_DOUBLE_EQ(lines[0].loss, 1.5);
+  EXPECT_EQ(lines[0].samples, 40u);
+  EXPECT_EQ(lines[0].steps, 4u);
+  caf::anon_send_exit(reporter, caf::exit_reason::kill);
+  actors.run();
+}
+
 TEST(ReporterActor, TellsProgressHoweverShortEpochsAre) {
   test::ActorWorld actors;
   int told_progress = 0;

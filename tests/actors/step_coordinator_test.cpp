@@ -75,6 +75,10 @@ class StepCoordinatorTest : public ::testing::Test {
                PolicyWish{policy, "a test wants it", [this](const StepOutcome& o) { outcomes.push_back(o); }});
     world.run();
   }
+  void wish_rebuild() {
+    world.send(coordinator, RebuildWish{"a test wants it", [this](const StepOutcome& o) { outcomes.push_back(o); }});
+    world.run();
+  }
   void wish_end(std::uint32_t rank) {
     world.send(coordinator, EndWish{rank});
     world.run();
@@ -175,6 +179,38 @@ TEST_F(StepCoordinatorTest, EndsAllRanksAfterTheSameStepHoweverManyAskForIt) {
   wish({.kind = PolicyKind::local_sgd});
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("about to end"));
+}
+
+TEST_F(StepCoordinatorTest, EndsTheViewAtOneStepOfAllRanksAndTakesNoOtherWishUntilTheNext) {
+  join_all();
+  wish_rebuild();
+  for (const auto& device : devices) {
+    ASSERT_EQ(device->orders.size(), 1u);
+    EXPECT_EQ(device->holds[0].about, StepOrderKind::rebuild);
+    EXPECT_EQ(device->orders[0].kind, StepOrderKind::rebuild);
+    EXPECT_EQ(device->orders[0].at, 12u);
+  }
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].first, 12u);
+  wish({.kind = PolicyKind::local_sgd});
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_THAT(std::string{outcomes[1].status.text()}, HasSubstr("go over to another view"));
+  wish_end(1);
+  EXPECT_EQ(devices[0]->orders.size(), 1u) << "it is wished again in the next view";
+}
+
+TEST_F(StepCoordinatorTest, KeepsTheViewWhenOneRankCannotLeaveItOrTheRunEndsBefore) {
+  join_all();
+  devices[2]->refusal = "an app holds its memory";
+  wish_rebuild();
+  devices[2]->refusal = "";
+  devices[1]->last = 12;
+  wish_rebuild();
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("rank 2 on node node: an app holds its memory"));
+  EXPECT_THAT(std::string{outcomes[1].status.text()}, HasSubstr("the run ends with step 12, before another view"));
+  for (const auto& device : devices)
+    for (const StepOrder& order : device->orders) EXPECT_EQ(order.kind, StepOrderKind::go_on);
 }
 
 TEST_F(StepCoordinatorTest, EndsNothingThatEndsByItself) {

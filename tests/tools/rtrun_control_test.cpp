@@ -37,6 +37,11 @@ TEST(ControlRequest, NamesAPolicyWithItsSettings) {
   EXPECT_FALSE(request.policy.nesterov);
 }
 
+TEST(ControlRequest, AsksForANewViewWithOneWord) {
+  EXPECT_EQ(parse_control_request("rebuild").kind, ControlRequest::Kind::rebuild);
+  EXPECT_THAT(refusal_of("rebuild now"), HasSubstr("\"rebuild\""));
+}
+
 TEST(ControlRequest, IsRefusedWithWhatIsWrongWithIt) {
   EXPECT_THAT(refusal_of("resume"), HasSubstr("switch POLICY"));
   EXPECT_THAT(refusal_of("stop now"), HasSubstr("switch POLICY"));

@@ -26,7 +26,7 @@ class BareRank {
         deadline_(Deadline::after(kPatience)),
         job_(join_job(blocking, options, deadline_)),
         affinity_(job_.mine().cpus),
-        schedule_(job_.schedule(settings_, nullptr)),
+        schedule_(job_.schedule(settings_, {})),
         ledger_(schedule_),
         cursor_(schedule_, job_.self(), job_.batch.rows()),
         order_(job_.data.train->count_samples(), job_.plan.seed) {

@@ -81,6 +81,9 @@ same user.
 
   switch POLICY [key=value ...]   from one of the next steps on, all ranks use this policy, with these settings of
                                   [update]; later entries of update.switch are dropped
+  rebuild                         after one of the next steps, build plan, memory, exchange and actors anew in the
+                                  same processes, and go on from what they have in memory; with
+                                  placement.split = "measured" with the shares that were measured
   stop                            end after the current steps, with a checkpoint if the run saves any
   describe                        print what rank 0 is doing
 
@@ -89,6 +92,7 @@ A policy for which the job has reserved no memory is refused; it reserves memory
 Examples:
   rtrun control run switch local_sgd every_steps=16
   rtrun control run switch sync
+  rtrun control run rebuild
   rtrun control run stop
 
 Exit codes: 0 done, 1 the run refused or gave no answer, 2 no such request, 3 no run listens there.)";
@@ -186,9 +190,9 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   add_common(plan, line);
   plan.footer(kPlanFooter);
   CLI::App& control =
-      *app.add_subcommand("control", "Tell a run to switch its policy or to stop, or ask what it is doing");
+      *app.add_subcommand("control", "Tell a run to switch its policy, to rebuild or to stop, or ask what it is doing");
   control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
-  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], stop or describe")->required();
+  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop or describe")->required();
   control.footer(kControlFooter);
   CLI::App& timeline = *app.add_subcommand("timeline", "Draw one step of a run's trace as a picture");
   timeline.add_option("TRACE", line.file, "What rtrun --trace wrote")->required();

@@ -18,7 +18,7 @@ struct Word {
 
 constexpr std::array<Word, 6> kVerbs{{{"check", "print the effective settings; runs nothing"},
                                       {"plan", "print who would run where; runs nothing"},
-                                      {"control", "ask a run for another policy, or its end"},
+                                      {"control", "ask a run for another policy or view, or its end"},
                                       {"timeline", "draw a step of a run's trace"},
                                       {"reference", "print every key of app.toml"},
                                       {"completion", "print a completion script"}}};

@@ -15,7 +15,7 @@ namespace troupe::rtrun {
 
 /// What `rtrun control` asks of a run. It travels as one line of plain letters, `words` joined by spaces.
 struct ControlRequest {
-  enum class Kind : std::uint8_t { switch_policy, stop, describe };
+  enum class Kind : std::uint8_t { switch_policy, rebuild, stop, describe };
   Kind kind = Kind::describe;
   PolicySettings policy;  // of switch_policy
 };
@@ -30,7 +30,7 @@ struct ControlAnswer {
 inline constexpr std::size_t kRequestBytes = 1024;
 inline constexpr std::size_t kAnswerBytes = std::size_t{1} << 20;
 
-/// Throws Error{invalid} for anything else than "switch POLICY [key=value ...]", "stop" and "describe".
+/// Throws Error{invalid} for anything else than "switch POLICY [key=value ...]", "rebuild", "stop" and "describe".
 ControlRequest parse_control_request(std::string_view line);
 std::string to_line(const ControlAnswer& answer);
 /// Throws Error{corrupt} for what to_line does not make.

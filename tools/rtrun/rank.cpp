@@ -65,16 +65,20 @@ class Display final : public SessionListener {
   report::ReportWriter report_;
 };
 
+constexpr const char* kAskedFor = "asked for by rtrun control";
+
 /// Does what `rtrun control` asks of a session that lives longer than the server.
 std::string serve(Blocking& blocking, Session& session, const ControlRequest& request, Clock::duration patience) {
   switch (request.kind) {
     case ControlRequest::Kind::describe: return session.describe(blocking, Deadline::after(kReport));
     case ControlRequest::Kind::stop: session.request_stop(); return "the run ends after the steps under way";
+    case ControlRequest::Kind::rebuild:
     case ControlRequest::Kind::switch_policy: break;
   }
   // All ranks have that long to say which step is their next; an overdue one ends the run.
   const Deadline deadline = Deadline::after(2 * patience);
-  const std::uint64_t first = session.switch_policy(blocking, request.policy, "asked for by rtrun control", deadline);
+  if (request.kind == ControlRequest::Kind::rebuild) return to_string(session.rebuild(blocking, kAskedFor, deadline));
+  const std::uint64_t first = session.switch_policy(blocking, request.policy, kAskedFor, deadline);
   const std::uint32_t ranks = session.plan().world_size();
   return fmt::format("from step {} on: {}", first, describe(resolved(request.policy, ranks), ranks));
 }

@@ -1,24 +1,45 @@
+#include <algorithm>
+
 #include "transports/collectives/detail/direct_head.hpp"
+#include "transports/collectives/detail/direct_rounds.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
 namespace troupe {
 namespace {
 
 /// Whose message it is; one that cannot be read goes to the first, which says so to all.
-Receiver* receiver_of(const std::vector<Receiver*>& by_group, std::span<const std::byte> head) noexcept {
+Receiver* receiver_of(const std::vector<collectives::DirectRounds*>& by_group,
+                      std::span<const std::byte> head) noexcept {
   const GroupId id = collectives::group_of(head).value_or(GroupId{});
   const std::size_t place = id.value < by_group.size() ? id.value : 0;
   return place < by_group.size() ? by_group[place] : nullptr;
 }
 
+/// Refuses what comes between two views.
+class Nobody final : public Receiver {
+ public:
+  Memory landing(Peer, Lane, std::span<const std::byte>, std::uint64_t) noexcept override { return {}; }
+  void arrived(Peer, Lane, std::span<const std::byte>, Memory) noexcept override {}
+  void dropped(Peer, Lane, Memory, const Status&) noexcept override {}
+  void lost(Peer, const Status&) noexcept override {}
+};
+Nobody nobody;  // it has no state
+
 }  // namespace
 
 void DirectChannel::open(Transport& transport) { transport.receive(Channel::exchange, *this); }
 
-void DirectChannel::add(GroupId id, Receiver& receiver) {
+void DirectChannel::close(Transport& transport) { transport.receive(Channel::exchange, nobody); }
+
+bool DirectChannel::is_idle() const noexcept {
+  return std::all_of(by_group_.begin(), by_group_.end(),
+                     [](const collectives::DirectRounds* rounds) { return rounds == nullptr || rounds->calls().is_idle(); });
+}
+
+void DirectChannel::add(GroupId id, collectives::DirectRounds& rounds) {
   if (by_group_.size() <= id.value) by_group_.resize(id.value + 1);
   TROUPE_CHECK(by_group_[id.value] == nullptr, Code::invalid, "group ", id.value, " has two communicators");
-  by_group_[id.value] = &receiver;
+  by_group_[id.value] = &rounds;
 }
 
 Memory DirectChannel::landing(Peer from, Lane lane, std::span<const std::byte> head,

@@ -46,13 +46,19 @@ struct DirectGroup {
   std::uint32_t ranges_a_bucket = 1;  // how many of `buckets`, one after the other, a backward pass finishes at once
 };
 
-/// The exchange channel of a transport, shared by the communicators of several groups. Outlives the transport.
+/// The exchange channel of a transport, shared by the communicators of several groups. Outlives the transport, or is
+/// closed.
 class DirectChannel final : public Receiver {
  public:
-  /// Messages of group `id` go to `receiver`, which outlives the transport. Before open().
-  void add(GroupId id, Receiver& receiver);
+  /// Messages of group `id` go to `rounds`, which outlive the transport, or close(). Before open().
+  void add(GroupId id, collectives::DirectRounds& rounds);
   /// Becomes the receiver of the channel, before anybody sends to it.
   void open(Transport& transport);
+  /// Whether all rounds of this rank are over, and the transport is done with what it sent in them. Any thread.
+  bool is_idle() const noexcept;
+  /// Nobody is the receiver of the channel any more: what comes is thrown away. Once every rank's end of the channel
+  /// was idle, and both lanes have come by after that, the channel and its communicators may end before the transport.
+  static void close(Transport& transport);
 
   Memory landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept override;
   void arrived(Peer from, Lane lane, std::span<const std::byte> head, Memory payload) noexcept override;
@@ -60,7 +66,7 @@ class DirectChannel final : public Receiver {
   void lost(Peer peer, const Status& why) noexcept override;
 
  private:
-  std::vector<Receiver*> by_group_;
+  std::vector<collectives::DirectRounds*> by_group_;
 };
 
 /// A set of counterparts as a group of their own, of which this is rank `self`: everything but view, memory, filter, id

@@ -42,7 +42,8 @@ OpenClStream::OpenClStream(const Context& context, AddressSpace& space, WaitKeep
     : context_(context),
       space_(space),
       waits_(waits),
-      line_(space.timeline(space.make_private_timeline())),
+      own_line_(space),
+      line_(own_line_.line()),
       queue_(context.make_queue()),
       windows_(context, queue_.get(), space),
       progress_(queue_.get(), waits, line_) {

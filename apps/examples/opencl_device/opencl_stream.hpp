@@ -108,6 +108,7 @@ class OpenClStream final : public Stream {
   const Context& context_;
   AddressSpace& space_;
   WaitKeeper& waits_;
+  const PrivateTimeline own_line_;
   Timeline& line_;
   std::uint64_t marks_ = 0;
   OwnedQueue queue_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <optional>
 
 #include "runtime/base/error.hpp"
 #include "tests/support/child_process.hpp"
@@ -330,6 +331,99 @@ TEST(AddressSpace, ResolvesMemoryThatWasBoundToAnIdAndKnowsItsKind) {
   EXPECT_THROW(space.bind({ArenaId{9}, bytes.data(), bytes.size()}), Error) << "the id is taken";
   EXPECT_THROW(space.bind({ArenaId{10}, nullptr, 64}), Error);
   EXPECT_THROW(space.kind(ArenaId{11}), Error);
+}
+
+/// Mappings of this process.
+std::size_t count_mappings() {
+  std::ifstream maps{"/proc/self/maps"};
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) ++count;
+  return count;
+}
+
+TEST(AddressSpace, ForgetsAnArenaThatIsUnmappedWithItsMemoryAndItsLines) {
+  Blocking blocking = Blocking::on_thread("test");
+  AddressSpace space;
+  const std::size_t before = count_mappings();
+  TimelineId line;
+  {
+    const auto arena = Arena::create(kId, 4096);
+    space.map(arena);
+    line = arena->make_timeline();
+    space.timeline(line).signal(3);
+  }
+  EXPECT_TRUE(space.unmap(blocking, kId));
+  EXPECT_EQ(count_mappings(), before);
+  EXPECT_EQ(error_of([&] { space.address(Memory{kId, 0, 1}); }).code(), Code::invalid);
+  EXPECT_EQ(error_of([&] { space.timeline(line); }).code(), Code::invalid);
+  EXPECT_FALSE(space.unmap(blocking, kId)) << "it is not there any more";
+}
+
+TEST(AddressSpace, TellsWakersOfAnUnmappedLineAndLeavesTheOthersAlone) {
+  struct Noted final : Waker {
+    void reached(Point, Status status) noexcept override { told = status.code(); }
+    std::optional<Code> told;
+  };
+  Blocking blocking = Blocking::on_thread("test");
+  Noted of_one, of_other;
+  AddressSpace space;
+  const auto one = Arena::create(arena_id(Peer{0}, 1), 4096);
+  const auto other = Arena::create(arena_id(Peer{0}, 2), 4096);
+  space.map(one);
+  space.map(other);
+  space.timeline(one->make_timeline()).wake(1, of_one);
+  const TimelineId stays = other->make_timeline();
+  space.timeline(stays).wake(1, of_other);
+  EXPECT_TRUE(space.unmap(blocking, one->id()));
+  EXPECT_EQ(of_one.told, Code::aborted);
+  EXPECT_EQ(of_other.told, std::nullopt);
+  AddressSpace theirs;
+  theirs.map(Arena::open(other->ticket()));
+  theirs.timeline(stays).signal(1);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+  EXPECT_TRUE(space.timeline(stays).wait(blocking, 1, deadline, "the signal").ok());
+}
+
+TEST(AddressSpace, MapsAndUnmapsAnyNumberOfArenasOneAfterTheOther) {
+  Blocking blocking = Blocking::on_thread("test");
+  AddressSpace space;
+  const auto stays = Arena::create(arena_id(Peer{7}, 1), 4096);
+  space.map(stays);
+  for (int i = 0; i < 5000; ++i) {  // five times as many as there are places
+    const ArenaId id = space.new_arena(Peer{3});
+    space.bind({id, stays->base(), 4096, MemoryKind::pinned});
+    ASSERT_EQ(space.address({id, 64, 8}), stays->base() + 64);
+    ASSERT_EQ(&space.arena(stays->id()), stays.get());
+    ASSERT_TRUE(space.unmap(blocking, id));
+  }
+}
+
+TEST(AddressSpace, NamesNoArenaTwiceAndSaysWhenThereAreNoNamesLeft) {
+  AddressSpace space;
+  const std::uint32_t all = space.arenas_left();
+  EXPECT_EQ(all, 65'280u);
+  ArenaId last;
+  for (std::uint32_t i = 0; i < all; ++i) {
+    const ArenaId id = space.new_arena(Peer{3});
+    ASSERT_GT(id, last);
+    ASSERT_EQ(creator_of(id), Peer{3});
+    last = id;
+  }
+  EXPECT_EQ(space.arenas_left(), 0u);
+  EXPECT_EQ(error_of([&] { (void)space.new_arena(Peer{3}); }).code(), Code::unsupported);
+}
+
+TEST(AddressSpace, KeepsALineOfItsOwnUntilItsOwnerHasEndedAndItIsCleared) {
+  AddressSpace space;
+  TimelineId id;
+  {
+    const PrivateTimeline own{space};
+    id = own.id();
+    own.line().signal(2);
+  }
+  EXPECT_EQ(space.timeline(id).value(), 2u) << "somebody may still return from a wait";
+  space.clear_ended();
+  EXPECT_EQ(error_of([&] { space.timeline(id); }).code(), Code::invalid);
 }
 
 TEST(AddressSpace, GivesTheSameLineForOneIdAlways) {

@@ -1,5 +1,7 @@
 #include "transports/collectives/detail/call_series.hpp"
 
+#include <algorithm>
+
 namespace troupe::collectives {
 
 CallSeries::CallSeries(AddressSpace& space, const RoundPlan& plan, GroupFailure& failure, DirectRounds& owner)
@@ -12,11 +14,7 @@ CallSeries::CallSeries(AddressSpace& space, const RoundPlan& plan, GroupFailure&
 }
 
 void CallSeries::add(AddressSpace& space, std::size_t first_channel, std::size_t count_channels) {
-  Series& series = series_.emplace_back();
-  series.over = &space.timeline(space.make_private_timeline());
-  series.first_channel = first_channel;
-  series.count_channels = count_channels;
-  failure_.poisons(*series.over);
+  failure_.poisons(*series_.emplace_back(space, first_channel, count_channels).over);
 }
 
 CollectiveCall& CallSeries::take(std::size_t place, const RoundShape& common) {
@@ -53,6 +51,12 @@ void CallSeries::release(CollectiveCall& call) noexcept {
   if (--call.uses != 0) return;
   const std::lock_guard lock{mutex_};
   series_[call.series].free.push_back(&call);
+}
+
+bool CallSeries::is_idle() const noexcept {
+  const std::lock_guard lock{mutex_};
+  return std::all_of(series_.begin(), series_.end(),
+                     [](const Series& series) { return series.free.size() == series.calls.size(); });
 }
 
 }  // namespace troupe::collectives

@@ -45,8 +45,15 @@ class CallSeries {
   /// One use of it has ended.
   void release(CollectiveCall& call) noexcept;
 
+  // Any thread's.
+  /// Whether all calls are over, and what they sent is out.
+  bool is_idle() const noexcept;
+
  private:
   struct Series {
+    Series(AddressSpace& space, std::size_t first, std::size_t count)
+        : own(space), over(&own.line()), first_channel(first), count_channels(count) {}
+    PrivateTimeline own;
     Timeline* over;
     std::size_t first_channel;  // of the rounds of each call
     std::size_t count_channels;
@@ -63,7 +70,7 @@ class CallSeries {
   std::deque<Series> series_;        // by bucket, then plain operations' and the sums'
   std::uint64_t calls_ = 0;          // the caller's: of all series
   std::uint64_t verdict_calls_ = 0;  // the caller's
-  std::mutex mutex_;                 // guards calls and free of each series
+  mutable std::mutex mutex_;         // guards calls and free of each series
 };
 
 }  // namespace troupe::collectives

@@ -43,6 +43,7 @@ class DirectRounds final : public Receiver {
   // Any thread's.
   const RoundPlan& plan() const noexcept { return plan_; }
   CallSeries& calls() noexcept { return calls_; }
+  const CallSeries& calls() const noexcept { return calls_; }
   GroupFailure& failure() noexcept { return failure_; }
   bool post(LaneTask& task) noexcept { return loop_.post(task); }
 

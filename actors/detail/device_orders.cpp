@@ -1,0 +1,25 @@
+#include "actors/detail/device_orders.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::detail {
+
+std::string DeviceOrders::reason_of_switch(Step step) {
+  std::string reason;
+  for (; !switches_.empty() && switches_.front().at <= step; switches_.pop_front())
+    reason = std::move(switches_.front().reason);
+  return reason;
+}
+
+bool DeviceOrders::wants_meeting(const DeviceParts& parts, Step step) const {
+  if (!rebuild_from_ || step < *rebuild_from_) return false;
+  const std::vector<PolicyKind> policies = parts.exchange.policies();
+  return std::any_of(policies.begin(), policies.end(), is_hosted);
+}
+
+bool DeviceOrders::ends_view(const DeviceParts& parts, Step step) const {
+  return rebuild_from_ && step >= *rebuild_from_ && parts.exchange.is_consistent();
+}
+
+}  // namespace troupe::detail

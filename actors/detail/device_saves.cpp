@@ -1,0 +1,61 @@
+#include "actors/detail/device_saves.hpp"
+
+#include <utility>
+
+namespace troupe::detail {
+
+void DeviceSaves::begin(const DeviceParts& parts) {
+  if (parts.saves) next_number_ = parts.saves->first_number;
+}
+
+bool DeviceSaves::is_due(const DeviceParts& parts, Step step) {
+  return parts.saves && parts.saves->every_steps != 0 && (step.value + 1) % parts.saves->every_steps == 0;
+}
+
+bool DeviceSaves::is_wanted(const DeviceParts& parts, Step step) {
+  if (!parts.saves || parts.schedule.is_last(step)) return false;
+  return is_due(parts, step) || (parts.saves->evaluated && parts.schedule.evaluates(step));
+}
+
+/// Whether all ranks have memory for a copy after `step`. Of the ranks' votes, that of kStepsAhead steps ago is the
+/// newest that each of them has counted for sure; a save that was begun since it was cast is known without.
+bool DeviceSaves::may_follow(Step step) {
+  std::optional<Vote> counted;
+  while (!votes_.empty() && votes_.front().step.value + kStepsAhead <= step.value) {
+    counted = votes_.front();
+    votes_.pop_front();
+  }
+  if (counted) votes_.push_front(*counted);  // until a newer one takes its place
+  if (saved_ && (!counted || counted->step <= *saved_)) return false;
+  return !counted || !counted->saving;
+}
+
+bool DeviceSaves::follows(const DeviceParts& parts, Step step) {
+  if (!parts.saves) return false;
+  if (parts.schedule.evaluates(step)) evaluated_ = step;
+  if (parts.schedule.is_last(step)) return false;
+  bool saves = is_wanted(parts, step);
+  if (parts.exchange.totals_are_common()) {
+    due_ = due_ || saves;
+    if (!parts.exchange.is_consistent()) return false;
+    saves = std::exchange(due_, false) && may_follow(step);  // one left out is not made up for
+  }
+  if (!saves) evaluated_.reset();
+  return saves;
+}
+
+void DeviceSaves::enqueue(const DeviceActor& self, const DeviceParts& parts, Step step) {
+  parts.exchange.join(parts.stream);
+  for (const SnapshotPart& part : parts.saves->parts) parts.stream.copy(part.to, part.from);
+  parts.snapshots.tell_at(parts.stream.mark(), self,
+                          SnapshotReached{step,
+                                          next_number_++,
+                                          parts.exchange.updates(),
+                                          {},
+                                          std::exchange(evaluated_, {}),
+                                          parts.exchange.policies()});
+  saved_ = step;
+  copying_ = saving_ = true;
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,38 @@
+#include "apps/session/wires.hpp"
+
+#include <utility>
+
+#include "runtime/lanes/lane_fence.hpp"
+
+namespace troupe {
+
+void settle(Blocking& blocking, Group& group, const Wires& wires, Deadline deadline) {
+  if (!wires.channel) return;
+  // What makes a round's last message leave is done on the bulk lane, so it is idle there, if anywhere, behind that.
+  for (bool idle = false; !idle;) {
+    idle = wires.channel->is_idle();
+    TROUPE_CHECK(pass(blocking, group.bulk(), deadline), Code::timeout,
+                 "what the last steps of a view sent to other ranks has not left in time (faults.exchange_s)");
+  }
+}
+
+void give_back(Blocking& blocking, Group& group, ViewRemains remains, Deadline deadline) {
+  std::shared_ptr<Wires> wires = std::move(remains.wires);
+  try {
+    group.all_gather(blocking, text("view ", remains.view.value, ": retired"), {}, deadline);
+    if (wires->channel) {
+      DirectChannel::close(group.transport());
+      for (LaneLoop* const lane : {&group.control(), &group.bulk()})
+        TROUPE_CHECK(pass(blocking, *lane, deadline), Code::timeout,
+                     "a lane has not left the exchange of a retired view in time (faults.start_s)");
+    }
+  } catch (const Error&) {
+    group.keep(std::move(wires));
+    throw;
+  }
+  wires.reset();
+  for (const ArenaId arena : remains.arenas) (void)group.space().unmap(blocking, arena);
+  group.space().clear_ended();
+}
+
+}  // namespace troupe
