@@ -27,9 +27,9 @@ struct BalancerState {
   StreamTimes before;                               // when the last step was committed
   RankTimes report;                                 // under way
 };
-using Self = BalancerActor::stateful_pointer<BalancerState>;
+using BalancerSelf = BalancerActor::stateful_pointer<BalancerState>;
 
-void hear(Self self, const LedgerNews& news) {
+void hear(BalancerSelf self, const LedgerNews& news) {
   BalancerState& s = self->state;
   s.ledger->append({{news.first}, news.rows}, {news.until});
   if (s.wiring.loader) self->send(s.wiring.loader, news);
@@ -39,14 +39,14 @@ LedgerNews news_of(const Shares& shares) {
   return {shares.span().first.value, shares.until().value, shares.span().rows};
 }
 
-void tell_all(Self self) {
+void tell_all(BalancerSelf self) {
   BalancerState& s = self->state;
   const LedgerNews news = news_of(*s.shares);
   for (const auto& [rank, member] : s.members) self->send(member, news);
   hear(self, news);
 }
 
-void take(Self self, const BalancerParts& parts, const RankTimes& report) {
+void take(BalancerSelf self, const BalancerParts& parts, const RankTimes& report) {
   const std::optional<ShareWindow> window = self->state.shares->take(report);
   if (!window) return;
   if (window->change) tell_all(self);
@@ -54,7 +54,7 @@ void take(Self self, const BalancerParts& parts, const RankTimes& report) {
 }
 
 /// Adds a step to the report, and sends it when it is full.
-void add_step(Self self, const BalancerParts& parts, Step step) {
+void add_step(BalancerSelf self, const BalancerParts& parts, Step step) {
   BalancerState& s = self->state;
   const StreamTimes now = parts.times();
   const StreamTimes spent = now - std::exchange(s.before, now);
@@ -74,7 +74,7 @@ void add_step(Self self, const BalancerParts& parts, Step step) {
     self->send(s.wiring.coordinator, full);
 }
 
-BalancerActor::behavior_type balancer(Self self, BalancerParts parts) {
+BalancerActor::behavior_type balancer(BalancerSelf self, BalancerParts parts) {
   end_with_own_errors(self);
   self->state.ledger = parts.ledger;
   if (parts.self.value == 0) self->state.shares.emplace(parts.schedule, parts.options);

@@ -43,7 +43,7 @@ struct CheckpointerState {
   bool finished = false;
   bool done = false;
 };
-using Self = CheckpointerActor::stateful_pointer<CheckpointerState>;
+using CheckpointerSelf = CheckpointerActor::stateful_pointer<CheckpointerState>;
 
 /// What the thread for files needs of the parts, which outlive the actor only so.
 using Shared = std::shared_ptr<const CheckpointerParts>;
@@ -69,14 +69,14 @@ std::optional<double> accuracy_of(const CheckpointerState& s, CheckpointId id) {
   return known == s.accuracies.end() ? std::nullopt : std::optional{known->second};
 }
 
-void tell_when_done(Self self) {
+void tell_when_done(CheckpointerSelf self) {
   CheckpointerState& s = self->state;
   if (!s.finished || s.done || s.under_way > 0 || !s.gatherings.empty()) return;
   s.done = true;
   self->send(s.wiring.membership, CheckpointsDone{s.last ? s.last->first.steps : 0, s.newest.second});
 }
 
-void write(Self self, const Shared& parts, CheckpointId id) {
+void write(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
   ++self->state.under_way;
   parts->io.post([parts, id, to = CheckpointerActor{self}](Blocking& blocking) {
     const TraceSpan span(parts->io_trace, "write part", {.step = id.steps - 1});
@@ -94,7 +94,7 @@ void write(Self self, const Shared& parts, CheckpointId id) {
 }
 
 /// Everyone has answered: makes it a checkpoint, or clears it away.
-void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gathering) {
+void conclude(CheckpointerSelf self, const Shared& parts, CheckpointId id, Gathering gathering) {
   CheckpointerState& s = self->state;
   ++s.under_way;
   CheckpointManifest& manifest = gathering.manifest;
@@ -119,14 +119,14 @@ void conclude(Self self, const Shared& parts, CheckpointId id, Gathering gatheri
   });
 }
 
-void conclude_when_complete(Self self, const Shared& parts, CheckpointId id) {
+void conclude_when_complete(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
   CheckpointerState& s = self->state;
   const auto found = s.gatherings.find(id);
   if (self->state.committed < id.steps || !found->second.begun || found->second.answered < parts->ranks) return;
   conclude(self, parts, id, std::move(s.gatherings.extract(found).mapped()));
 }
 
-void take_part(Self self, const Shared& parts, const PartSaved& part) {
+void take_part(CheckpointerSelf self, const Shared& parts, const PartSaved& part) {
   const CheckpointId id{part.number, part.steps};
   Gathering& gathering = self->state.gatherings[id];
   ++gathering.answered;
@@ -138,7 +138,7 @@ void take_part(Self self, const Shared& parts, const PartSaved& part) {
   conclude_when_complete(self, parts, id);
 }
 
-void on_snapshot(Self self, const Shared& parts, const SnapshotTaken& taken) {
+void on_snapshot(CheckpointerSelf self, const Shared& parts, const SnapshotTaken& taken) {
   const CheckpointId id{taken.number, taken.step.value + 1};
   if (parts->self.value == 0) {
     Gathering& gathering = self->state.gatherings[id];
@@ -158,14 +158,14 @@ void on_snapshot(Self self, const Shared& parts, const SnapshotTaken& taken) {
 }
 
 /// A disk, or another rank, that does not come back: nobody knows whether it ever will.
-void on_overdue(Self self, const Shared& parts, CheckpointId id) {
+void on_overdue(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
   if (!self->state.open.contains(id)) return;
   self->quit(to_caf(Status{Code::timeout,
                            text("the checkpoint of step ", id.steps, " is not saved after ", parts->save_within.count(),
                                 " ms (checkpoint.save_s): is the disk stuck, or the network to it?")}));
 }
 
-void on_written(Self self, const Shared& parts, const FileWritten& written) {
+void on_written(CheckpointerSelf self, const Shared& parts, const FileWritten& written) {
   CheckpointerState& s = self->state;
   --s.under_way;
   self->send(s.wiring.device, SnapshotFree{});
@@ -186,7 +186,7 @@ void on_written(Self self, const Shared& parts, const FileWritten& written) {
 }
 
 /// How good weights are is known later than they are saved: then their manifest is written anew.
-void note_accuracy(Self self, const Shared& parts) {
+void note_accuracy(CheckpointerSelf self, const Shared& parts) {
   CheckpointerState& s = self->state;
   if (!s.last || s.last->second.test_accuracy) return;
   s.last->second.test_accuracy = accuracy_of(s, s.last->first);
@@ -199,7 +199,7 @@ void note_accuracy(Self self, const Shared& parts) {
   });
 }
 
-void on_published(Self self, const Shared& parts, const CheckpointPublished& published) {
+void on_published(CheckpointerSelf self, const Shared& parts, const CheckpointPublished& published) {
   CheckpointerState& s = self->state;
   --s.under_way;
   s.open.erase(published.id);
@@ -220,7 +220,7 @@ void on_published(Self self, const Shared& parts, const CheckpointPublished& pub
   tell_when_done(self);
 }
 
-void on_tested(Self self, const Shared& parts, const TestResult& result) {
+void on_tested(CheckpointerSelf self, const Shared& parts, const TestResult& result) {
   CheckpointerState& s = self->state;
   if (result.sums.samples == 0) return;
   if (s.accuracies.size() == kAccuraciesKept) s.accuracies.erase(s.accuracies.begin());
@@ -229,7 +229,7 @@ void on_tested(Self self, const Shared& parts, const TestResult& result) {
   note_accuracy(self, parts);
 }
 
-void on_committed(Self self, const Shared& parts, const Committed& committed) {
+void on_committed(CheckpointerSelf self, const Shared& parts, const Committed& committed) {
   CheckpointerState& s = self->state;
   s.epoch.loss += committed.total.loss;
   s.epoch.correct += committed.total.correct;
@@ -245,7 +245,7 @@ void on_committed(Self self, const Shared& parts, const Committed& committed) {
   for (const CheckpointId id : waiting) conclude_when_complete(self, parts, id);
 }
 
-CheckpointerActor::behavior_type checkpointer(Self self, Shared parts) {
+CheckpointerActor::behavior_type checkpointer(CheckpointerSelf self, Shared parts) {
   end_with_own_errors(self);
   self->state.epoch = parts->epoch;
   self->state.committed = parts->schedule.first_step;

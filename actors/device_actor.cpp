@@ -49,7 +49,7 @@ struct DeviceState {
   bool retires = false;            // the view ends after `last`, and the run goes on in another one
   bool finished = false;           // and everyone was told
 };
-using Self = DeviceActor::stateful_pointer<DeviceState>;
+using DeviceSelf = DeviceActor::stateful_pointer<DeviceState>;
 
 Memory evaluation_slot(const DeviceParts& parts, std::uint64_t pass) {
   return slice(parts.evaluation_sums, pass % kEvaluationsKept * sizeof(StepSums), sizeof(StepSums));
@@ -82,7 +82,7 @@ Point enqueue_work(DeviceState& s, const DeviceParts& parts, const BatchLease& b
   return s.digests.enqueue(parts, batch.step) ? parts.stream.mark() : committed;
 }
 
-void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
+void enqueue_step(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
   const TraceSpan span(parts.trace, "enqueue step", {.step = batch.step.value});
   DeviceState& s = self->state;
   Point committed;
@@ -107,7 +107,7 @@ void enqueue_step(Self self, const DeviceParts& parts, BatchLease batch) {
   --s.credits;
 }
 
-void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
+void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
   const TraceSpan span(parts.trace, "enqueue evaluation", {.step = batch.step.value});
   DeviceState& s = self->state;
   const Memory sums = evaluation_slot(parts, s.evaluation);
@@ -130,7 +130,7 @@ void enqueue_evaluation(Self self, const DeviceParts& parts, BatchLease batch) {
 }
 
 /// Enqueues what is ready, in the loader's order, as far as credits and the job's end allow.
-void enqueue_ready(Self self, const DeviceParts& parts) {
+void enqueue_ready(DeviceSelf self, const DeviceParts& parts) {
   DeviceState& s = self->state;
   while (s.begun && !s.finished && !s.orders.holds() && !s.ready.empty()) {
     const BatchLease& batch = s.ready.front();
@@ -155,7 +155,7 @@ bool has_evaluated(const DeviceState& s, const DeviceParts& parts) {
 
 /// The view's end: every step is committed and evaluated, and nothing is being saved. What the next one goes on with is
 /// in memory, so there is nothing to save for it.
-void retire_when_done(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
+void retire_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
   if (s.saves.saving() || s.evaluated_step || !has_evaluated(s, parts)) return;
   s.finished = true;
@@ -165,7 +165,7 @@ void retire_when_done(Self self, const DeviceParts& parts, const DeviceAudience&
 
 /// The run's end: every step is committed, what they led to is saved, and the last one's evaluation done unless the job
 /// was stopped before it.
-void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
+void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
   if (!s.all_committed || s.finished) return;
   if (s.retires) return retire_when_done(self, parts, audience);
@@ -180,14 +180,14 @@ void finish_when_done(Self self, const DeviceParts& parts, const DeviceAudience&
 
 /// All ranks come to the same verdict on the same step: each waits for the others to have it before the view ends, so
 /// that none hears of another's end first. Nobody is told of that step, and what was enqueued behind it is given up.
-void end_by_verdict(Self self, const DeviceAudience& audience, const Status& verdict) {
+void end_by_verdict(DeviceSelf self, const DeviceAudience& audience, const Status& verdict) {
   DeviceState& s = self->state;
   s.stopped = s.finished = true;
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{true, verdict});
 }
 
 /// Of a step whose sums are common rank 0's are those of all, and the others have nothing to add.
-void tell_own_sums(Self self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step, bool common,
+void tell_own_sums(DeviceSelf self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step, bool common,
                    const StepSums& total) {
   RankSums own{.rank = parts.self.value, .step = step.value};
   if (!common || parts.self.value == 0) {
@@ -198,7 +198,7 @@ void tell_own_sums(Self self, const DeviceParts& parts, const RankSumsReceiver& 
   if (receiver) self->send(receiver, own);
 }
 
-void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
+void on_committed(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
   DeviceState& s = self->state;
   const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
   const bool common = s.in_flight.front().common;
@@ -222,7 +222,7 @@ void on_committed(Self self, const DeviceParts& parts, const DeviceAudience& aud
 /// Whether it was heard that `step` is committed. The stream may have gone on before whoever tells of that has run.
 bool is_committed(const DeviceState& s, Step step) { return s.in_flight.empty() || s.in_flight.front().step > step; }
 
-void take_evaluation(Self self, const DeviceParts& parts, const DeviceAudience& audience,
+void take_evaluation(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience,
                      const EvaluationReached& reached) {
   DeviceState& s = self->state;
   const std::uint64_t pass = s.evaluation - s.evaluations_left;
@@ -233,7 +233,7 @@ void take_evaluation(Self self, const DeviceParts& parts, const DeviceAudience& 
 }
 
 /// What waited for the step that was committed last.
-void take_early(Self self, const DeviceParts& parts, const DeviceAudience& audience) {
+void take_early(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
   while (!s.evaluated_early.empty() && is_committed(s, s.evaluated_early.front().step)) {
     take_evaluation(self, parts, audience, s.evaluated_early.front());
@@ -244,7 +244,7 @@ void take_early(Self self, const DeviceParts& parts, const DeviceAudience& audie
 }
 
 /// No step begins until the order comes; those under way go on.
-void hold(Self self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
+void hold(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
   DeviceState& s = self->state;
   s.orders.hold(hold.number);
   StepsHeld held{parts.self.value, hold.number, s.next->value, s.last->value, {}};
@@ -267,7 +267,7 @@ void take_verdict(DeviceState& s, const EvaluationVerdict& verdict) {
   s.all_committed = s.consistent_there;
 }
 
-void follow(Self self, const DeviceParts& parts, const StepOrder& order) {
+void follow(DeviceSelf self, const DeviceParts& parts, const StepOrder& order) {
   DeviceState& s = self->state;
   if (!s.orders.is_held_by(order.number)) return;
   s.orders.let_go();
@@ -286,7 +286,7 @@ void follow(Self self, const DeviceParts& parts, const StepOrder& order) {
   enqueue_ready(self, parts);
 }
 
-DeviceActor::behavior_type device_actor(Self self, DeviceParts parts, DeviceAudience audience) {
+DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, DeviceAudience audience) {
   end_with_own_errors(self);
   self->state.last = Step{parts.schedule.steps - 1};
   self->state.next = Step{parts.schedule.first_step};

@@ -17,9 +17,9 @@ struct DigestState {
   static constexpr const char* name = "digests";
   std::optional<ReplicaDigests> digests;
 };
-using Self = DigestActor::stateful_pointer<DigestState>;
+using DigestSelf = DigestActor::stateful_pointer<DigestState>;
 
-DigestActor::behavior_type digest_actor(Self self, std::uint32_t ranks, std::vector<std::string> tensors) {
+DigestActor::behavior_type digest_actor(DigestSelf self, std::uint32_t ranks, std::vector<std::string> tensors) {
   end_with_own_errors(self);
   self->state.digests.emplace(ranks, std::move(tensors));
   return {[=](const RankDigest& digest) {

@@ -16,13 +16,13 @@ struct EvaluatorState {
   static constexpr const char* name = "evaluator";
   std::map<std::uint64_t, std::map<std::uint32_t, TestPart>> parts;  // by step, then rank
 };
-using Self = EvaluatorActor::stateful_pointer<EvaluatorState>;
+using EvaluatorSelf = EvaluatorActor::stateful_pointer<EvaluatorState>;
 
 TestPart part_of(Rank rank, const Evaluated& x) {
   return {rank.value, x.step.value, x.sums.loss, x.sums.correct, x.sums.samples};
 }
 
-void take(Self self, std::uint32_t ranks, const std::vector<TestReceiver>& told, const TestPart& part) {
+void take(EvaluatorSelf self, std::uint32_t ranks, const std::vector<TestReceiver>& told, const TestPart& part) {
   auto& parts = self->state.parts[part.step];
   parts[part.rank] = part;
   if (parts.size() < ranks) return;
@@ -36,7 +36,7 @@ void take(Self self, std::uint32_t ranks, const std::vector<TestReceiver>& told,
   for (const TestReceiver& receiver : told) self->send(receiver, TestResult{{part.step}, sums});
 }
 
-EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, std::vector<TestReceiver> told,
+EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, std::uint32_t ranks, std::vector<TestReceiver> told,
                                         TraceRow* trace) {
   end_with_own_errors(self);
   return {[=](const Evaluated& x) {
@@ -49,7 +49,8 @@ EvaluatorActor::behavior_type evaluator(Self self, std::uint32_t ranks, std::vec
           }};
 }
 
-EvaluatorActor::behavior_type remote_evaluator(Self self, Rank rank, TestPartReceiver coordinator, TraceRow* trace) {
+EvaluatorActor::behavior_type remote_evaluator(EvaluatorSelf self, Rank rank, TestPartReceiver coordinator,
+                                               TraceRow* trace) {
   end_with_own_errors(self);
   return {[=](const Evaluated& x) {
             const TraceSpan span(trace, "send test", {.step = x.step.value});

@@ -28,10 +28,10 @@ struct LoaderState {
   std::optional<BatchCursor> cursor;
   std::deque<std::shared_ptr<Filling>> filling;  // in the order in which they are sent
 };
-using Self = LoaderActor::stateful_pointer<LoaderState>;
+using LoaderSelf = LoaderActor::stateful_pointer<LoaderState>;
 
 /// Sends what is filled, as far as nothing before it is missing.
-void send_filled(Self self, const BatchReceiver& device) {
+void send_filled(LoaderSelf self, const BatchReceiver& device) {
   std::deque<std::shared_ptr<Filling>>& filling = self->state.filling;
   for (; !filling.empty() && filling.front()->done(); filling.pop_front()) {
     Filling& batch = *filling.front();
@@ -43,7 +43,7 @@ void send_filled(Self self, const BatchReceiver& device) {
 
 /// Asks for one batch: as many messages come as slots, so none stays empty, and an exit message never waits for more
 /// than one.
-void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device) {
+void fill_slot(LoaderSelf self, const LoaderParts& parts, const BatchReceiver& device) {
   LoaderState& s = self->state;
   if (!s.cursor->has_next(*s.ledger)) return;
   auto slot = parts.pool.try_take();
@@ -59,7 +59,7 @@ void fill_slot(Self self, const LoaderParts& parts, const BatchReceiver& device)
   if (batch->returned()) send_filled(self, device);
 }
 
-LoaderActor::behavior_type loader_actor(Self self, LoaderParts parts, BatchReceiver device) {
+LoaderActor::behavior_type loader_actor(LoaderSelf self, LoaderParts parts, BatchReceiver device) {
   end_with_own_errors(self);
   self->state.ledger = parts.ledger;
   self->state.cursor.emplace(parts.schedule, parts.rank, parts.batch.rows());

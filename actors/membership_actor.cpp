@@ -35,13 +35,13 @@ struct MembershipState {
   Status verdict;  // of all ranks, on the run; ok: it ends as planned, or on request
   bool over = false;
 };
-using Self = MembershipActor::stateful_pointer<MembershipState>;
+using MembershipSelf = MembershipActor::stateful_pointer<MembershipState>;
 
 std::chrono::milliseconds end_within(const MembershipState& s) {
   return s.machine->coordinator() ? s.parts.end_within : 2 * s.parts.end_within;
 }
 
-void end_run(Self self, const Status& given) {
+void end_run(MembershipSelf self, const Status& given) {
   MembershipState& s = self->state;
   if (s.over) return;
   s.over = true;
@@ -50,13 +50,13 @@ void end_run(Self self, const Status& given) {
   s.parts.ended({status, s.stopped, s.steps, s.saved_steps, s.unsaved, judged, s.retired && status.ok()});
 }
 
-void begin_view(Self self) {
+void begin_view(MembershipSelf self) {
   self->state.begun = true;
   for (const auto& receiver : self->state.parts.begin) self->send(receiver, Begin{self->state.machine->view()});
 }
 
 /// Does what the state machine asks for.
-void act(Self self, const MembershipActions& actions) {
+void act(MembershipSelf self, const MembershipActions& actions) {
   MembershipState& s = self->state;
   if (actions.begin) {
     for (const auto& [rank, member] : s.members) self->send(member, ViewStands{s.machine->view().value});
@@ -77,7 +77,7 @@ void act(Self self, const MembershipActions& actions) {
 
 /// Ends the view. The coordinator tells the others whom it lost, and another rank the coordinator, before its own end
 /// looks like a loss to them.
-void lose(Self self, Rank rank, const Status& why) {
+void lose(MembershipSelf self, Rank rank, const Status& why) {
   MembershipState& s = self->state;
   const MembershipActions actions = s.machine->lost(rank, why);
   if (actions.abort && s.parts.coordinator && rank.value != 0)
@@ -95,7 +95,7 @@ Status loss_of_member(const Status& why) {
 }
 
 /// This process's part is done when the device is, what it saved is on the disk, and on rank 0 the report is out.
-void finish_when_done(Self self) {
+void finish_when_done(MembershipSelf self) {
   MembershipState& s = self->state;
   if (!s.device_finished || (s.parts.waits_for_report && !s.reported)) return;
   if (s.parts.waits_for_checkpoints && !s.saved) return;
@@ -103,7 +103,7 @@ void finish_when_done(Self self) {
   if (!s.machine->coordinator()) self->send(s.parts.coordinator, MemberFinished{s.parts.self.value});
 }
 
-void on_down(Self self, const caf::down_msg& down, std::chrono::milliseconds loss_grace) {
+void on_down(MembershipSelf self, const caf::down_msg& down, std::chrono::milliseconds loss_grace) {
   MembershipState& s = self->state;
   if (!s.machine || s.over) return;
   const Status why = from_caf(down.reason);
@@ -117,7 +117,7 @@ void on_down(Self self, const caf::down_msg& down, std::chrono::milliseconds los
 }
 
 /// The start took too long: the coordinator knows who is missing, the others only that it has not spoken.
-void on_overdue(Self self) {
+void on_overdue(MembershipSelf self) {
   MembershipState& s = self->state;
   if (s.begun || s.over) return;
   std::string who = "rank 0 has not begun the view";
@@ -132,7 +132,7 @@ void on_overdue(Self self) {
 
 /// This device is done, and others still are not: those who could be stuck are named. Rank 0 may wait that long for
 /// others before it speaks, so they wait twice as long for it.
-void on_end_overdue(Self self) {
+void on_end_overdue(MembershipSelf self) {
   MembershipState& s = self->state;
   if (s.over) return;
   std::string who = "rank 0 has not ended the run";
@@ -147,7 +147,7 @@ void on_end_overdue(Self self) {
                                                    end_within(s).count(), " ms (faults.exchange_s): ", who)}));
 }
 
-void add_member(Self self, const JoinView& join, MembershipPeer member) {
+void add_member(MembershipSelf self, const JoinView& join, MembershipPeer member) {
   MembershipState& s = self->state;
   if (!member || join.rank >= s.parts.hosts.size()) return;
   self->monitor(member);
@@ -155,7 +155,7 @@ void add_member(Self self, const JoinView& join, MembershipPeer member) {
   act(self, s.machine->joined({join.rank}));
 }
 
-void start(Self self, MembershipParts& given) {
+void start(MembershipSelf self, MembershipParts& given) {
   MembershipState& s = self->state;
   s.parts = std::move(given);
   s.machine.emplace(s.parts.view, s.parts.self, s.parts.hosts);
@@ -171,13 +171,13 @@ void start(Self self, MembershipParts& given) {
   for (const PeerLost& lost : s.early) lose(self, {lost.peer.value}, lost.why);
 }
 
-void on_join(Self self, const JoinView& join) {
+void on_join(MembershipSelf self, const JoinView& join) {
   auto member = caf::actor_cast<MembershipPeer>(self->current_sender());
   if (self->state.machine) return add_member(self, join, std::move(member));
   self->state.early_joins.emplace_back(join, std::move(member));
 }
 
-MembershipActor::behavior_type membership_actor(Self self, std::chrono::milliseconds loss_grace) {
+MembershipActor::behavior_type membership_actor(MembershipSelf self, std::chrono::milliseconds loss_grace) {
   end_with_own_errors(self);
   self->set_down_handler([=](caf::down_msg& down) { on_down(self, down, loss_grace); });
   return {[=](MembershipParts& parts) { start(self, parts); },

@@ -18,14 +18,14 @@ namespace troupe {
 namespace {
 
 using FilledReceiver = ActorOf<Takes<SlotFilled>>;
-using Filling = detail::Filling<Memory>;
+using NodeFilling = detail::Filling<Memory>;
 
 /// A rank that batches are made for.
 struct Target {
   BatchCursor cursor;
-  FilledReceiver lender;                           // once it has lent
-  std::deque<Memory> slots;                        // lent and not filled
-  std::deque<std::shared_ptr<Filling>> filling{};  // in the order in which they are told
+  FilledReceiver lender;                               // once it has lent
+  std::deque<Memory> slots;                            // lent and not filled
+  std::deque<std::shared_ptr<NodeFilling>> filling{};  // in the order in which they are told
 };
 
 struct NodeLoaderState {
@@ -34,12 +34,12 @@ struct NodeLoaderState {
   std::optional<Ledger> ledger;
   std::map<std::uint32_t, Target> targets;  // by rank
 };
-using Self = NodeLoaderActor::stateful_pointer<NodeLoaderState>;
+using NodeLoaderSelf = NodeLoaderActor::stateful_pointer<NodeLoaderState>;
 
 /// Tells what is filled, as far as nothing before it is missing.
-void tell_filled(Self self, Target& target) {
+void tell_filled(NodeLoaderSelf self, Target& target) {
   for (; !target.filling.empty() && target.filling.front()->done(); target.filling.pop_front()) {
-    const Filling& batch = *target.filling.front();
+    const NodeFilling& batch = *target.filling.front();
     batch.check();
     SlotFilled filled{batch.place.offset, batch.head.step.value, batch.head.evaluation, batch.head.last,
                       batch.head.rows};
@@ -50,7 +50,7 @@ void tell_filled(Self self, Target& target) {
 
 /// Asks for a batch for one slot of `target`: as many messages come as slots, so an exit message never waits for more
 /// than one.
-bool fill_slot(Self self, const NodeLoaderParts& parts, Target& target) {
+bool fill_slot(NodeLoaderSelf self, const NodeLoaderParts& parts, Target& target) {
   NodeLoaderState& s = self->state;
   if (target.slots.empty() || !target.cursor.has_next(*s.ledger)) return false;
   const Memory slot = target.slots.front();
@@ -59,15 +59,15 @@ bool fill_slot(Self self, const NodeLoaderParts& parts, Target& target) {
   BatchHead head = target.cursor.next(*s.ledger, *s.order, samples);
   const Source& source = head.evaluation ? parts.test : parts.train;
   const TraceSpan span(parts.trace, "fill batch", {.step = head.step.value});
-  const auto batch = std::make_shared<Filling>(std::move(head), std::move(samples), slot,
-                                               [to = NodeLoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
+  const auto batch = std::make_shared<NodeFilling>(std::move(head), std::move(samples), slot,
+                                                   [to = NodeLoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
   target.filling.push_back(batch);
   source.fill({batch->samples, parts.seed, &parts.batch, parts.space.address(slot)}, parts.threads, batch);
   if (batch->returned()) tell_filled(self, target);
   return true;
 }
 
-void take_slot(Self self, const NodeLoaderParts& parts, const SlotLent& lent) {
+void take_slot(NodeLoaderSelf self, const NodeLoaderParts& parts, const SlotLent& lent) {
   const auto found = self->state.targets.find(lent.rank);
   TROUPE_CHECK(found != self->state.targets.end() && lent.size_bytes >= parts.batch.size_bytes(), Code::corrupt,
                "rank ", lent.rank, " lends a slot of ", lent.size_bytes, " bytes; batches of ",
@@ -78,7 +78,7 @@ void take_slot(Self self, const NodeLoaderParts& parts, const SlotLent& lent) {
   fill_slot(self, parts, target);
 }
 
-NodeLoaderActor::behavior_type node_loader(Self self, NodeLoaderParts parts) {
+NodeLoaderActor::behavior_type node_loader(NodeLoaderSelf self, NodeLoaderParts parts) {
   end_with_own_errors(self);
   NodeLoaderState& state = self->state;
   state.ledger = parts.ledger;

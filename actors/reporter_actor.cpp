@@ -41,7 +41,7 @@ struct ReporterState : ReportSoFar {
   bool retired = false;  // the run goes on in the next view
   bool told = false;
 };
-using Self = ReporterActor::stateful_pointer<ReporterState>;
+using ReporterSelf = ReporterActor::stateful_pointer<ReporterState>;
 
 /// What the stream has spent since the run began.
 StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
@@ -72,7 +72,8 @@ bool has_values(const ReporterState& s, const Schedule& schedule, const OpenLine
 }
 
 /// Tells the lines that wait for nothing any more, in order, and the end behind the last of them.
-void tell_lines(Self self, const Schedule& schedule, const ReportTargets& targets, const ReportedReceiver& told) {
+void tell_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets& targets,
+                const ReportedReceiver& told) {
   ReporterState& s = self->state;
   for (; !s.open.empty() && !s.open.front().wants_test && has_values(s, schedule, s.open.front()); s.open.pop_front()) {
     EpochReport& line = s.open.front().line;
@@ -134,8 +135,8 @@ void take_end(ReporterState& s, const Schedule& schedule, const ReportTargets& t
   s.values_overdue = true;
 }
 
-ReporterActor::behavior_type reporter(Self self, Schedule schedule, ReportTargets targets, ReportedReceiver told,
-                                      ReportSoFar so_far) {
+ReporterActor::behavior_type reporter(ReporterSelf self, Schedule schedule, ReportTargets targets,
+                                      ReportedReceiver told, ReportSoFar so_far) {
   end_with_own_errors(self);
   static_cast<ReportSoFar&>(self->state) = so_far;
   self->state.values = LineValues{targets.value_ranks};

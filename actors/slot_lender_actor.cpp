@@ -19,9 +19,9 @@ struct SlotLenderState {
   std::map<std::uint64_t, Slot> lent;  // by offset
   std::unique_ptr<detail::SlotMessenger<SlotLenderActor>> messenger;
 };
-using Self = SlotLenderActor::stateful_pointer<SlotLenderState>;
+using SlotLenderSelf = SlotLenderActor::stateful_pointer<SlotLenderState>;
 
-void lend(Self self, LeasePool& pool, Rank rank, const SlotBorrower& borrower) {
+void lend(SlotLenderSelf self, LeasePool& pool, Rank rank, const SlotBorrower& borrower) {
   auto slot = pool.try_take();
   if (!slot) return;
   const Memory memory = slot->memory();
@@ -38,7 +38,7 @@ BatchLease lease_of(SlotLenderState& s, const SlotFilled& filled) {
   return lease;
 }
 
-SlotLenderActor::behavior_type slot_lender(Self self, LeasePool* pool, Rank rank, SlotBorrower borrower,
+SlotLenderActor::behavior_type slot_lender(SlotLenderSelf self, LeasePool* pool, Rank rank, SlotBorrower borrower,
                                            BatchReceiver device) {
   end_with_own_errors(self);
   self->state.messenger = std::make_unique<detail::SlotMessenger<SlotLenderActor>>(*pool, SlotLenderActor{self});

@@ -34,7 +34,7 @@ struct CoordinatorState {
   bool ends = false;                           // the end is decided
   bool rebuilds = false;                       // the view's end is
 };
-using Self = StepCoordinator::stateful_pointer<CoordinatorState>;
+using CoordinatorSelf = StepCoordinator::stateful_pointer<CoordinatorState>;
 
 void refuse(const Wish& wish, Code code, const std::string& why) {
   if (wish.told) wish.told({{code, why}, 0});
@@ -48,7 +48,7 @@ bool is_in_vain(const CoordinatorState& s) {
   return true;
 }
 
-void begin_next(Self self, const StepCoordinatorParts& parts) {
+void begin_next(CoordinatorSelf self, const StepCoordinatorParts& parts) {
   CoordinatorState& s = self->state;
   if (s.holding || s.members.size() < parts.hosts.size()) return;
   while (!s.wishes.empty() && is_in_vain(s)) s.wishes.pop_front();
@@ -61,7 +61,7 @@ void begin_next(Self self, const StepCoordinatorParts& parts) {
   self->delayed_send(self, parts.answer_within, AnswersOverdue{s.number});
 }
 
-void add_wish(Self self, const StepCoordinatorParts& parts, Wish wish) {
+void add_wish(CoordinatorSelf self, const StepCoordinatorParts& parts, Wish wish) {
   CoordinatorState& s = self->state;
   if (s.wishes.size() >= kWishesKept)
     return refuse(wish, Code::invalid, text(kWishesKept, " wishes wait for an answer; ask again later"));
@@ -108,7 +108,7 @@ StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
   return order;
 }
 
-void take_answer(Self self, const StepCoordinatorParts& parts, const StepsHeld& answer) {
+void take_answer(CoordinatorSelf self, const StepCoordinatorParts& parts, const StepsHeld& answer) {
   CoordinatorState& s = self->state;
   if (!s.holding || answer.number != s.number || !s.members.contains(answer.rank)) return;
   s.answers[answer.rank] = answer;
@@ -123,7 +123,7 @@ void take_answer(Self self, const StepCoordinatorParts& parts, const StepsHeld& 
   begin_next(self, parts);
 }
 
-void on_overdue(Self self, const StepCoordinatorParts& parts, std::uint32_t number) {
+void on_overdue(CoordinatorSelf self, const StepCoordinatorParts& parts, std::uint32_t number) {
   CoordinatorState& s = self->state;
   if (!s.holding || number != s.number) return;
   std::string who;
@@ -134,7 +134,7 @@ void on_overdue(Self self, const StepCoordinatorParts& parts, std::uint32_t numb
                                         parts.answer_within.count(), " ms (faults.exchange_s):", who)}));
 }
 
-void on_policy(Self self, const StepCoordinatorParts& parts, PolicyWish& given) {
+void on_policy(CoordinatorSelf self, const StepCoordinatorParts& parts, PolicyWish& given) {
   const auto ranks = static_cast<std::uint32_t>(parts.hosts.size());
   Wish wish{StepOrderKind::switch_policy, resolved(given.policy, ranks),  // so that all ranks, and the answer, mean the
             std::move(given.reason), std::move(given.told)};              // same numbers
@@ -145,7 +145,7 @@ void on_policy(Self self, const StepCoordinatorParts& parts, PolicyWish& given) 
   add_wish(self, parts, std::move(wish));
 }
 
-StepCoordinator::behavior_type step_coordinator(Self self, StepCoordinatorParts parts) {
+StepCoordinator::behavior_type step_coordinator(CoordinatorSelf self, StepCoordinatorParts parts) {
   end_with_own_errors(self);
   return {[=](const JoinSteps& join) {
             auto member = caf::actor_cast<StepOrderReceiver>(self->current_sender());

@@ -20,10 +20,10 @@ struct GathererState {
   std::deque<TestResult> tests;  // whose steps are not told of yet
   std::optional<DeviceFinished> end;
 };
-using Self = SumsGatherer::stateful_pointer<GathererState>;
+using GathererSelf = SumsGatherer::stateful_pointer<GathererState>;
 
 /// Tells whatever is complete by now.
-void tell(Self self, ViewId view, const GathererAudience& audience) {
+void tell(GathererSelf self, ViewId view, const GathererAudience& audience) {
   GathererState& s = self->state;
   while (const auto total = s.totals->take()) {
     for (const auto& receiver : audience.committed) self->send(receiver, Committed{view, total->step, total->sums});
@@ -36,7 +36,7 @@ void tell(Self self, ViewId view, const GathererAudience& audience) {
   s.end.reset();
 }
 
-SumsGatherer::behavior_type sums_gatherer(Self self, ViewId view, std::uint32_t ranks, Step first,
+SumsGatherer::behavior_type sums_gatherer(GathererSelf self, ViewId view, std::uint32_t ranks, Step first,
                                           GathererAudience audience) {
   end_with_own_errors(self);
   self->state.totals.emplace(ranks, first);
