@@ -115,11 +115,11 @@ class Outbox {
   Unfinished& unfinished_;
   HeadSent head_sent_;
   Memory padding_;  // empty until first needed
-  std::map<Peer, std::deque<std::unique_ptr<Frame>>> waiting_;
   std::vector<Peer> cut_;
   std::map<Peer, std::uint64_t> slab_bytes_;  // of the pool, with the transport
   std::size_t in_flight_ = 0;                 // with the transport
   std::uint64_t payloads_ = 0;
+  std::map<Peer, std::deque<std::unique_ptr<Frame>>> waiting_;  // last: a frame that ends takes itself off the counts
 };
 
 }  // namespace troupe::remote

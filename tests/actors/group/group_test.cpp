@@ -43,6 +43,9 @@ TEST(Group, OfOneProcessNeedsNoTransport) {
   EXPECT_EQ(group->stop(blocking, long_enough()).text(), "everything finished");
 }
 
+// So options that were made long ago leave the whole time for joining.
+TEST(GroupOptions, HaveNoDeadlineBeforeTheCallOfJoin) { EXPECT_FALSE(GroupOptions{}.deadline.has_value()); }
+
 TEST(Group, FindsWhatAnotherProcessPublished) {
   GroupWorld world(2);
   EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
