@@ -243,14 +243,20 @@ void take_early(DeviceSelf self, const DeviceParts& parts, const DeviceAudience&
     self->send(audience.snapshots, std::move(*copied));
 }
 
+/// Why this rank stays in its view. An end takes some steps to be agreed on, which views that follow each other quickly
+/// would not have.
+std::string why_not_rebuilt(const DeviceState& s, const DeviceParts& parts) {
+  if (s.stop) return "the run was asked to end";
+  return parts.rebuild_refusal ? parts.rebuild_refusal() : "it works in one view to its end";
+}
+
 /// No step begins until the order comes; those under way go on.
 void hold(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
   DeviceState& s = self->state;
   s.orders.hold(hold.number);
   StepsHeld held{parts.self.value, hold.number, s.next->value, s.last->value, {}};
   if (hold.about == StepOrderKind::switch_policy) held.refusal = parts.exchange.refusal(hold.policy);
-  if (hold.about == StepOrderKind::rebuild)
-    held.refusal = parts.rebuild_refusal ? parts.rebuild_refusal() : "it works in one view to its end";
+  if (hold.about == StepOrderKind::rebuild) held.refusal = why_not_rebuilt(s, parts);
   self->send(audience.coordinator, std::move(held));
   self->delayed_send(self, parts.order_within, OrderOverdue{hold.number});
 }

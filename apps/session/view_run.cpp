@@ -179,7 +179,7 @@ void View::take_down(Blocking& blocking) noexcept {
   if (io_) io_->close();
   abort_exchanges({Code::aborted, "the session is over"});
   work_.stream.reset();
-  work_.hosted.clear();
+  if (!retired_) work_.hosted.clear();  // else hand_over() asks how far they have come
 }
 
 }  // namespace troupe

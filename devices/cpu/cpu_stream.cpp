@@ -1,6 +1,7 @@
 #include "devices/cpu/cpu_stream.hpp"
 
 #include <omp.h>
+#include <sys/mman.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -76,6 +77,14 @@ CpuStream::~CpuStream() {
   news_.notify_one();
   thread_.join();
 }
+
+void* CpuStream::operator new(std::size_t size_bytes) {
+  void* const pages = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TROUPE_CHECK_ERRNO(pages != MAP_FAILED, Code::out_of_memory, "cannot get ", size_bytes, " bytes for a stream");
+  return pages;
+}
+
+void CpuStream::operator delete(void* stream, std::size_t size_bytes) noexcept { (void)munmap(stream, size_bytes); }
 
 void CpuStream::pin(const std::vector<std::uint32_t>& cpus) { keep_on(thread_, cpus, "a stream's thread"); }
 

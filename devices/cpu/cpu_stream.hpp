@@ -24,6 +24,10 @@ class CpuStream final : public Stream {
   ~CpuStream();
   CpuStream(const CpuStream&) = delete;
   CpuStream& operator=(const CpuStream&) = delete;
+  /// In pages of its own: its rings take 2 MB, which would leave holes in the heap where streams come and go with
+  /// views.
+  static void* operator new(std::size_t size_bytes);
+  static void operator delete(void* stream, std::size_t size_bytes) noexcept;
   /// Keeps the thread on `cpus`. Throws Error{environment} when the system refuses.
   void pin(const std::vector<std::uint32_t>& cpus);
 

@@ -547,6 +547,16 @@ TEST(DeviceActor, RetiresAfterTheFirstStepOfItsOrderThatLeavesNoRoundUnderWay) {
   EXPECT_THAT(w.saved, IsEmpty()) << "the next view has it in memory";
 }
 
+TEST(DeviceActor, StaysInItsViewOnceItWasAskedToEnd) {
+  World w{steps_without_evaluation(100)};
+  w.begin();
+  w.actors.send(w.actor, StopRequest{});
+  w.actors.send(w.actor, HoldSteps{1, StepOrderKind::rebuild, {}});
+  w.actors.run();
+  ASSERT_EQ(w.coordinator.held.size(), 1u);
+  EXPECT_EQ(w.coordinator.held[0].refusal, "the run was asked to end");
+}
+
 TEST(DeviceActor, LetsShardsMeetForTheViewsEnd) {
   World w{steps_without_evaluation(100)};
   w.exchange.in_force = {.kind = PolicyKind::ssp};
