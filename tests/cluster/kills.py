@@ -30,6 +30,9 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "crew"))
+from ranks import Nodes
+
 MARK = "TROUPE_KILLS_RUN"
 OWN_NAMESPACES = "TROUPE_KILLS_OWN_NAMESPACES"
 LIMIT = 3.0  # seconds from the last thing that happened to the end of the job
@@ -191,44 +194,6 @@ def becomes_true(condition, seconds):
             return False
         time.sleep(0.005)
     return True
-
-
-# ---- two network namespaces ----
-
-
-class Namespaces:
-    """Two network namespaces with a link between them."""
-
-    def __init__(self):
-        self.names = [f"trk{os.getpid()}n{i}" for i in range(2)]
-        self.addresses = ["10.78.0.1", "10.78.0.2"]
-
-    @staticmethod
-    def ip(*arguments):
-        subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=20)
-
-    def __enter__(self):
-        try:
-            for name in self.names:
-                self.ip("netns", "add", name)
-            veth = ["link", "add", "eth0", "netns", self.names[0], "type", "veth", "peer", "name", "eth0"]
-            self.ip(*veth, "netns", self.names[1])
-            for name, address in zip(self.names, self.addresses):
-                self.ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
-                self.ip("-n", name, "link", "set", "eth0", "up")
-                self.ip("-n", name, "link", "set", "lo", "up")
-            for name in self.names:  # the second end's coming up reaches the first one a little later
-                show = ["ip", "-n", name, "-o", "link", "show", "dev", "eth0"]
-                if not becomes_true(lambda: b"state UP" in subprocess.run(show, capture_output=True).stdout, 10):
-                    raise OSError(f"the link of {name} does not come up")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=20)
 
 
 # ---- checkpoints ----
@@ -715,7 +680,7 @@ def main():
         options.data.mkdir()
         write_images(options.data)
         try:
-            namespaces = Namespaces().__enter__()
+            namespaces = Nodes(2).__enter__()
         except (OSError, subprocess.SubprocessError) as error:
             reason = (getattr(error, "stderr", None) or str(error)).strip()
             print(f"no runs in network namespaces: {reason}", file=sys.stderr)

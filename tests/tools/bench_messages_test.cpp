@@ -4,9 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.hpp"
+#include "tools/bench/messages/command.hpp"
 #include "tools/bench/messages/measures.hpp"
-#include "tools/bench/messages/pair.hpp"
-#include "tools/bench/messages/results.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -39,7 +38,7 @@ TEST(MessagesTable, LeavesAGapWhereSomethingWasNotMeasured) {
 }
 
 TEST(RoundTrips, EndWithNineBatchesAtLeastHoweverShortTheSpan) {
-  RoundTrips trips({4, Clock::duration{}});
+  RoundTrips trips(4, Clock::duration{});
   trips.begin();
   int counted = 1;
   while (trips.again()) ++counted;

@@ -1,6 +1,7 @@
 #include "tools/bench/bare.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -64,6 +65,20 @@ class BareRank {
     return clock;
   }
 
+  /// Microseconds a step's products took, over and over for `span`; once a whole step has run.
+  double run_products(Blocking& blocking, Clock::duration span) {
+    if (!ran_) wait(blocking, enqueue({0}, false));
+    const auto begun = Clock::now();
+    const Deadline end = Deadline::after(span);
+    std::uint64_t steps = 0;
+    while (!end.passed()) {
+      for (std::uint64_t ahead = 0; ahead < kStepsAhead; ++ahead, ++steps)
+        enqueue_products(*replica_, *stream_, slots_.front(), sums_of_step_);
+      wait(blocking, stream_->mark());
+    }
+    return std::chrono::duration<double, std::micro>(Clock::now() - begun).count() / static_cast<double>(steps);
+  }
+
  private:
   void make_memory(Blocking& blocking) {
     arena_ = Arena::create(arena_id({job_.self().value}, 1), job_.mine().arena_bytes);
@@ -122,8 +137,9 @@ class BareRank {
     fill_now(*job_.data.train, {samples_, job_.plan.seed, &job_.batch, space_.address(slot)});
     const StepFacts facts{
         .step = step, .samples_before = schedule_.samples_before(step), .samples = schedule_.global_rows(step)};
-    const Memory sums = exchange_->begin(*stream_, facts, {.stop = stop, .rank = job_.self()});
-    replica_->step(*stream_, slot, head.rows, sums, *exchange_);
+    ran_ = true;
+    sums_of_step_ = exchange_->begin(*stream_, facts, {.stop = stop, .rank = job_.self()});
+    replica_->step(*stream_, slot, head.rows, sums_of_step_, *exchange_);
     return exchange_->commit(*stream_);
   }
 
@@ -153,12 +169,25 @@ class BareRank {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Exchange> lent_;
   std::unique_ptr<StepExchange> exchange_;
+  bool ran_ = false;     // a step
+  Memory sums_of_step_;  // of the last one
 };
 
 }  // namespace
 
 StepClock run_bare(Blocking& blocking, const SessionOptions& options, double seconds) {
   return BareRank{blocking, options}.run(blocking, seconds);
+}
+
+std::vector<double> run_products(Blocking& blocking, const SessionOptions& options, double seconds) {
+  BareRank rank{blocking, options};
+  rank.run_products(blocking, std::chrono::milliseconds(300));
+  const std::chrono::duration<double> window{seconds / StepClock::kWindows};
+  std::vector<double> us;
+  for (std::size_t w = 0; w < StepClock::kWindows; ++w)
+    us.push_back(std::round(rank.run_products(blocking, std::chrono::duration_cast<Clock::duration>(window)) * 10) /
+                 10);
+  return us;
 }
 
 }  // namespace troupe::bench

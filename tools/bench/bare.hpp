@@ -1,15 +1,58 @@
 #pragma once
 
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "apps/session/session.hpp"
 #include "runtime/base/blocking.hpp"
-#include "tools/bench/step_clock.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 
 namespace troupe::bench {
+
+/// When steps were committed.
+class StepClock {
+ public:
+  static constexpr std::size_t kWindows = 5;
+
+  /// Another step of so many samples.
+  void note(std::uint64_t samples) {
+    at_.push_back(Clock::now());
+    samples_ = samples;
+  }
+  /// Samples/s of equal windows over the steps after the warm-up. Throws Error{invalid} when there are too few.
+  std::vector<double> windows() const {
+    constexpr std::size_t kWarmSteps = 25;
+    constexpr std::size_t kLeastOfWindow = 5;  // steps: fewer tell nothing
+    constexpr std::size_t kLeast = kWarmSteps + kWindows * kLeastOfWindow + 1;
+    TROUPE_CHECK(at_.size() >= kLeast, Code::invalid, "measured too short: ", at_.size(), " steps, but ", kWarmSteps,
+                 " to warm up and ", kWindows, " windows of ", kLeastOfWindow, " need ", kLeast,
+                 "; give --seconds more, or --batch less");
+    std::vector<double> values;
+    const std::size_t steps = (at_.size() - kWarmSteps - 1) / kWindows;
+    for (std::size_t w = 0; w < kWindows; ++w) {
+      const std::size_t first = kWarmSteps + w * steps;
+      const double seconds = std::chrono::duration<double>(at_[first + steps] - at_[first]).count();
+      values.push_back(std::round(static_cast<double>(samples_ * steps) / seconds * 100) / 100);
+    }
+    return values;
+  }
+
+ private:
+  std::vector<Clock::time_point> at_;
+  std::uint64_t samples_ = 0;  // a step
+};
 
 /// Trains as one rank of a job on this machine without any actor: the same plan, arenas, device, replica and exchange
 /// as a session's, called from a loop on the calling thread, which also fills the batches. For `seconds`, then ends
 /// with the others. What a session takes longer is the price of its actors. The rate is a constant one, which costs as
 /// much as any. Throws Error{unsupported} for anything but sync on one node with equal batches and without evaluations.
 StepClock run_bare(Blocking& blocking, const SessionOptions& options, double seconds);
+
+/// Runs the matrix products of that rank's steps alone, for `seconds` in as many windows as StepClock has: microseconds
+/// a step took, one value a window. Throws as run_bare().
+std::vector<double> run_products(Blocking& blocking, const SessionOptions& options, double seconds);
 
 }  // namespace troupe::bench

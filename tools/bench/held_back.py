@@ -6,25 +6,24 @@ for the slow one, so the other three should be as fast in both. Their steps/s ar
 (SIGUSR1). The slow rank owns no stripe (placement.stripes). One JSON line a run and one with the medians. Needs root.
 """
 
-import argparse
-import json
 import os
 import pathlib
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
-from unequal import Quota, free_port
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "crew"))
+from ranks import Quota, beside, parser_of, ranks, tell, with_settings
 
 RANKS = 4
 
 
-def steps_of(programs, outputs):
+def steps_of(programs, folder):
     """How many steps each has committed."""
+    outputs = [folder / f"rank-{rank}.out" for rank in range(len(programs))]
     before = [len(path.read_text()) for path in outputs]
     for program in programs:
         program.send_signal(signal.SIGUSR1)
@@ -37,69 +36,40 @@ def steps_of(programs, outputs):
     sys.exit("a rank did not say how far it is: " + " ".join(str(path) for path in outputs))
 
 
-def measure(options, ranks, quota, folder):
+def measure(options, count, quota, folder):
     """Steps/s of the first three ranks together."""
-    secret = folder / "secret"
-    secret.write_text("of a measurement")
-    secret.chmod(0o600)
-    common = dict(os.environ, WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
-    common["TROUPE_SECRET_FILE"] = str(secret)
-    shares = [1] * (RANKS - 1) + [0] * (ranks - RANKS + 1)
-    command = [options.rtrun, options.file, "--quiet", "--set", f"report.dir={folder / 'run'}"]
-    for setting in ("checkpoint.every_steps=0", "evaluate.every_epochs=0", "train.epochs=1000", f"placement.stripes={shares}"):
-        command += ["--set", setting]
-    for setting in options.set:
-        command += ["--set", setting]
-    programs, outputs = [], []  # by rank
-    for rank in range(ranks):
-        outputs.append(folder / f"rank-{rank}.out")
-        programs.append(
-            subprocess.Popen(
-                command,
-                env=dict(common, RANK=str(rank), LOCAL_RANK=str(rank)),
-                stdout=outputs[-1].open("w"),
-                stderr=subprocess.STDOUT,
-                preexec_fn=quota.join if rank == RANKS - 1 else None,
-            )
-        )
-    others = []
-    if ranks < RANKS:
-        cpu = str((RANKS - 1) % os.cpu_count())  # where the plan puts the fourth rank
-        loop = ["taskset", "-c", cpu, sys.executable, "-c", "while True: pass"]
-        others.append(subprocess.Popen(loop, preexec_fn=quota.join))
-    try:
+    shares = [1] * (RANKS - 1) + [0] * (count - RANKS + 1)
+    settings = [f"report.dir={folder / 'run'}", "checkpoint.every_steps=0", "evaluate.every_epochs=0"]
+    settings += ["train.epochs=1000", f"placement.stripes={shares}", *options.set]
+    command = with_settings([options.rtrun, options.file, "--quiet"], settings)
+    cpu = str((RANKS - 1) % os.cpu_count())  # where the plan puts the fourth rank
+    busy = ["taskset", "-c", cpu, sys.executable, "-c", "while True: pass"] if count < RANKS else ["true"]
+    started = ranks(command, count, folder, joins={RANKS - 1: quota.join})
+    with started as programs, beside(busy, quota.join):
         time.sleep(options.warm)
-        first, begun = steps_of(programs[: RANKS - 1], outputs[: RANKS - 1]), time.monotonic()
+        first, begun = steps_of(programs[: RANKS - 1], folder), time.monotonic()
         time.sleep(options.seconds)
-        last, ended = steps_of(programs[: RANKS - 1], outputs[: RANKS - 1]), time.monotonic()
-    finally:
-        for program in programs + others:
-            program.kill()
-            program.wait()
+        last, ended = steps_of(programs[: RANKS - 1], folder), time.monotonic()
     return (sum(last) - sum(first)) / (ended - begun)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rtrun", help="the program, as build/release/bin/rtrun")
+    parser = parser_of(__doc__, "rtrun", rounds=7)
     parser.add_argument("file", help="of a policy with hosted stripes, as apps/mnist/async.toml")
     parser.add_argument("--cores", type=float, default=0.15, help="what the last rank has of a core")
     parser.add_argument("--seconds", type=float, default=10, help="of each run")
     parser.add_argument("--warm", type=float, default=8, help="seconds before")
-    parser.add_argument("--rounds", type=int, default=7, help="turns")
-    parser.add_argument("--set", action="append", default=[], help="a further setting, as in rtrun")
     options = parser.parse_args()
     found = {"beside a slow rank": [], "beside a busy loop": []}
     with Quota(options.cores) as quota, tempfile.TemporaryDirectory() as folder:
         for turn in range(options.rounds):
             cases = list(zip(found, (RANKS, RANKS - 1)))
-            for name, ranks in cases if turn % 2 == 0 else reversed(cases):
-                found[name].append(measure(options, ranks, quota, pathlib.Path(folder)))
-                line = {"bench": "held_back", "case": name, "unit": "steps/s", "v": round(found[name][-1], 2)}
-                print(json.dumps(line), flush=True)
-    medians = {name: round(statistics.median(rates), 2) for name, rates in found.items()}
-    ratio = statistics.median(found["beside a slow rank"]) / statistics.median(found["beside a busy loop"])
-    print(json.dumps({"bench": "held_back", "file": options.file, "medians": medians, "ratio": round(ratio, 3)}))
+            for name, count in cases if turn % 2 == 0 else reversed(cases):
+                found[name].append(measure(options, count, quota, pathlib.Path(folder)))
+                tell(bench="held_back", case=name, unit="steps/s", v=round(found[name][-1], 2))
+    slow, loop = (statistics.median(rates) for rates in found.values())
+    medians = dict(zip(found, (round(slow, 2), round(loop, 2))))
+    tell(bench="held_back", file=options.file, medians=medians, ratio=round(slow / loop, 3))
 
 
 if __name__ == "__main__":

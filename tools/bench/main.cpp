@@ -7,9 +7,10 @@
 #include "runtime/base/error.hpp"
 #include "tools/bench/group/command.hpp"
 #include "tools/bench/messages/command.hpp"
-#include "tools/bench/messages/say.hpp"
-#include "tools/bench/products.hpp"
+#include "tools/bench/options.hpp"
+#include "tools/bench/say.hpp"
 #include "tools/bench/train.hpp"
+#include "tools/crew/machine.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace {
@@ -17,17 +18,26 @@ namespace {
 using namespace troupe;
 
 void add_case(CLI::App& command, bench::TrainCase& what) {
+  bench::Options options{command};
   command.add_option("--case", what.name, "The model")->capture_default_str();
-  command.add_option("--np", what.np, "Processes on this machine")->capture_default_str()->check(CLI::Range(1, 64));
-  command.add_option("--dtype", what.dtype, "f32 or bf16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  command.add_option("--seconds", what.seconds, "Measured time, after warm-up")
-      ->capture_default_str()
-      ->check(CLI::Range(0.5, 3600.0));
-  command.add_option("--batch", what.batch, "Samples a process and step")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000000));
+  options.number("--np", what.np, "Processes on this machine", 1, 64)->capture_default_str();
+  options.choice("--dtype", what.dtype, "f32 or bf16", {"f32", "bf16"})->capture_default_str();
+  options.number("--seconds", what.seconds, "Measured time, after warm-up", 0.5, 3600.0)->capture_default_str();
+  options.number("--batch", what.batch, "Samples a process and step", 1, 1000000)->capture_default_str();
+}
+
+/// A process that is measured, started by another run of this program, which tells it first what it is.
+void be_measured(int fd) {
+  Blocking blocking = Blocking::on_thread("main");
+  bench::Line line{Fd{fd}};
+  const auto role = line.hear();
+  if (!role) return;
+  const int cpu = role->at("cpu");
+  if (cpu >= 0) bench::pin_to(cpu);
+  if (role->contains("impl"))
+    bench::run_end(blocking, role->get<bench::EndCase>(), line);
+  else
+    bench::run_member(blocking, role->get<bench::MemberCase>(), line);
 }
 
 }  // namespace
@@ -48,21 +58,26 @@ int main(int argc, char** argv) {
   step->add_option("--rounds", rounds, "Turns")->capture_default_str()->check(CLI::Range(1, 1000));
   bench::MessagesCommand messages{app};
   bench::GroupCommand group{app};
+  int line = -1;
+  auto* member = app.add_subcommand("member")->group("");  // for this program's own use
+  member->add_option("--line", line)->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;  // CLI11 has codes of its own
   }
-  if (messages.is_end()) return messages.run_as_end();
-  if (group.is_member()) return group.run_as_member();
   try {
     if (step->parsed()) return bench::run_step(what, rounds);
+    if (member->parsed()) {
+      be_measured(line);
+      return 0;
+    }
     const rtrun::Signals signals;
     Blocking blocking = Blocking::on_thread("main");
     if (messages.parsed()) return messages.run(blocking, signals);
     if (group.parsed()) return group.run(blocking, signals);
-    const auto run = train->parsed() ? bench::run_train : bench::run_products;
-    return run(blocking, signals, what, {argv, argv + argc});
+    what.products = products->parsed();
+    return bench::run_train(blocking, signals, what, {argv, argv + argc});
   } catch (const Error& error) {
     bench::say_error(error.what());
     return exit_code(error.code());

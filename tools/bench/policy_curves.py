@@ -8,8 +8,12 @@ import json
 import math
 import pathlib
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 470, 300, 52, 34, 44, 150
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, GAP = 470, 300, 52, 10, 34, 44, 150
 COLOURS = ["#1f6feb", "#bc4c00", "#1a7f37", "#8250df", "#cf222e", "#0a7ea4", "#9a6700", "#6e7781", "#bf3989", "#116329"]
+STYLE = (
+    "<style>text{font:12px sans-serif;fill:#24292f}.title{font-weight:600}.grid{stroke:#d0d7de}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.grid{stroke:#30363d}}</style>"
+)
 
 
 def read(folder):
@@ -20,20 +24,9 @@ def read(folder):
     return summary["file"], [(e["elapsed_time"], e["iteration"] * per_step, e["validation/main/accuracy"]) for e in lines]
 
 
-class Axis:
-    """A logarithmic axis from `low` to `high`, over pixels from `first` to `last`."""
-
-    def __init__(self, values, first, last):
-        self.low, self.high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-        self.high = max(self.high, self.low + 1)
-        self.first, self.last = first, last
-
-    def at(self, value):
-        share = (math.log10(value) - self.low) / (self.high - self.low)
-        return self.first + share * (self.last - self.first)
-
-    def ticks(self):
-        return [10.0**e for e in range(self.low, self.high + 1)]
+def element(kind, text=None, **attributes):
+    words = "".join(f' {name.rstrip("_").replace("_", "-")}="{value}"' for name, value in attributes.items())
+    return f"<{kind}{words}/>" if text is None else f"<{kind}{words}>{html.escape(text)}</{kind}>"
 
 
 def amount(value):
@@ -44,26 +37,30 @@ def amount(value):
 
 
 def panel(runs, column, left, title, name):
-    reached = [point[2] for _, points in runs for point in points]
-    low, high = min(0.9, min(reached)), min(1, math.ceil(max(reached) * 100) / 100)
-    axis = Axis([point[column] for _, points in runs for point in points], left + LEFT, left + WIDTH - 10)
+    """Accuracy over what stands in that column of the runs' points, on a logarithmic axis."""
+    points = [point for _, line in runs for point in line]
+    low, high = min(0.9, *(p[2] for p in points)), min(1, math.ceil(max(p[2] for p in points) * 100) / 100)
+    first = math.floor(math.log10(min(p[column] for p in points)))
+    last = max(first + 1, math.ceil(math.log10(max(p[column] for p in points))))
+    begin, end = left + LEFT, left + WIDTH - RIGHT
+
+    def x(value):
+        return round(begin + (math.log10(value) - first) / (last - first) * (end - begin), 1)
 
     def y(accuracy):
-        return TOP + (1 - (accuracy - low) / (high - low)) * (HEIGHT - TOP - BOTTOM)
+        return round(TOP + (1 - (accuracy - low) / (high - low)) * (HEIGHT - TOP - BOTTOM), 1)
 
-    out = [f'<text x="{left + LEFT}" y="20" class="title">{html.escape(title)}</text>']
-    for hundredths in range(math.ceil(low * 50) * 2, math.floor(high * 100) + 1, 2):
-        value = hundredths / 100
-        out.append(f'<line x1="{left + LEFT}" x2="{left + WIDTH - 10}" y1="{y(value):.1f}" y2="{y(value):.1f}" class="grid"/>')
-        out.append(f'<text x="{left + LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>')
-    for tick in axis.ticks():
-        out.append(f'<text x="{axis.at(tick):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{name(tick)}</text>')
-    for (_, points), colour in zip(runs, COLOURS):
-        path = " ".join(f"{axis.at(p[column]):.1f},{y(p[2]):.1f}" for p in points)
-        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
-        for p in points:
-            out.append(f'<circle cx="{axis.at(p[column]):.1f}" cy="{y(p[2]):.1f}" r="2.2" fill="{colour}"/>')
-    return out
+    yield element("text", title, x=begin, y=20, class_="title")
+    for value in (hundredths / 100 for hundredths in range(math.ceil(low * 50) * 2, math.floor(high * 100) + 1, 2)):
+        yield element("line", x1=begin, x2=end, y1=y(value), y2=y(value), class_="grid")
+        yield element("text", f"{value:.2f}", x=begin - 6, y=y(value) + 4, text_anchor="end")
+    for tick in (10.0**e for e in range(first, last + 1)):
+        yield element("text", name(tick), x=x(tick), y=HEIGHT - BOTTOM + 18, text_anchor="middle")
+    for (_, line), colour in zip(runs, COLOURS):
+        path = " ".join(f"{x(p[column])},{y(p[2])}" for p in line)
+        yield element("polyline", points=path, fill="none", stroke=colour, stroke_width=1.8)
+        for p in line:
+            yield element("circle", cx=x(p[column]), cy=y(p[2]), r=2.2, fill=colour)
 
 
 def main():
@@ -74,19 +71,14 @@ def main():
     runs = [read(folder) for folder in sorted(options.folder.iterdir()) if (folder / "summary.json").exists()]
     if not runs:
         parser.error(f"{options.folder} has no runs of slow_network.py")
-    width = 2 * WIDTH + GAP
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">',
-        "<style>text{font:12px sans-serif;fill:#24292f}.title{font-weight:600}.grid{stroke:#d0d7de}"
-        "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.grid{stroke:#30363d}}</style>",
-    ]
+    width, left = 2 * WIDTH + GAP, 2 * WIDTH + 8
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">', STYLE]
     out += panel(runs, 0, 0, "accuracy over time", lambda s: f"{s:g} s")
     out += panel(runs, 1, WIDTH, "accuracy over what a rank sent", amount)
-    for i, ((policy, _), colour) in enumerate(zip(runs, COLOURS)):
-        y = TOP + 12 + 20 * i
-        out.append(f'<line x1="{2 * WIDTH + 8}" x2="{2 * WIDTH + 28}" y1="{y - 4}" y2="{y - 4}" stroke="{colour}" stroke-width="2"/>')
-        out.append(f'<text x="{2 * WIDTH + 34}" y="{y}">{html.escape(policy)}</text>')
-    options.to.write_text("\n".join(out + ["</svg>", ""]))
+    for y, (policy, _), colour in zip(range(TOP + 12, HEIGHT, 20), runs, COLOURS):
+        out.append(element("line", x1=left, x2=left + 20, y1=y - 4, y2=y - 4, stroke=colour, stroke_width=2))
+        out.append(element("text", policy, x=left + 26, y=y))
+    options.to.write_text("\n".join([*out, "</svg>", ""]))
 
 
 if __name__ == "__main__":

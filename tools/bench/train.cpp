@@ -1,15 +1,20 @@
 #include "tools/bench/train.hpp"
 
-#include <cstdlib>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
 #include <iostream>
+#include <memory>
 
 #include <nlohmann/json.hpp>
 
 #include "apps/session/session.hpp"
 #include "runtime/base/error.hpp"
 #include "tools/bench/bare.hpp"
+#include "tools/bench/say.hpp"
+#include "tools/crew/statistics.hpp"
 #include "tools/rtrun/launcher.hpp"
-#include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
 
 namespace troupe::bench {
@@ -25,39 +30,7 @@ class StepListener final : public SessionListener {
   StepClock clock_;
 };
 
-/// Prints the result; of the others nothing.
-int say(const TrainCase& what, bool prints, const StepClock& clock) {
-  if (!prints) return 0;
-  const nlohmann::ordered_json line{{"bench", "train"},
-                                    {"impl", (what.bare ? "bare-" : "ours-") + what.dtype},
-                                    {"case", text(what.name, ' ', what.np, "px1t")},
-                                    {"np", what.np},
-                                    {"unit", "samples/s"},
-                                    {"v", clock.windows()}};
-  std::cout << line.dump() << std::endl;
-  return 0;
-}
-
-int run_rank(Blocking& blocking, const TrainCase& what, const Configuration& configuration, const DataPlace& data,
-             std::optional<LaunchPlace> place) {
-  const bool prints = !place || place->rank == 0;
-  SessionOptions options{.configuration = configuration, .data = data, .place = std::move(place), .every_step = true};
-  if (what.bare) return say(what, prints, run_bare(blocking, options, what.seconds));
-  StepListener steps;
-  options.log = false;
-  options.listener = &steps;
-  options.time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(what.seconds * 1000) + 300);
-  const auto session = Session::start(blocking, std::move(options));
-  const RunResult result = session->run(blocking);
-  if (!result.status.ok()) {
-    rtrun::say_error(result.status.text());
-    return exit_code(result.status.code());
-  }
-  return say(what, prints, steps.clock());
-}
-
-}  // namespace
-
+/// `np` ranks on this machine, no evaluation, no end but time.
 Configuration configuration_of(const TrainCase& what) {
   std::vector<std::string> overrides{text("cluster.nodes=\"local:", what.np, '"'),
                                      text("data.batch=", what.batch),
@@ -70,18 +43,87 @@ Configuration configuration_of(const TrainCase& what) {
   return parse_configuration("", "rtbench", overrides);
 }
 
+StepClock run_session(Blocking& blocking, SessionOptions options, double seconds) {
+  StepListener steps;
+  options.log = false;
+  options.listener = &steps;
+  options.time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000) + 300);
+  const RunResult result = Session::start(blocking, std::move(options))->run(blocking);
+  TROUPE_CHECK(result.status.ok(), result.status.code(), result.status.text());
+  return steps.clock();
+}
+
+/// Prints the result, if it is rank 0.
+int run_rank(Blocking& blocking, const TrainCase& what, SessionOptions options) {
+  const bool prints = !options.place || options.place->rank == 0;
+  nlohmann::ordered_json line{{"bench", what.products ? "products" : "train"},
+                              {"impl", (what.bare ? "bare-" : "ours-") + what.dtype}};
+  if (what.products) {
+    line["np"] = what.np;
+    line["us"] = run_products(blocking, options, what.seconds);
+  } else {
+    const StepClock clock =
+        what.bare ? run_bare(blocking, options, what.seconds) : run_session(blocking, std::move(options), what.seconds);
+    if (!prints) return 0;
+    line["case"] = text(what.name, ' ', what.np, "px1t");
+    line["np"] = what.np;
+    line["unit"] = "samples/s";
+    line["v"] = clock.windows();
+  }
+  if (prints) std::cout << line.dump() << std::endl;
+  return 0;
+}
+
+/// The values under `key` of the JSON line that this program prints when run with `arguments`.
+std::vector<double> measure(const std::string& arguments, const char* key) {
+  const std::string command = "/proc/" + std::to_string(::getpid()) + "/exe " + arguments;
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen(command.c_str(), "r"), ::pclose};
+  TROUPE_CHECK_ERRNO(pipe != nullptr, Code::environment, "cannot run ", command);
+  const auto line = nlohmann::json::parse(pipe.get(), nullptr, false);
+  TROUPE_CHECK(line.is_object() && line.contains(key), Code::device_fault, "no result came from: ", command);
+  return line[key].get<std::vector<double>>();
+}
+
+}  // namespace
+
 int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what,
               std::vector<std::string> arguments) {
   const Configuration configuration = configuration_of(what);
   std::optional<LaunchPlace> place = launch_place_from_environment();
   const DataPlace data = rtrun::locate_data(configuration);
-  if (place || what.np == 1) return run_rank(blocking, what, configuration, data, std::move(place));
+  if (place || what.np == 1) {
+    return run_rank(blocking, what,
+                    {.configuration = configuration, .data = data, .place = std::move(place), .every_step = true});
+  }
   const auto& faults = configuration.settings.faults;
   return rtrun::launch(blocking, signals,
                        {.sites = rtrun::sites_of({.local = what.np}, {}),
                         .arguments = std::move(arguments),
                         .stop = faults.stop,
                         .idle = faults.exchange});
+}
+
+int run_step(const TrainCase& what, std::uint32_t rounds) {
+  const std::string options = text(" --case ", what.name, " --np ", what.np, " --dtype ", what.dtype, " --batch ",
+                                   what.batch, " --seconds ", what.seconds);
+  std::vector<double> steps;
+  std::vector<double> products;
+  std::vector<double> ratios;
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    const double rate = Spread(measure("train" + options, "v")).median();
+    steps.push_back(std::round(1e7 * what.np * what.batch / rate) / 10);
+    products.push_back(Spread(measure("products" + options, "us")).median());
+    ratios.push_back(std::round(1000 * steps.back() / products.back()) / 1000);
+  }
+  const nlohmann::ordered_json line{{"bench", "step"},
+                                    {"impl", "ours-" + what.dtype},
+                                    {"np", what.np},
+                                    {"step_us", steps},
+                                    {"products_us", products},
+                                    {"ratios", ratios},
+                                    {"ratio", Spread(ratios).median()}};
+  std::cout << line.dump() << std::endl;
+  return 0;
 }
 
 }  // namespace troupe::bench

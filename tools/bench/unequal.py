@@ -6,118 +6,61 @@ prints one JSON line a run and one with the medians. With --alone also what the 
 rates that a job of both can reach together. Needs root.
 """
 
-import argparse
 import json
-import os
 import pathlib
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 
-PERIOD_US = 10_000
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "crew"))
+from ranks import Quota, parser_of, ranks, tell, with_settings
 
 
-class Quota:
-    """A control group with so much of a core."""
-
-    def __init__(self, cores):
-        self.folder = pathlib.Path(f"/sys/fs/cgroup/cpu/troupe-unequal-{os.getpid()}")
-        self.cores = cores
-
-    def __enter__(self):
-        self.folder.mkdir()
-        (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-        (self.folder / "cpu.cfs_quota_us").write_text(str(round(self.cores * PERIOD_US)))
-        return self
-
-    def __exit__(self, *_):
-        self.folder.rmdir()
-
-    def join(self):
-        """Puts the calling process in."""
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def train(options, ranks, quota, split, slow):
+def train(options, count, quota, split, slow):
     """Samples/s of the last windows, when the shares have settled."""
-    with tempfile.TemporaryDirectory() as folder:
-        secret = pathlib.Path(folder) / "secret"
-        secret.write_text("of a measurement")
-        secret.chmod(0o600)
-        common = dict(
-            os.environ,
-            WORLD_SIZE=str(ranks),
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=str(free_port()),
-            TROUPE_SECRET_FILE=str(secret),
-        )
-        command = [options.rtbench, "train", "--np", str(ranks), "--dtype", options.dtype]
-        command += ["--batch", str(options.batch), "--seconds", str(options.seconds)]
-        command += ["--set", f'placement.split="{split}"']
-        if ranks == 1:
-            command += ["--set", "placement.cores=1"]  # one thread, as each of several ranks has
-        programs = []
-        for rank in range(ranks):
-            environment = dict(common, RANK=str(rank), LOCAL_RANK=str(rank)) if ranks > 1 else dict(os.environ)
-            programs.append(
-                subprocess.Popen(
-                    command,
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    preexec_fn=quota.join if slow == rank else None,
-                )
-            )
-        said = [program.communicate(timeout=options.seconds * 10 + 120) for program in programs]
-    for program, (_, err) in zip(programs, said):
-        if program.returncode != 0:
-            sys.exit(f"rtbench ended with {program.returncode}: {err}")
-    windows = json.loads(said[0][0].splitlines()[-1])["v"]
-    return statistics.mean(windows[-2:])
+    command = [options.rtbench, "train", "--np", str(count), "--dtype", options.dtype]
+    command += ["--batch", str(options.batch), "--seconds", str(options.seconds)]
+    settings = [f'placement.split="{split}"', *options.set]
+    if count == 1:
+        settings.append("placement.cores=1")  # one thread, as each of several ranks has
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        with ranks(with_settings(command, settings), count, folder, joins={slow: quota.join}) as programs:
+            codes = [program.wait(timeout=options.seconds * 10 + 120) for program in programs]
+        said = [(folder / f"rank-{rank}.out").read_text() for rank in range(count)]
+    for code, text in zip(codes, said):
+        if code != 0:
+            sys.exit(f"rtbench ended with {code}: {text}")
+    result = next(line for line in reversed(said[0].splitlines()) if line.startswith("{"))
+    return statistics.mean(json.loads(result)["v"][-2:])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rtbench", help="the program, as build/release/bin/rtbench")
+    parser = parser_of(__doc__, "rtbench", rounds=3)
     parser.add_argument("--np", type=int, default=4, help="ranks")
     parser.add_argument("--cores", type=float, default=0.15, help="what the last rank has of a core")
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--batch", type=int, default=100, help="samples a rank and step, on average")
     parser.add_argument("--seconds", type=float, default=20, help="of each run")
-    parser.add_argument("--rounds", type=int, default=3, help="turns")
     parser.add_argument("--alone", action="store_true", help="also one rank of each kind by itself")
     options = parser.parse_args()
-    found = {}
-
-    def measure(name, *arguments):
-        rate = train(options, *arguments)
-        found.setdefault(name, []).append(rate)
-        print(json.dumps({"bench": "unequal", "case": name, "unit": "samples/s", "v": round(rate, 1)}), flush=True)
-
+    # What is run: how many ranks, the split, and which of them is held back.
+    cases = {split: (options.np, split, options.np - 1) for split in ("equal", "measured")}
+    if options.alone:
+        cases |= {"full alone": (1, "equal", None), "slow alone": (1, "equal", 0)}
+    found = {name: [] for name in cases}
     with Quota(options.cores) as quota:
         for _ in range(options.rounds):
-            for split in ("equal", "measured"):
-                measure(split, options.np, quota, split, options.np - 1)
-            if options.alone:
-                measure("full alone", 1, quota, "equal", None)
-                measure("slow alone", 1, quota, "equal", 0)
+            for name, (count, split, slow) in cases.items():
+                found[name].append(train(options, count, quota, split, slow))
+                tell(bench="unequal", case=name, unit="samples/s", v=round(found[name][-1], 1))
     medians = {name: statistics.median(rates) for name, rates in found.items()}
-    result = {"bench": "unequal", "np": options.np, "cores_of_the_last": options.cores}
-    result["medians"] = {name: round(rate, 1) for name, rate in medians.items()}
+    result = {"medians": {name: round(rate, 1) for name, rate in medians.items()}}
     result["measured_to_equal"] = round(medians["measured"] / medians["equal"], 3)
     if options.alone:
         together = (options.np - 1) * medians["full alone"] + medians["slow alone"]
         result["measured_to_sum_alone"] = round(medians["measured"] / together, 3)
-    print(json.dumps(result))
+    tell(bench="unequal", np=options.np, cores_of_the_last=options.cores, **result)
 
 
 if __name__ == "__main__":

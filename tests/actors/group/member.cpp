@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "tools/crew/side.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::test {
@@ -18,9 +19,7 @@ std::unique_ptr<GroupEnd> join_over_ucx(Blocking& blocking, LaunchPlace place, c
   options.lost = std::move(lost);
   if (dead) options.remote.heartbeats = FailureDetectorOptions::with_dead(*dead);
   options.make_transport = [&](const TransportSite& site) {
-    UcxOptions ucx{.self = site.self, .means = means == "tcp" ? UcxMeans::tcp : UcxMeans::shm};
-    if (means == "tcp") ucx.network_device = "lo";
-    return make_ucx_transport(site.space, ucx);
+    return crew::make_transport({.transport = means, .device = means == "tcp" ? "lo" : ""}, site.space, site.self);
   };
   end->group = Group::join(blocking, end->system, std::move(options));
   end->counter = end->system.spawn(counter, std::uint64_t{place.rank});

@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "tests/actors/remote/asking.hpp"
-#include "tools/bench/messages/endurance_load.hpp"
+#include "tools/crew/endurance_load.hpp"
 
 // What `rtbench messages --what endurance` does between two processes, over loopback: every message once, in order,
 // with what it carries, while windows are full in both directions. TROUPE_ENDURANCE_MESSAGES and
@@ -12,8 +12,8 @@
 namespace troupe::test {
 namespace {
 
-using bench::EnduranceEnd;
-using bench::EnduranceSchedule;
+using crew::EnduranceEnd;
+using crew::EnduranceSchedule;
 
 std::uint64_t count_from(const char* name, std::uint64_t usual) {
   const char* const set = std::getenv(name);
@@ -35,7 +35,7 @@ TEST(EnduranceSchedule, HasAsManyTensorsAsItWasGiven) {
   for (const std::uint64_t tensors : {0, 1, 2, 4, 5, 7, 99, 100}) {
     const EnduranceSchedule schedule(100, tensors);
     std::uint64_t sum = 0;
-    for (std::uint64_t number = 0; number < schedule.messages(); ++number) sum += schedule.tensors_in(number);
+    for (std::uint64_t number = 0; number < schedule.messages(); ++number) sum += schedule.at(number).tensors;
     EXPECT_EQ(sum, tensors);
   }
   EXPECT_THROW(EnduranceSchedule(10, 11), Error);
@@ -49,7 +49,7 @@ TEST_P(RemoteEndurance, CountsEachMessageOnceWithWindowsFullBothWays) {
   auto blocking = Blocking::on_thread("test");
   LoopbackWorld world({}, patient(), patient());
   const auto end_at = [&](RemoteEnd& end, Arena& lent) {
-    const bench::Stage stage{end.system, run_inline ? end.remote.get() : nullptr};
+    const crew::Stage stage{end.system, run_inline ? end.remote.get() : nullptr};
     auto made = std::make_unique<EnduranceEnd>(stage, end.space, *end.own, lent, schedule);
     end.remote->publish("sink", made->sink());
     return made;

@@ -1,20 +1,35 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "runtime/base/blocking.hpp"
-#include "tools/bench/group/measure.hpp"
+#include "tools/bench/group/member.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace troupe::bench {
+
+/// What `rtbench group` measures.
+struct GroupCase {
+  std::string what = "death";         // death, silence, crowd
+  std::string how = "stop";           // of silence: stop, cut, pause, load
+  std::string between = "processes";  // or namespaces
+  std::uint32_t processes = 0;
+  std::uint32_t rounds = 0;
+  std::uint32_t seconds = 600;  // of load
+  std::uint32_t victim_mb = 0;  // further memory of the one that is killed
+  bool victim_talks = false;
+  bool table = false;
+  MemberCase each;
+  std::vector<int> cpus;  // of the processes, by turns; empty: wherever there is room
+};
 
 /// `rtbench group`: starts groups of processes and measures how they live and die; prints one JSON line.
 class GroupCommand {
  public:
   explicit GroupCommand(CLI::App& app);
-  /// Whether this run is a process of a group, started by another; then run_as_member() is its main function.
-  bool is_member() const { return member_->parsed(); }
-  int run_as_member() const { return run_member(member_case_); }
   bool parsed() const { return group_->parsed(); }
   /// The exit code: 1 when what must hold did not. Throws Error{environment} without UCX, or namespaces where they are
   /// asked for, and what the measurements throw.
@@ -23,9 +38,7 @@ class GroupCommand {
  private:
   GroupCase complete() const;
   CLI::App* group_;
-  CLI::App* member_;
   GroupCase case_;
-  MemberCase member_case_;
 };
 
 }  // namespace troupe::bench

@@ -1,25 +1,22 @@
 #include "tools/bench/group/member.hpp"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <array>
-#include <caf/actor_system.hpp>
-#include <caf/actor_system_config.hpp>
+#include <atomic>
+#include <caf/actor_cast.hpp>
+#include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "actors/group/group.hpp"
+#include "actors/caf_error.hpp"
+#include "actors/group/promise.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/thread.hpp"
-#include "tools/bench/group/control_line.hpp"
-#include "tools/bench/group/talk.hpp"
-#include "tools/bench/messages/say.hpp"
-#include "tools/bench/pin.hpp"
-#include "transports/ucx/ucx_transport.hpp"
+#include "tools/bench/say.hpp"
+#include "tools/crew/side.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -28,38 +25,68 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-struct Config final : caf::actor_system_config {
-  explicit Config(std::uint32_t workers) {
-    configure_group(*this);
-    if (workers > 0) set("scheduler.max-threads", std::size_t{workers});
-    set("logger.verbosity", caf::atom("quiet"));
+using TalkWith = caf::atom_constant<caf::atom("talk with")>;
+using Hush = caf::atom_constant<caf::atom("hush")>;
+using News = caf::atom_constant<caf::atom("news")>;
+using Answer = caf::atom_constant<caf::atom("answer")>;
+
+constexpr std::size_t kBlockBytes = 1u << 20;
+
+/// What a process's talker has heard.
+struct Heard {
+  std::atomic<std::uint64_t> messages{0};
+  std::atomic<std::int64_t> longest_gap_ns{0};                        // between two messages of one partner
+  std::unordered_map<caf::strong_actor_ptr, Clock::time_point> last;  // of each partner; the talker's
+  bool hushed = false;                                                // the talker's
+
+  void note(const caf::strong_actor_ptr& from) {
+    messages.fetch_add(1, std::memory_order_relaxed);
+    const auto now = Clock::now();
+    const auto [entry, fresh] = last.try_emplace(from, now);
+    const std::int64_t gap = nanoseconds_of(now) - nanoseconds_of(std::exchange(entry->second, now));
+    if (!fresh && gap > longest_gap_ns.load(std::memory_order_relaxed)) longest_gap_ns = gap;
   }
 };
 
-/// Becomes the same program in a network namespace, with this pid; `ip` shows it the namespace's devices, too.
-[[noreturn]] void enter(MemberCase what) {
-  const std::string node = std::exchange(what.node, "");
-  std::error_code error;
-  std::vector<std::string> arguments{"ip", "netns", "exec", node,
-                                     std::filesystem::read_symlink("/proc/self/exe", error)};
-  const auto own = arguments_of(what);
-  arguments.insert(arguments.end(), own.begin() + 1, own.end());
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  ::execvp(argv.front(), argv.data());
-  fail_errno(Code::environment, text("cannot enter the network namespace ", node, " by `ip netns exec`"));
+/// Sends back what comes. (TalkWith{}, partners) makes it begin with these, (Hush{}) keep what comes from now on.
+caf::behavior talker(caf::event_based_actor* self, const MemberCase& what, const std::shared_ptr<Heard>& heard) {
+  const auto send_back = [=](auto message) {
+    heard->note(self->current_sender());
+    if (!heard->hushed) self->send(caf::actor_cast<caf::actor>(self->current_sender()), std::move(message));
+  };
+  return {[=](TalkWith, const std::vector<caf::actor>& partners) {
+            for (const caf::actor& partner : partners) {
+              for (std::uint64_t i = 0; i < what.numbers; ++i) self->send(partner, i);
+              for (std::uint32_t i = 0; i < what.blocks; ++i)
+                self->send(partner, std::vector<char>(kBlockBytes, static_cast<char>(i)));
+            }
+          },
+          [=](Hush) { heard->hushed = true; }, [=](std::uint64_t number) { send_back(number); },
+          [=](std::vector<char>& block) { send_back(std::move(block)); }};
 }
 
-/// UCX lists devices that are up when it starts; a fresh one may take a moment.
-void await_device(Blocking&, const std::string& device) {
-  const Deadline deadline = Deadline::after(seconds(10));
-  const std::string file = "/sys/class/net/" + device + "/operstate";
-  for (std::string state; state != "up" && state != "unknown"; ::usleep(2000)) {
-    std::ifstream(file) >> state;
-    TROUPE_CHECK(!deadline.passed(), Code::environment, "the network device ", device, " does not come up (", file,
-                 " says \"", state, "\")");
-  }
+/// Hears (News{}, n), and answers (Answer{}, n) with n once it has heard that.
+caf::behavior listener(caf::event_based_actor* self) {
+  struct State {
+    std::uint64_t newest = 0;
+    std::multimap<std::uint64_t, Promise<std::uint64_t>> waiting;
+  };
+  const auto state = std::make_shared<State>();
+  return {[=](News, std::uint64_t number) {
+            state->newest = std::max(state->newest, number);
+            const auto heard = state->waiting.upper_bound(state->newest);
+            for (auto each = state->waiting.begin(); each != heard; ++each) each->second.deliver(each->first);
+            state->waiting.erase(state->waiting.begin(), heard);
+          },
+          [=](Answer, std::uint64_t number) {
+            Promise<std::uint64_t> promise(self);
+            if (number <= state->newest) {
+              promise.deliver(number);
+            } else {
+              state->waiting.emplace(number, promise);
+            }
+            return promise.later();
+          }};
 }
 
 /// A thread that computes until it ends.
@@ -83,18 +110,9 @@ class Computation {
   std::thread thread_;
 };
 
-GroupOptions options_of(const MemberCase& what, const ControlLine& line) {
-  GroupOptions options{.place = launch_place_from_environment()};
-  TROUPE_CHECK(options.place, Code::invalid, "a process of a measured group is started by rtbench group");
+GroupOptions options_of(const MemberCase& what, const Line& line) {
+  GroupOptions options;
   options.deadline = Deadline::after(seconds(what.patience_s));
-  options.hello.ucx_version = ucx_version();
-  options.make_transport = [&what](const TransportSite& site) {
-    UcxOptions ucx{.self = site.self,
-                   .means = what.transport == "tcp" ? UcxMeans::tcp : UcxMeans::shm,
-                   .hosts = hosts_of(site.hellos)};
-    ucx.network_device = what.device;
-    return make_ucx_transport(site.space, ucx);
-  };
   options.remote.heartbeats = FailureDetectorOptions::with_dead(milliseconds(what.dead_ms));
   options.remote.suspected = [&line](Peer peer, bool suspected) {
     line.say({{"say", suspected ? "suspected" : "recovered"}, {"peer", peer.value}});
@@ -108,145 +126,118 @@ GroupOptions options_of(const MemberCase& what, const ControlLine& line) {
 
 class Member {
  public:
-  Member(Blocking& blocking, const MemberCase& what, ControlLine& line)
-      : blocking_(blocking), what_(what), line_(line), config_(what.workers), system_(config_) {
-    group_ = Group::join(blocking, system_, options_of(what, line));
-    const Load load{what.numbers, what.blocks};
-    adopt(what.inlined ? group_->remote().spawn_inline(talker, load, heard_) : system_.spawn(talker, load, heard_));
-    group_->publish("talker", actors_.back());
-    adopt(system_.spawn(listener));
-    group_->publish("listener", actors_.back());
-    line_.say({{"say", "joined"}, {"at", nanoseconds_of(Clock::now())}});
+  Member(Blocking& blocking, const MemberCase& what, Line& line)
+      : blocking_(blocking),
+        what_(what),
+        line_(line),
+        side_(blocking, {what.transport, what.device, what.workers}, options_of(what, line),
+              [](caf::actor_system_config&) {}) {
+    adopt("talker", what.inlined ? side_.remote().spawn_inline(talker, what, heard_)
+                                 : side_.system().spawn(talker, what, heard_));
+    adopt("listener", side_.system().spawn(listener));
+    line_.say({{"say", "joined"}});
   }
-  ~Member() {
-    for (const caf::actor& actor : actors_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
-  }
-  Member(const Member&) = delete;
-  Member& operator=(const Member&) = delete;
 
   void obey() {
     // Waits without a deadline: who measures has one, and this process dies with it.
-    for (bool more = true; more;) {
-      const auto order = line_.hear();
-      if (!order) return;
-      more = order->at("do") != "stop";
-      line_.say(more ? answer(*order) : stop(*order));
+    while (const auto order = line_.hear()) {
+      const std::string word = order->at("do");
+      json answer = (this->*orders().at(word))(*order);
+      line_.say(answer);
+      if (word == "stop") return;
     }
   }
 
  private:
-  json answer(const json& order) {
-    const std::string word = order.at("do");
-    if (word == "watch") return watch(order.at("peer"));
-    if (word == "talk") return talk(order.at("with"));
-    if (word == "hush") {
-      caf::anon_send(actors_.front(), Hush::value);
-      return {{"say", "hushed"}};
-    }
-    if (word == "compute") {
-      if (!computation_) computation_ = std::make_unique<Computation>();
-      return {{"say", "computing"}};
-    }
-    if (word == "ballast") {
-      ballast_.assign(order.at("mb").get<std::size_t>() << 20, 1);
-      return {{"say", "heavier"}};
-    }
-    if (word == "count") {
-      const auto gap = static_cast<double>(heard_->longest_gap_ns.load()) / 1e6;
-      return {{"say", "count"}, {"messages", heard_->messages.load()}, {"longest_gap_ms", gap}};
-    }
-    TROUPE_CHECK(word == "broadcast", Code::invalid, "a measured process is told to \"", word, "\"");
-    return broadcast(order.at("number"));
+  using Order = json (Member::*)(const json& order);
+  static const std::map<std::string, Order>& orders() {
+    static const std::map<std::string, Order> all{{"watch", &Member::watch},         {"talk", &Member::talk},
+                                                  {"hush", &Member::hush},           {"compute", &Member::compute},
+                                                  {"count", &Member::count},         {"stop", &Member::stop},
+                                                  {"broadcast", &Member::broadcast}, {"ballast", &Member::ballast}};
+    return all;
   }
 
-  json watch(std::uint32_t peer) {
-    const Ended ended = [this, peer](Clock::time_point at, const Status& why) {
-      line_.say({{"say", "down"},
-                 {"peer", peer},
-                 {"at", nanoseconds_of(at)},
-                 {"code", name_of(why.code())},
-                 {"why", why.text()}});
-    };
-    adopt(system_.spawn(watcher, find(peer), ended));
+  json watch(const json& order) {
+    const std::uint32_t peer = order.at("peer");
+    const caf::actor other = find(peer);
+    adopt("", side_.system().spawn([this, peer, other](caf::event_based_actor* self) -> caf::behavior {
+      self->set_down_handler([this, peer](const caf::down_msg& down) {
+        const auto now = nanoseconds_of(Clock::now());
+        const Status why = from_caf(down.reason);
+        line_.say({{"say", "down"}, {"peer", peer}, {"at", now}, {"code", name_of(why.code())}, {"why", why.text()}});
+      });
+      self->monitor(other);
+      return {[](News) {}};  // it lives until it is told to end
+    }));
     return {{"say", "watching"}};
   }
 
-  json talk(const std::vector<std::uint32_t>& with) {
+  json talk(const json& order) {
     std::vector<caf::actor> partners;
-    for (const std::uint32_t peer : with) partners.push_back(find(peer));
-    caf::anon_send(actors_.front(), TalkWith::value, std::move(partners));
+    for (const std::uint32_t peer : order.at("with")) partners.push_back(find(peer));
+    caf::anon_send(actors_.front()->get(), TalkWith::value, std::move(partners));
     return {{"say", "talking"}};
   }
 
-  json broadcast(std::uint64_t number) {
+  json hush(const json&) {
+    caf::anon_send(actors_.front()->get(), Hush::value);
+    return {{"say", "hushed"}};
+  }
+
+  json compute(const json&) {
+    if (!computation_) computation_ = std::make_unique<Computation>();
+    return {{"say", "computing"}};
+  }
+
+  json ballast(const json& order) {
+    ballast_.assign(order.at("mb").get<std::size_t>() << 20, 1);
+    return {{"say", "heavier"}};
+  }
+
+  json count(const json&) {
+    const auto gap = static_cast<double>(heard_->longest_gap_ns.load()) / 1e6;
+    return {{"say", "count"}, {"messages", heard_->messages.load()}, {"longest_gap_ms", gap}};
+  }
+
+  json broadcast(const json& order) {
+    const std::uint64_t number = order.at("number");
     const auto begin = Clock::now();
-    const Mesh all = group_->lookup_all(blocking_, "listener", patience());
+    const Mesh all = side_.group().lookup_all(blocking_, "listener", patience());
     const auto found = Clock::now();
     all.broadcast(caf::make_message(News::value, number));
     const auto answers = all.gather<std::uint64_t>(blocking_, caf::make_message(Answer::value, number), patience());
-    const auto heard = Clock::now();
-    const bool right = answers == std::vector<std::uint64_t>(group_->size(), number);
+    const double took = milliseconds_since(found);
+    const bool right = answers == std::vector<std::uint64_t>(side_.group().size(), number);
     TROUPE_CHECK(right, Code::corrupt, "not everyone answered with what was broadcast");
-    return {{"say", "heard"},
-            {"lookup_ms", milliseconds_since(begin, nanoseconds_of(found))},
-            {"ms", milliseconds_since(found, nanoseconds_of(heard))}};
+    return {{"say", "heard"}, {"lookup_ms", milliseconds_since(begin, nanoseconds_of(found))}, {"ms", took}};
   }
 
   json stop(const json& order) {
-    const StopReport report =
-        group_->stop(blocking_, Deadline::after(milliseconds(order.at("within_ms").get<std::uint32_t>())));
+    const milliseconds within{order.at("within_ms").get<std::uint32_t>()};
+    const StopReport report = side_.group().stop(blocking_, Deadline::after(within));
     return {{"say", "stopped"}, {"clean", report.clean()}, {"text", report.text()}};
   }
 
-  caf::actor find(std::uint32_t peer) { return group_->lookup(blocking_, Peer{peer}, "talker", patience()); }
+  caf::actor find(std::uint32_t peer) { return side_.group().lookup(blocking_, Peer{peer}, "talker", patience()); }
   Deadline patience() const { return Deadline::after(seconds(what_.patience_s)); }
-  void adopt(caf::actor actor) { actors_.push_back(std::move(actor)); }
+  void adopt(const std::string& name, caf::actor actor) {
+    if (!name.empty()) side_.group().publish(name, actor);
+    actors_.push_back(std::make_unique<Ending>(std::move(actor)));
+  }
 
   Blocking& blocking_;
-  const MemberCase& what_;
-  ControlLine& line_;
+  const MemberCase what_;
+  Line& line_;
   const std::shared_ptr<Heard> heard_ = std::make_shared<Heard>();
   std::unique_ptr<Computation> computation_;
   std::vector<char> ballast_;
-  Config config_;
-  caf::actor_system system_;
-  std::unique_ptr<Group> group_;
-  std::vector<caf::actor> actors_;  // the talker first; end with this
+  Side side_;
+  std::vector<std::unique_ptr<Ending>> actors_;  // the talker first
 };
 
 }  // namespace
 
-std::vector<std::string> arguments_of(const MemberCase& what) {
-  std::vector<std::string> arguments{
-      "rtbench",      "group-member",
-      "--transport",  what.transport,
-      "--dead-ms",    std::to_string(what.dead_ms),
-      "--workers",    std::to_string(what.workers),
-      "--numbers",    std::to_string(what.numbers),
-      "--blocks",     std::to_string(what.blocks),
-      "--patience-s", std::to_string(what.patience_s),
-      "--cpu",        std::to_string(what.cpu),
-      "--line",       std::to_string(what.line),
-  };
-  if (!what.device.empty()) arguments.insert(arguments.end(), {"--device", what.device});
-  if (!what.node.empty()) arguments.insert(arguments.end(), {"--node", what.node});
-  if (what.inlined) arguments.push_back("--inline");
-  return arguments;
-}
-
-int run_member(const MemberCase& what) {
-  try {
-    if (!what.node.empty()) enter(what);
-    Blocking blocking = Blocking::on_thread("main");
-    if (what.cpu >= 0) pin_to(what.cpu);
-    if (!what.device.empty()) await_device(blocking, what.device);
-    ControlLine line{Fd{what.line}};
-    Member(blocking, what, line).obey();
-    return 0;
-  } catch (const Error& error) {
-    say_error(error.what());
-    return exit_code(error.code());
-  }
-}
+void run_member(Blocking& blocking, const MemberCase& what, Line& line) { Member(blocking, what, line).obey(); }
 
 }  // namespace troupe::bench

@@ -1,108 +1,75 @@
 #include "tools/bench/messages/command.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <iostream>
 
 #include "runtime/base/error.hpp"
-#include "tools/bench/messages/endurance_load.hpp"
-#include "tools/bench/messages/pair.hpp"
-#include "tools/bench/messages/results.hpp"
-#include "tools/bench/messages/say.hpp"
-#include "transports/ucx/ucx_transport.hpp"
+#include "tools/bench/options.hpp"
+#include "tools/bench/say.hpp"
+#include "tools/crew/crew.hpp"
+#include "tools/crew/endurance_load.hpp"
+#include "tools/crew/machine.hpp"
+#include "tools/crew/statistics.hpp"
 
 namespace troupe::bench {
 namespace {
 
-/// The implementations that have such a measurement.
-std::vector<std::string> impls_for(const std::string& what) {
-  if (what == "rate") return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local"};
-  if (what == "mixed") return {"raw", "inline", "scheduled"};  // raw_best polls in two threads on one core
-  if (what == "idle") return {"inline", "scheduled", "caf_io"};
-  if (what == "endurance" || what == "flood") return {"inline", "scheduled"};
-  if (what == "shard") return {"raw", "shard"};
-  return {"raw", "raw_best", "inline", "scheduled", "caf_io", "local", "arena"};
+/// A measurement: the implementations that have it, and what it takes where the command line does not say.
+struct Usual {
+  const char* what;
+  std::vector<std::string> impls;
+  std::uint32_t span_ms;  // how long one implementation is measured in a round
+  std::uint32_t spin_us;  // the control lane polls where speed is asked for; else it is measured as it comes
+  std::uint32_t rounds;
+  std::vector<std::uint64_t> sizes;
+};
+const std::vector<Usual>& usuals() {
+  static const std::vector<Usual> all{
+      {"latency",
+       {"raw", "raw_best", "inline", "scheduled", "caf_io", "local", "arena"},
+       150,
+       200,
+       9,
+       {8, 1024, 64u << 10, 1u << 20, 16u << 20}},
+      {"rate", {"raw", "raw_best", "inline", "scheduled", "caf_io", "local"}, 150, 200, 9, {8}},
+      {"mixed", {"raw", "inline", "scheduled"}, 1000, 0, 9, {8}},  // raw_best polls in two threads on one core
+      {"idle", {"inline", "scheduled", "caf_io"}, 3000, 0, 9, {8}},
+      {"endurance", {"inline", "scheduled"}, 150, 0, 1, {8}},
+      {"flood", {"inline", "scheduled"}, 150, 0, 1, {100}},
+      {"shard", {"raw", "shard"}, 150, 200, 9, {8, 64, 256, 1024, 7'200'000}},
+  };
+  return all;
 }
-
-constexpr std::uint64_t kEnduranceMessages = 30'000'000;
-constexpr std::uint64_t kEnduranceTensors = 100'000;
+const Usual& usual(const std::string& what) {
+  return *std::ranges::find_if(usuals(), [&](const Usual& each) { return each.what == what; });
+}
 
 /// Several fit into the memory that remote actors have for payloads.
 constexpr std::uint64_t kMostBytes = 64u << 20;
 
-/// How long one implementation is measured in a round, unless it is said.
-std::uint32_t usual_span_ms(const std::string& what) {
-  if (what == "mixed") return 1000;
-  if (what == "idle") return 3000;
-  return 150;
-}
-
-/// The control lane polls where speed is asked for; what a program does beside other work is measured as it comes.
-std::uint32_t usual_spin_us(const std::string& what) {
-  return what == "latency" || what == "rate" || what == "shard" ? 200 : 0;
-}
-
-std::vector<std::uint64_t> usual_sizes(const std::string& what) {
-  if (what == "shard") return {8, 64, 256, 1024, 7'200'000};
-  if (what == "flood") return {100};
-  if (what != "latency") return {8};
-  return {8, 1024, 64u << 10, 1u << 20, 16u << 20};
-}
-
-void add_common(CLI::App& command, EndCase& what) {
-  command
-      .add_option(
-          "--what", what.what,
-          "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
-          "two connected processes; endurance: many messages and tensors both ways, each one checked, and whether "
-          "memory grows; flood: an actor sends strings for --seconds as fast as it can to one that is slow, and then "
-          "that "
-          "one catches up: resident memory of both processes, and whether each message is read, in order, or refused; "
-          "shard: a push of a stripe's gradients and a pull of its parameters, up to 1 KB a pull by "
-          "a call")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"latency", "rate", "mixed", "idle", "endurance", "flood", "shard"}));
-  command.add_option("--transport", what.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"shm", "tcp"}));
-}
-
-void add_end_options(CLI::App& command, EndCase& what) {
-  add_common(command, what);
-  command.add_option("--impl", what.impl)->required();
-  command.add_option("--bytes", what.bytes)->required();
-  command.add_option("--ms", what.span_ms)->required();
-  command.add_option("--spin-us", what.spin_us)->required();
-  command.add_option("--messages", what.messages)->required();
-  command.add_option("--tensors", what.tensors)->required();
-  command.add_option("--memory-mb", what.memory_mb)->required();
-  command.add_option("--reads", what.reads)->required();
-  command.add_option("--cpu", what.cpu)->required();
-  command.add_option("--line", what.line)->required();
-  command.add_flag("--client", what.client);
-}
-
 void check(const MessagesCase& what) {
-  TROUPE_CHECK(ucx_available(), Code::environment,
-               "this build has no UCX, whose messages are measured: install libucx-dev and configure with "
-               "TROUPE_WITH_UCX=ON");
+  require_ucx();
   for (const std::uint64_t bytes : what.sizes) {
     if (what.each.floods()) {
       TROUPE_CHECK(bytes >= 8 && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes, "; a flood takes 8 to ",
                    kMostBytes, " bytes");
       continue;
     }
+    const bool sized = what.each.what == "latency" || what.each.what == "shard";
     const bool tensor = bytes > EndCase::kMostInBand || what.each.what == "shard";
     TROUPE_CHECK(bytes >= 1 && (!tensor || bytes % 8 == 0) && bytes <= kMostBytes, Code::invalid, "--sizes has ", bytes,
                  "; give sizes from 1 to ", EndCase::kMostInBand, ", and multiples of 8 up to ", kMostBytes);
-    TROUPE_CHECK(bytes == 8 || what.each.what == "latency" || what.each.what == "shard", Code::invalid, "--what ",
-                 what.each.what, " is measured with 8 bytes; leave --sizes out");
+    TROUPE_CHECK(bytes == 8 || sized, Code::invalid, "--what ", what.each.what,
+                 " is measured with 8 bytes; leave --sizes out");
   }
+  if (what.each.endures()) EnduranceSchedule(what.each.messages, what.each.tensors);  // says what is wrong with them
 }
 
 std::vector<std::string> chosen_impls(const MessagesCase& what) {
-  const std::vector<std::string> possible = impls_for(what.each.what);
+  const std::vector<std::string>& possible = usual(what.each.what).impls;
   std::vector<std::string> chosen;
   for (const std::string& impl : what.impls.empty() ? possible : what.impls) {
     TROUPE_CHECK(std::find(possible.begin(), possible.end(), impl) != possible.end(), Code::invalid, "--impl has ",
@@ -116,23 +83,54 @@ std::vector<std::string> chosen_impls(const MessagesCase& what) {
   return chosen;
 }
 
-/// Without these the figures say little.
-void say_where(PairCpus cpus) {
-  std::array<double, 1> load{};
-  const bool known = ::getloadavg(load.data(), 1) == 1;
-  say(text("messages: on CPUs ", cpus.client, " and ", cpus.server, known ? text(", load average ", load[0]) : ""));
-  if (cpus.client == cpus.server) say("both processes share one CPU: polling then only keeps the other from running");
+/// Longer than it takes on the slowest machine.
+Clock::duration most_time(const EndCase& what) {
+  return std::chrono::seconds(60) + 40 * what.span() + std::chrono::microseconds(200) * what.messages +
+         std::chrono::milliseconds(20) * what.tensors;
+}
+
+CrewPlan pair_of(const EndCase& what, const std::vector<int>& cpus) {
+  CrewPlan plan{.name = text("a pair that measures ", what.impl, " over ", what.transport, " at ", what.bytes,
+                             " bytes (0: the client)"),
+                .patience = most_time(what)};
+  auto [client, server] = make_line();
+  plan.lines.push_back(std::move(client));
+  plan.lines.push_back(std::move(server));
+  for (const bool is_client : {true, false}) {
+    EndCase end = what;
+    end.client = is_client;
+    end.cpu = is_client ? cpus.front() : cpus.back();
+    plan.roles.push_back(end);
+  }
+  return plan;
+}
+
+/// Runs both ends of a case, and returns what the client measured.
+Figures run_pair(Blocking& blocking, const rtrun::Signals& signals, const EndCase& what, const std::vector<int>& cpus) {
+  Crew crew(signals, pair_of(what, cpus));
+  const Deadline deadline = crew.patience();
+  const auto await_figures = [&] { return crew.await(blocking, 0, "figures", deadline).at("figures").get<Figures>(); };
+  Figures figures;
+  try {
+    figures = await_figures();
+  } catch (const Error& error) {
+    if (error.code() != Code::aborted || !what.endures()) throw;
+    for (const std::uint32_t end : {0u, 1u}) crew.tell(end, {{"do", "stop"}});
+    figures = await_figures();
+  }
+  for (const std::uint32_t end : {0u, 1u}) crew.await_end(blocking, end, deadline);
+  return figures;
 }
 
 /// False: a signal ended a test of endurance, and what it knew by then is among the results.
-bool measure(Blocking& blocking, const rtrun::Signals& signals, const MessagesCase& what, PairCpus cpus,
+bool measure(Blocking& blocking, const rtrun::Signals& signals, const MessagesCase& what,
              std::vector<Result>& results) {
   EndCase each = what.each;
   for (std::uint32_t round = 1; round <= what.rounds; ++round) {
     for (Result& result : results) {
       each.impl = result.impl;
       each.bytes = result.bytes;
-      const Figures figures = run_pair(blocking, signals, each, cpus);
+      const Figures figures = run_pair(blocking, signals, each, what.cpus);
       for (const auto& [figure, value] : figures) result.rounds[figure].push_back(value);
       if (figures.contains("stopped")) return false;
     }
@@ -141,111 +139,166 @@ bool measure(Blocking& blocking, const rtrun::Signals& signals, const MessagesCa
   return true;
 }
 
+constexpr int kFirstColumn = 10;
+constexpr int kColumn = 20;
+
+/// One figure's medians, by size and implementation.
+using Medians = std::map<std::uint64_t, std::map<std::string, double>>;
+
+std::string cell(const std::map<std::string, double>& medians, const std::string& impl) {
+  const auto value = medians.find(impl);
+  if (value == medians.end()) return "-";
+  const auto raw = medians.find("raw");
+  const std::string figure = digits_of(value->second);
+  return raw == medians.end() || raw == value ? figure
+                                              : figure + " (" + digits_of(value->second / raw->second, 3) + "x)";
+}
+
 }  // namespace
 
 MessagesCommand::MessagesCommand(CLI::App& app)
     : messages_(app.add_subcommand("messages",
                                    "Messages between two processes, each on a core of its own, one way "
-                                   "beside another by turns")),
-      end_(app.add_subcommand("messages-end")) {
-  add_common(*messages_, case_.each);
-  messages_
-      ->add_option(
-          "--sizes", case_.sizes,
-          "Bytes of a message, such as 8,1024: 8 a number, 1024 a trivially copyable struct, others up to that "
-          "a byte vector, larger ones a tensor, in a flood all strings; default 8, 1 KB, 64 KB, 1 MB and 16 MB for "
-          "latency, 100 for flood, 8 else")
-      ->delimiter(',');
-  messages_
-      ->add_option(
-          "--impl", case_.impls,
-          "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
-          "(one process), arena (a tensor by reference), shard; default all that have such a measurement")
-      ->delimiter(',');
-  messages_->add_option("--rounds", case_.rounds, "Turns; default 9, 1 for endurance and flood")
-      ->check(CLI::Range(1, 10000));
-  messages_
-      ->add_option("--messages", case_.each.messages,
-                   "For endurance: messages in both directions together; default 30 million")
-      ->check(CLI::Range(std::uint64_t{20}, std::uint64_t{1} << 40));
-  messages_->add_option("--tensors", case_.each.tensors, "In these messages, 4 KB to 1 MB each; default 100,000");
-  messages_->add_option("--seconds", seconds_, "For flood: how long the sender sends")
-      ->capture_default_str()
-      ->check(CLI::Range(0.1, 86400.0));
-  messages_
-      ->add_option("--memory-mb", case_.each.memory_mb,
-                   "For flood: RemoteOptions::memory_bytes of both processes, in units of 1,000,000")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000));
-  messages_
-      ->add_option("--reads", case_.each.reads,
-                   "For flood: messages that the reader takes in a second at most; it computes for that part of a "
-                   "second with each of them")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000));
-  messages_
-      ->add_option("--ms", case_.each.span_ms,
-                   "Measured time of each turn; default 150, 1000 for mixed, 3000 for idle; flood has --seconds")
-      ->check(CLI::Range(1, 600000));
-  messages_
-      ->add_option("--spin-us", case_.each.spin_us,
-                   "How long the control lane polls; default 200 for latency and rate, else the lane's own")
-      ->check(CLI::Range(0, 1000000));
-  messages_->add_option("--cpus", case_.cpus, "CPUs of the two processes, such as 0,1; default the first two")
-      ->delimiter(',')
-      ->expected(2);
+                                   "beside another by turns")) {
+  Options options{*messages_};
+  EndCase& each = case_.each;
+  std::vector<std::string> whats;
+  for (const Usual& usually : usuals()) whats.emplace_back(usually.what);
+  options
+      .choice("--what", each.what,
+              "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
+              "two connected processes; endurance: many messages and tensors both ways, each one checked, and whether "
+              "memory grows; flood: an actor sends strings for --seconds as fast as it can to one that is slow, and "
+              "then that one catches up: resident memory of both processes, and whether each message is read, in "
+              "order, or refused; shard: a push of a stripe's gradients and a pull of its parameters, up to 1 KB a "
+              "pull by a call",
+              whats)
+      ->capture_default_str();
+  options
+      .choice("--transport", each.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)",
+              {"shm", "tcp"})
+      ->capture_default_str();
+  options.list("--sizes", case_.sizes,
+               "Bytes of a message, such as 8,1024: 8 a number, 1024 a trivially copyable struct, others up to that "
+               "a byte vector, larger ones a tensor, in a flood all strings; default 8, 1 KB, 64 KB, 1 MB and 16 MB "
+               "for latency, 100 for flood, 8 else");
+  options.list("--impl", case_.impls,
+               "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
+               "(one process), arena (a tensor by reference), shard; default all that have such a measurement");
+  options.number("--rounds", case_.rounds, "Turns; default 9, 1 for endurance and flood", 1, 10000);
+  options.number("--messages", each.messages, "For endurance: messages in both directions together; default 30 million",
+                 std::uint64_t{20}, std::uint64_t{1} << 40);
+  messages_->add_option("--tensors", each.tensors, "In these messages, 4 KB to 1 MB each; default 100,000");
+  options.number("--seconds", case_.seconds, "For flood: how long the sender sends", 0.1, 86400.0)
+      ->capture_default_str();
+  options
+      .number("--memory-mb", each.memory_mb,
+              "For flood: RemoteOptions::memory_bytes of both processes, in units of 1,000,000", 1, 1'000'000)
+      ->capture_default_str();
+  options
+      .number("--reads", each.reads,
+              "For flood: messages that the reader takes in a second at most; it computes for that part of a second "
+              "with each of them",
+              1, 1'000'000)
+      ->capture_default_str();
+  options.number("--ms", each.span_ms,
+                 "Measured time of each turn; default 150, 1000 for mixed, 3000 for idle; flood has --seconds", 1,
+                 600000);
+  options.number("--spin-us", each.spin_us,
+                 "How long the control lane polls; default 200 for latency and rate, else the lane's own", 0, 1000000);
+  options.list("--cpus", case_.cpus, "CPUs of the two processes, such as 0,1; default the first two")->expected(2);
   messages_->add_flag("--table", case_.table, "Also a table of medians and ratios to raw, on stderr");
-  end_->group("");  // for this program's own use
-  add_end_options(*end_, end_case_);
+}
+
+/// With what was not said.
+MessagesCase MessagesCommand::complete() const {
+  MessagesCase what = case_;
+  EndCase& each = what.each;
+  const Usual& usually = usual(each.what);
+  Options options{*messages_};
+  options.fill("--ms", each.span_ms, usually.span_ms);
+  options.fill("--spin-us", each.spin_us, usually.spin_us);
+  options.fill("--rounds", what.rounds, usually.rounds);
+  options.fill("--sizes", what.sizes, usually.sizes);
+  options.fill("--messages", each.messages, 30'000'000u);
+  options.fill("--tensors", each.tensors, 100'000u);
+  if (each.floods()) each.span_ms = static_cast<std::uint32_t>(what.seconds * 1e3);
+  if (!each.endures()) each.messages = each.tensors = 0;
+  check(what);
+  what.cpus = choose_cpus(what.cpus);
+  what.impls = chosen_impls(what);
+  return what;
 }
 
 int MessagesCommand::run(Blocking& blocking, const rtrun::Signals& signals) const {
-  MessagesCase what = case_;
-  EndCase& each = what.each;
-  check(what);
-  if (messages_->count("--ms") == 0) each.span_ms = usual_span_ms(each.what);
-  if (messages_->count("--spin-us") == 0) each.spin_us = usual_spin_us(each.what);
-  if (each.floods()) each.span_ms = static_cast<std::uint32_t>(seconds_ * 1e3);
-  if (messages_->count("--rounds") == 0 && (each.endures() || each.floods())) what.rounds = 1;
-  if (each.endures()) {
-    if (messages_->count("--messages") == 0) each.messages = kEnduranceMessages;
-    if (messages_->count("--tensors") == 0) each.tensors = kEnduranceTensors;
-    EnduranceSchedule(each.messages, each.tensors);  // says what is wrong with them
-  }
-  if (what.sizes.empty()) what.sizes = usual_sizes(each.what);
-  const PairCpus cpus = choose_cpus(what.cpus);
-  const std::vector<std::string> impls = chosen_impls(what);
-  say_where(cpus);
+  const MessagesCase what = complete();
+  const int client = what.cpus.front();
+  const int server = what.cpus.back();
+  say(text("messages: on CPUs ", client, " and ", server, load_average()));
+  if (client == server) say("both processes share one CPU: polling then only keeps the other from running");
 
   std::vector<Result> results;
   for (const std::uint64_t bytes : what.sizes)
-    for (const std::string& impl : impls) results.push_back({impl, bytes, {}});
-  const bool complete = measure(blocking, signals, what, cpus, results);
+    for (const std::string& impl : what.impls) results.push_back({impl, bytes, {}});
+  const bool complete = measure(blocking, signals, what, results);
   for (const Result& result : results)
-    if (!result.rounds.empty()) std::cout << json_line(each, result) << '\n';
+    if (!result.rounds.empty()) std::cout << json_line(what.each, result) << '\n';
   std::cout << std::flush;
   if (what.table) std::cerr << table_of(results) << std::flush;
   return complete ? 0 : exit_code(Code::aborted);
 }
 
-std::vector<std::string> arguments_of(const EndCase& what) {
-  std::vector<std::string> arguments{
-      "rtbench",     "messages-end",
-      "--what",      what.what,
-      "--impl",      what.impl,
-      "--transport", what.transport,
-      "--bytes",     std::to_string(what.bytes),
-      "--ms",        std::to_string(what.span_ms),
-      "--spin-us",   std::to_string(what.spin_us),
-      "--messages",  std::to_string(what.messages),
-      "--tensors",   std::to_string(what.tensors),
-      "--memory-mb", std::to_string(what.memory_mb),
-      "--reads",     std::to_string(what.reads),
-      "--cpu",       std::to_string(what.cpu),
-      "--line",      std::to_string(what.line),
-  };
-  if (what.client) arguments.push_back("--client");
-  return arguments;
+std::vector<int> choose_cpus(const std::vector<int>& wanted) {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  TROUPE_CHECK_ERRNO(::sched_getaffinity(0, sizeof usable, &usable) == 0, Code::environment, "cannot ask for its CPUs");
+  std::vector<int> cpus = wanted;
+  for (int cpu = 0; cpu < CPU_SETSIZE && wanted.empty() && cpus.size() < 2; ++cpu)
+    if (CPU_ISSET(cpu, &usable)) cpus.push_back(cpu);
+  TROUPE_CHECK(!cpus.empty(), Code::environment, "this process may use no CPU below ", CPU_SETSIZE);
+  for (const int cpu : cpus) {
+    TROUPE_CHECK(cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &usable), Code::invalid, "--cpus has ", cpu,
+                 ", which this process may not use; `taskset -p $$` shows those that it may");
+  }
+  return cpus;
+}
+
+std::string json_line(const EndCase& common, const Result& result) {
+  nlohmann::ordered_json line{{"bench", "messages"}};
+  if (common.what != "latency") line["what"] = common.what;
+  line["impl"] = result.impl;
+  line["transport"] = common.transport;
+  line["bytes"] = result.bytes;
+  if (common.floods()) {
+    line["memory_mb"] = common.memory_mb;
+    line["reads"] = common.reads;
+    line["seconds"] = rounded(common.span_ms / 1e3);
+  }
+  for (const auto& [figure, values] : result.rounds) {
+    auto& list = line[figure] = nlohmann::json::array();
+    for (const double value : values) list.push_back(rounded(value));
+  }
+  return line.dump();
+}
+
+std::string table_of(const std::vector<Result>& results) {
+  std::vector<std::string> impls;
+  std::map<std::string, Medians> figures;
+  for (const Result& result : results) {
+    if (std::find(impls.begin(), impls.end(), result.impl) == impls.end()) impls.push_back(result.impl);
+    for (const auto& [figure, values] : result.rounds)
+      figures[figure][result.bytes][result.impl] = Spread(values).median();
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [figure, sizes] : figures) {
+    rows.push_back({figure});
+    rows.back().insert(rows.back().end(), impls.begin(), impls.end());
+    for (const auto& [bytes, medians] : sizes) {
+      rows.push_back({std::to_string(bytes)});
+      for (const std::string& impl : impls) rows.back().push_back(cell(medians, impl));
+    }
+  }
+  return crew::table_of(rows, kFirstColumn, kColumn);
 }
 
 }  // namespace troupe::bench

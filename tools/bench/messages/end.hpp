@@ -1,15 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
-#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "runtime/base/blocking.hpp"
-#include "runtime/base/clock.hpp"
+#include "tools/bench/say.hpp"
+#include "tools/crew/line.hpp"
 
 namespace troupe::bench {
 
@@ -35,40 +35,21 @@ struct EndCase {
   bool floods() const noexcept { return what == "flood"; }
   bool tcp() const noexcept { return transport == "tcp"; }
   std::chrono::milliseconds span() const noexcept { return std::chrono::milliseconds(span_ms); }
-  /// Whether such a payload goes as a tensor; smaller ones are numbers or byte vectors.
-  bool as_tensor() const noexcept { return bytes > kMostInBand; }
+  /// Whether the payload goes as a tensor; smaller ones are numbers or byte vectors.
+  bool as_tensor() const noexcept { return impl == "arena" || bytes > kMostInBand; }
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndCase, what, impl, transport, bytes, span_ms, spin_us, messages, tensors,
+                                   memory_mb, reads, cpu, client, line)
 
 /// What a client measured, by name: "us" one way, "us_p99", "kps" thousand messages a second, "gb_s", "core" (and
 /// "core_there", of the other end) the fraction of a core in use; those of endurance and flood: see run_endurance() and
 /// run_flood(). Empty at the other end.
 using Figures = std::map<std::string, double>;
 
-/// One end's connection to the other beside what is measured.
-class Line {
- public:
-  /// Takes the descriptor of a socket that keeps messages apart. Waits end after `patience`.
-  Line(int fd, Clock::duration patience);
-  ~Line();
-  Line(const Line&) = delete;
-  Line& operator=(const Line&) = delete;
-
-  /// Says something, and takes what the other end said. Throw Error{timeout} and Error{peer_lost}.
-  void tell(std::span<const std::byte> mine);
-  std::vector<std::byte> hear(Blocking& blocking);
-  /// Gives `mine` for the other's; both have come this far.
-  std::vector<std::byte> swap(Blocking& blocking, std::span<const std::byte> mine) {
-    tell(mine);
-    return hear(blocking);
-  }
-  void meet(Blocking& blocking) { swap(blocking, {}); }
-  /// Waits for `span`; true, at once: the other end has said something, or gone.
-  bool rest(Blocking& blocking, Clock::duration span);
-  Clock::duration patience() const noexcept { return patience_; }
-
- private:
-  int fd_;
-  Clock::duration patience_;
+/// What an end has to do with others: the other end, and who measures, on whose line it is told to "stop" early.
+struct EndLines {
+  Line& other;
+  Line& control;
 };
 
 /// An end's life by implementation; both ends call the same.
@@ -81,14 +62,14 @@ Figures run_shard(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_local(Blocking& blocking, const EndCase& what, Line& line);
 
 /// Remote actors send each other what.messages, checked, as fast as their windows allow. Throws Error{corrupt} when
-/// one was lost, doubled, overtaken or changed, Error{timeout} when nothing moves any more. SIGINT and SIGTERM end it
-/// early, well: then "stopped" is 1.
+/// one was lost, doubled, overtaken or changed, Error{timeout} when nothing moves any more. A word on the line of who
+/// measures ends it early, well: then "stopped" is 1.
 ///
 /// Once a tenth has been sent, and at the end, both ends rest and look at their memory. Figures, with _there
 /// those of the other end: "messages" and "tensors" both ways, "kps", "rss_mb", "rss_growth_pct" since the warm-up,
 /// "heap_mb" and "heap_growth_pct" (in use, by malloc), and what the remote actors count: "sent", "delivered",
 /// "reordered", "dropped". Without growth: it was stopped before.
-Figures run_endurance(Blocking& blocking, const EndCase& what, Line& line);
+Figures run_endurance(Blocking& blocking, const EndCase& what, EndLines lines);
 
 /// An actor at the client's end sends strings of what.bytes for the span, as fast as it can, to one at the other end
 /// that takes what.reads a second; then that one catches up without pauses. Throws Error{corrupt} when a message is
@@ -106,7 +87,7 @@ bool io_available() noexcept;
 /// The share of a core that this process uses while it has nothing to do for the span; both ends call it at once.
 Figures idle_cores(Blocking& blocking, const EndCase& what, Line& line);
 
-/// Runs one end to its end; a client prints its figures as a JSON object. The exit code.
-int run_end(const EndCase& what);
+/// Runs one end to its end; a client says {"say": "figures", "figures"} on the line of who measures. Throws Error.
+void run_end(Blocking& blocking, const EndCase& what, Line& control);
 
 }  // namespace troupe::bench

@@ -1,9 +1,9 @@
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
 #include <cstring>
 #include <iomanip>
@@ -13,9 +13,10 @@
 
 #include "actors/caf_error.hpp"
 #include "runtime/base/error.hpp"
-#include "tools/bench/messages/memory_use.hpp"
-#include "tools/bench/messages/say.hpp"
-#include "tools/bench/messages/side.hpp"
+#include "tools/bench/messages/actors.hpp"
+#include "tools/bench/say.hpp"
+#include "tools/crew/machine.hpp"
+#include "tools/crew/statistics.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -33,13 +34,6 @@ using Counted = caf::atom_constant<caf::atom("counted")>;
 
 double microseconds(Clock::duration span) { return std::chrono::duration<double, std::micro>(span).count(); }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, half);
-  return *half;
-}
-
 /// How often this thread has given its core up to wait for something.
 std::uint64_t waits_of_this_thread() {
   rusage used{};
@@ -47,17 +41,9 @@ std::uint64_t waits_of_this_thread() {
   return static_cast<std::uint64_t>(used.ru_nvcsw);
 }
 
-Clock::duration core_time_of_this_thread() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
 /// What the sender's actor and the thread that measures share.
 struct Sending {
-  explicit Sending(std::uint64_t bytes_of_each) : bytes(bytes_of_each) {}
-
-  const std::uint64_t bytes;
+  std::uint64_t bytes = 0;  // of each string
   std::atomic<bool> over{false};
   std::atomic<std::uint64_t> sent{0};
   Finish finish;
@@ -77,9 +63,9 @@ caf::behavior sender(caf::event_based_actor* self, const std::shared_ptr<Sending
       std::string text(what->bytes, 'x');
       std::memcpy(text.data(), &number, sizeof number);
       const auto begun = Clock::now();
-      const auto core_begun = core_time_of_this_thread();
+      const auto core_begun = core_time(CLOCK_THREAD_CPUTIME_ID);
       self->send(reader, std::move(text));
-      what->longest_on_core = std::max(what->longest_on_core, core_time_of_this_thread() - core_begun);
+      what->longest_on_core = std::max(what->longest_on_core, core_time(CLOCK_THREAD_CPUTIME_ID) - core_begun);
       what->longest = std::max(what->longest, Clock::now() - begun);
       what->sent.store(++number, std::memory_order_relaxed);
     }
@@ -122,35 +108,20 @@ caf::behavior reader(caf::event_based_actor*, const std::shared_ptr<Reading>& wh
 /// The resident memory of one end.
 class Watched {
  public:
-  explicit Watched(pid_t process) : process_(process), before_mb_(megabytes(resident_bytes(process))) {}
-  void sample() { samples_mb_.push_back(now_mb()); }
-  double now_mb() const { return megabytes(resident_bytes(process_)); }
+  explicit Watched(pid_t process) : process_(process), before_mb_(now_mb()) {}
+  void sample() { samples_mb_.add(now_mb()); }
+  double now_mb() const { return memory_mb(process_, "VmRSS"); }
   void add_to(Figures& figures, const std::string& end) const {
     figures[end + "_before_mb"] = before_mb_;
-    figures[end + "_median_mb"] = median(samples_mb_);
-    figures[end + "_peak_mb"] = megabytes(peak_resident_bytes(process_));
+    figures[end + "_median_mb"] = samples_mb_.median();
+    figures[end + "_peak_mb"] = memory_mb(process_, "VmHWM");
     figures[end + "_after_mb"] = now_mb();
   }
 
  private:
   const pid_t process_;
   const double before_mb_;
-  std::vector<double> samples_mb_;
-};
-
-template <class T>
-T taken_from(std::span<const std::byte> bytes) {
-  T value{};
-  TROUPE_CHECK(bytes.size() == sizeof value, Code::corrupt, "the other end told ", bytes.size(), " bytes instead of ",
-               sizeof value);
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
-
-/// What the reader's end tells at last.
-struct Report {
-  std::uint64_t read = 0;
-  std::uint64_t wrong = 0;
+  Spread samples_mb_;
 };
 
 /// The sender's end, which measures.
@@ -160,10 +131,11 @@ class Flood {
       : blocking_(blocking),
         what_(what),
         line_(line),
-        side_(blocking, what, line),
+        side_(blocking, what),
         reader_(side_.find(blocking, "reader", line.patience())),
-        sending_(std::make_shared<Sending>(what.bytes)),
-        there_(taken_from<pid_t>(line.hear(blocking))) {}
+        there_(line.await(blocking).get<pid_t>()) {
+    sending_->bytes = what.bytes;
+  }
 
   Figures run() {
     send();
@@ -176,16 +148,18 @@ class Flood {
     here_.add_to(figures, "sender");
     there_.add_to(figures, "reader");
     line_.tell({});
-    const auto report = taken_from<Report>(line_.hear(blocking_));
+    const auto report = line_.await(blocking_);
+    const std::uint64_t read = report.at("read");
     const std::uint64_t refused = side_.remote().counters().dropped;
-    check(report, refused);
+    check(read, report.at("wrong"), refused);
     figures["sent"] = static_cast<double>(sending_->sent.load());
-    figures["read"] = static_cast<double>(report.read);
+    figures["read"] = static_cast<double>(read);
     figures["refused"] = static_cast<double>(refused);
     figures["longest_send_us"] = microseconds(sending_->longest);
     figures["longest_send_core_us"] = microseconds(sending_->longest_on_core);
     figures["send_waits"] = static_cast<double>(sending_->waits);
     figures["catch_up_s"] = caught_up.count();
+    side_.end(blocking_, line_);
     return figures;
   }
 
@@ -238,19 +212,18 @@ class Flood {
     const std::uint64_t sent = sending_->sent;
     return sent - std::min(sent, other);  // all of them change meanwhile
   }
-  void check(const Report& report, std::uint64_t refused) const {
-    TROUPE_CHECK(report.wrong == 0, Code::corrupt, report.wrong,
-                 " messages came out of order, twice, or with another content");
-    TROUPE_CHECK(report.read + refused == sending_->sent, Code::corrupt, "of ", sending_->sent, " messages ",
-                 report.read, " were read and ", refused, " refused");
+  void check(std::uint64_t read, std::uint64_t wrong, std::uint64_t refused) const {
+    TROUPE_CHECK(wrong == 0, Code::corrupt, wrong, " messages came out of order, twice, or with another content");
+    TROUPE_CHECK(read + refused == sending_->sent, Code::corrupt, "of ", sending_->sent, " messages ", read,
+                 " were read and ", refused, " refused");
   }
 
   Blocking& blocking_;
   const EndCase what_;
   Line& line_;
-  Side side_;
+  PairSide side_;
   const caf::actor reader_;
-  const std::shared_ptr<Sending> sending_;
+  const std::shared_ptr<Sending> sending_ = std::make_shared<Sending>();
   Watched here_{::getpid()};
   Watched there_;
   std::uint64_t read_ = 0;
@@ -261,33 +234,26 @@ class Flood {
 };
 
 void read_flood(Blocking& blocking, const EndCase& what, Line& line) {
-  Side side(blocking, what, line);
+  PairSide side(blocking, what);
   const auto reading = std::make_shared<Reading>();
   reading->bytes = what.bytes;
   reading->pause = std::chrono::nanoseconds(std::chrono::seconds(1)) / what.reads;
   const Ending actor(side.stage().spawn(reader, reading));
   side.publish("reader", actor.get());
-  const pid_t self = ::getpid();
-  line.tell(std::as_bytes(std::span(&self, 1)));
-  line.hear(blocking);
+  line.tell(::getpid());
+  line.await(blocking);
   reading->hurry = true;
-  line.hear(blocking);
-  const Report report{reading->read, reading->wrong};
-  line.tell(std::as_bytes(std::span(&report, 1)));
-  line.meet(blocking);
+  line.await(blocking);
+  line.tell({{"read", reading->read.load()}, {"wrong", reading->wrong.load()}});
+  side.end(blocking, line);
 }
 
 }  // namespace
 
 Figures run_flood(Blocking& blocking, const EndCase& what, Line& line) {
-  if (!what.client) {
-    read_flood(blocking, what, line);
-    return {};
-  }
-  Flood flood(blocking, what, line);
-  const Figures figures = flood.run();
-  line.meet(blocking);
-  return figures;
+  if (what.client) return Flood(blocking, what, line).run();
+  read_flood(blocking, what, line);
+  return {};
 }
 
 }  // namespace troupe::bench

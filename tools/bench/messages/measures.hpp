@@ -3,90 +3,143 @@
 #include <atomic>
 #include <cstdint>
 #include <future>
-#include <vector>
 
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/lanes/lane_loop.hpp"
+#include "runtime/lanes/lane_options.hpp"
 #include "tools/bench/messages/end.hpp"
+#include "tools/crew/statistics.hpp"
 
 namespace troupe::bench {
 
 /// What streams beside small messages.
 constexpr std::uint64_t kStreamedBytes = 16u << 20;
-/// One-way messages are acknowledged by so many; so many are under way at most, a multiple.
-constexpr std::uint64_t kCountedAtOnce = 64;
-constexpr std::uint64_t kCountedAhead = 1024;
 
-/// Times round trips in batches: a look at the clock costs 4 % of the fastest trips.
-class RoundTrips {
+/// Time that begins when its first part, on top of it, has passed: caches, endpoints and pools fill meanwhile.
+class WarmSpan {
  public:
-  struct Plan {
-    std::uint32_t batch;  // trips between two looks at the clock
-    Clock::duration span;
-  };
-  explicit RoundTrips(Plan plan);
-
-  /// The first trip begins.
-  void begin();
-  /// Counts a trip that has just ended; false when enough were.
-  bool again() { return --left_ > 0 || end_batch(); }
-  /// Half a round trip: of the batches' means the one that the share `quantile` stays below.
-  double one_way_us(double quantile = 0.5) const;
-
- private:
-  bool end_batch();
-
-  const Plan plan_;
-  std::uint32_t left_;
-  bool warm_ = false;
-  Clock::time_point begun_;
-  Clock::time_point batch_begun_;
-  std::vector<double> one_way_us_;
-};
-
-/// How round trips of the case's size are timed.
-RoundTrips::Plan latency_plan(const EndCase& what);
-/// "us".
-Figures latency_figures(const RoundTrips& trips);
-/// "us" and "us_p99", of trips that were timed one by one.
-Figures spread_figures(const RoundTrips& trips);
-/// The control lane's options; raw UCX spins by them too.
-LaneOptions control_lane(const EndCase& what);
-
-/// Counts messages against time, from acknowledgements.
-class Rate {
- public:
-  explicit Rate(Clock::duration span) : span_(span) {}
-  void begin();
-  /// `arrived` messages in all have arrived there; false when it was measured for long enough.
-  bool again(std::uint64_t arrived);
-  double thousand_a_second() const;
+  explicit WarmSpan(Clock::duration span) : span_(span) {}
+  void begin() { begun_ = Clock::now(); }
+  /// Whether the warm-up is over; it was until the call that says so for the first time.
+  bool is_warm(Clock::time_point now) {
+    constexpr int kWarmUpPart = 5;
+    if (warm_) return true;
+    if (now - begun_ >= span_ / kWarmUpPart) {
+      warm_ = true;
+      begun_ = now;
+    }
+    return false;
+  }
+  Clock::duration measured(Clock::time_point now) const { return now - begun_; }
+  bool over(Clock::time_point now) const { return measured(now) >= span_; }
 
  private:
   const Clock::duration span_;
   bool warm_ = false;
   Clock::time_point begun_;
+};
+
+/// Times round trips in batches: a look at the clock costs 4 % of the fastest trips.
+class RoundTrips {
+ public:
+  /// `batch`: trips between two looks at the clock.
+  RoundTrips(std::uint32_t batch, Clock::duration span) : batch_(batch), span_(span), left_(batch) {}
+  /// As the case's size wants it.
+  explicit RoundTrips(const EndCase& what)
+      : RoundTrips(what.impl != "arena" && what.impl != "local" && what.bytes >= (64u << 10) ? 1u : 16u, what.span()) {}
+
+  /// The first trip begins.
+  void begin() {
+    span_.begin();
+    batch_begun_ = Clock::now();
+  }
+  /// Counts a trip that has just ended; false when enough were.
+  bool again() { return --left_ > 0 || end_batch(); }
+  /// Half a round trip: of the batches' means the one that the share `quantile` does not exceed.
+  double one_way_us(double quantile = 0.5) const {
+    TROUPE_CHECK(one_way_us_.count() > 0, Code::invalid, "nothing was measured");
+    return one_way_us_.at(quantile);
+  }
+  /// "us".
+  Figures figures() const { return {{"us", one_way_us()}}; }
+
+ private:
+  static constexpr std::size_t kFewestBatches = 9;
+  bool end_batch() {
+    const auto now = Clock::now();
+    if (span_.is_warm(now)) {
+      one_way_us_.add(std::chrono::duration<double, std::micro>(now - batch_begun_).count() / batch_ / 2);
+      if (one_way_us_.count() >= kFewestBatches && span_.over(now)) return false;
+    }
+    left_ = batch_;
+    batch_begun_ = Clock::now();
+    return true;
+  }
+
+  const std::uint32_t batch_;
+  WarmSpan span_;
+  std::uint32_t left_;
+  Clock::time_point batch_begun_;
+  Spread one_way_us_;
+};
+
+/// The control lane's options; raw UCX spins by them too.
+inline LaneOptions control_lane(const EndCase& what) {
+  LaneOptions options;
+  if (what.spin_us > 0) options.spin = std::chrono::microseconds(what.spin_us);
+  return options;
+}
+
+/// Counts messages against time, from acknowledgements.
+class Rate {
+ public:
+  explicit Rate(Clock::duration span) : span_(span) {}
+  void begin() { span_.begin(); }
+  /// `arrived` messages in all have arrived there; false when it was measured for long enough.
+  bool again(std::uint64_t arrived) {
+    const auto now = Clock::now();
+    if (!span_.is_warm(now)) {
+      before_ = arrived;
+      return true;
+    }
+    arrived_ = arrived - before_;
+    took_ = span_.measured(now);
+    return !span_.over(now);
+  }
+  /// "kps".
+  Figures figures() const {
+    TROUPE_CHECK(arrived_ > 0 && took_.count() > 0, Code::invalid, "nothing was measured");
+    return {{"kps", static_cast<double>(arrived_) / std::chrono::duration<double, std::milli>(took_).count()}};
+  }
+
+ private:
+  WarmSpan span_;
   std::uint64_t before_ = 0;  // arrived until the warm-up ended
   std::uint64_t arrived_ = 0;
   Clock::duration took_{};
 };
 
-/// Bytes a second, both ways together, of echoes of kStreamedBytes that another thread counts, since it was made.
-class Throughput {
+/// Small messages beside echoes of kStreamedBytes, which another thread counts in `echoes` until it sees `over`.
+class Mixture {
  public:
-  explicit Throughput(const std::atomic<std::uint64_t>& echoes)
-      : echoes_(echoes), before_(echoes.load()), begun_(Clock::now()) {}
-  double gb_s() const {
+  std::atomic<std::uint64_t> echoes{0};
+  std::atomic<bool> over{false};
+  void begin() {
+    before_ = echoes.load();
+    begun_ = Clock::now();
+  }
+  /// "us" and "us_p99" of the small ones' trips, timed one by one, "gb_s" of the echoes, both ways together.
+  Figures figures(const RoundTrips& trips) const {
     const std::chrono::duration<double, std::nano> took = Clock::now() - begun_;
-    return static_cast<double>(2 * kStreamedBytes * (echoes_.load() - before_)) / took.count();
+    return {{"us", trips.one_way_us()},
+            {"us_p99", trips.one_way_us(0.99)},
+            {"gb_s", static_cast<double>(2 * kStreamedBytes * (echoes.load() - before_)) / took.count()}};
   }
 
  private:
-  const std::atomic<std::uint64_t>& echoes_;
-  const std::uint64_t before_;
-  const Clock::time_point begun_;
+  std::uint64_t before_ = 0;
+  Clock::time_point begun_;
 };
 
 /// A measurement's end, told by one thread to the one that waits.

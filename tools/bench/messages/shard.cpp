@@ -6,7 +6,7 @@
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/exchange/policies/hosted.hpp"
-#include "tools/bench/messages/side.hpp"
+#include "tools/bench/messages/actors.hpp"
 
 // A shard that hosts a stripe, and a worker that pushes to it and pulls from it, or reads a few of its elements.
 namespace troupe::bench {
@@ -27,7 +27,12 @@ struct Rounds {
   Finish finish;
 };
 
-void end_with(caf::event_based_actor* self, const caf::error& error) { self->quit(error); }
+template <class Question, class Answered>
+void ask(caf::event_based_actor* self, const HostedShard& shard, Question question, Answered answered) {
+  self->request(shard, std::chrono::seconds(10), std::move(question)).then(answered, [self](const caf::error& error) {
+    self->quit(error);
+  });
+}
 
 void push_and_pull(caf::event_based_actor* self, const std::shared_ptr<Rounds>& rounds) {
   Rounds& r = *rounds;
@@ -35,40 +40,34 @@ void push_and_pull(caf::event_based_actor* self, const std::shared_ptr<Rounds>& 
   PushPart push{.sequence = r.round + 1, .clock = r.round, .base_version = r.round};
   push.values = r.values.into({r.sink_there});
   push.next = {.clock = ++r.round, .into = kPulled.value};
-  self->request(r.shard, std::chrono::seconds(10), std::move(push))
-      .then(
-          [=](const PulledPart& pulled) {
-            Rounds& r = *rounds;
-            r.sink_there = pulled.sink;
-            if (pulled.values.memory() == r.landing)
-              ++r.in_place;
-            else
-              r.remote->withdraw_sinks(kPulled);
-            if (r.trips.again()) return push_and_pull(self, rounds);
-            r.finish.tell();
-          },
-          [=](const caf::error& error) { end_with(self, error); });
+  ask(self, r.shard, std::move(push), [=](const PulledPart& pulled) {
+    Rounds& r = *rounds;
+    r.sink_there = pulled.sink;
+    if (pulled.values.memory() == r.landing)
+      ++r.in_place;
+    else
+      r.remote->withdraw_sinks(kPulled);
+    if (r.trips.again()) return push_and_pull(self, rounds);
+    r.finish.tell();
+  });
 }
 
 caf::behavior worker(caf::event_based_actor* self, const std::shared_ptr<Rounds>& rounds) {
   return {[=](Go) {
-    self->request(rounds->shard, std::chrono::seconds(10), JoinHosting{})
-        .then(
-            [=](const HostingJoined&) {
-              rounds->trips.begin();
-              push_and_pull(self, rounds);
-            },
-            [=](const caf::error& error) { end_with(self, error); });
+    ask(self, rounds->shard, JoinHosting{}, [=](const HostingJoined&) {
+      rounds->trips.begin();
+      push_and_pull(self, rounds);
+    });
   }};
 }
 
-Figures measure_rounds(Blocking& blocking, Side& side, const EndCase& what, const HostedShard& shard,
+Figures measure_rounds(Blocking& blocking, PairSide& side, const EndCase& what, const HostedShard& shard,
                        Clock::duration patience) {
   const auto rounds = std::make_shared<Rounds>(Rounds{.shard = shard,
                                                       .values = side.tensor(),
                                                       .landing = side.arena().allocate(what.bytes),
                                                       .remote = &side.remote(),
-                                                      .trips = RoundTrips(latency_plan(what))});
+                                                      .trips = RoundTrips(what)});
   const Ending near(side.stage().spawn(worker, rounds));
   caf::anon_send(near.get(), Go::value);
   rounds->finish.wait(blocking, patience);
@@ -76,7 +75,7 @@ Figures measure_rounds(Blocking& blocking, Side& side, const EndCase& what, cons
                " pulls landed where the worker said");
   const auto* pushed = side.space().address_of<const float>(rounds->landing);
   TROUPE_CHECK(pushed[0] == 1.0F, Code::corrupt, "the shard's parameters are ", pushed[0], " instead of 1");
-  return latency_figures(rounds->trips);
+  return rounds->trips.figures();
 }
 
 /// Reads of a few elements, one after the other, on the control lane. None has a time limit, which would cost more than
@@ -84,7 +83,7 @@ Figures measure_rounds(Blocking& blocking, Side& side, const EndCase& what, cons
 class Reads final : public StripeRead {
  public:
   Reads(RemoteActors& remote, const HostedShard& shard, const EndCase& what)
-      : StripeRead(remote, shard), elements_(what.bytes / sizeof(float)), trips_(latency_plan(what)) {}
+      : StripeRead(remote, shard), elements_(what.bytes / sizeof(float)), trips_(what) {}
 
   /// It lives until the last read has ended, whoever waits.
   void begin(std::shared_ptr<Reads> itself) {
@@ -114,28 +113,25 @@ class Reads final : public StripeRead {
   Finish finish_;
 };
 
-Figures measure_reads(Blocking& blocking, Side& side, const EndCase& what, const HostedShard& shard,
+Figures measure_reads(Blocking& blocking, PairSide& side, const EndCase& what, const HostedShard& shard,
                       Clock::duration patience) {
   const auto reads = std::make_shared<Reads>(side.remote(), shard, what);
   reads->begin(reads);
   reads->wait(blocking, patience);
-  return latency_figures(reads->trips());
-}
-
-Figures run_worker(Blocking& blocking, Side& side, const EndCase& what, Clock::duration patience) {
-  const auto shard = caf::actor_cast<HostedShard>(side.find(blocking, "shard", patience));
-  if (what.bytes <= kMostReadElements * sizeof(float)) return measure_reads(blocking, side, what, shard, patience);
-  return measure_rounds(blocking, side, what, shard, patience);
+  return reads->trips().figures();
 }
 
 }  // namespace
 
 Figures run_shard(Blocking& blocking, const EndCase& what, Line& line) {
-  Side side(blocking, what, line);
+  PairSide side(blocking, what);
   Figures figures;
   if (what.client) {
-    figures = run_worker(blocking, side, what, line.patience());
-    line.meet(blocking);
+    const auto shard = caf::actor_cast<HostedShard>(
+        side.remote().resolve(blocking, PairSide::kServer, "shard", Deadline::after(line.patience())));
+    const auto measure = what.bytes <= kMostReadElements * sizeof(float) ? measure_reads : measure_rounds;
+    figures = measure(blocking, side, what, shard, line.patience());
+    side.end(blocking, line);
     return figures;
   }
   const auto device = make_reference_device(side.space());
@@ -150,7 +146,7 @@ Figures run_shard(Blocking& blocking, const EndCase& what, Line& line) {
   caf::anon_send(shard, StartHosting{.policy = make_plain_hosted_policy({.kind = PolicyKind::ssp, .staleness = 0}, 1)});
   const Ending ending(caf::actor_cast<caf::actor>(shard));
   side.publish("shard", shard);
-  line.meet(blocking);
+  side.end(blocking, line);
   return figures;
 }
 

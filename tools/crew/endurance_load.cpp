@@ -1,6 +1,5 @@
-#include "tools/bench/messages/endurance_load.hpp"
+#include "tools/crew/endurance_load.hpp"
 
-#include <array>
 #include <atomic>
 #include <caf/event_based_actor.hpp>
 #include <caf/stateful_actor.hpp>
@@ -8,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +15,14 @@
 #include "actors/remote/tensor.hpp"
 #include "runtime/base/error.hpp"
 
-namespace troupe::bench {
+namespace troupe::crew {
 namespace {
 
 using Counted = caf::atom_constant<caf::atom("counted")>;  // how many have come
 using Stop = caf::atom_constant<caf::atom("stop")>;
 using Freed = caf::atom_constant<caf::atom("freed")>;  // a buffer that was waited for
+using Bytes = std::vector<char>;
+using TensorPlace = EnduranceContent::TensorPlace;
 
 /// In each arena, of each size; few enough that now and then the source waits for one.
 constexpr std::size_t kBuffersOfASize = 8;
@@ -35,42 +37,32 @@ constexpr std::uint64_t kInThree = 5;
 
 std::uint64_t carriers_of(std::uint64_t tensors) { return tensors / kInThree * 3 + tensors % kInThree; }
 
-std::uint64_t stamp_of(std::uint64_t number, std::uint32_t index) { return number * 4 + index + 1; }
+std::uint64_t stamp_of(std::uint64_t number, std::size_t index) { return number * 4 + index + 1; }
 
-/// Where tensors of all sizes lie, in turn. Kept by those that are lent. Threads: take() and lacks() one, the rest any.
+/// Where tensors of all sizes lie, in turn. Kept by those that are lent. Threads: any.
 class Buffers : public std::enable_shared_from_this<Buffers> {
  public:
   Buffers(AddressSpace& space, Arena& own, Arena& lent) : space_(space) {
-    for (const bool lends : {false, true}) {
-      for (std::size_t size = 0; size < EnduranceSchedule::kTensorBytes.size(); ++size) {
-        auto& free = free_[place(size, lends)];
-        free.reserve(kBuffersOfASize);
-        for (std::size_t i = 0; i < kBuffersOfASize; ++i) {
-          free.push_back((lends ? lent : own).allocate(EnduranceSchedule::kTensorBytes[size]));
-          std::memset(space.address(free.back()), 1, free.back().size_bytes);
-        }
+    for (std::size_t size = 0; size < EnduranceContent::kTensorBytes.size(); ++size) {
+      for (std::size_t i = 0; i < 2 * kBuffersOfASize; ++i) {
+        const bool lends = i % 2 == 1;
+        const Memory memory = (lends ? lent : own).allocate(EnduranceContent::kTensorBytes[size]);
+        std::memset(space.address(memory), 1, memory.size_bytes);
+        free_[slot({size, lends})].push_back(memory);
       }
     }
   }
 
-  /// Whether there is none; then `waiter` is told of the next that comes back.
-  bool lacks(std::size_t size, bool lent, const caf::actor& waiter) {
-    const std::scoped_lock hold(mutex_);
-    const bool none = free_[place(size, lent)].empty();
-    if (none) waiter_ = waiter;
-    return none;
-  }
-  bool all_back(const caf::actor& waiter) {
-    const std::scoped_lock hold(mutex_);
-    if (out_ > 0) waiter_ = waiter;
-    return out_ == 0;
-  }
-  /// One that is there, stamped.
-  Tensor take(std::size_t size, bool lent, std::uint64_t stamp) {
+  /// One that is there, stamped; absent: `waiter` is told of the next that comes back.
+  std::optional<Tensor> take(TensorPlace place, std::uint64_t stamp, const caf::actor& waiter) {
     Memory memory;
     {
       const std::scoped_lock hold(mutex_);
-      auto& free = free_[place(size, lent)];
+      auto& free = free_[slot(place)];
+      if (free.empty()) {
+        waiter_ = waiter;
+        return {};
+      }
       memory = free.back();
       free.pop_back();
       ++out_;
@@ -79,21 +71,24 @@ class Buffers : public std::enable_shared_from_this<Buffers> {
     const std::uint64_t last = ~stamp;
     std::memcpy(bytes, &stamp, sizeof stamp);
     std::memcpy(bytes + memory.size_bytes - sizeof last, &last, sizeof last);
-    std::shared_ptr<const void> owner{this, [self = shared_from_this(), memory, at = place(size, lent)](const void*) {
-                                        self->give_back(memory, at);
-                                      }};
-    return {memory, {memory.size_bytes / sizeof(float)}, DType::f32, {}, std::move(owner)};
+    std::shared_ptr<const void> owner{
+        this, [self = shared_from_this(), memory, place](const void*) { self->give_back(memory, place); }};
+    return Tensor{memory, {memory.size_bytes / sizeof(float)}, DType::f32, {}, std::move(owner)};
+  }
+  bool all_back(const caf::actor& waiter) {
+    const std::scoped_lock hold(mutex_);
+    if (out_ > 0) waiter_ = waiter;
+    return out_ == 0;
   }
 
  private:
-  static constexpr std::size_t kPlaces = 2 * EnduranceSchedule::kTensorBytes.size();
-  static std::size_t place(std::size_t size, bool lent) { return 2 * size + (lent ? 1 : 0); }
+  static std::size_t slot(TensorPlace place) { return 2 * place.size + (place.lent ? 1 : 0); }
 
-  void give_back(Memory memory, std::size_t place) {
+  void give_back(Memory memory, TensorPlace place) {
     caf::actor waiter;
     {
       const std::scoped_lock hold(mutex_);
-      free_[place].push_back(memory);
+      free_[slot(place)].push_back(memory);
       --out_;
       std::swap(waiter, waiter_);
     }
@@ -102,7 +97,7 @@ class Buffers : public std::enable_shared_from_this<Buffers> {
 
   AddressSpace& space_;
   std::mutex mutex_;  // guards what follows
-  std::array<std::vector<Memory>, kPlaces> free_;
+  std::array<std::vector<Memory>, 2 * EnduranceContent::kTensorBytes.size()> free_;
   std::size_t out_ = 0;
   caf::actor waiter_;
 };
@@ -118,26 +113,17 @@ EnduranceSchedule::EnduranceSchedule(std::uint64_t messages, std::uint64_t tenso
                " messages; give more messages");
 }
 
-std::uint64_t EnduranceSchedule::carrier_at(std::uint64_t number) const noexcept {
-  return number / stride_ * kBurst + number % stride_;
-}
-
-std::uint32_t EnduranceSchedule::tensors_in(std::uint64_t number) const noexcept {
-  const std::uint64_t carrier = carrier_at(number);
-  if (number % stride_ >= kBurst || carrier >= carriers_) return 0;
-  return carrier % 3 == 2 && carrier < tensors_ / kInThree * 3 ? 3 : 1;
-}
-
-std::uint64_t EnduranceSchedule::bytes_in(std::uint64_t number) const noexcept {
-  return number % kBytesStride == kBytesStride / 2 ? 1 + number / kBytesStride * 97 % kMostBytes : 0;
-}
-
-std::size_t EnduranceSchedule::size_of(std::uint64_t number, std::uint32_t index) const noexcept {
-  return (carrier_at(number) + index) % kTensorBytes.size();
-}
-
-bool EnduranceSchedule::lent(std::uint64_t number, std::uint32_t index) const noexcept {
-  return (carrier_at(number) / 3 + index) % 2 == 1;
+EnduranceContent EnduranceSchedule::at(std::uint64_t number) const noexcept {
+  EnduranceContent content;
+  const std::uint64_t carrier = number / stride_ * kBurst + number % stride_;  // when it is one
+  if (number % stride_ < kBurst && carrier < carriers_) {
+    content.tensors = carrier % 3 == 2 && carrier < tensors_ / kInThree * 3 ? 3 : 1;
+    for (std::size_t i = 0; i < content.tensors; ++i)
+      content.places[i] = {(carrier + i) % EnduranceContent::kTensorBytes.size(), (carrier / 3 + i) % 2 == 1};
+  } else if (number % kBytesStride == kBytesStride / 2) {
+    content.bytes = 1 + number / kBytesStride * 97 % kMostBytes;
+  }
+  return content;
 }
 
 struct EnduranceState {
@@ -154,17 +140,11 @@ struct EnduranceState {
   bool finished = false;
   std::string failure;  // the first
 
-  void fail(std::string why) {
+  void finish(std::string why = {}) {
     {
       const std::scoped_lock hold(mutex);
+      if (why.empty()) finished = true;
       if (failure.empty()) failure = std::move(why);
-    }
-    news.notify_all();
-  }
-  void finish() {
-    {
-      const std::scoped_lock hold(mutex);
-      finished = true;
     }
     news.notify_all();
   }
@@ -172,31 +152,31 @@ struct EnduranceState {
   // The sink's.
   void take(std::uint64_t number, std::uint64_t size_bytes, std::initializer_list<const Tensor*> tensors) {
     const std::uint64_t expected = received.load(std::memory_order_relaxed);
+    const EnduranceContent content = schedule.at(number);
     if (number != expected) {
-      fail(text("message ", number, " came where ", expected,
-                " was to come: ", number > expected ? "others were lost or overtaken" : "it came twice or late"));
-    } else if (tensors.size() != schedule.tensors_in(number) ||
-               (tensors.size() == 0 && size_bytes != schedule.bytes_in(number))) {
-      fail(text("message ", number, " came with ", tensors.size(), " tensors and ", size_bytes, " bytes"));
+      finish(text("message ", number, " came where ", expected,
+                  " was to come: ", number > expected ? "others were lost or overtaken" : "it came twice or late"));
+    } else if (tensors.size() != content.tensors || size_bytes != content.bytes) {
+      finish(text("message ", number, " came with ", tensors.size(), " tensors and ", size_bytes, " bytes"));
+    } else {
+      for (std::size_t i = 0; i < tensors.size(); ++i) check(number, i, content, tensors.begin()[i]->memory());
     }
-    std::uint32_t index = 0;
-    for (const Tensor* const tensor : tensors) check(number, index++, tensor->memory());
     received.store(number + 1, std::memory_order_relaxed);
     tensors_received.fetch_add(tensors.size(), std::memory_order_relaxed);
   }
-  void check(std::uint64_t number, std::uint32_t index, Memory memory) {
-    const std::uint64_t wanted = EnduranceSchedule::kTensorBytes[schedule.size_of(number, index)];
-    if (memory.size_bytes != wanted) {
-      return fail(text("tensor ", index, " of message ", number, " came with ", memory.size_bytes, " bytes instead of ",
-                       wanted));
-    }
-    const std::byte* const bytes = space.address(memory);
+  void check(std::uint64_t number, std::size_t index, const EnduranceContent& content, Memory memory) {
+    const std::uint64_t wanted = EnduranceContent::kTensorBytes[content.places[index].size];
     std::uint64_t first = 0;
     std::uint64_t last = 0;
-    std::memcpy(&first, bytes, sizeof first);
-    std::memcpy(&last, bytes + wanted - sizeof last, sizeof last);
-    if (first != stamp_of(number, index) || last != ~first)
-      fail(text("tensor ", index, " of message ", number, " came with another content"));
+    if (memory.size_bytes == wanted) {
+      const std::byte* const bytes = space.address(memory);
+      std::memcpy(&first, bytes, sizeof first);
+      std::memcpy(&last, bytes + wanted - sizeof last, sizeof last);
+    }
+    if (first != stamp_of(number, index) || last != ~first) {
+      finish(text("tensor ", index, " of message ", number, " came with another content, or with ", memory.size_bytes,
+                  " bytes instead of ", wanted));
+    }
   }
 };
 
@@ -218,6 +198,7 @@ struct SourceState {
   static constexpr const char* name = "source";
   std::shared_ptr<State> all;
   caf::actor far;
+  std::vector<Tensor> held;   // of the message to be sent next, as far as there were buffers
   std::uint64_t next = 0;     // to be sent
   std::uint64_t asked = 0;    // after so many messages
   std::uint64_t counted = 0;  // have arrived there
@@ -230,23 +211,23 @@ using Source = caf::stateful_actor<SourceState>*;
 /// False: there is no buffer for a tensor of it now.
 bool send_next(Source self) {
   auto& s = self->state;
-  const EnduranceSchedule& schedule = s.all->schedule;
-  const std::uint32_t tensors = schedule.tensors_in(s.next);
-  for (std::uint32_t i = 0; i < tensors; ++i)
-    if (s.all->buffers->lacks(schedule.size_of(s.next, i), schedule.lent(s.next, i), self)) return false;
-  const auto tensor = [&](std::uint32_t i) {
-    return s.all->buffers->take(schedule.size_of(s.next, i), schedule.lent(s.next, i), stamp_of(s.next, i));
-  };
-  if (tensors == 1) {
-    self->send(s.far, s.next, tensor(0));
-  } else if (tensors == 3) {
-    self->send(s.far, s.next, tensor(0), tensor(1), tensor(2));
-  } else if (const std::uint64_t bytes = schedule.bytes_in(s.next); bytes > 0) {
-    self->send(s.far, s.next, Bytes(bytes, 'x'));
+  const EnduranceContent content = s.all->schedule.at(s.next);
+  for (std::size_t i = s.held.size(); i < content.tensors; ++i) {
+    auto tensor = s.all->buffers->take(content.places[i], stamp_of(s.next, i), self);
+    if (!tensor) return false;
+    s.held.push_back(std::move(*tensor));
+  }
+  if (content.tensors == 1) {
+    self->send(s.far, s.next, s.held[0]);
+  } else if (content.tensors == 3) {
+    self->send(s.far, s.next, s.held[0], s.held[1], s.held[2]);
+  } else if (content.bytes > 0) {
+    self->send(s.far, s.next, Bytes(content.bytes, 'x'));
   } else {
     self->send(s.far, s.next);
   }
-  s.all->tensors_sent.fetch_add(tensors, std::memory_order_relaxed);
+  s.held.clear();
+  s.all->tensors_sent.fetch_add(content.tensors, std::memory_order_relaxed);
   ++s.next;
   return true;
 }
@@ -261,13 +242,13 @@ void ask(Source self) {
       .then(
           [self, sent = s.next](std::uint64_t counted) {
             auto& s = self->state;
-            if (counted != sent) s.all->fail(text(counted, " messages had arrived where ", sent, " were sent"));
+            if (counted != sent) s.all->finish(text(counted, " messages had arrived where ", sent, " were sent"));
             s.counted = sent;
             s.all->counted.store(sent, std::memory_order_relaxed);
             go_on(self);
           },
           [self](const caf::error& error) {
-            self->state.all->fail(text("a request failed: ", from_caf(error).text()));
+            self->state.all->finish(text("a request failed: ", from_caf(error).text()));
           });
 }
 
@@ -292,8 +273,10 @@ caf::behavior source(Source self, const std::shared_ptr<State>& state) {
             go_on(self);
           },
           [=](Stop) {
-            self->state.stopped = true;
-            self->state.limit = self->state.next;
+            auto& s = self->state;
+            s.stopped = true;
+            s.limit = s.next;
+            s.held.clear();
             go_on(self);
           },
           [=](Freed) { go_on(self); }};
@@ -304,12 +287,8 @@ caf::behavior source(Source self, const std::shared_ptr<State>& state) {
 EnduranceEnd::EnduranceEnd(const Stage& stage, AddressSpace& space, Arena& own, Arena& lent,
                            const EnduranceSchedule& schedule)
     : state_(std::make_shared<EnduranceState>(space, own, lent, schedule)),
-      sink_(stage.spawn(bench::sink, state_)),
-      source_(stage.spawn(bench::source, state_)) {}
-
-EnduranceEnd::~EnduranceEnd() = default;
-
-const caf::actor& EnduranceEnd::sink() const noexcept { return sink_.get(); }
+      sink_(stage.spawn(crew::sink, state_)),
+      source_(stage.spawn(crew::source, state_)) {}
 
 void EnduranceEnd::go(const caf::actor& far, std::uint64_t limit) {
   {
@@ -333,4 +312,4 @@ EnduranceEnd::Done EnduranceEnd::done() const {
           state_->received.load(std::memory_order_relaxed), state_->tensors_received.load(std::memory_order_relaxed)};
 }
 
-}  // namespace troupe::bench
+}  // namespace troupe::crew

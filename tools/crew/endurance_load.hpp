@@ -2,16 +2,37 @@
 
 #include <array>
 #include <caf/actor.hpp>
+#include <caf/atom.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/memory/arena.hpp"
-#include "tools/bench/messages/stage.hpp"
+#include "tools/crew/side.hpp"
 
-namespace troupe::bench {
+namespace troupe::crew {
+
+using Go = caf::atom_constant<caf::atom("go")>;
+
+/// One-way messages are acknowledged by so many; so many are under way at most, a multiple.
+constexpr std::uint64_t kCountedAtOnce = 64;
+constexpr std::uint64_t kCountedAhead = 1024;
+
+/// What one message of a test of endurance carries beside its number.
+struct EnduranceContent {
+  static constexpr std::array<std::uint64_t, 6> kTensorBytes{4096, 16384, 64 << 10, 100'008, 256 << 10, 1 << 20};
+  struct TensorPlace {
+    std::size_t size;  // a place in kTensorBytes, different for those of one message
+    bool lent;         // it lies in memory that the other end has mapped, and goes by reference
+  };
+  std::uint32_t tensors = 0;  // 0, 1 or 3
+  std::array<TensorPlace, 3> places{};
+  std::uint64_t bytes = 0;  // inside, when it carries no tensor; 0: it is a number alone
+};
 
 /// What one end sends to the other in a test of endurance: messages with running numbers, most of them nothing else,
 /// some with bytes, some, in bursts, with tensors of many sizes. Both ends know it, so that each can check what comes.
@@ -22,21 +43,9 @@ class EnduranceSchedule {
 
   std::uint64_t messages() const noexcept { return messages_; }
   std::uint64_t tensors() const noexcept { return tensors_; }
-  /// How many tensors message `number` carries: 0, 1 or 3.
-  std::uint32_t tensors_in(std::uint64_t number) const noexcept;
-  /// How many bytes it carries inside, when it carries no tensor; 0: it is a number alone.
-  std::uint64_t bytes_in(std::uint64_t number) const noexcept;
-
-  static constexpr std::array<std::uint64_t, 6> kTensorBytes{4096, 16384, 64 << 10, 100'008, 256 << 10, 1 << 20};
-  /// The size of its tensor `index` as a place in kTensorBytes; different for those of one message.
-  std::size_t size_of(std::uint64_t number, std::uint32_t index) const noexcept;
-  /// Whether that one lies in memory that the other end has mapped, and goes by reference.
-  bool lent(std::uint64_t number, std::uint32_t index) const noexcept;
+  EnduranceContent at(std::uint64_t number) const noexcept;
 
  private:
-  /// Which of the messages with tensors it is, when it is one.
-  std::uint64_t carrier_at(std::uint64_t number) const noexcept;
-
   const std::uint64_t messages_;
   const std::uint64_t tensors_;
   const std::uint64_t carriers_;  // messages with tensors
@@ -57,12 +66,9 @@ class EnduranceEnd {
   /// `space`, and may be the same when it has room for both. The source writes into all of them at once, so that later
   /// on no page is touched for the first time.
   EnduranceEnd(const Stage& stage, AddressSpace& space, Arena& own, Arena& lent, const EnduranceSchedule& schedule);
-  ~EnduranceEnd();
-  EnduranceEnd(const EnduranceEnd&) = delete;
-  EnduranceEnd& operator=(const EnduranceEnd&) = delete;
 
   /// For the other end's go().
-  const caf::actor& sink() const noexcept;
+  const caf::actor& sink() const noexcept { return sink_.get(); }
   /// Sends to the other end's sink until `limit` messages were sent, counted from the first.
   void go(const caf::actor& far, std::uint64_t limit);
   /// Sends no more. Any thread.
@@ -78,6 +84,7 @@ class EnduranceEnd {
     std::uint64_t received = 0;  // messages that have arrived here
     std::uint64_t tensors_received = 0;
     bool operator==(const Done&) const = default;
+    NLOHMANN_DEFINE_TYPE_INTRUSIVE(Done, counted, tensors_sent, received, tensors_received)
   };
   Done done() const;
 
@@ -87,4 +94,4 @@ class EnduranceEnd {
   const Ending source_;
 };
 
-}  // namespace troupe::bench
+}  // namespace troupe::crew

@@ -1,4 +1,4 @@
-#include "tools/bench/group/crew.hpp"
+#include "tools/crew/crew.hpp"
 
 #include <poll.h>
 #include <signal.h>
@@ -8,26 +8,23 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/base/error.hpp"
-#include "tools/bench/group/control_line.hpp"
-#include "tools/bench/messages/say.hpp"
+#include "tools/crew/line.hpp"
 #include "tools/rtrun/sites.hpp"
 #include "tools/rtrun/spawn.hpp"
 
-namespace troupe::bench {
+namespace troupe::crew {
 namespace {
 
 using nlohmann::json;
 
 constexpr std::uint16_t kPortInNodes = 29500;
 constexpr std::size_t kSourcesOfAProcess = 4;
-/// When nothing comes for so long, nothing is under way.
-constexpr std::chrono::milliseconds kQuiet{200};
+constexpr std::chrono::hours kLongestPoll{1};  // milliseconds of longer waits do not fit into an int
 
 std::string random_secret() {
   std::array<unsigned char, 32> bytes{};
@@ -38,11 +35,21 @@ std::string random_secret() {
   return letters;
 }
 
+/// This program as a process to be measured; in a network namespace `ip` starts it, which shows it the namespace's
+/// devices, too, and becomes it.
+void set_command(rtrun::RankStart& start, int line, const std::string& node) {
+  start.arguments = {"rtbench", "member", "--line", std::to_string(line)};
+  if (node.empty()) return;
+  start.arguments.front() = std::filesystem::read_symlink("/proc/self/exe");
+  start.arguments.insert(start.arguments.begin(), {"env", "ip", "netns", "exec", node});
+  start.program = "/usr/bin/env";
+}
+
 }  // namespace
 
 class Crew::Process {
  public:
-  Process(const rtrun::Signals& signals, const rtrun::RankStart& start, ControlLine line)
+  Process(const rtrun::Signals& signals, const rtrun::RankStart& start, Fd line)
       : line_(std::move(line)), process_(rtrun::spawn_rank(signals, start)) {}
   ~Process() {
     if (!ended_) {
@@ -55,9 +62,10 @@ class Crew::Process {
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const noexcept { return process_.pid; }
-  const ControlLine& line() const noexcept { return line_; }
+  const Line& line() const noexcept { return line_; }
   std::optional<Clock::time_point> ended() const noexcept { return ended_; }
-  bool may_end = false;
+  bool failed() const noexcept { return ended_ && status_ != 0 && !may_fail; }
+  bool may_fail = false;
   std::deque<json> words;
 
   /// How it ended.
@@ -94,37 +102,41 @@ class Crew::Process {
     std::cerr << std::flush;
   }
 
-  ControlLine line_;
+  Line line_;
   rtrun::RankProcess process_;
   std::optional<Clock::time_point> ended_;
   int status_ = 0;  // once it has ended
 };
 
-Crew::Crew(const rtrun::Signals& signals, const CrewPlan& plan)
-    : signals_(signals), patience_(std::chrono::seconds(plan.each.patience_s)), begun_(Clock::now()) {
+Crew::Crew(const rtrun::Signals& signals, CrewPlan plan)
+    : signals_(signals), plan_(std::move(plan)), begun_(Clock::now()) {
   const Fd secret = rtrun::sealed_file(random_secret());
   const auto [listener, port] = rtrun::loopback_listener();
-  for (std::uint32_t rank = 0; rank < plan.size; ++rank) {
-    auto [here, there] = make_control_line();
-    MemberCase what = plan.each;
-    what.line = there.fd();
-    if (!plan.cpus.empty()) what.cpu = plan.cpus[rank % plan.cpus.size()];
-    if (plan.nodes != nullptr) what.node = plan.nodes->name(rank);
-    rtrun::RankStart start{.arguments = arguments_of(what), .inherited = {what.line, secret.get()}};
+  const Namespaces* const nodes = plan_.nodes;
+  for (std::uint32_t rank = 0; rank < plan_.roles.size(); ++rank) {
+    auto [here, there] = make_line();
+    rtrun::RankStart start{.inherited = {there.get(), secret.get()}};
+    set_command(start, there.get(), nodes != nullptr ? nodes->name(rank) : "");
     start.environment = {{"RANK", std::to_string(rank)},
-                         {"WORLD_SIZE", std::to_string(plan.size)},
+                         {"WORLD_SIZE", std::to_string(plan_.roles.size())},
                          {"LOCAL_RANK", std::to_string(rank)},
-                         {"MASTER_ADDR", plan.nodes != nullptr ? plan.nodes->address(0) : "127.0.0.1"},
-                         {"MASTER_PORT", std::to_string(plan.nodes != nullptr ? kPortInNodes : port)},
+                         {"MASTER_ADDR", nodes != nullptr ? nodes->address(0) : "127.0.0.1"},
+                         {"MASTER_PORT", std::to_string(nodes != nullptr ? kPortInNodes : port)},
                          {"TROUPE_SECRET_FILE", text("/proc/self/fd/", secret.get())},
                          {"UCX_LOG_FILE", "stderr"},
                          {"UCX_HANDLE_ERRORS", "none"}};
-    if (rank == 0 && plan.nodes == nullptr) {
+    if (rank == 0 && nodes == nullptr) {
       start.inherited.push_back(listener.get());
       start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(listener.get()));
     }
+    if (!plan_.lines.empty()) {
+      start.inherited.push_back(plan_.lines[rank].get());
+      plan_.roles[rank]["line"] = plan_.lines[rank].get();
+    }
     members_.push_back(std::make_unique<Process>(signals, start, std::move(here)));
+    tell(rank, plan_.roles[rank]);
   }
+  plan_.lines.clear();
 }
 
 /// All at once, since each may take a while to go.
@@ -134,7 +146,6 @@ Crew::~Crew() {
 }
 
 pid_t Crew::pid(std::uint32_t member) const { return members_.at(member)->pid(); }
-Deadline Crew::patience() const { return Deadline::after(patience_); }
 
 /// Waits for the next thing to happen, at most until the deadline.
 void Crew::look_until(Deadline deadline) {
@@ -143,21 +154,21 @@ void Crew::look_until(Deadline deadline) {
     const auto sources = member->sources();
     polled.insert(polled.end(), sources.begin(), sources.end());
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(std::min<Clock::duration>(deadline.left(), kLongestPoll));
   ::poll(polled.data(), polled.size(), static_cast<int>(left.count()));
   const auto now = Clock::now();
   TROUPE_CHECK(signals_.take() == 0, Code::aborted, "stopped by a signal");
+  for (std::size_t i = 0; i < members_.size(); ++i) members_[i]->look(&polled[1 + i * kSourcesOfAProcess], now);
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    Process& member = *members_[i];
-    member.look(&polled[1 + i * kSourcesOfAProcess], now);
-    TROUPE_CHECK(!member.ended() || member.may_end, Code::device_fault, "process ", i,
-                 " of the measured group failed (", member.fate(), "); what it said of it is above");
+    TROUPE_CHECK(!members_[i]->failed(), Code::device_fault, "process ", i, " of ", plan_.name, " failed (",
+                 members_[i]->fate(), "); what it said of it is above");
   }
 }
 
 void Crew::tell(std::uint32_t member, const json& order) const {
-  TROUPE_CHECK(members_.at(member)->line().say(order), Code::device_fault, "process ", member,
-               " of the measured group cannot be told to ", order.dump());
+  TROUPE_CHECK(members_.at(member)->line().say(order), Code::device_fault, "process ", member, " of ", plan_.name,
+               " cannot be told to ", order.dump());
 }
 
 json Crew::await(Blocking&, std::uint32_t member, const std::string& word, Deadline deadline) {
@@ -170,17 +181,19 @@ json Crew::await(Blocking&, std::uint32_t member, const std::string& word, Deadl
       words.erase(found);
       return said;
     }
-    TROUPE_CHECK(!members_[member]->ended(), Code::device_fault, "process ", member,
-                 " of the measured group ended before it said \"", word, "\"");
-    TROUPE_CHECK(!deadline.passed(), Code::timeout, "process ", member, " of the measured group did not say \"", word,
+    TROUPE_CHECK(!members_[member]->ended(), Code::device_fault, "process ", member, " of ", plan_.name,
+                 " ended before it said \"", word, "\"");
+    TROUPE_CHECK(!deadline.passed(), Code::timeout, "process ", member, " of ", plan_.name, " did not say \"", word,
                  "\" in time; is this machine very busy?");
     look_until(deadline);
   }
 }
 
-void Crew::await_joined(Blocking& blocking) {
+std::vector<json> Crew::await_all(Blocking& blocking, const std::string& word) {
+  std::vector<json> answers;
   const Deadline deadline = patience();
-  for (std::uint32_t member = 0; member < size(); ++member) await(blocking, member, "joined", deadline);
+  for (std::uint32_t member = 0; member < size(); ++member) answers.push_back(await(blocking, member, word, deadline));
+  return answers;
 }
 
 json Crew::ask(Blocking& blocking, std::uint32_t member, const json& order, const std::string& word) {
@@ -190,53 +203,20 @@ json Crew::ask(Blocking& blocking, std::uint32_t member, const json& order, cons
 
 std::vector<json> Crew::ask_all(Blocking& blocking, const json& order, const std::string& word) {
   for (std::uint32_t member = 0; member < size(); ++member) tell(member, order);
-  std::vector<json> answers;
-  const Deadline deadline = patience();
-  for (std::uint32_t member = 0; member < size(); ++member) answers.push_back(await(blocking, member, word, deadline));
-  return answers;
+  return await_all(blocking, word);
 }
 
-void Crew::talk(Blocking& blocking, const std::vector<std::uint32_t>& members) {
-  for (const std::uint32_t member : members) {
-    std::vector<std::uint32_t> with;
-    std::copy_if(members.begin(), members.end(), std::back_inserter(with), [&](auto other) { return other != member; });
-    tell(member, {{"do", "talk"}, {"with", with}});
-  }
-  for (const std::uint32_t member : members) await(blocking, member, "talking", patience());
+std::vector<json> Crew::said(std::uint32_t member, const std::string& word) const {
+  std::vector<json> found;
+  for (const json& said : members_.at(member)->words)
+    if (said.at("say") == word) found.push_back(said);
+  return found;
 }
 
-void Crew::hush(Blocking& blocking) {
-  ask_all(blocking, {{"do", "hush"}}, "hushed");
-  const auto heard = [&] {
-    std::vector<std::uint64_t> counts;
-    for (const json& count : ask_all(blocking, {{"do", "count"}}, "count")) counts.push_back(count.at("messages"));
-    return counts;
-  };
-  const Deadline deadline = patience();
-  for (auto before = heard();;) {
-    rest(blocking, kQuiet);
-    const auto now = heard();
-    if (now == before) return;
-    TROUPE_CHECK(!deadline.passed(), Code::timeout, "messages of the measured group do not come to an end");
-    before = now;
-  }
-}
-
-std::size_t Crew::said(std::uint32_t member, const std::string& word) const {
-  const std::deque<json>& words = members_.at(member)->words;
-  return static_cast<std::size_t>(
-      std::count_if(words.begin(), words.end(), [&](const json& said) { return said.at("say") == word; }));
-}
-
-void Crew::report_losses() const {
-  for (std::uint32_t member = 0; member < size(); ++member) {
-    for (const json& said : members_[member]->words) {
-      if (said.at("say") != "lost") continue;
-      const double at = milliseconds_since(begun_, said.at("at")) / 1000;
-      say(text("group: ", at, " s after the start process ", member, " lost process ", said.at("peer").dump(), ": ",
-               said.at("why").get<std::string>()));
-    }
-  }
+std::size_t Crew::said_by_all(const std::string& word) const {
+  std::size_t times = 0;
+  for (std::uint32_t member = 0; member < size(); ++member) times += said(member, word).size();
+  return times;
 }
 
 void Crew::rest(Blocking&, Clock::duration span) {
@@ -245,34 +225,19 @@ void Crew::rest(Blocking&, Clock::duration span) {
 
 Clock::time_point Crew::signal(std::uint32_t member, int number) {
   Process& whom = *members_.at(member);
-  whom.may_end = whom.may_end || number == SIGKILL;
+  whom.may_fail = whom.may_fail || number == SIGKILL;
   const auto now = Clock::now();
-  TROUPE_CHECK_ERRNO(::kill(whom.pid(), number) == 0, Code::device_fault, "cannot signal process ", member,
-                     " of the measured group");
+  TROUPE_CHECK_ERRNO(::kill(whom.pid(), number) == 0, Code::device_fault, "cannot signal process ", member, " of ",
+                     plan_.name);
   return now;
 }
 
-bool Crew::stop(Blocking& blocking) {
-  for (const auto& member : members_) member->may_end = true;
-  const auto within = std::chrono::duration_cast<std::chrono::milliseconds>(patience_ * 9 / 10);
-  const auto reports = ask_all(blocking, {{"do", "stop"}, {"within_ms", within.count()}}, "stopped");
-  bool clean = true;
-  for (std::uint32_t member = 0; member < size(); ++member) {
-    if (reports[member].at("clean").get<bool>()) continue;
-    say(text("group: process ", member, " did not leave clean: ", reports[member].at("text").get<std::string>()));
-    clean = false;
-  }
-  return clean;
-}
-
 Clock::time_point Crew::await_end(Blocking&, std::uint32_t member, Deadline deadline) {
-  Process& whom = *members_.at(member);
-  whom.may_end = true;
-  while (!whom.ended()) {
-    TROUPE_CHECK(!deadline.passed(), Code::timeout, "process ", member, " of the measured group does not end");
+  while (!members_.at(member)->ended()) {
+    TROUPE_CHECK(!deadline.passed(), Code::timeout, "process ", member, " of ", plan_.name, " does not end");
     look_until(deadline);
   }
-  return *whom.ended();
+  return *members_[member]->ended();
 }
 
-}  // namespace troupe::bench
+}  // namespace troupe::crew

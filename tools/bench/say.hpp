@@ -4,7 +4,11 @@
 #include <iostream>
 #include <string_view>
 
+#include "tools/crew/line.hpp"
+
 namespace troupe::bench {
+
+using namespace crew;  // the processes and actors that are measured are words of every measurement
 
 /// Of long tests: how often they say how far they are.
 inline constexpr std::chrono::seconds kSayEvery{5};

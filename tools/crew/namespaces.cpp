@@ -1,4 +1,4 @@
-#include "tools/bench/group/nodes.hpp"
+#include "tools/crew/namespaces.hpp"
 
 #include <fcntl.h>
 #include <net/if.h>
@@ -18,18 +18,14 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
 
-namespace troupe::bench {
+namespace troupe::crew {
 namespace {
 
 constexpr int kPatienceMs = 20'000;
 
-struct Ran {
-  bool well = false;
-  std::string said;  // on stderr
-};
+}  // namespace
 
-/// Runs `ip` with these arguments.
-Ran run_ip(const std::vector<std::string>& arguments) {
+IpRun run_ip(Blocking&, const std::vector<std::string>& arguments) {
   std::vector<std::string> words{"ip"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -48,7 +44,7 @@ Ran run_ip(const std::vector<std::string>& arguments) {
   if (error != 0) return {false, text("cannot run `ip` (package iproute2): ", std::strerror(error))};
   write_end.reset();
 
-  Ran ran;
+  IpRun ran;
   std::array<char, 1024> bytes{};
   pollfd polled{read_end.get(), POLLIN, 0};
   ssize_t got = 1;
@@ -62,30 +58,28 @@ Ran run_ip(const std::vector<std::string>& arguments) {
   return ran;
 }
 
-void must_run_ip(const std::vector<std::string>& arguments) {
-  const Ran ran = run_ip(arguments);
+void must_run_ip(Blocking& blocking, const std::vector<std::string>& arguments) {
+  const IpRun ran = run_ip(blocking, arguments);
   std::string command = "ip";
   for (const std::string& argument : arguments) command += " " + argument;
   TROUPE_CHECK(ran.well, Code::environment, "`", command, "` failed: ", ran.said,
                "; network namespaces need root and the package iproute2");
 }
 
-}  // namespace
-
-Nodes::Nodes(Blocking&, std::uint32_t count)
-    : tag_("tb" + std::to_string(::getpid() % 1000000)),
-      subnet_("10.78." + std::to_string(::getpid() % 250) + "."),
+Namespaces::Namespaces(Blocking& blocking, std::size_t count)
+    : tag_("tn" + std::to_string(::getpid() % 1000000)),
+      subnet_("10.77." + std::to_string(::getpid() % 250) + "."),
       count_(count) {
   try {
-    must_run_ip({"link", "add", tag_ + "b", "type", "bridge"});
-    must_run_ip({"link", "set", tag_ + "b", "up"});
-    for (std::uint32_t node = 0; node < count_; ++node) {
-      must_run_ip({"netns", "add", name(node)});
-      must_run_ip({"link", "add", port(node), "type", "veth", "peer", "name", device(), "netns", name(node)});
-      must_run_ip({"link", "set", port(node), "master", tag_ + "b", "up"});
-      must_run_ip({"-n", name(node), "addr", "add", address(node) + "/24", "dev", device()});
-      must_run_ip({"-n", name(node), "link", "set", device(), "up"});
-      must_run_ip({"-n", name(node), "link", "set", "lo", "up"});
+    must_run_ip(blocking, {"link", "add", tag_ + "b", "type", "bridge"});
+    must_run_ip(blocking, {"link", "set", tag_ + "b", "up"});
+    for (std::size_t node = 0; node < count_; ++node) {
+      must_run_ip(blocking, {"netns", "add", name(node)});
+      must_run_ip(blocking, {"link", "add", port(node), "type", "veth", "peer", "name", device(), "netns", name(node)});
+      must_run_ip(blocking, {"link", "set", port(node), "master", tag_ + "b", "up"});
+      must_run_ip(blocking, {"-n", name(node), "addr", "add", address(node) + "/24", "dev", device()});
+      must_run_ip(blocking, {"-n", name(node), "link", "set", device(), "up"});
+      must_run_ip(blocking, {"-n", name(node), "link", "set", "lo", "up"});
     }
   } catch (const Error&) {  // a destructor will not run
     remove();
@@ -93,22 +87,23 @@ Nodes::Nodes(Blocking&, std::uint32_t count)
   }
 }
 
-Nodes::~Nodes() { remove(); }
+Namespaces::~Namespaces() { remove(); }
 
-void Nodes::remove() const noexcept {
-  for (std::uint32_t node = 0; node < count_; ++node) {
-    run_ip({"link", "del", port(node)});
-    run_ip({"netns", "del", name(node)});
+void Namespaces::remove() const noexcept {
+  Blocking blocking = Blocking::on_thread("main");
+  for (std::size_t node = 0; node < count_; ++node) {
+    run_ip(blocking, {"link", "del", port(node)});
+    run_ip(blocking, {"netns", "del", name(node)});
   }
-  run_ip({"link", "del", tag_ + "b"});
+  run_ip(blocking, {"link", "del", tag_ + "b"});
 }
 
-std::string Nodes::name(std::uint32_t node) const { return tag_ + "n" + std::to_string(node); }
-std::string Nodes::port(std::uint32_t node) const { return tag_ + "v" + std::to_string(node); }
-std::string Nodes::address(std::uint32_t node) const { return subnet_ + std::to_string(node + 1); }
+std::string Namespaces::name(std::size_t node) const { return tag_ + "n" + std::to_string(node); }
+std::string Namespaces::port(std::size_t node) const { return tag_ + "v" + std::to_string(node); }
+std::string Namespaces::address(std::size_t node) const { return subnet_ + std::to_string(node + 1); }
 
 /// Without `ip`, whose start would count as silence.
-void Nodes::link(std::uint32_t node, bool up) const {
+void Namespaces::link(std::size_t node, bool up) const {
   const Fd socket{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
   ifreq request{};
   const std::string device = port(node);
@@ -119,4 +114,4 @@ void Nodes::link(std::uint32_t node, bool up) const {
   TROUPE_CHECK_ERRNO(done, Code::environment, "cannot take the link ", device, up ? " up" : " down");
 }
 
-}  // namespace troupe::bench
+}  // namespace troupe::crew

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <caf/actor.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/deserializer.hpp>
+#include <caf/meta/type_name.hpp>
+#include <caf/serializer.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <type_traits>
+
+#include "actors/remote/remote_actors.hpp"
+#include "tools/bench/messages/measures.hpp"
+#include "tools/crew/endurance_load.hpp"
+#include "tools/crew/side.hpp"
+
+// The actors that are measured; the same with every implementation.
+namespace troupe::bench {
+
+/// A message of 1 KB that is what its bytes are, as a program would define one for a hot path.
+struct Block {
+  static constexpr const char* name = "troupe.bench.Block";
+  std::array<char, 1024> bytes;  // not set: whoever makes a block fills it
+  bool operator==(const Block&) const = default;
+};
+
+/// At once, so that CAF's own networking does not take it byte by byte.
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Block& block) {
+  if constexpr (std::is_base_of_v<caf::serializer, Inspector> || std::is_base_of_v<caf::deserializer, Inspector>) {
+    return f.apply_raw(block.bytes.size(), block.bytes.data());
+  } else {
+    return f(caf::meta::type_name(Block::name));
+  }
+}
+
+/// One of two ends that reach each other by remote actors, with memory for tensors. Threads: main.
+class PairSide {
+ public:
+  static constexpr Peer kClient{0};
+  static constexpr Peer kServer{1};
+
+  /// Both ends make theirs at once.
+  PairSide(Blocking& blocking, const EndCase& what);
+
+  Stage stage() { return {side_->system(), what_.impl == "scheduled" ? nullptr : &remote()}; }
+  template <class Handle>
+  void publish(const std::string& name, const Handle& actor) {
+    side_->group().publish(name, actor);
+  }
+  caf::actor find(Blocking& blocking, const std::string& name, Clock::duration patience) {
+    return side_->group().lookup(blocking, there_, name, Deadline::after(patience));
+  }
+  /// Ends together with the other side, once both have come so far.
+  void end(Blocking& blocking, Line& line);
+
+  /// All of the arena that is measured, filled; equal at both ends.
+  Tensor tensor();
+  bool same(const Tensor& one, const Tensor& other) const;
+  AddressSpace& space() noexcept { return space_; }
+  /// Memory of this side: the other has mapped it if arenas are measured.
+  Arena& arena() noexcept { return *arena_; }
+  /// Only in a test of endurance, or where arenas are measured: memory that the other end has mapped.
+  Arena& lent() noexcept { return side_->group().arena(); }
+  caf::actor_system& system() noexcept { return side_->system(); }
+  RemoteActors& remote() const noexcept { return side_->remote(); }
+  PeerCounters counters() const { return remote().counters(there_); }
+
+ private:
+  const EndCase what_;
+  const Peer there_;
+  AddressSpace space_;
+  std::shared_ptr<Arena> own_;
+  std::optional<Side> side_;
+  Arena* arena_ = nullptr;
+};
+
+/// The actor at the other end of a case whose payload is no tensor.
+caf::actor spawn_far(const Stage& stage, const EndCase& what);
+/// Measures such a case against it.
+Figures measure_near(Blocking& blocking, const Stage& stage, const EndCase& what, const caf::actor& far,
+                     Clock::duration patience);
+
+}  // namespace troupe::bench
