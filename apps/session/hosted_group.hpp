@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/exchange/hosted_exchange.hpp"
+#include "actors/exchange/update_log_writer.hpp"
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "runtime/planning/plan.hpp"
