@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/base/error.hpp"
 #include "runtime/base/io_threads.hpp"
 #include "runtime/exchange/policies/update_log.hpp"
 

@@ -74,8 +74,8 @@ class LeasePool {
   std::optional<Slot> try_take();
   std::size_t count_free() const noexcept;
   std::size_t count_slots() const noexcept;
-  /// `waker` is told of every slot that comes back from now on. Null: nobody; the one before is not called any more once
-  /// this has returned.
+  /// `waker` is told of every slot that comes back from now on. Null: nobody; the one before is not called any more
+  /// once this has returned.
   void on_free(SlotWaker* waker) noexcept;
 
  private:
