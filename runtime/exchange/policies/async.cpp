@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/exchange/policies/detail/round_policies.hpp"
+#include "runtime/exchange/policies/detail/policy_parts.hpp"
 
 namespace troupe::policies {
 namespace {

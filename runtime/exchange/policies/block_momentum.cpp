@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "runtime/exchange/policies/detail/round_policies.hpp"
+#include "runtime/exchange/policies/detail/policy_parts.hpp"
 
 namespace troupe::policies {
 namespace {

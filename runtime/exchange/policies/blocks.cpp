@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/detail/round_policies.hpp"
+#include "runtime/exchange/policies/detail/policy_parts.hpp"
 
 namespace troupe::policies {
 namespace {

@@ -1,5 +1,5 @@
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/detail/round_policies.hpp"
+#include "runtime/exchange/policies/detail/policy_parts.hpp"
 
 namespace troupe {
 namespace policies {

@@ -1,4 +1,4 @@
-#include "runtime/exchange/policies/detail/round_policies.hpp"
+#include "runtime/exchange/policies/detail/policy_parts.hpp"
 
 namespace troupe::policies {
 namespace {

@@ -42,6 +42,7 @@ struct PolicyReads {
   bool has_default() const noexcept { return fixed != 0 || by_ranks != 0; }
 };
 
+/// A policy: what is known of it, and how its state machines are made, of settings that are checked and resolved.
 struct PolicyEntry {
   // The columns of the table in docs/policies.md.
   std::string_view section;  // of that page, which describes it; empty: the one above
