@@ -223,7 +223,27 @@ std::vector<AcceleratorLink> accelerator_links(const Machine& machine) {
   return links;
 }
 
+namespace {
+
+/// Where a source does not tell virtual functions apart: a NIC's function that is another device than function 0 of its
+/// slot, which is a NIC too.
+void find_virtual_functions(Machine& machine) {
+  std::map<std::string, const PciAttributes*, std::less<>> first;  // by slot
+  for (const Part& part : machine.parts)
+    if (part.pci && part.pci->bus.ends_with(".0") && is_nic_class(*part.pci))
+      first[part.pci->bus.substr(0, part.pci->bus.size() - 2)] = &*part.pci;
+  for (Part& part : machine.parts) {
+    if (part.kind != PartKind::pci_function || !is_nic_class(*part.pci) || part.pci->bus.size() < 3) continue;
+    const auto at = first.find(part.pci->bus.substr(0, part.pci->bus.size() - 2));
+    if (at == first.end() || at->second == &*part.pci || at->second->device == part.pci->device) continue;
+    part.pci->physical_function = at->second->bus;
+  }
+}
+
+}  // namespace
+
 void describe_devices(Machine& machine) {
+  find_virtual_functions(machine);
   machine.gpus.clear();
   machine.nics.clear();
   for (PartIndex i = 0; i < machine.parts.size(); ++i) {
@@ -232,7 +252,7 @@ void describe_devices(Machine& machine) {
   }
 }
 
-Index::Index(const Machine& machine) : machine_(machine) {
+Index::Index(const Machine& machine) : machine_(machine), links_(accelerator_links(machine)) {
   const std::size_t n = machine.parts.size();
   children_.resize(n);
   number_.resize(n);

@@ -278,6 +278,8 @@ class Index {
   std::uint32_t number(PartIndex part) const { return number_[part]; }
   const Gpu* gpu_at(PartIndex part) const;
   const Nic* nic_at(PartIndex part) const;
+  /// As accelerator_links() tells.
+  const std::vector<AcceleratorLink>& links() const noexcept { return links_; }
 
  private:
   void collect_cpus();
@@ -288,6 +290,7 @@ class Index {
   std::vector<PartIndex> numa_;
   std::vector<std::uint32_t> number_;
   std::map<std::string, PartIndex, std::less<>> by_bus_;
+  std::vector<AcceleratorLink> links_;
 };
 
 /// "GPU 2", "mlx5_0", "NUMA 1": what people call a part here.

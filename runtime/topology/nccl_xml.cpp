@@ -171,7 +171,7 @@ class NcclReader {
 
 class NcclWriter {
  public:
-  explicit NcclWriter(const Machine& machine) : machine_(machine), index_(machine), links_(accelerator_links(machine)) {
+  explicit NcclWriter(const Machine& machine) : machine_(machine), index_(machine) {
     const auto& parts = machine.parts;
     everything_ =
         std::none_of(parts.begin(), parts.end(), [](const Part& p) { return p.kind == PartKind::host_bridge; });
@@ -281,7 +281,8 @@ class NcclWriter {
   }
 
   void write_gpu(pugi::xml_node parent, const Gpu& gpu) {
-    const bool linked = std::any_of(links_.begin(), links_.end(), [&](const auto& l) { return l.from == gpu.part; });
+    const bool linked =
+        std::any_of(index_.links().begin(), index_.links().end(), [&](const auto& l) { return l.from == gpu.part; });
     if (gpu.infos.empty() && !linked) return;  // NCCL looks at the GPU itself
     pugi::xml_node node = parent.append_child("gpu");
     for (const Info& info : gpu.infos) node.append_attribute(info.name.c_str()) = info.value.c_str();
@@ -290,7 +291,7 @@ class NcclWriter {
       if (gpu.architecture.starts_with("sm_")) node.append_attribute("sm") = gpu.architecture.c_str() + 3;
       if (gpu.architecture.starts_with("gfx")) node.append_attribute("gcn") = gpu.architecture.c_str();
     }
-    for (const AcceleratorLink& link : links_) {
+    for (const AcceleratorLink& link : index_.links()) {
       if (link.from != gpu.part) continue;
       using Kind = AcceleratorLink::Kind;
       pugi::xml_node child = node.append_child(link.kind == Kind::nvlink ? "nvlink"
@@ -327,7 +328,6 @@ class NcclWriter {
 
   const Machine& machine_;
   const Index index_;
-  const std::vector<AcceleratorLink> links_;
   bool everything_ = false;  // all functions are written, not only those that lead to GPUs and NICs
 };
 
