@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iostream>
 #include <random>
@@ -90,6 +91,12 @@ bool read(const std::string& text) {
   to_graphviz(machine);
   to_simgrid({&machine, 1});
   to_nccl_xml(machine);
+  // JSON keeps only text that is UTF-8.
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || (c >= ' ' && c < 0x7f); });
+  const Machine from_json = machine_from(to_json(machine), "json");
+  const Machine from_hwloc = machine_from(to_hwloc_xml(machine), "hwloc");
+  EXPECT_TRUE(!plain || from_json == machine);
+  EXPECT_TRUE(!plain || from_hwloc == machine);
   return true;
 }
 
