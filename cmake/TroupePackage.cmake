@@ -2,8 +2,8 @@
 # the component `runtime`. Libraries and headers are another component, which is not in it.
 include(GNUInstallDirs)
 
-set_property(GLOBAL APPEND PROPERTY TROUPE_INSTALLED rtrun ckpt rtbench)
-install(TARGETS rtrun ckpt rtbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+set_property(GLOBAL APPEND PROPERTY TROUPE_INSTALLED rtrun rttopo ckpt rtbench)
+install(TARGETS rtrun rttopo ckpt rtbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/apps/mnist/app.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/get-data DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
@@ -25,6 +25,7 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "python3, openmpi-bin")  # for get-data, and one of the launchers
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "rtrun trains neural networks on what a machine or a cluster has, as a TOML
-file describes it; ckpt looks into its checkpoints, rtbench measures.
+file describes it; rttopo shows and examines machines, ckpt looks into
+checkpoints, rtbench measures.
 An example of a job: /usr/share/troupe/app.toml.")
 include(CPack)

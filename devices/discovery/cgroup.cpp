@@ -45,8 +45,8 @@ struct Mount {
   std::string folder;
 };
 
-/// Of version 2, or of version 1 with the cpu controller.
-std::optional<Mount> find_mount(std::string_view mounts, bool version_2) {
+/// Of version 2, or of version 1 with this controller.
+std::optional<Mount> find_mount(std::string_view mounts, bool version_2, std::string_view controller) {
   for (const std::string& line : lines_of(mounts)) {
     // 36 35 98:0 ROOT FOLDER options [more fields] - TYPE source superoptions
     std::istringstream in{line};
@@ -55,20 +55,20 @@ std::optional<Mount> find_mount(std::string_view mounts, bool version_2) {
     while (in >> field && field != "-") {
     }
     if (!(in >> type >> source >> options)) continue;
-    const bool fits = version_2 ? type == "cgroup2" : type == "cgroup" && lists(options, "cpu");
+    const bool fits = version_2 ? type == "cgroup2" : type == "cgroup" && lists(options, controller);
     if (fits) return Mount{unescaped(root), unescaped(folder)};
   }
   return std::nullopt;
 }
 
 /// The process's group in a hierarchy: "0::/path", or "4:cpu,cpuacct:/path".
-std::optional<std::string> own_group(std::string_view own_groups, bool version_2) {
+std::optional<std::string> own_group(std::string_view own_groups, bool version_2, std::string_view controller) {
   for (const std::string& line : lines_of(own_groups)) {
     const auto first = line.find(':');
     const auto second = line.find(':', first == std::string::npos ? first : first + 1);
     if (second == std::string::npos) continue;
     const auto controllers = std::string_view{line}.substr(first + 1, second - first - 1);
-    const bool fits = version_2 ? controllers.empty() : lists(controllers, "cpu");
+    const bool fits = version_2 ? controllers.empty() : lists(controllers, controller);
     if (fits) return line.substr(second + 1);
   }
   return std::nullopt;
@@ -99,23 +99,44 @@ double granted_by(const std::string& folder, bool version_2, const FileReader& r
   return granted(both->substr(0, space), both->substr(space + 1));
 }
 
-}  // namespace
+/// Bytes; 0: no bound ("max", or the page-aligned largest number of version 1).
+double memory_granted_by(const std::string& folder, bool version_2, const FileReader& read) {
+  const auto text = read(folder + (version_2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  double bytes = 0;
+  if (!text || !(std::istringstream{*text} >> bytes) || bytes > 9e18) return 0;
+  return bytes;
+}
 
-double cpu_quota(std::string_view own_groups, std::string_view mounts, const FileReader& read) {
+using Grant = double (*)(const std::string& folder, bool version_2, const FileReader& read);
+
+/// The least that the process's own group and all above it grant, 0: no bound.
+double least_granted(std::string_view own_groups, std::string_view mounts, const FileReader& read,
+                     std::string_view controller, Grant grant) {
   double least = 0;
   for (const bool version_2 : {true, false}) {
-    const auto mount = find_mount(mounts, version_2);
-    const auto group = own_group(own_groups, version_2);
+    const auto mount = find_mount(mounts, version_2, controller);
+    const auto group = own_group(own_groups, version_2, controller);
     if (!mount || !group) continue;
     std::string path = below_mount(*group, mount->root);
     while (true) {
-      const double here = granted_by(mount->folder + path, version_2, read);
+      const double here = grant(mount->folder + path, version_2, read);
       if (here > 0 && (least == 0 || here < least)) least = here;
       if (path.empty()) break;
       path.erase(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
     }
   }
   return least;
+}
+
+}  // namespace
+
+double cpu_quota(std::string_view own_groups, std::string_view mounts, const FileReader& read) {
+  return least_granted(own_groups, mounts, read, "cpu", granted_by);
+}
+
+std::uint64_t memory_limit(std::string_view own_groups, std::string_view mounts, const FileReader& read) {
+  const double least = least_granted(own_groups, mounts, read, "memory", memory_granted_by);
+  return least > 0 ? static_cast<std::uint64_t>(least) : ~std::uint64_t{0};
 }
 
 }  // namespace troupe::detail

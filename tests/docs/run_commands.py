@@ -28,9 +28,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-OURS = ("rtrun", "ckpt", "rtbench")
+OURS = ("rtrun", "rttopo", "ckpt", "rtbench")
 SHELLS = ("sh", "bash")
-PROGRAMS = ("rtrun", "rtbench", "ckpt", "cmake", "cpack", "ctest", "ninja", "mpirun", "srun", "apt-get", "apt", "git", "./quickstart",
+PROGRAMS = ("rtrun", "rttopo", "rtbench", "ckpt", "cmake", "cpack", "ctest", "ninja", "mpirun", "srun", "apt-get", "apt", "git", "./quickstart",
             "./check", "tools/get-data", "build/", "bin/", "RANK=", "export ", "ip netns", "python3", "kill ", "ssh ")
 DIRECTIVE = re.compile(r"^<!-- (not run|run instead|needs|run with|within|exits): (.+?) -->$")
 

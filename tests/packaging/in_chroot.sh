@@ -77,7 +77,7 @@ try_deb() {
     rtrun plan /usr/share/troupe/app.toml >/dev/null &&
     timeout 300 rtrun /usr/share/troupe/app.toml --set train.epochs=2 &&
     ckpt verify run/checkpoints && ckpt list run/checkpoints >list && cat list &&
-    ckpt weights run/checkpoints -o weights.safetensors && rtbench --help >/dev/null"' || die "what was installed does not run"
+    ckpt weights run/checkpoints -o weights.safetensors && rttopo show >/dev/null && rtbench --help >/dev/null"' || die "what was installed does not run"
   check_accuracy "$root/home/user/list" 0.9
   say "removing it"
   in_root 'dpkg --purge troupe >/dev/null; test ! -e /usr/bin/rtrun; test ! -e /usr/share/troupe; test ! -e /usr/share/doc/troupe' ||

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,5 +14,8 @@ using FileReader = std::function<std::optional<std::string>(const std::string& p
 /// How many cores' worth of time control groups (version 1 and 2) grant, 0: no limit known. The least of the process's
 /// own group and all above it. `own_groups` is /proc/self/cgroup, `mounts` /proc/self/mountinfo.
 double cpu_quota(std::string_view own_groups, std::string_view mounts, const FileReader& read);
+
+/// How many bytes of memory control groups grant, found in the same way; the largest number: no limit known.
+std::uint64_t memory_limit(std::string_view own_groups, std::string_view mounts, const FileReader& read);
 
 }  // namespace troupe::detail

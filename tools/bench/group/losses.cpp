@@ -9,9 +9,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Messages flow for so long before the loss, and somewhat longer in each next round.
-constexpr milliseconds kBefore{300};
-constexpr milliseconds kShift{7};
 constexpr std::uint32_t kShifts = 20;
 
 /// "its process ended" of "process 2 (host) is lost: its process ended"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +11,10 @@
 #include "tools/crew/statistics.hpp"
 
 namespace troupe::bench {
+
+/// Messages flow for so long before anything is done, and somewhat longer in each next round.
+inline constexpr std::chrono::milliseconds kBefore{300};
+inline constexpr std::chrono::milliseconds kShift{7};
 
 /// A measurement that was begun: with the network namespaces that it asks for, one for each process.
 struct GroupRun {

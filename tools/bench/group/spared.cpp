@@ -14,9 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Messages flow for so long before anything is done, and somewhat longer in each next round.
-constexpr milliseconds kBefore{300};
-constexpr milliseconds kShift{7};
 constexpr milliseconds kPause{800};
 /// How often everyone is asked how it goes, and how often that is told.
 constexpr std::chrono::seconds kLook{5};

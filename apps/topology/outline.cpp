@@ -1,0 +1,380 @@
+#include "apps/topology/outline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
+#include "runtime/topology/paths.hpp"
+
+namespace troupe::topology {
+namespace {
+
+std::string plural(std::size_t count, std::string_view one) { return text(count, ' ', one, count == 1 ? "" : "s"); }
+
+class Outliner {
+ public:
+  Outliner(const Index& index, bool all) : index_(index), machine_(index.machine()), all_(all) {}
+
+  Entry machine() {
+    Entry entry{.title = machine_.host.empty() ? "machine" : machine_.host};
+    const Counts counts = count(machine_);
+    const auto& infos = machine_.parts[kRoot].infos;
+    const std::string* product = find_info(infos, "DMIProductName");
+    if (product == nullptr) product = find_info(infos, "PlatformModel");
+    if (product != nullptr) entry.details.push_back(*product);
+    const auto say = [&](std::size_t number, std::string_view what) {
+      if (number > 0) entry.details.push_back(plural(number, what));
+    };
+    say(counts.packages, "package");
+    say(counts.numa, "NUMA node");
+    say(counts.cores, "core");
+    say(counts.pus, "hardware thread");
+    say(machine_.gpus.size(), "GPU");
+    say(static_cast<std::size_t>(
+            std::count_if(machine_.nics.begin(), machine_.nics.end(),
+                          [&](const Nic& nic) { return !is_virtual(nic.part) && is_device(nic.part); })),
+        "NIC");
+    if (!machine_.system.gpu_driver.empty()) entry.details.push_back("GPU driver " + machine_.system.gpu_driver);
+    add_limits(entry);
+    add_below(entry, kRoot, 0);
+    return entry;
+  }
+
+ private:
+  bool is_virtual(PartIndex part) const {
+    return machine_.parts[part].pci && !machine_.parts[part].pci->physical_function.empty();
+  }
+  bool is_device(PartIndex part) const {
+    return machine_.parts[part].pci || index_.nic_at(part) == nullptr || !index_.nic_at(part)->ports.empty();
+  }
+
+  void add_limits(Entry& entry) const {
+    const Limits& limits = machine_.limits;
+    if (!limits.allowed.empty()) entry.details.push_back("allowed processors " + limits.allowed.list());
+    if (limits.cpu_quota.value_or(0) > 0)
+      entry.details.push_back(fmt::format("limited to {:g} processors' time", *limits.cpu_quota));
+    const std::uint64_t memory = limits.memory_bytes.value_or(~std::uint64_t{0});
+    if (memory < std::uint64_t{1} << 62) entry.details.push_back("limited to " + bytes_text(memory) + " of memory");
+  }
+
+  /// Parts that the outline passes over: what is below them counts as being where they are.
+  bool is_passed(PartIndex part, std::uint32_t bridges) const {
+    const Part& it = machine_.parts[part];
+    if (all_) return false;
+    switch (it.kind) {
+      case PartKind::pci_bridge: return bridges % 2 == 0;  // root ports, and a switch's own ports towards devices
+      case PartKind::cache: return it.cache->level < 3;
+      case PartKind::group: return numa_or_package_below(part) == 0;
+      case PartKind::die: return false;
+      default: return false;
+    }
+  }
+  std::size_t numa_or_package_below(PartIndex part) const {
+    std::size_t found = 0;
+    for (const PartIndex child : index_.children(part)) {
+      const PartKind kind = machine_.parts[child].kind;
+      found += kind == PartKind::numa || kind == PartKind::package || kind == PartKind::host_bridge;
+    }
+    return found;
+  }
+
+  void add_below(Entry& entry, PartIndex part, std::uint32_t bridges) {
+    std::vector<PartIndex> cores;
+    gather(entry, part, bridges, cores);
+    if (cores.empty()) return;
+    // Memory first, then what computes, then devices.
+    const auto at = std::find_if(entry.below.begin(), entry.below.end(),
+                                 [](const Entry& e) { return e.kind != Entry::Kind::memory; });
+    entry.below.insert(at, cores_entry(cores));
+  }
+
+  void gather(Entry& entry, PartIndex part, std::uint32_t bridges, std::vector<PartIndex>& cores) {
+    add_interfaces(entry, part);
+    for (const PartIndex child : index_.children(part)) {
+      const Part& it = machine_.parts[child];
+      const std::uint32_t passed = bridges + (it.kind == PartKind::pci_bridge ? 1 : 0);
+      if (!all_ && (it.kind == PartKind::core || (it.kind == PartKind::pu && part_kind(part) != PartKind::core))) {
+        cores.push_back(child);
+      } else if (is_passed(child, bridges)) {
+        gather(entry, child, passed, cores);
+      } else if (all_ || !is_virtual(child)) {
+        Entry below = entry_of(child);
+        if (all_ || it.kind != PartKind::pu) add_below(below, child, passed);
+        if (all_ || !is_dull(below)) entry.below.push_back(std::move(below));
+      }
+    }
+  }
+  PartKind part_kind(PartIndex part) const { return machine_.parts[part].kind; }
+
+  /// Bridges to nowhere and functions that nobody asks for, such as timers.
+  static bool is_dull(const Entry& entry) {
+    if (entry.kind == Entry::Kind::host_bridge || entry.kind == Entry::Kind::pci_switch) return entry.below.empty();
+    return entry.kind == Entry::Kind::other && entry.title.empty();
+  }
+
+  /// Devices without a PCI function of their own, such as a virtual machine's NIC.
+  void add_interfaces(Entry& entry, PartIndex part) {
+    if (machine_.parts[part].pci && part_kind(part) != PartKind::host_bridge) return;
+    if (const Nic* const nic = index_.nic_at(part)) {
+      for (const RdmaPort& port : nic->ports) {
+        Entry below{.kind = Entry::Kind::nic, .part = part, .title = port.device};
+        if (port.bits_per_second > 0)
+          below.details.push_back(fmt::format("{:g} Gbit/s", static_cast<double>(port.bits_per_second) / 1e9));
+        entry.below.push_back(std::move(below));
+      }
+      for (const Interface& interface : nic->interfaces) {
+        Entry below{.kind = Entry::Kind::nic, .part = part, .title = interface.name};
+        add_interface(below, interface);
+        entry.below.push_back(std::move(below));
+      }
+    }
+    for (const Face& face : machine_.parts[part].faces) {
+      if (face.kind == Face::Kind::network || face.kind == Face::Kind::openfabrics) continue;
+      if (face.kind == Face::Kind::block || all_) entry.below.push_back(face_entry(face, part));
+    }
+  }
+
+  Entry face_entry(const Face& face, PartIndex part) const {
+    Entry entry{.kind = face.kind == Face::Kind::block ? Entry::Kind::disk : Entry::Kind::other,
+                .part = part,
+                .title = face.name};
+    if (const std::string* const model = find_info(face.infos, "Model")) entry.details.push_back(*model);
+    if (const std::string* const kib = find_info(face.infos, "Size"))
+      entry.details.push_back(bytes_text(std::strtoull(kib->c_str(), nullptr, 10) * 1024));
+    if (!face.backend.empty() && face.backend != "Disk") entry.details.push_back(face.backend);
+    return entry;
+  }
+
+  Entry cores_entry(const std::vector<PartIndex>& cores) const {
+    Entry entry{.kind = Entry::Kind::cores, .part = cores.front()};
+    entry.cores = static_cast<std::uint32_t>(cores.size());
+    CpuSet cpus;
+    for (const PartIndex core : cores) cpus.add(index_.cpus(core));
+    const bool threads = part_kind(cores.front()) == PartKind::pu;
+    const auto per_core = cpus.count() / std::max<std::size_t>(cores.size(), 1);
+    entry.title = plural(cores.size(), threads ? "hardware thread" : "core");
+    if (!threads && per_core > 1) entry.title += text(" x ", per_core, " threads");
+    entry.details.push_back("processors " + cpus.list());
+    for (PartIndex at = machine_.parts[cores.front()].parent; at != kNoPart; at = machine_.parts[at].parent) {
+      const Part& part = machine_.parts[at];
+      if (part.kind == PartKind::cache && part.cache->level < 3 &&
+          part.cache->holds != CacheAttributes::Holds::instructions)
+        entry.details.push_back(text('L', part.cache->level, ' ', bytes_text(part.bytes)));
+    }
+    return entry;
+  }
+
+  Entry entry_of(PartIndex index) const {
+    const Part& part = machine_.parts[index];
+    Entry entry{.part = index};
+    using Kind = Entry::Kind;
+    switch (part.kind) {
+      case PartKind::package: {
+        entry.kind = Kind::package;
+        entry.title = label_of(index_, index);
+        const std::string* model = find_info(part.infos, "CPUModel");
+        if (model == nullptr) model = find_info(machine_.parts[kRoot].infos, "CPUModel");
+        if (model == nullptr) model = find_info(part.infos, "CPUVendor");
+        if (model != nullptr) entry.details.push_back(*model);
+        if (!part.cpus.empty()) entry.details.push_back("processors " + part.cpus.list());
+        break;
+      }
+      case PartKind::numa:
+        entry.kind = Kind::memory;
+        entry.title = label_of(index_, index);
+        if (part.bytes > 0) entry.details.push_back(bytes_text(part.bytes));
+        if (!part.subtype.empty()) entry.details.push_back(part.subtype);
+        break;
+      case PartKind::cache:
+      case PartKind::memory_cache:
+        entry.kind = Kind::cache;
+        entry.title =
+            text(part.kind == PartKind::cache ? text('L', part.cache->level) : "memory cache",
+                 part.cache->holds == CacheAttributes::Holds::instructions ? "i " : " ", bytes_text(part.bytes));
+        break;
+      case PartKind::host_bridge:
+        entry.kind = Kind::host_bridge;
+        entry.title = text("host bridge ", part.pci->below);
+        break;
+      case PartKind::pci_bridge:
+      case PartKind::pci_switch: describe_switch(entry, part); break;
+      case PartKind::pci_function: describe_function(entry, part); break;
+      default:
+        entry.kind = part.kind == PartKind::misc ? Kind::other : Kind::group;
+        entry.title = part.name.empty() ? label_of(index_, index) : part.name;
+        if (!part.subtype.empty()) entry.details.push_back(part.subtype);
+    }
+    return entry;
+  }
+
+  void describe_switch(Entry& entry, const Part& part) const {
+    entry.kind = Entry::Kind::pci_switch;
+    entry.title = "switch " + part.pci->bus;
+    std::size_t gpus = 0;
+    std::size_t nics = 0;
+    std::vector<PartIndex> open{entry.part};
+    while (!open.empty()) {
+      const PartIndex at = open.back();
+      open.pop_back();
+      gpus += index_.gpu_at(at) != nullptr;
+      nics += index_.nic_at(at) != nullptr && !is_virtual(at);
+      open.insert(open.end(), index_.children(at).begin(), index_.children(at).end());
+    }
+    if (gpus > 0 && nics > 0)
+      entry.details.push_back(plural(gpus, "GPU") + " and " + plural(nics, "NIC") + " behind it");
+    else if (gpus + nics > 1)
+      entry.details.push_back(gpus > 0 ? plural(gpus, "GPU") + " behind it" : plural(nics, "NIC") + " behind it");
+    if (const auto vendor = vendor_name(part.pci->vendor); !vendor.empty()) entry.details.emplace_back(vendor);
+    add_link(entry, *part.pci);
+  }
+
+  static void add_link(Entry& entry, const PciAttributes& pci) {
+    const std::string now = text_of(pci.now);
+    if (now.empty()) return;
+    const double rate = bytes_per_second(pci.now);
+    entry.details.push_back(pci.now.gigatransfers > 0 && rate > 0 ? text("PCI ", now, " = ", rate_text(rate))
+                                                                  : "PCI " + now);
+    if (pci.now.lanes > 0 && pci.possible.lanes > pci.now.lanes)
+      entry.troubles.push_back("PCI link could be " + text_of(pci.possible));
+    else if (pci.now.gigatransfers > 0 && pci.possible.gigatransfers > pci.now.gigatransfers)
+      entry.details.push_back("up to " + text_of(pci.possible));
+  }
+
+  void describe_function(Entry& entry, const Part& part) const {
+    if (const Gpu* const gpu = index_.gpu_at(entry.part)) return describe_gpu(entry, part, *gpu);
+    if (const Nic* const nic = index_.nic_at(entry.part)) return describe_nic(entry, part, *nic);
+    entry.kind = Entry::Kind::other;
+    const std::string* const device = find_info(part.infos, "PCIDevice");
+    const std::string* const vendor = find_info(part.infos, "PCIVendor");
+    for (const Face& face : part.faces) {
+      if (face.kind == Face::Kind::block) entry.kind = Entry::Kind::disk;
+      entry.title += (entry.title.empty() ? "" : ", ") + face.name;
+      Entry about = face_entry(face, entry.part);
+      entry.details.insert(entry.details.end(), about.details.begin(), about.details.end());
+    }
+    const bool nv_switch = part.pci->class_code == kNvSwitchClass && part.pci->vendor == 0x10de;
+    if (entry.title.empty() && (nv_switch || !part.subtype.empty()))
+      entry.title = part.subtype.empty() ? "NVSwitch" : part.subtype;
+    if (entry.title.empty() && (all_ || part.pci->class_code == 0 || part.pci->class_code >> 16 == 3))
+      entry.title = part.pci->class_code >> 16 == 3 ? "display" : "PCI";
+    if (!entry.title.empty()) entry.details.insert(entry.details.begin(), part.pci->bus);
+    if (vendor != nullptr || device != nullptr)
+      entry.details.push_back(text(vendor != nullptr ? *vendor : "", vendor != nullptr && device != nullptr ? " " : "",
+                                   device != nullptr ? *device : ""));
+    else if (part.pci->vendor != 0)
+      entry.details.push_back(
+          fmt::format("{:04x}:{:04x}, class {:04x}", part.pci->vendor, part.pci->device, part.pci->class_code >> 8));
+    add_link(entry, *part.pci);
+  }
+
+  void describe_gpu(Entry& entry, const Part& part, const Gpu& gpu) const {
+    entry.kind = Entry::Kind::gpu;
+    entry.title = label_of(index_, entry.part);
+    if (!gpu.model.empty()) entry.details.push_back(gpu.model);
+    entry.details.push_back(part.pci->bus);
+    if (gpu.memory_bytes > 0) entry.details.push_back(bytes_text(gpu.memory_bytes));
+    if (!gpu.architecture.empty()) entry.details.push_back(gpu.architecture);
+    add_link(entry, *part.pci);
+    add_accelerator_links(entry);
+    if (gpu.mig.value_or(false)) entry.details.emplace_back("divided into instances (MIG)");
+    if (gpu.state == GpuState::lost) entry.troubles.emplace_back("does not answer");
+    if (gpu.state == GpuState::no_permission) entry.troubles.emplace_back("may not be used");
+    if (gpu.uncorrected_errors.value_or(0) > 0)
+      entry.troubles.push_back(text(*gpu.uncorrected_errors, " memory errors"));
+    std::vector<std::string> names;
+    for (const Face& face : part.faces) names.push_back(face.name);
+    if (!names.empty()) entry.details.push_back("also " + joined(names));
+  }
+
+  void add_accelerator_links(Entry& entry) const {
+    std::uint32_t lanes = 0;
+    std::uint32_t down = 0;
+    std::uint64_t rate = 0;
+    std::size_t gpus = 0;
+    std::size_t switches = 0;
+    std::size_t others = 0;
+    AcceleratorLink::Kind kind{};
+    for (const AcceleratorLink& link : index_.links()) {
+      if (link.from != entry.part) continue;
+      kind = link.kind;
+      lanes += link.lanes;
+      down += link.lanes_down;
+      rate += link.bytes_per_second;
+      const PartIndex to = index_.at_bus(link.to);
+      (to != kNoPart && index_.gpu_at(to) != nullptr ? gpus : link.to_class == kNvSwitchClass ? switches : others) += 1;
+    }
+    if (gpus + switches + others == 0) return;
+    std::string words = text(name_of(kind), ": ");
+    if (lanes > 0)
+      words += plural(lanes - down, "lane");
+    else
+      words += rate_text(static_cast<double>(rate));
+    std::vector<std::string> ends;
+    if (gpus > 0) ends.push_back(plural(gpus, "GPU"));
+    if (switches > 0) ends.push_back(text(switches, switches == 1 ? " switch" : " switches"));
+    if (others > 0) ends.push_back(plural(others, "other end"));
+    words += " to " + joined(ends, " and ");
+    entry.details.push_back(words);
+    if (down > 0) entry.troubles.push_back(text(down, " of ", lanes, ' ', name_of(kind), " lanes down"));
+  }
+
+  static void add_interface(Entry& entry, const Interface& interface) {
+    if (interface.bits_per_second > 0)
+      entry.details.push_back(fmt::format("{:g} Gbit/s", static_cast<double>(interface.bits_per_second) / 1e9));
+    if (interface.mtu_bytes > 0) entry.details.push_back(text("MTU ", interface.mtu_bytes));
+    if (interface.up && !*interface.up) entry.details.emplace_back("down");
+  }
+
+  void describe_nic(Entry& entry, const Part& part, const Nic& nic) const {
+    entry.kind = Entry::Kind::nic;
+    std::vector<std::string> names;
+    for (const RdmaPort& port : nic.ports)
+      if (names.empty() || names.back() != port.device) names.push_back(port.device);
+    for (const Interface& interface : nic.interfaces) names.push_back(interface.name);
+    entry.title = names.empty() ? "NIC" : joined(names);
+    entry.details.push_back(part.pci->bus);
+    const std::string* const device = find_info(part.infos, "PCIDevice");
+    if (const auto vendor = vendor_name(part.pci->vendor); !vendor.empty() || device != nullptr)
+      entry.details.push_back(
+          text(vendor, !vendor.empty() && device != nullptr ? " " : "", device != nullptr ? *device : ""));
+    for (const RdmaPort& port : nic.ports) {
+      if (port.bits_per_second > 0)
+        entry.details.push_back(fmt::format("{}port {}: {:g} Gbit/s",
+                                            port.link_layer.empty() ? "" : port.link_layer + " ", port.port,
+                                            static_cast<double>(port.bits_per_second) / 1e9));
+      if (port.active && !*port.active) entry.details.push_back(text("port ", port.port, " not active"));
+    }
+    for (const Interface& interface : nic.interfaces) add_interface(entry, interface);
+    add_link(entry, *part.pci);
+    std::size_t functions = 0;
+    for (const Nic& other : machine_.nics)
+      functions += is_virtual(other.part) && machine_.parts[other.part].pci->physical_function == part.pci->bus;
+    if (functions > 0) entry.details.push_back("with " + plural(functions, "virtual function"));
+  }
+
+  const Index& index_;
+  const Machine& machine_;
+  const bool all_;
+};
+
+}  // namespace
+
+std::string bytes_text(std::uint64_t bytes) {
+  // Caches have powers of two, memory is spoken of in powers of ten.
+  if (bytes < std::uint64_t{1} << 20) return fmt::format("{} KiB", bytes >> 10);
+  if (bytes < std::uint64_t{1} << 29) return fmt::format("{:.3g} MiB", static_cast<double>(bytes) / (1 << 20));
+  if (bytes < 999'500'000'000) return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9);
+  return fmt::format("{:.3g} TB", static_cast<double>(bytes) / 1e12);
+}
+
+std::string rate_text(double bytes_per_second) {
+  if (bytes_per_second <= 0) return {};
+  return fmt::format("{:.3g} GB/s", bytes_per_second / 1e9);
+}
+
+Entry outline(const Index& index, bool all) { return Outliner{index, all}.machine(); }
+
+}  // namespace troupe::topology

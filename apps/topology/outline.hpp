@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/topology/machine.hpp"
+
+namespace troupe::topology {
+
+/// One thing to show of a machine, and what is inside it or behind it.
+struct Entry {
+  enum class Kind : std::uint8_t {
+    machine,
+    package,
+    group,
+    memory,
+    cache,
+    cores,
+    host_bridge,
+    pci_switch,
+    gpu,
+    nic,
+    disk,
+    other
+  };
+  Kind kind = Kind::machine;
+  PartIndex part = kRoot;
+  std::string title;                  // "GPU 0", "switch 0000:10:00.0"
+  std::vector<std::string> details;   // what to know about it, the most important first
+  std::vector<std::string> troubles;  // what is wrong with it
+  std::uint32_t cores = 0;            // of kind cores
+  std::vector<Entry> below;
+};
+
+/// What a reader looks for: packages, memory, large caches, cores in groups, PCI switches (of hwloc's ports one entry
+/// for each switch), GPUs with links and health, NICs with their virtual functions folded in. `all`: every part, one by
+/// one.
+Entry outline(const Index& index, bool all = false);
+
+/// "64.0 GB", "1.5 MB"
+std::string bytes_text(std::uint64_t bytes);
+/// "24.0 GB/s"; empty for 0.
+std::string rate_text(double bytes_per_second);
+
+}  // namespace troupe::topology

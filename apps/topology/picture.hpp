@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "apps/topology/outline.hpp"
+
+namespace troupe::topology {
+
+/// The outline as an SVG: boxes in boxes, GPUs and NICs as cards inside the switch that they share, links between GPUs
+/// as lines, troubles in red. Complete in itself; follows the reader's light or dark scheme.
+std::string picture(const Index& index, const Entry& outline);
+
+}  // namespace troupe::topology

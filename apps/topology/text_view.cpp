@@ -1,0 +1,147 @@
+#include "apps/topology/text_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
+
+namespace troupe::topology {
+namespace {
+
+constexpr double kSlowShare = 0.7;
+constexpr const char* kBold = "\x1b[1m";
+constexpr const char* kRed = "\x1b[31;1m";
+constexpr const char* kPlain = "\x1b[0m";
+
+const char* color_of(Entry::Kind kind) {
+  switch (kind) {
+    case Entry::Kind::gpu: return "\x1b[32;1m";
+    case Entry::Kind::nic: return "\x1b[36;1m";
+    case Entry::Kind::memory: return "\x1b[33m";
+    case Entry::Kind::pci_switch: return "\x1b[35m";
+    default: return kBold;
+  }
+}
+
+void add_lines(const Entry& entry, const std::string& before, bool last, bool root, bool color, std::string& out) {
+  const auto paint = [&](const std::string& words, const char* with) {
+    return color ? text(with, words, kPlain) : words;
+  };
+  out += before + (root ? "" : last ? "└─ " : "├─ ") + paint(entry.title, color_of(entry.kind));
+  for (std::size_t i = 0; i < entry.details.size(); ++i) out += (i == 0 ? "  " : ", ") + entry.details[i];
+  for (const std::string& trouble : entry.troubles) out += "  " + paint("! " + trouble, kRed);
+  out += '\n';
+  const std::string next = root ? before : before + (last ? "   " : "│  ");
+  for (const Entry& below : entry.below) add_lines(below, next, &below == &entry.below.back(), false, color, out);
+}
+
+void mark_slow(PathTable& table) {
+  std::map<PathClass, std::vector<double>> classes;
+  for (const Path& path : table.paths)
+    if (path.bytes_per_second > 0) classes[path.path_class].push_back(path.bytes_per_second);
+  for (auto& [name, rates] : classes)
+    std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
+  for (const Path& path : table.paths) {
+    const auto at = classes.find(path.path_class);
+    table.slow.push_back(at != classes.end() && path.bytes_per_second > 0 &&
+                         path.bytes_per_second < kSlowShare * at->second[at->second.size() / 2]);
+  }
+}
+
+PathTable table_of(const Index& index, std::string title, std::vector<PartIndex> rows, std::vector<PartIndex> columns) {
+  PathTable table{.title = std::move(title), .rows = std::move(rows), .columns = std::move(columns)};
+  for (const PartIndex row : table.rows)
+    for (const PartIndex column : table.columns) table.paths.push_back(best_path(index, row, column));
+  mark_slow(table);
+  return table;
+}
+
+void add_distances(const Machine& machine, PathTable& table) {
+  for (const Distances& matrix : machine.distances) {
+    if (matrix.name != "NUMALatency") continue;
+    const auto place = [&](PartIndex part) {
+      return static_cast<std::size_t>(std::find(matrix.parts.begin(), matrix.parts.end(), part) - matrix.parts.begin());
+    };
+    for (const PartIndex row : table.rows) {
+      for (const PartIndex column : table.columns) {
+        if (place(row) == matrix.parts.size() || place(column) == matrix.parts.size()) return table.distances.clear();
+        table.distances.push_back(matrix.values[place(row) * matrix.parts.size() + place(column)]);
+      }
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+std::string tree_text(const Entry& outline, bool color) {
+  std::string out;
+  add_lines(outline, "", true, true, color, out);
+  return out;
+}
+
+std::vector<PathTable> path_tables(const Index& index) {
+  const Machine& machine = index.machine();
+  std::vector<PartIndex> gpus;
+  std::vector<PartIndex> nics;
+  std::vector<PartIndex> numa;
+  for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
+  for (const Nic& nic : machine.nics)
+    if (machine.parts[nic.part].pci && machine.parts[nic.part].pci->physical_function.empty()) nics.push_back(nic.part);
+  for (PartIndex i = 0; i < machine.parts.size(); ++i)
+    if (machine.parts[i].kind == PartKind::numa) numa.push_back(i);
+  std::vector<PathTable> tables;
+  if (gpus.size() > 1) tables.push_back(table_of(index, "GPU x GPU", gpus, gpus));
+  if (!gpus.empty() && !nics.empty()) tables.push_back(table_of(index, "GPU x NIC", gpus, nics));
+  if (numa.size() > 1) {
+    tables.push_back(table_of(index, "NUMA x NUMA", numa, numa));
+    add_distances(machine, tables.back());
+  }
+  return tables;
+}
+
+std::string table_text(const Index& index, const PathTable& table, bool color) {
+  std::vector<std::vector<std::string>> cells{{table.title}};
+  for (const PartIndex column : table.columns) cells[0].push_back(label_of(index, column));
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    auto& line = cells.emplace_back();
+    line.push_back(label_of(index, table.rows[i]));
+    for (std::size_t j = 0; j < table.columns.size(); ++j) {
+      const std::size_t at = i * table.columns.size() + j;
+      const Path& path = table.paths[at];
+      std::string cell = text_of(path);
+      if (path.bytes_per_second > 0)
+        cell += fmt::format(" {}{:.3g}", path.assumed ? "~" : "", path.bytes_per_second / 1e9);
+      if (!table.distances.empty()) cell += text(" d", table.distances[at]);
+      if (table.slow[at]) cell += " !";
+      line.push_back(std::move(cell));
+    }
+  }
+  std::vector<std::size_t> widths(cells[0].size());
+  for (const auto& line : cells)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  std::string out;
+  for (const auto& line : cells) {
+    std::string words;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      std::string cell = fmt::format("{:<{}}", line[i], widths[i] + 2);
+      if (color && line[i].ends_with('!')) cell = kRed + cell + kPlain;
+      words += cell;
+    }
+    words.erase(words.find_last_not_of(' ') + 1);
+    out += words + '\n';
+  }
+  return out;
+}
+
+std::string ring_text(const Index& index, const std::vector<PartIndex>& members, const Ring& ring) {
+  std::vector<std::string> names;
+  for (const std::size_t member : ring.order) names.push_back(label_of(index, members[member]));
+  names.push_back(names.front());
+  return text(joined(names, " - "), ", slowest edge ", rate_text(ring.slowest), ring.exact ? "" : " (search cut off)");
+}
+
+}  // namespace troupe::topology

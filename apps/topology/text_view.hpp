@@ -1,0 +1,31 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/topology/outline.hpp"
+#include "runtime/topology/orders.hpp"
+#include "runtime/topology/paths.hpp"
+
+namespace troupe::topology {
+
+/// The outline as an indented tree; `color`: with the control sequences of terminals.
+std::string tree_text(const Entry& outline, bool color);
+
+/// The ways between all members of one kind and all of another.
+struct PathTable {
+  std::string title;  // "GPU x GPU"
+  std::vector<PartIndex> rows;
+  std::vector<PartIndex> columns;
+  std::vector<Path> paths;               // row by row
+  std::vector<std::uint64_t> distances;  // NUMA x NUMA: as the firmware tells, 10 for near; empty: not told
+  std::vector<bool> slow;                // below 70 % of the median of its class
+};
+/// GPU x GPU, GPU x NIC and NUMA x NUMA, as far as there are such.
+std::vector<PathTable> path_tables(const Index& index);
+std::string table_text(const Index& index, const PathTable& table, bool color);
+/// "GPU 0 - GPU 1 - GPU 0", with the slowest edge.
+std::string ring_text(const Index& index, const std::vector<PartIndex>& members, const Ring& ring);
+
+}  // namespace troupe::topology

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::topology {
+
+/// Processors by the operating system's numbers, below kEnd.
+class CpuSet {
+ public:
+  static constexpr std::uint32_t kEnd = 1 << 16;
+
+  /// Throws Error{invalid} for a number that is not below kEnd.
+  void add(std::uint32_t cpu);
+  void add(const CpuSet& other);
+  bool has(std::uint32_t cpu) const noexcept;
+  bool includes(const CpuSet& other) const noexcept;
+  bool empty() const noexcept { return words_.empty(); }
+  std::uint32_t count() const noexcept;
+  std::vector<std::uint32_t> numbers() const;
+  friend bool operator==(const CpuSet&, const CpuSet&) = default;
+
+  /// "0-3,8", as the kernel and taskset write it.
+  std::string list() const;
+  /// Throws Error{invalid}.
+  static CpuSet from_list(std::string_view text);
+  /// "0x000000ff,,0x0": hwloc's 32-bit words, the highest first. An infinite set ("0xf...f") is read as empty: no
+  /// processor is named by it.
+  std::string mask() const;
+  static CpuSet from_mask(std::string_view text);
+
+ private:
+  void trim();
+  std::vector<std::uint64_t> words_;  // the last one is not 0
+};
+
+}  // namespace troupe::topology

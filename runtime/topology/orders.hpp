@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "runtime/topology/machine.hpp"
+
+namespace troupe::topology {
+
+/// rates[i * n + j]: bytes per second from member i to member j of a collective; symmetric.
+struct RateMatrix {
+  std::size_t count = 0;
+  std::vector<double> rates;
+  double at(std::size_t i, std::size_t j) const { return rates[i * count + j]; }
+};
+/// Modelled rates between parts, by their best paths.
+RateMatrix rates_between(const Index& index, std::span<const PartIndex> parts);
+
+/// An order in which a ring visits all members, and the rate of its slowest edge (the last one closes the ring).
+struct Ring {
+  std::vector<std::size_t> order;
+  double slowest = 0;
+  bool exact = true;  // no ring has a faster slowest edge; false: the search was cut off before it could tell
+};
+/// The ring whose slowest edge is the fastest: rates are tried from the highest, as long as no ring exists whose edges
+/// all have it. Deterministic. Exact up to 8 members; beyond, the search for each rate gives up after some 100,000
+/// steps.
+Ring find_ring(const RateMatrix& rates);
+
+/// A tree over all members from `root`, parent[root] = root, whose slowest edge is the fastest (a maximum spanning
+/// tree).
+struct Tree {
+  std::vector<std::size_t> parent;
+  double slowest = 0;
+};
+Tree find_tree(const RateMatrix& rates, std::size_t root = 0);
+
+}  // namespace troupe::topology

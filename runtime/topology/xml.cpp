@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "runtime/base/error.hpp"
+#include "runtime/topology/detail/bounds.hpp"
+#include "runtime/topology/detail/xml.hpp"
+
+namespace troupe::topology::detail {
+namespace {
+
+/// Walks without recursion: depth is what it bounds.
+void check_size(const pugi::xml_node& root, std::string_view source) {
+  std::size_t depth = 1;
+  std::size_t count = 0;
+  for (pugi::xml_node at = root; at;) {
+    TROUPE_CHECK(++count <= kMostInfos, Code::invalid, source, ": more than ", kMostInfos, " elements of XML");
+    if (at.first_child()) {
+      at = at.first_child();
+      TROUPE_CHECK(++depth <= kMostDepth, Code::invalid, source, ": elements are nested more than ", kMostDepth,
+                   " deep");
+      continue;
+    }
+    while (at && at != root && !at.next_sibling()) {
+      at = at.parent();
+      --depth;
+    }
+    if (!at || at == root) break;
+    at = at.next_sibling();
+  }
+}
+
+}  // namespace
+
+void parse_xml(pugi::xml_document& document, std::string_view text, std::string_view source) {
+  TROUPE_CHECK(text.size() <= kMostBytes, Code::invalid, source, " has ", text.size(), " bytes; at most ", kMostBytes,
+               " are read");
+  const auto result = document.load_buffer(text.data(), text.size(), pugi::parse_default, pugi::encoding_utf8);
+  if (!result) {
+    const auto at = std::min(static_cast<std::size_t>(std::max<std::ptrdiff_t>(result.offset, 0)), text.size());
+    const std::string_view before = text.substr(0, at);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const auto start = before.rfind('\n');
+    fail(Code::invalid, troupe::text(source, ':', line, ':', at - (start == std::string_view::npos ? 0 : start + 1) + 1,
+                                     ": no XML: ", result.description()));
+  }
+  check_size(document.document_element(), source);
+}
+
+std::string_view text_of(const pugi::xml_node& node, const char* attribute) {
+  return node.attribute(attribute).value();
+}
+
+std::uint64_t number_of(const pugi::xml_node& node, const char* attribute) {
+  const std::string_view text = text_of(node, attribute);
+  std::uint64_t value = 0;
+  if (text.empty()) return 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  TROUPE_CHECK(error == std::errc{} && end == text.data() + text.size() && value >> 63 == 0, Code::invalid, '<',
+               node.name(), ' ', attribute, "=\"", text.substr(0, 40), "\">: not a whole number");
+  return value;
+}
+
+double decimal_of(const pugi::xml_node& node, const char* attribute) {
+  const std::string_view text = text_of(node, attribute);
+  double value = 0;
+  if (text.empty()) return 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  TROUPE_CHECK(
+      error == std::errc{} && end == text.data() + text.size() && std::isfinite(value) && value >= 0 && value < 1e15,
+      Code::invalid, '<', node.name(), ' ', attribute, "=\"", text.substr(0, 40), "\">: not a number");
+  return value;
+}
+
+std::uint64_t hex_of(std::string_view text, std::string_view what) {
+  std::string_view digits = text;
+  if (digits.starts_with("0x")) digits.remove_prefix(2);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  TROUPE_CHECK(error == std::errc{} && end == digits.data() + digits.size(), Code::invalid, what, " \"",
+               text.substr(0, 40), "\" is not a hexadecimal number");
+  return value;
+}
+
+std::string shortest(double value) {
+  char digits[32];
+  const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
+  return error == std::errc{} ? std::string{digits, end} : "0";
+}
+
+std::string printed(const pugi::xml_document& document) {
+  std::ostringstream out;
+  document.save(out, "  ", pugi::format_indent, pugi::encoding_utf8);
+  return out.str();
+}
+
+}  // namespace troupe::topology::detail

@@ -1,0 +1,177 @@
+// Ways between parts, and the orders that collectives take over them.
+
+#include "runtime/topology/paths.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <random>
+
+#include "runtime/topology/orders.hpp"
+#include "runtime/topology/reading.hpp"
+#include "tests/runtime/topology/machines.hpp"
+
+namespace troupe::topology {
+namespace {
+
+using testing::two_sockets;
+
+std::string between(const Machine& machine, std::string_view a, std::string_view b) {
+  const Index index{machine};
+  return text_of(best_path(index, index.at_bus(a), index.at_bus(b)));
+}
+
+TEST(Paths, ClassesAreThoseOfWhatLiesBetween) {
+  for (const bool whole : {false, true}) {
+    Machine machine = two_sockets(whole);
+    EXPECT_EQ(between(machine, "0000:12:00.0", "0000:13:00.0"), "NV4");
+    EXPECT_EQ(between(machine, "0000:12:00.0", "0000:14:00.0"), "PIX");
+    EXPECT_EQ(between(machine, "0000:12:00.0", "0000:22:00.0"), "SYS");
+    EXPECT_EQ(between(machine, "0000:12:00.0", "0000:24:00.0"), "SYS");
+    machine.links.clear();
+    EXPECT_EQ(between(machine, "0000:12:00.0", "0000:13:00.0"), "PIX");
+  }
+}
+
+TEST(Paths, SeveralSwitchesAHostBridgeAndTheProcessorAreToldApart) {
+  Machine machine = two_sockets(true);
+  // GPU 13 behind a switch of its own; GPU 12 and the NIC directly at the processor.
+  const Index index{machine};
+  const PartIndex up = index.at_bus("0000:10:00.0");
+  Part inner = machine.parts[up];
+  inner.parent = up;
+  inner.pci->bus = "0000:11:00.0";
+  const PartIndex at = index.at_bus("0000:13:00.0");
+  machine.parts[at].pci->bus = "0000:11:00.0";
+  machine.parts[at].kind = PartKind::pci_switch;
+  machine.parts.insert(machine.parts.begin() + at + 1, machine.parts[at]);
+  machine.parts[at + 1].kind = PartKind::pci_function;
+  machine.parts[at + 1].pci->bus = "0000:13:00.0";
+  for (PartIndex i = at + 2; i < machine.parts.size(); ++i)
+    if (machine.parts[i].parent > at) ++machine.parts[i].parent;
+  machine.parts[at + 1].parent = at;
+  machine.links.clear();
+  machine.gpus.clear();
+  machine.nics.clear();
+  describe_devices(machine);
+  check(machine, "made");
+  EXPECT_EQ(between(machine, "0000:13:00.0", "0000:12:00.0"), "PXB");
+
+  Machine flat = two_sockets(true);
+  for (Part& part : flat.parts) {
+    if (part.kind != PartKind::pci_function) continue;
+    while (flat.parts[part.parent].kind == PartKind::pci_switch) part.parent = flat.parts[part.parent].parent;
+  }
+  flat.links.clear();
+  EXPECT_EQ(between(flat, "0000:12:00.0", "0000:13:00.0"), "PHB");
+}
+
+TEST(Paths, TheSlowestThingOnTheWayIsNamed) {
+  Machine machine = two_sockets();
+  machine.links.clear();
+  const Index before{machine};
+  const PartIndex gpu = before.at_bus("0000:12:00.0");
+  machine.parts[gpu].pci->now.lanes = 4;
+  const Index index{machine};
+  const Path path = best_path(index, gpu, index.at_bus("0000:13:00.0"));
+  EXPECT_EQ(path.slowest, "the PCI link of GPU 0 (16 GT/s x4)");
+  EXPECT_NEAR(path.bytes_per_second, 16e9 * 128 / 130 / 8 * 4 * kPciEfficiency, 1e6);
+  EXPECT_FALSE(path.assumed);
+}
+
+TEST(Paths, LanesThatAreDownDoNotCarryAnything) {
+  Machine machine = two_sockets();
+  const double whole = best_path(Index{machine}, machine.gpus[0].part, machine.gpus[1].part).bytes_per_second;
+  for (AcceleratorLink& link : machine.links) link.lanes_down = 3;
+  const Index index{machine};
+  const auto paths = paths_between(index, machine.gpus[0].part, machine.gpus[1].part);
+  ASSERT_EQ(paths.size(), 2u);
+  EXPECT_EQ(paths[0].path_class, PathClass::pix);
+  EXPECT_NEAR(paths[1].bytes_per_second, whole / 4, 1);
+}
+
+TEST(Paths, ANicBehindTheSameSwitchIsTheNearest) {
+  const Machine machine = two_sockets();
+  const Index index{machine};
+  EXPECT_EQ(label_of(index, nearest_nic(index, machine.gpus[0].part)), "mlx5_0");
+  EXPECT_EQ(label_of(index, nearest_nic(index, machine.gpus[3].part)), "mlx5_1");
+}
+
+/// The best slowest edge of all rings, by trying each.
+double exhaustive(const RateMatrix& rates) {
+  std::vector<std::size_t> order(rates.count);
+  std::iota(order.begin(), order.end(), 0);
+  double best = 0;
+  do {
+    double slowest = rates.at(order.back(), order.front());
+    for (std::size_t i = 1; i < order.size(); ++i) slowest = std::min(slowest, rates.at(order[i - 1], order[i]));
+    best = std::max(best, slowest);
+  } while (std::next_permutation(order.begin() + 1, order.end()));
+  return best;
+}
+
+double slowest_edge(const RateMatrix& rates, const std::vector<std::size_t>& order) {
+  double slowest = rates.at(order.back(), order.front());
+  for (std::size_t i = 1; i < order.size(); ++i) slowest = std::min(slowest, rates.at(order[i - 1], order[i]));
+  return slowest;
+}
+
+TEST(Rings, TheSlowestEdgeIsThatOfTheBestOfAllRings) {
+  std::mt19937 dice{7};
+  for (int round = 0; round < 60; ++round) {
+    RateMatrix rates{.count = 3 + dice() % 5};
+    rates.rates.resize(rates.count * rates.count);
+    for (std::size_t i = 0; i < rates.count; ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        rates.rates[i * rates.count + j] = rates.rates[j * rates.count + i] = 1 + dice() % 4;
+    const Ring ring = find_ring(rates);
+    EXPECT_TRUE(ring.exact);
+    EXPECT_EQ(ring.slowest, exhaustive(rates));
+    EXPECT_EQ(slowest_edge(rates, ring.order), ring.slowest);
+  }
+}
+
+TEST(Rings, ATreeNeedsNoSlowerEdgeThanARing) {
+  const Machine machine = two_sockets();
+  const Index index{machine};
+  std::vector<PartIndex> gpus;
+  for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
+  const RateMatrix rates = rates_between(index, gpus);
+  const Ring ring = find_ring(rates);
+  const Tree tree = find_tree(rates);
+  EXPECT_EQ(ring.slowest, exhaustive(rates));
+  EXPECT_GE(tree.slowest, ring.slowest);
+  EXPECT_EQ(tree.parent[0], 0u);
+}
+
+TEST(Rings, RealMachinesHaveRingsAtLeastAsFastAsThoseThatNcclFound) {
+  const std::string files = TROUPE_SHARED_FOLDER "/topologies/nccl/";
+  if (!std::filesystem::exists(files)) GTEST_SKIP() << files << " is not here";
+  for (const auto& entry : std::filesystem::directory_iterator{files}) {
+    const std::string text = read_topology_file(entry.path());
+    if (format_of(text, "file") != Format::nccl_xml) continue;
+    const Machine machine = machine_from(text, entry.path().string());
+    const Index index{machine};
+    std::vector<PartIndex> gpus;
+    for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
+    if (gpus.size() < 3) continue;
+    const RateMatrix rates = rates_between(index, gpus);
+    const Ring ring = find_ring(rates);
+    EXPECT_GT(ring.slowest, 0) << entry.path();
+    if (gpus.size() <= 8) {
+      EXPECT_EQ(ring.slowest, exhaustive(rates)) << entry.path();
+    }
+    if (entry.path().filename() != "azure-ncv4-topo.xml") continue;
+    for (const NcclGraph& graph : graphs_from_nccl_xml(read_topology_file(files + "azure-ncv4-graph.xml"), "graph")) {
+      EXPECT_GE(ring.slowest, graph.speed_intra * 1e9);
+      for (const auto& channel : graph.channels)
+        EXPECT_GE(ring.slowest, slowest_edge(rates, {channel.begin(), channel.end()}));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe::topology

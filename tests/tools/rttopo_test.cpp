@@ -1,0 +1,215 @@
+// What rttopo's commands print, and the exit codes they give.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <pugixml.hpp>
+#include <sstream>
+
+#include "runtime/base/error.hpp"
+#include "runtime/topology/machine_json.hpp"
+#include "tests/runtime/topology/machines.hpp"
+#include "tools/rttopo/commands.hpp"
+
+namespace troupe::rttopo {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Said {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Said rttopo(std::vector<const char*> words) {
+  words.insert(words.begin(), "rttopo");
+  std::ostringstream out;
+  std::ostringstream err;
+  const auto parsed = parse_command_line(static_cast<int>(words.size()), words.data(), out, err);
+  if (const auto* answered = std::get_if<Answered>(&parsed)) return {answered->exit_code, out.str(), err.str()};
+  try {
+    const int code = run(std::get<CommandLine>(parsed), out, false);
+    return {code, out.str(), err.str()};
+  } catch (const Error& error) {
+    return {exit_code(error.code()), out.str(), error.what()};
+  }
+}
+
+class Rttopo : public ::testing::Test {
+ protected:
+  Rttopo() {
+    std::filesystem::create_directories(folder_);
+    put("made.json", topology::to_json(topology::testing::two_sockets()));
+    topology::Machine odd = topology::testing::two_sockets();
+    odd.host = "odd";
+    odd.links[0].lanes_down = 2;
+    put("odd.json", topology::to_json(odd));
+    put("hwloc.xml", topology::testing::kHwloc2);
+    put("nccl.xml", topology::testing::kNccl);
+    put("graph.xml",
+        "<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" speedintra=\"12\" typeintra=\"SYS\"><channel><gpu "
+        "dev=\"0\"/><gpu dev=\"1\"/></channel></graph></graphs>");
+  }
+  ~Rttopo() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name) const { return folder_ + '/' + name; }
+  void put(const std::string& name, const std::string& content) const { std::ofstream{path(name)} << content; }
+
+  const std::string folder_ = ::testing::TempDir() + "rttopo_test_" + std::to_string(::getpid());
+  const std::string made_ = path("made.json");
+  const std::string odd_ = path("odd.json");
+};
+
+bool is_xml(const std::string& text) { return static_cast<bool>(pugi::xml_document{}.load_string(text.c_str())); }
+
+TEST_F(Rttopo, ShowsWhoSharesASwitchAndWhatIsDegraded) {
+  const Said said = rttopo({"show", "-i", odd_.c_str()});
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr("switch 0000:10:00.0  2 GPUs and 1 NIC behind it, Broadcom"));
+  EXPECT_THAT(said.out, HasSubstr("! 2 of 4 NVLink lanes down"));
+  EXPECT_THAT(said.out, HasSubstr("4 cores x 2 threads  processors 0-7"));
+}
+
+TEST_F(Rttopo, JsonHasCountsAtItsTopForOneMachineAndForSeveral) {
+  EXPECT_EQ(json::parse(rttopo({"show", "-i", made_.c_str(), "--json"}).out)["counts"]["gpu_pci"], 4);
+  const json both = json::parse(rttopo({"show", "--nodes", (made_ + ":3," + path("hwloc.xml")).c_str(), "--json"}).out);
+  EXPECT_EQ(both["schema"], "troupe.cluster");
+  EXPECT_EQ(both["counts"]["gpu_pci"], 13);
+  EXPECT_EQ(both["machines"][0]["count"], 3);
+}
+
+TEST_F(Rttopo, ShowsNcclsGraphsToo) {
+  const Said said = rttopo({"show", "-i", path("graph.xml").c_str()});
+  EXPECT_THAT(said.out, AllOf(HasSubstr("graph 0 (ring), 12 GB/s a channel"), HasSubstr("0 - 1")));
+  EXPECT_EQ(json::parse(rttopo({"show", "-i", path("graph.xml").c_str(), "--json"}).out)["counts"]["packages"], 0);
+}
+
+TEST_F(Rttopo, PicturesAreWholeSvg) {
+  const std::string svg = path("made.svg");
+  EXPECT_EQ(rttopo({"show", "-i", odd_.c_str(), "--svg", svg.c_str()}).code, 0);
+  std::ostringstream content;
+  content << std::ifstream{svg}.rdbuf();
+  EXPECT_TRUE(is_xml(content.str()));
+  EXPECT_THAT(content.str(), AllOf(HasSubstr("GPU 3"), HasSubstr("mlx5_1"), HasSubstr("gpu bad"),
+                                   HasSubstr("prefers-color-scheme:dark")));
+}
+
+TEST_F(Rttopo, MatrixHasClassesRatesARingAndATree) {
+  const Said said = rttopo({"matrix", "-i", made_.c_str()});
+  EXPECT_THAT(said.out, AllOf(HasSubstr("NV4 80"), HasSubstr("PIX 25.2"), HasSubstr("SYS 10"),
+                              HasSubstr("ring  GPU 0 - GPU 1"), HasSubstr("tree  GPU 0 > GPU 1")));
+  const json matrix = json::parse(rttopo({"matrix", "-i", made_.c_str(), "--json"}).out);
+  EXPECT_EQ(matrix["tables"][0]["cells"][0][1]["class"], "NV4");
+  EXPECT_EQ(matrix["ring"]["order"].size(), 4u);
+}
+
+TEST_F(Rttopo, DiffNamesTheOddMachineAndEndsWithOne) {
+  const Said alike = rttopo({"diff", (made_ + ":2").c_str()});
+  EXPECT_EQ(alike.code, 0);
+  EXPECT_EQ(alike.out, "The 2 machines are alike.\n");
+  const Said differs = rttopo({"diff", (made_ + ":2").c_str(), odd_.c_str()});
+  EXPECT_EQ(differs.code, 1);
+  EXPECT_THAT(
+      differs.out,
+      AllOf(HasSubstr(
+                "NVLink of GPU 0000:12:00.0\n  2 machines: 4 lanes to 0000:13:00.0\n  odd: 2 lanes to 0000:13:00.0\n"),
+            HasSubstr("odd differs from most in 1 of 1 things.")));
+  const json found = json::parse(rttopo({"diff", made_.c_str(), odd_.c_str(), "--json"}).out);
+  EXPECT_EQ(found["differences"].size(), 1u);
+}
+
+TEST_F(Rttopo, ExplainListsTheWaysAndWhatLimitsThem) {
+  const Said said = rttopo({"explain", "GPU 0", "gpu 1", "-i", made_.c_str()});
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, AllOf(HasSubstr("* NV4"), HasSubstr("  PIX"), HasSubstr("limited by the PCI link of")));
+  const Said unknown = rttopo({"explain", "GPU 0", "GPU 9", "-i", made_.c_str()});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("there is no part \"GPU 9\""));
+  EXPECT_THAT(rttopo({"explain", "mlx5_0", "0000:12:00.0", "-i", made_.c_str()}).out, HasSubstr("* PIX"));
+}
+
+TEST_F(Rttopo, DoctorEndsWithOneWhereSomethingIsWrong) {
+  EXPECT_EQ(rttopo({"doctor", "-i", made_.c_str()}).code, 0);
+  const Said said = rttopo({"doctor", "--nodes", (made_ + ":2," + odd_).c_str()});
+  EXPECT_EQ(said.code, 1);
+  EXPECT_THAT(said.out, AllOf(HasSubstr("error  link-lanes-down  odd: GPU 0 (0000:12:00.0): 2 of 4"),
+                              HasSubstr("cure: "), HasSubstr("rules on 3 machines: something is wrong")));
+  EXPECT_EQ(json::parse(rttopo({"doctor", "-i", odd_.c_str(), "--json"}).out)["findings"][0]["rule"],
+            "link-lanes-down");
+  EXPECT_THAT(rttopo({"doctor", "--rules"}).out, HasSubstr("numa-balancing"));
+}
+
+TEST_F(Rttopo, ExportsWhatOtherToolsRead) {
+  const auto exported = [&](const char* format) {
+    return rttopo({"export", "-i", made_.c_str(), "--format", format}).out;
+  };
+  EXPECT_TRUE(is_xml(exported("hwloc")));
+  EXPECT_THAT(exported("nccl"), HasSubstr("<system version=\"1\">"));
+  EXPECT_THAT(exported("dot"), AllOf(HasSubstr("graph topology {"), HasSubstr("NVLink x4")));
+  EXPECT_TRUE(is_xml(exported("svg")));
+  const Said cluster = rttopo({"export", "--nodes", (made_ + ":2").c_str(), "--format", "simgrid"});
+  EXPECT_TRUE(is_xml(cluster.out));
+  EXPECT_THAT(cluster.out, AllOf(HasSubstr("node1-gpu3"), HasSubstr("<zoneRoute")));
+  EXPECT_EQ(rttopo({"export", "-i", made_.c_str(), "--format", "png"}).code, 2);
+}
+
+TEST_F(Rttopo, ImportsIntoJson) {
+  const std::string out = path("imported.json");
+  EXPECT_EQ(rttopo({"import", path("nccl.xml").c_str(), "-o", out.c_str()}).code, 0);
+  EXPECT_THAT(rttopo({"show", "-i", out.c_str()}).out, HasSubstr("NVLink: 18 lanes to 1 GPU"));
+}
+
+TEST_F(Rttopo, MistakesGetAnExitCodeAndTheirCause) {
+  EXPECT_EQ(rttopo({"show", "-i", path("none.xml").c_str()}).code, 2);
+  EXPECT_THAT(rttopo({"shwo"}).err, HasSubstr("did you mean show?"));
+  EXPECT_THAT(rttopo({"matrix", "--nodes", (made_ + ":2," + odd_).c_str()}).err, HasSubstr("one machine"));
+  EXPECT_THAT(rttopo({"show", "--nodes", (made_ + ":0").c_str()}).err, HasSubstr("must be from 1 to"));
+  EXPECT_THAT(rttopo({"diff", path("graph.xml").c_str(), made_.c_str()}).err, HasSubstr("graphs that NCCL found"));
+}
+
+TEST_F(Rttopo, EveryCommandHasHelpWithExitCodes) {
+  for (const char* verb : {"show", "matrix", "diff", "explain", "doctor", "import", "export", "env", "completion"}) {
+    const Said said = rttopo({verb, "--help"});
+    EXPECT_EQ(said.code, 0) << verb;
+    EXPECT_THAT(said.out, HasSubstr("Exit codes: ")) << verb;
+  }
+  for (const char* shell : {"bash", "zsh", "fish"})
+    EXPECT_THAT(rttopo({"completion", shell}).out, HasSubstr("explain"));
+}
+
+TEST_F(Rttopo, EnvTellsOfTheLaunchersPlace) {
+  for (const auto& [name, value] : {std::pair{"RANK", "3"},
+                                    {"WORLD_SIZE", "8"},
+                                    {"LOCAL_RANK", "1"},
+                                    {"MASTER_ADDR", "10.0.0.1"},
+                                    {"MASTER_PORT", "29500"}})
+    ::setenv(name, value, 1);
+  const Said said = rttopo({"env"});
+  const json place = json::parse(rttopo({"env", "--json"}).out)["place"];
+  ::unsetenv("MASTER_PORT");
+  const Said incomplete = rttopo({"env"});
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"}) ::unsetenv(name);
+  EXPECT_THAT(said.out, HasSubstr("rank 3 of 8 (1 on its node); rank 0 is at 10.0.0.1:29500"));
+  EXPECT_EQ(place["rank"], 3);
+  EXPECT_EQ(incomplete.code, 3);
+  EXPECT_THAT(incomplete.err, HasSubstr("MASTER_PORT is not"));
+  EXPECT_THAT(rttopo({"env"}).out, HasSubstr("No launcher"));
+}
+
+TEST_F(Rttopo, LooksAtThisHostWhereNoFileIsNamed) {
+  const json here = json::parse(rttopo({"show", "--json"}).out);
+  EXPECT_GE(here["counts"]["pus"], 1);
+  EXPECT_EQ(here["schema"], "troupe.topology");
+  EXPECT_THAT(rttopo({"show", "--all"}).out, HasSubstr("PU 0"));
+}
+
+}  // namespace
+}  // namespace troupe::rttopo

@@ -1,0 +1,203 @@
+#include "tools/rttopo/cli.hpp"
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+#include "runtime/base/error.hpp"
+#include "runtime/config/detail/schema.hpp"
+
+namespace troupe::rttopo {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Every command looks at this host, or at descriptions of machines: hwloc's XML (lstopo FILE.xml, hwloc 1 and 2), NCCL's
+(NCCL_TOPO_DUMP_FILE), or its own JSON (rttopo show --json). What can be wrong with a machine is found by `rttopo doctor`.
+
+Examples:
+  rttopo show                                 this host as a tree
+  rttopo show -i node.xml --svg node.svg      another machine as a picture
+  rttopo matrix -i node.xml                   how GPUs, NICs and memory reach each other, and how fast
+  rttopo explain "GPU 0" mlx5_0 -i node.xml   which ways there are, and why this one is taken
+  rttopo diff node1.xml node2.xml node3.xml   which machine differs from the others, and in what
+  rttopo doctor --nodes a.xml:4,b.xml:2       what is wrong with six machines of two kinds
+  rttopo export --format nccl -o topo.xml     for NCCL_TOPO_FILE
+
+Environment: NO_COLOR and TERM=dumb: no colours. They are used on terminals only.
+Exit codes: 0 done, 1 diff found a difference or doctor found something wrong, 2 wrong use or a bad file, 3 environment.)";
+
+constexpr const char* kShowFooter =
+    R"(A tree: packages, memory, cores, PCI switches, and behind them GPUs and NICs with links, rates and health. A device is
+listed once, however many libraries know it. "!" marks what is wrong.
+--json prints {"schema": "troupe.topology", "version": 1, "counts": {...}, ...}; several machines are
+{"schema": "troupe.cluster", "version": 1, "counts": {...}, "machines": [{"count", "source", "machine"}]}.
+
+Examples:
+  rttopo show
+  rttopo show -i node.xml --json | jq .counts
+  rttopo show -i node.xml --svg node.svg
+Exit codes: 0 done, 2 a bad file, 3 environment.)";
+
+constexpr const char* kMatrixFooter =
+    R"(Tables GPU x GPU, GPU x NIC and NUMA x NUMA. Each cell has the class of the best path, as in `nvidia-smi topo -m`, and its
+modelled rate in GB/s and one direction:
+  X     itself                              PIX   one PCI switch
+  NV#   # lanes of NVLink (XG#: of xGMI)    PXB   several PCI switches
+  NVB   NVLink over another GPU             PHB   a PCI host bridge
+  C2C   a coherent link to the processor    NODE  the processor, near the same memory
+                                            SYS   the link between processors
+"~": a PCI link is not known and taken as PCI Express 3 x16. "d": the firmware's distance. "!": below 70 % of the median of
+its class. Below GPU x GPU stand the ring and the tree whose slowest edge is the fastest.
+Exit codes: 0 done, 2 a bad file, 3 environment.)";
+
+constexpr const char* kDiffFooter =
+    R"(Compares hardware, links, firmware, drivers, kernels, limits and settings. Names, serial numbers, addresses and the order
+of parts do not count. Of three or more machines the ones that differ from most are named. FILE:N stands for N machines.
+
+Example: rttopo diff node0.xml node1.xml node2.xml
+Exit codes: 0 they are alike, 1 they differ, 2 a bad file.)";
+
+constexpr const char* kExplainFooter =
+    R"(A and B are "GPU 0", "NUMA 1", a NIC's name, or a PCI bus id. All ways between them, the one to take first, with what
+limits each.
+
+Example: rttopo explain "GPU 0" "GPU 3" -i node.xml
+Exit codes: 0 done, 2 no such part or a bad file, 3 environment.)";
+
+constexpr const char* kDoctorFooter =
+    R"(Each finding has the id of its rule, what was seen, and a cure. On this host it also looks at ranks of running jobs, and
+for 200 ms at the counters of RDMA ports. --rules lists the rules.
+
+Example: rttopo doctor
+Exit codes: 0 nothing is wrong (notes may be there), 1 something is, 2 a bad file, 3 environment.)";
+
+constexpr const char* kImportFooter =
+    R"(Reads hwloc's or NCCL's XML and writes the JSON of `rttopo show --json`. XML of hwloc 3 is refused.
+
+Example: rttopo import node.xml -o node.json
+Exit codes: 0 done, 2 a bad file, 3 the file cannot be written.)";
+
+constexpr const char* kExportFooter =
+    R"(Formats:
+  json      as `rttopo show --json`
+  hwloc     XML of hwloc 2, for lstopo and every program with hwloc
+  nccl      for NCCL_TOPO_FILE
+  dot       for Graphviz: rttopo export --format dot | dot -Tsvg -o node.svg
+  svg       the picture of `rttopo show --svg`
+  simgrid   a platform for SimGrid; with --nodes of a whole cluster
+
+Example: rttopo export --format simgrid --nodes node.xml:64 -o cluster.xml
+Exit codes: 0 done, 2 wrong use or a bad file, 3 environment.)";
+
+constexpr const char* kEnvFooter =
+    R"(Prints which launcher's variables are set and what place a rank started now would have.
+
+Example: srun --mpi=pmix -N2 rttopo env
+Exit codes: 0 done, 3 a launcher's variables are incomplete or malformed.)";
+
+constexpr const char* kCompletionFooter = R"(Example: source <(rttopo completion bash)
+Exit codes: 0 done, 2 unknown shell.)";
+
+struct Sources {
+  std::string input;
+  std::string nodes;
+};
+
+void add_sources(CLI::App& app, Sources& sources) {
+  auto* const input =
+      app.add_option("-i,--input", sources.input, "A description of a machine; - is stdin")->type_name("FILE");
+  app.add_option("--nodes", sources.nodes, "Several machines: files with how many are alike")
+      ->type_name("FILE:N,...")
+      ->excludes(input);
+}
+
+void add_json(CLI::App& app, CommandLine& line) { app.add_flag("--json", line.json, "Print JSON"); }
+
+void take_sources(const Sources& sources, CommandLine& line) {
+  if (!sources.input.empty()) line.files.push_back({sources.input});
+  std::istringstream words{sources.nodes};
+  for (std::string word; std::getline(words, word, ',');) line.files.push_back(file_count(word));
+}
+
+}  // namespace
+
+std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                                       std::ostream& err) {
+  CommandLine line;
+  Sources sources;
+  std::vector<std::string> files;
+  std::string shell;
+  CLI::App app{"rttopo shows, compares and examines machines.", "rttopo"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", "rttopo (troupe) " TROUPE_VERSION);
+  CLI::App& show = *app.add_subcommand("show", "A machine as a tree, a picture or JSON");
+  CLI::App& matrix = *app.add_subcommand("matrix", "How GPUs, NICs and memory reach each other, and how fast");
+  CLI::App& diff = *app.add_subcommand("diff", "In what machines that should be alike are not");
+  CLI::App& explain = *app.add_subcommand("explain", "All ways between two parts, and why one is taken");
+  CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a cure for each");
+  CLI::App& import_file = *app.add_subcommand("import", "A description of another tool's as JSON");
+  CLI::App& export_file = *app.add_subcommand("export", "A machine for another tool");
+  CLI::App& env = *app.add_subcommand("env", "Which launcher started this, and what place it gave");
+  CLI::App& completion = *app.add_subcommand("completion", "Print a script with which a shell completes the arguments");
+  for (CLI::App* const each : {&show, &matrix, &explain, &doctor, &export_file}) add_sources(*each, sources);
+  for (CLI::App* const each : {&show, &matrix, &diff, &explain, &doctor, &env}) add_json(*each, line);
+  show.add_flag("--all", line.all, "Every part, one by one");
+  show.add_option("--svg", line.svg, "Write a picture instead")->type_name("FILE");
+  show.footer(kShowFooter);
+  matrix.footer(kMatrixFooter);
+  diff.add_option("FILE", files, "Descriptions of two or more machines; one is compared with this host")->required();
+  diff.footer(kDiffFooter);
+  explain.add_option("PART", line.of, "Two parts")->required()->expected(2);
+  explain.footer(kExplainFooter);
+  doctor.add_flag("--rules", line.rules, "List the rules");
+  doctor.footer(kDoctorFooter);
+  import_file.add_option("FILE", files, "What to read; - is stdin")->required()->expected(1);
+  import_file.add_option("-o,--out", line.out, "The file to write; stdout without it");
+  import_file.footer(kImportFooter);
+  export_file.add_option("--format", line.format, "json, hwloc, nccl, dot, svg or simgrid")
+      ->required()
+      ->check(CLI::IsMember({"json", "hwloc", "nccl", "dot", "svg", "simgrid"}));
+  export_file.add_option("-o,--out", line.out, "The file to write; stdout without it");
+  export_file.footer(kExportFooter);
+  env.footer(kEnvFooter);
+  completion.add_option("SHELL", shell, "bash, zsh or fish")->required();
+  completion.footer(kCompletionFooter);
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+    take_sources(sources, line);
+    for (const std::string& file : files) line.files.push_back(file_count(file));
+  } catch (const CLI::ParseError& error) {
+    const std::string_view near = argc > 1
+                                      ? detail::nearest(argv[1], {"show", "matrix", "diff", "explain", "doctor",
+                                                                  "import", "export", "env", "completion", "--help"})
+                                      : std::string_view{};
+    std::ostringstream text;
+    if (app.exit(error, out, text) == 0) return Answered{0};
+    if (!near.empty() && near != argv[1]) {
+      err << "rttopo: error: unknown command " << argv[1] << "; did you mean " << near
+          << "?\nRun with --help for more information.\n";
+    } else {
+      err << "rttopo: error: " << text.str();
+    }
+    return Answered{2};
+  } catch (const Error& error) {
+    err << "rttopo: error: " << error.what() << '\n';
+    return Answered{2};
+  }
+  if (completion.parsed()) {
+    const std::string script = completion_script(shell);
+    if (script.empty()) err << "rttopo: error: completion is for bash, zsh and fish: write `rttopo completion bash`\n";
+    out << script;
+    return Answered{script.empty() ? 2 : 0};
+  }
+  if (matrix.parsed()) line.verb = Verb::matrix;
+  if (diff.parsed()) line.verb = Verb::diff;
+  if (explain.parsed()) line.verb = Verb::explain;
+  if (doctor.parsed()) line.verb = Verb::doctor;
+  if (import_file.parsed()) line.verb = Verb::import_file;
+  if (export_file.parsed()) line.verb = Verb::export_file;
+  if (env.parsed()) line.verb = Verb::env;
+  return line;
+}
+
+}  // namespace troupe::rttopo

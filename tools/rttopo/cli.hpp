@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tools/rttopo/cluster.hpp"
+
+namespace troupe::rttopo {
+
+enum class Verb { show, matrix, diff, explain, doctor, import_file, export_file, env };
+
+/// What the user asked for.
+struct CommandLine {
+  Verb verb = Verb::show;
+  std::vector<FileCount> files;  // none: this host
+  bool json = false;
+  bool all = false;             // show: every part
+  std::string svg;              // show: the file to write
+  std::vector<std::string> of;  // explain: the two parts
+  std::string format;           // export: json, hwloc, nccl, dot, svg, simgrid
+  std::string out;              // import, export: the file to write; empty: stdout
+  bool rules = false;           // doctor: list them
+};
+
+/// The exit code of a program that has said all there was to say.
+struct Answered {
+  int exit_code = 0;
+};
+
+/// Reads the command line; help and completion scripts go to `out`, usage errors to `err` (exit code 2).
+std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                                       std::ostream& err);
+
+/// "" for a shell that is not bash, zsh or fish.
+std::string completion_script(std::string_view shell);
+
+}  // namespace troupe::rttopo

@@ -1,0 +1,58 @@
+#include "tools/rttopo/cluster.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+
+#include "devices/discovery/machine_discovery.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/topology/reading.hpp"
+
+namespace troupe::rttopo {
+
+FileCount file_count(const std::string& word) {
+  const auto colon = word.rfind(':');
+  if (colon == std::string::npos) return {word};
+  std::uint32_t count = 0;
+  const auto [end, error] = std::from_chars(word.data() + colon + 1, word.data() + word.size(), count);
+  if (error == std::errc::invalid_argument || end != word.data() + word.size()) return {word};
+  TROUPE_CHECK(error == std::errc{} && count >= 1 && count <= kMostNodes, Code::invalid, "\"", word,
+               "\": the number of machines must be from 1 to ", kMostNodes);
+  return {word.substr(0, colon), count};
+}
+
+std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch) {
+  std::vector<Node> nodes;
+  if (files.empty()) nodes.push_back({.source = "this host", .machine = discover_machine({.watch = watch})});
+  for (const FileCount& file : files) {
+    Node& node = nodes.emplace_back(Node{.source = file.file, .count = file.count});
+    const std::string path = file.file == "-" ? "/dev/stdin" : file.file;
+    const std::string text = topology::read_topology_file(path);
+    if (topology::format_of(text, file.file) == topology::Format::nccl_graphs) {
+      node.graphs = topology::graphs_from_nccl_xml(text, file.file);
+    } else {
+      node.machine = topology::machine_from(text, file.file);
+    }
+  }
+  return nodes;
+}
+
+std::vector<topology::Machine> machines_of(std::span<const Node> nodes) {
+  std::map<std::string, std::uint32_t> users;
+  for (const Node& node : nodes) users[node.machine.host] += node.count;
+  std::vector<topology::Machine> machines;
+  for (const Node& node : nodes) {
+    TROUPE_CHECK(node.graphs.empty(), Code::invalid, node.source,
+                 ": these are graphs that NCCL found, not a topology; use its NCCL_TOPO_DUMP_FILE");
+    const std::string file = std::filesystem::path{node.source}.filename();
+    for (std::uint32_t i = 0; i < node.count; ++i) {
+      topology::Machine& machine = machines.emplace_back(node.machine);
+      if (machine.host.empty() || users[machine.host] > 1)
+        machine.host = node.count > 1 ? file + ':' + std::to_string(i) : file;
+    }
+  }
+  return machines;
+}
+
+}  // namespace troupe::rttopo

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/blocking.hpp"
+#include "runtime/topology/machine.hpp"
+#include "runtime/topology/nccl_xml.hpp"
+
+namespace troupe::rttopo {
+
+/// Machines that are alike because they come from one file, or this host.
+struct Node {
+  std::string source;  // the file's name; "this host"
+  std::uint32_t count = 1;
+  topology::Machine machine;
+  std::vector<topology::NcclGraph> graphs;  // of a file of NCCL's graphs, which has no machine
+};
+
+/// "a.xml:4" -> a.xml, 4 times. A colon whose right side is no number belongs to the file's name.
+struct FileCount {
+  std::string file;
+  std::uint32_t count = 1;
+};
+/// Throws Error{invalid} for 0 and for more than kMostNodes.
+FileCount file_count(const std::string& word);
+inline constexpr std::uint32_t kMostNodes = 65'536;
+
+/// Reads the files ("-": stdin), or looks at this host when there are none; with `watch`, at its RDMA counters for 200
+/// ms.
+std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch = nullptr);
+/// Each machine as often as it is there, with its host's name, or the file's where it has none or several have it.
+std::vector<topology::Machine> machines_of(std::span<const Node> nodes);
+
+}  // namespace troupe::rttopo

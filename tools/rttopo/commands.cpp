@@ -1,0 +1,362 @@
+#include "tools/rttopo/commands.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/topology/picture.hpp"
+#include "apps/topology/text_view.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/new_file.hpp"
+#include "runtime/base/words.hpp"
+#include "runtime/topology/differences.hpp"
+#include "runtime/topology/doctor.hpp"
+#include "runtime/topology/exports.hpp"
+#include "runtime/topology/hwloc_xml.hpp"
+#include "runtime/topology/machine_json.hpp"
+#include "runtime/topology/nccl_xml.hpp"
+
+namespace troupe::rttopo {
+namespace {
+
+using namespace topology;
+using nlohmann::ordered_json;
+
+void print(const ordered_json& json, std::ostream& out) {
+  out << json.dump(1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  NewFile file(path);
+  file.write(std::as_bytes(std::span{content}));
+  file.publish();
+}
+
+/// To the file, or to `out` where none is named.
+void write(const std::string& path, const std::string& content, std::ostream& out) {
+  if (path.empty())
+    out << content;
+  else
+    write_file(path, content);
+}
+
+ordered_json counts_json(const Counts& counts) {
+  return {{"packages", counts.packages},
+          {"numa", counts.numa},
+          {"cores", counts.cores},
+          {"pus", counts.pus},
+          {"gpu_pci", counts.gpu_pci},
+          {"nic_pci", counts.nic_pci},
+          {"nvlink_or_xgmi", counts.nvlink_or_xgmi}};
+}
+
+const Node& only(const std::vector<Node>& nodes, const char* what) {
+  TROUPE_CHECK(nodes.size() == 1 && nodes.front().graphs.empty(), Code::invalid, what,
+               " is about one machine; name one topology with -i");
+  return nodes.front();
+}
+
+ordered_json graphs_json(const std::vector<NcclGraph>& graphs) {
+  ordered_json all = ordered_json::array();
+  for (const NcclGraph& graph : graphs)
+    all.push_back({{"id", graph.id},
+                   {"pattern", graph.pattern},
+                   {"speed_intra", graph.speed_intra},
+                   {"type_intra", graph.type_intra},
+                   {"channels", graph.channels}});
+  return all;
+}
+
+ordered_json node_json(const Node& node) {
+  if (!node.graphs.empty())
+    return {{"schema", "troupe.nccl_graphs"},
+            {"version", 1},
+            {"counts", counts_json({})},
+            {"graphs", graphs_json(node.graphs)}};
+  return ordered_json::parse(to_json(node.machine));
+}
+
+int show_json(const std::vector<Node>& nodes, std::ostream& out) {
+  if (nodes.size() == 1 && nodes.front().count == 1) {
+    if (nodes.front().graphs.empty())
+      out << to_json(nodes.front().machine);
+    else
+      print(node_json(nodes.front()), out);
+    return 0;
+  }
+  Counts sum;
+  ordered_json machines = ordered_json::array();
+  for (const Node& node : nodes) {
+    const Counts here = count(node.machine);
+    for (const auto member : {&Counts::packages, &Counts::numa, &Counts::cores, &Counts::pus, &Counts::gpu_pci,
+                              &Counts::nic_pci, &Counts::nvlink_or_xgmi})
+      sum.*member += here.*member * node.count;
+    machines.push_back({{"count", node.count}, {"source", node.source}, {"machine", node_json(node)}});
+  }
+  print({{"schema", "troupe.cluster"}, {"version", 1}, {"counts", counts_json(sum)}, {"machines", machines}}, out);
+  return 0;
+}
+
+void print_graphs(const Node& node, std::ostream& out) {
+  out << node.source << "  graphs that NCCL found\n";
+  for (const NcclGraph& graph : node.graphs) {
+    out << fmt::format("graph {} ({}), {:g} GB/s a channel, slowest class {}\n", graph.id,
+                       graph.pattern == 4 ? "ring" : "tree", graph.speed_intra, graph.type_intra);
+    for (const auto& channel : graph.channels) out << "  " << joined(channel, " - ") << '\n';
+  }
+}
+
+int show(const CommandLine& line, std::ostream& out, bool color) {
+  const std::vector<Node> nodes = nodes_of(line.files);
+  if (!line.svg.empty()) {
+    const Index index{only(nodes, "a picture").machine};
+    write_file(line.svg, picture(index, outline(index)));
+    out << line.svg << '\n';
+    return 0;
+  }
+  if (line.json) return show_json(nodes, out);
+  std::uint32_t all = 0;
+  for (const Node& node : nodes) all += node.count;
+  if (all > 1) out << all << " machines of " << nodes.size() << (nodes.size() == 1 ? " kind\n" : " kinds\n");
+  for (const Node& node : nodes) {
+    if (!node.graphs.empty()) {
+      print_graphs(node, out);
+      continue;
+    }
+    if (all > 1) out << '\n' << node.count << " x " << node.source << '\n';
+    const Index index{node.machine};
+    out << tree_text(outline(index, line.all), color);
+  }
+  return 0;
+}
+
+std::vector<PartIndex> gpus_of(const Machine& machine) {
+  std::vector<PartIndex> parts;
+  for (const Gpu& gpu : machine.gpus) parts.push_back(gpu.part);
+  return parts;
+}
+
+ordered_json path_json(const Index& index, const Path& path) {
+  ordered_json json{
+      {"class", text_of(path)}, {"modelled_bytes_per_second", path.bytes_per_second}, {"assumed", path.assumed}};
+  if (!path.slowest.empty()) json["slowest"] = path.slowest;
+  if (!path.via.empty()) {
+    json["via"] = ordered_json::array();
+    for (const PartIndex part : path.via) json["via"].push_back(label_of(index, part));
+  }
+  return json;
+}
+
+ordered_json table_json(const Index& index, const PathTable& table) {
+  ordered_json json{{"title", table.title},
+                    {"rows", ordered_json::array()},
+                    {"columns", ordered_json::array()},
+                    {"cells", ordered_json::array()}};
+  for (const PartIndex part : table.rows) json["rows"].push_back(label_of(index, part));
+  for (const PartIndex part : table.columns) json["columns"].push_back(label_of(index, part));
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    ordered_json row = ordered_json::array();
+    for (std::size_t j = 0; j < table.columns.size(); ++j) {
+      const std::size_t at = i * table.columns.size() + j;
+      row.push_back(path_json(index, table.paths[at]));
+      row.back()["slow"] = static_cast<bool>(table.slow[at]);
+      if (!table.distances.empty()) row.back()["distance"] = table.distances[at];
+    }
+    json["cells"].push_back(std::move(row));
+  }
+  return json;
+}
+
+/// "GPU 0 > GPU 1": each member behind its parent.
+std::string tree_words(const Index& index, const std::vector<PartIndex>& members, const Tree& tree) {
+  std::vector<std::string> edges;
+  for (std::size_t i = 0; i < members.size(); ++i)
+    if (tree.parent[i] != i)
+      edges.push_back(label_of(index, members[tree.parent[i]]) + " > " + label_of(index, members[i]));
+  return joined(edges);
+}
+
+int matrix(const CommandLine& line, std::ostream& out, bool color) {
+  const std::vector<Node> nodes = nodes_of(line.files);
+  const Index index{only(nodes, "a matrix").machine};
+  const std::vector<PathTable> tables = path_tables(index);
+  const std::vector<PartIndex> gpus = gpus_of(index.machine());
+  const RateMatrix rates = rates_between(index, gpus);
+  const Ring ring = find_ring(rates);
+  const Tree tree = find_tree(rates);
+  if (line.json) {
+    ordered_json json{{"schema", "troupe.matrix"}, {"version", 1}, {"tables", ordered_json::array()}};
+    for (const PathTable& table : tables) json["tables"].push_back(table_json(index, table));
+    if (gpus.size() > 1) {
+      json["ring"] = {{"order", ring.order}, {"slowest_bytes_per_second", ring.slowest}, {"exact", ring.exact}};
+      json["tree"] = {{"parent", tree.parent}, {"slowest_bytes_per_second", tree.slowest}};
+    }
+    print(json, out);
+    return 0;
+  }
+  for (const PathTable& table : tables) {
+    out << table_text(index, table, color);
+    if (&table == &tables.front() && gpus.size() > 1) {
+      out << "ring  " << ring_text(index, gpus, ring) << '\n';
+      out << "tree  " << tree_words(index, gpus, tree) << ", slowest edge " << rate_text(tree.slowest) << '\n';
+    }
+    out << '\n';
+  }
+  if (tables.empty())
+    out << "There is one NUMA node and at most one GPU: there are no ways to compare.\n";
+  else
+    out << "Rates are modelled, in GB/s and one direction (rttopo matrix --help has the classes).\n";
+  return 0;
+}
+
+int diff(const CommandLine& line, std::ostream& out) {
+  std::vector<Node> nodes = nodes_of(line.files);
+  if (nodes.size() == 1 && nodes.front().count == 1) {
+    std::vector<Node> here = nodes_of({});
+    nodes.insert(nodes.end(), here.begin(), here.end());
+  }
+  const std::vector<Machine> machines = machines_of(nodes);
+  const std::vector<Difference> found = differences(machines);
+  if (line.json) {
+    ordered_json all = ordered_json::array();
+    for (const Difference& each : found)
+      all.push_back({{"what", each.what}, {"values", each.values}, {"odd", each.odd}});
+    ordered_json names = ordered_json::array();
+    for (const Machine& machine : machines) names.push_back(machine.host);
+    print({{"schema", "troupe.diff"}, {"version", 1}, {"machines", names}, {"differences", all}}, out);
+    return found.empty() ? 0 : 1;
+  }
+  if (found.empty()) {
+    out << "The " << machines.size() << " machines are alike.\n";
+    return 0;
+  }
+  std::vector<std::size_t> votes(machines.size());
+  for (const Difference& each : found) {
+    for (const std::size_t i : each.odd) ++votes[i];
+    out << each.what << '\n';
+    const auto is_odd = [&](std::size_t i) { return std::find(each.odd.begin(), each.odd.end(), i) != each.odd.end(); };
+    std::size_t most = 0;
+    while (is_odd(most)) ++most;
+    const std::size_t alike = machines.size() - each.odd.size();
+    out << "  " << (machines.size() == 2 ? machines[most].host : text(alike, alike == 1 ? " machine" : " machines"))
+        << ": " << each.values[most] << '\n';
+    for (const std::size_t i : each.odd) out << "  " << machines[i].host << ": " << each.values[i] << '\n';
+  }
+  if (machines.size() > 2) {
+    const auto worst = static_cast<std::size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
+    out << '\n'
+        << machines[worst].host << " differs from most in " << votes[worst] << " of " << found.size() << " things.\n";
+  }
+  return 1;
+}
+
+PartIndex part_named(const Index& index, const std::string& name) {
+  if (const PartIndex part = index.at_bus(name); part != kNoPart) return part;
+  const std::string wanted = lower_case(name);
+  for (PartIndex i = 0; i < index.machine().parts.size(); ++i)
+    if (lower_case(label_of(index, i)) == wanted) return i;
+  for (const Nic& nic : index.machine().nics) {
+    for (const RdmaPort& port : nic.ports)
+      if (port.device == name) return nic.part;
+    for (const Interface& interface : nic.interfaces)
+      if (interface.name == name) return nic.part;
+  }
+  for (PartIndex i = 0; i < index.machine().parts.size(); ++i)
+    for (const Face& face : index.machine().parts[i].faces)
+      if (face.name == name) return i;
+  fail(Code::invalid, text("there is no part \"", name,
+                           "\"; write \"GPU 0\", \"NUMA 0\", a NIC's name or a PCI bus id (`rttopo show` lists them)"));
+}
+
+int explain(const CommandLine& line, std::ostream& out) {
+  const std::vector<Node> nodes = nodes_of(line.files);
+  const Index index{only(nodes, "an explanation").machine};
+  const PartIndex from = part_named(index, line.of[0]);
+  const PartIndex to = part_named(index, line.of[1]);
+  const std::vector<Path> paths = paths_between(index, from, to);
+  if (line.json) {
+    ordered_json all = ordered_json::array();
+    for (const Path& path : paths) all.push_back(path_json(index, path));
+    print({{"schema", "troupe.paths"},
+           {"version", 1},
+           {"from", label_of(index, from)},
+           {"to", label_of(index, to)},
+           {"paths", all}},
+          out);
+    return 0;
+  }
+  out << label_of(index, from) << " to " << label_of(index, to) << '\n';
+  for (const Path& path : paths) {
+    std::vector<std::string> stops{label_of(index, from)};
+    for (const PartIndex part : path.via) stops.push_back(label_of(index, part));
+    stops.push_back(label_of(index, to));
+    out << (&path == &paths.front() ? "* " : "  ")
+        << fmt::format("{:<5} {:>10}  {}", text_of(path), rate_text(path.bytes_per_second), joined(stops, " - "));
+    if (!path.slowest.empty()) out << "; limited by " << path.slowest;
+    out << '\n';
+  }
+  out << (paths.size() > 1 ? "* is taken: its modelled rate is the highest.\n" : "* is the only way.\n");
+  return 0;
+}
+
+int doctor(const CommandLine& line, std::ostream& out, bool color) {
+  if (line.rules) {
+    for (const RuleName& rule : doctor_rules()) out << fmt::format("{:<22} {}\n", rule.id, rule.about);
+    return 0;
+  }
+  Blocking blocking = Blocking::on_thread("main");
+  const std::vector<Machine> machines = machines_of(nodes_of(line.files, &blocking));
+  const std::vector<Finding> findings = examine(machines);
+  const bool bad =
+      std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.severity != Severity::note; });
+  if (line.json) {
+    ordered_json all = ordered_json::array();
+    for (const Finding& each : findings)
+      all.push_back({{"rule", each.rule},
+                     {"severity", name_of(each.severity)},
+                     {"host", each.host},
+                     {"evidence", each.evidence},
+                     {"cure", each.cure}});
+    print({{"schema", "troupe.doctor"}, {"version", 1}, {"machines", machines.size()}, {"findings", all}}, out);
+    return bad ? 1 : 0;
+  }
+  for (const Finding& each : findings) {
+    const bool red = color && each.severity == Severity::error;
+    out << (red ? "\x1b[31;1m" : "") << name_of(each.severity) << (red ? "\x1b[0m" : "") << "  " << each.rule << "  "
+        << each.host << ": " << each.evidence << "\n    cure: " << each.cure << '\n';
+  }
+  out << (findings.empty() ? "" : "\n") << doctor_rules().size() << " rules on " << machines.size()
+      << (machines.size() == 1 ? " machine: " : " machines: ") << (bad ? "something is wrong" : "nothing is wrong")
+      << ".\n";
+  return bad ? 1 : 0;
+}
+
+std::string exported(const CommandLine& line, const std::vector<Node>& nodes) {
+  if (line.format == "simgrid") return to_simgrid(machines_of(nodes));
+  const Machine& machine = only(nodes, "this format").machine;
+  if (line.format == "hwloc") return to_hwloc_xml(machine);
+  if (line.format == "nccl") return to_nccl_xml(machine);
+  if (line.format == "dot") return to_graphviz(machine);
+  if (line.format == "json") return to_json(machine);
+  const Index index{machine};
+  return picture(index, outline(index));
+}
+
+}  // namespace
+
+int run(const CommandLine& line, std::ostream& out, bool color) {
+  switch (line.verb) {
+    case Verb::show: return show(line, out, color);
+    case Verb::matrix: return matrix(line, out, color);
+    case Verb::diff: return diff(line, out);
+    case Verb::explain: return explain(line, out);
+    case Verb::doctor: return doctor(line, out, color);
+    case Verb::import_file: write(line.out, to_json(only(nodes_of(line.files), "an import").machine), out); return 0;
+    case Verb::export_file: write(line.out, exported(line, nodes_of(line.files)), out); return 0;
+    case Verb::env: return print_environment(line.json, out);
+  }
+  return 0;
+}
+
+}  // namespace troupe::rttopo
