@@ -139,7 +139,7 @@ Finding wrong(const SettingKey& key, std::string_view what, std::string_view mor
 std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& value) {
   const std::vector<Choice>& choices = key.takes.choices;
   const auto planned = [&](const Choice& choice) {
-    return text(quoted(choice.name), ", which is planned and not in this build; today write ", key.takes.today);
+    return text(in_quotes(choice.name), ", which is planned and not in this build; today write ", key.takes.today);
   };
   if (const auto at = std::ranges::find(choices, value.text, &Choice::name); at != choices.end()) {
     if (at->built) return std::nullopt;
@@ -153,7 +153,7 @@ std::optional<Finding> check_choice(const SettingKey& key, const TomlValue& valu
   if (meant == choices.end()) return wrong(key, text("is ", describe(value)));
   return invalid(
       text("is ", describe(value), ", but takes ", expected(key),
-           meant->built ? text("; did you mean ", quoted(near), "?") : text("; it may mean ", planned(*meant))));
+           meant->built ? text("; did you mean ", in_quotes(near), "?") : text("; it may mean ", planned(*meant))));
 }
 
 std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value) {

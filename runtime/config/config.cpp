@@ -36,8 +36,8 @@ std::string shown_key(std::string_view key) {
            c == '.';
   });
   if (key.size() > kMost)
-    return detail::quoted(text(key.substr(0, 20), "...")) + text(" (", key.size(), " characters)");
-  return bare && !key.empty() ? std::string{key} : detail::quoted(key);
+    return detail::in_quotes(text(key.substr(0, 20), "...")) + text(" (", key.size(), " characters)");
+  return bare && !key.empty() ? std::string{key} : detail::in_quotes(key);
 }
 
 /// Everything that is wrong, to be told at once and in the order of the text, overrides last.
@@ -94,7 +94,7 @@ class Reading {
   void read_override(const std::string& assignment) {
     const auto equals = assignment.find('=');
     const std::string key{trimmed(std::string_view{assignment}.substr(0, equals))};
-    const std::string origin = text("--set ", key.empty() ? detail::quoted(assignment) : shown_key(key));
+    const std::string origin = text("--set ", key.empty() ? detail::in_quotes(assignment) : shown_key(key));
     if (equals == std::string::npos || key.empty()) {
       return problems_.add({}, origin, "has no key and value; write --set data.batch=100");
     }
@@ -111,7 +111,7 @@ class Reading {
           value_text.empty()
               ? "write one after the =, without spaces, or leave --set out"
               : "lists are written [500, 500], text in quotes when it holds brackets or quotes, and in UTF-8";
-      problems_.add({}, origin, text("cannot read ", detail::quoted(value_text.substr(0, 60)), " as a value; ", cure));
+      problems_.add({}, origin, text("cannot read ", detail::in_quotes(value_text.substr(0, 60)), " as a value; ", cure));
     }
   }
 
@@ -151,7 +151,7 @@ class Reading {
       if (auto value = detail::parse_toml_value(written)) return value;
       if (structured || written.empty()) return std::nullopt;
     }
-    return detail::parse_toml_value(detail::quoted(written));  // nothing when it is no UTF-8
+    return detail::parse_toml_value(detail::in_quotes(written));  // nothing when it is no UTF-8
   }
 
   std::string at(Place place) const { return text(name_, ":", place.line, ":", place.column); }
@@ -247,7 +247,7 @@ bool is_for_the_launcher(std::string_view key) {
   return key == "cluster.nodes" || key == "cluster.remote_shell" || key == "cluster.port";
 }
 
-std::string size_limit() { return text("a configuration has at most ", kMostConfigurationBytes); }
+std::string configuration_limit() { return text("a configuration has at most ", kMostConfigurationBytes); }
 
 }  // namespace
 
@@ -285,18 +285,18 @@ HostList host_list(const Configuration& configuration) {
   const bool elsewhere = file.is_relative() && configuration.folder != ".";
   return read_host_file(elsewhere ? std::filesystem::path{configuration.folder} / file : file,
                         text(configuration.origin_of("cluster.nodes"), ": cluster.nodes = ",
-                             detail::quoted(cluster.host_file), ", from the folder of app.toml: "));
+                             detail::in_quotes(cluster.host_file), ", from the folder of app.toml: "));
 }
 
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides) {
   return parse_configuration(
       detail::read_text_file(file, file,
-                             {"the configuration", "give the path of an app.toml", kMostConfigurationBytes, size_limit()}),
+                             {"the configuration", "give the path of an app.toml", kMostConfigurationBytes, configuration_limit()}),
       file, overrides);
 }
 
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides) {
-  TROUPE_CHECK(toml.size() <= kMostConfigurationBytes, Code::invalid, name, ": has ", toml.size(), " bytes; ", size_limit());
+  TROUPE_CHECK(toml.size() <= kMostConfigurationBytes, Code::invalid, name, ": has ", toml.size(), " bytes; ", configuration_limit());
   const TomlValue document = detail::parse_toml(toml, name);
   Reading reading{std::move(name)};
   reading.read_document(document);

@@ -89,7 +89,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
   if (group.match.empty())
     return wrong(
         match == nullptr ? table.place : match->place,
-        troupe::text("has the group ", quoted(group.name), " without names or patterns of parameters to match", kAsIn));
+        troupe::text("has the group ", in_quotes(group.name), " without names or patterns of parameters to match", kAsIn));
   for (const TomlValue::Entry& entry : table.entries) {
     if (entry.key == "name" || entry.key == "match") continue;
     const std::string full = troupe::text(kUpdate, entry.key);
@@ -99,7 +99,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
       finding = take_optimizer(own, entry.value);
     } else if (key == nullptr || entry.key == "group" || entry.key == "digest_steps" || entry.key == "log" ||
                entry.key == "replay") {
-      finding = wrong(entry.place, troupe::text("has the unknown key ", quoted(entry.key),
+      finding = wrong(entry.place, troupe::text("has the unknown key ", in_quotes(entry.key),
                                                 "; a group takes name, match, the keys of [update], and optimizer = "
                                                 "{ rate = 0.01 }"));
     } else {
@@ -110,7 +110,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
   const auto waits = [](const PolicySwitch& change) { return change.trigger == PolicySwitch::Trigger::straggler; };
   if (const TomlValue* own_switch = find(table, "switch");
       own_switch != nullptr && std::any_of(own.switches.begin(), own.switches.end(), waits))
-    return wrong(own_switch->place, troupe::text("has the group ", quoted(group.name),
+    return wrong(own_switch->place, troupe::text("has the group ", in_quotes(group.name),
                                                  " with at_straggler, which is of all groups: write it in [update]"));
   group.update = own.update;
   group.filter = own.filter;
@@ -136,7 +136,7 @@ std::optional<Finding> meaningless(const TomlValue& table, const Group& group) {
     const SettingKey* key = find_setting(troupe::text(section, entry.key));
     if (key == nullptr || key->means_something(own)) return std::nullopt;
     return wrong(entry.place,
-                 troupe::text("has the group ", quoted(group.name), ", where ", entry.key, " means nothing to ",
+                 troupe::text("has the group ", in_quotes(group.name), ", where ", entry.key, " means nothing to ",
                               chooser, " = ", find_setting(key->beside.key)->show(own), "; leave it out"));
   };
   for (const TomlValue::Entry& entry : table.entries) {
@@ -174,7 +174,7 @@ std::optional<Finding> check_groups(const TomlValue& value) {
     if (auto* finding = std::get_if<Finding>(&group)) return std::move(*finding);
     const std::string& name = std::get<Group>(group).name;
     if (std::find(names.begin(), names.end(), name) != names.end())
-      return wrong(item.place, troupe::text("has two groups named ", quoted(name), "; give each a name of its own"));
+      return wrong(item.place, troupe::text("has two groups named ", in_quotes(name), "; give each a name of its own"));
     names.push_back(name);
   }
   return std::nullopt;
@@ -188,9 +188,9 @@ void store_groups(Settings& settings, const TomlValue& value) {
 std::string show_groups(const Settings& settings) {
   std::string out;
   for (const Group& group : settings.groups) {
-    out += troupe::text(out.empty() ? "" : ", ", "{ name = ", quoted(group.name), ", match = [");
+    out += troupe::text(out.empty() ? "" : ", ", "{ name = ", in_quotes(group.name), ", match = [");
     for (const std::string& pattern : group.match)
-      out += troupe::text(&pattern == &group.match.front() ? "" : ", ", quoted(pattern));
+      out += troupe::text(&pattern == &group.match.front() ? "" : ", ", in_quotes(pattern));
     out += "]";
     const Settings own = settings_of(group);
     for (const SettingKey& key : update_keys()) {
@@ -213,7 +213,7 @@ std::optional<Finding> group_contradiction(const TomlValue& value, const Setting
     if (settings.placement.split != "measured" ||
         (!is_hosted(group.update.kind) && std::ranges::none_of(group.switches, hosts)))
       continue;
-    return wrong(value.place, troupe::text("has the group ", quoted(group.name),
+    return wrong(value.place, troupe::text("has the group ", in_quotes(group.name),
                                            ", whose ranks do not take their steps together, beside placement.split = "
                                            "\"measured\"; write \"equal\""));
   }

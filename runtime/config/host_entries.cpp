@@ -21,8 +21,8 @@ bool fits_name(unsigned char c) { return is_letter_or_digit(c) || c == '.' || c 
 /// What people may be shown of a word: its beginning.
 std::string shown(std::string_view word) {
   constexpr std::size_t kMost = 40;
-  return word.size() <= kMost ? detail::quoted(word)
-                              : detail::quoted(text(word.substr(0, 20), "...")) + text(" (", word.size(), " bytes)");
+  return word.size() <= kMost ? detail::in_quotes(word)
+                              : detail::in_quotes(text(word.substr(0, 20), "...")) + text(" (", word.size(), " bytes)");
 }
 
 /// Why `c` is in no name.

@@ -82,7 +82,7 @@ std::optional<HostProblem> read_line(std::string_view line, detail::HostGatherin
   return std::nullopt;
 }
 
-std::string size_limit() {
+std::string host_file_limit() {
   return text("a host file has at most ", kMostHostFileBytes, ", a line for each of at most ", kMostHosts, " hosts");
 }
 
@@ -96,7 +96,7 @@ std::uint32_t HostList::count_ranks() const noexcept {
 
 HostList parse_host_file(std::string_view content, std::string_view name) {
   TROUPE_CHECK(content.size() <= kMostHostFileBytes, Code::invalid, name, ": has ", content.size(), " bytes; ",
-               size_limit());
+               host_file_limit());
   detail::HostGathering hosts;
   std::string problems;
   std::size_t count = 0;
@@ -121,7 +121,7 @@ HostList parse_host_file(std::string_view content, std::string_view name) {
 HostList read_host_file(const std::string& path, std::string_view named_by) {
   const std::string content = detail::read_text_file(
       path, text(named_by, path),
-      {"the host file", "a host file has a line for each host", kMostHostFileBytes, size_limit()});
+      {"the host file", "a host file has a line for each host", kMostHostFileBytes, host_file_limit()});
   return parse_host_file(content, path);
 }
 

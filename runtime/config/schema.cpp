@@ -50,9 +50,9 @@ void put(std::vector<Item>& to, const Takes& takes, const TomlValue& v) {
 
 // What a slot holds, as TOML.
 std::string shown(bool value, const Takes& takes) {
-  return takes.choices.empty() ? bool_text(value) : quoted(takes.choices[value ? 1 : 0].name);
+  return takes.choices.empty() ? bool_text(value) : in_quotes(takes.choices[value ? 1 : 0].name);
 }
-std::string shown(std::uint8_t value, const Takes& takes) { return quoted(takes.choices.at(value).name); }
+std::string shown(std::uint8_t value, const Takes& takes) { return in_quotes(takes.choices.at(value).name); }
 template <class Number>
 requires std::is_arithmetic_v<Number> std::string shown(Number value, const Takes&) {
   if constexpr (std::is_floating_point_v<Number>) {
@@ -61,7 +61,7 @@ requires std::is_arithmetic_v<Number> std::string shown(Number value, const Take
     return std::to_string(value);
   }
 }
-std::string shown(const std::string& value, const Takes&) { return quoted(value); }
+std::string shown(const std::string& value, const Takes&) { return in_quotes(value); }
 std::string shown(std::chrono::milliseconds value, const Takes& takes) {
   return takes.kind == ValueKind::number ? number_text(static_cast<double>(value.count()) / 1000)
                                          : std::to_string(value.count());
@@ -109,7 +109,7 @@ std::string SettingKey::show(const Settings& settings) const {
 bool SettingKey::means_something(const Settings& settings) const {
   if (beside.key.empty()) return true;
   const std::string chosen = find_setting(beside.key)->show(settings);
-  return std::ranges::any_of(beside.words, [&](std::string_view word) { return quoted(word) == chosen; });
+  return std::ranges::any_of(beside.words, [&](std::string_view word) { return in_quotes(word) == chosen; });
 }
 
 std::span<const SettingKey> setting_keys() {
@@ -148,7 +148,7 @@ std::string listed(const std::vector<std::string_view>& words, std::string_view 
 
 std::string quoted_list(const std::vector<std::string_view>& words, std::string_view last) {
   std::vector<std::string> texts;
-  for (const std::string_view word : words) texts.push_back(quoted(word));
+  for (const std::string_view word : words) texts.push_back(in_quotes(word));
   return listed({texts.begin(), texts.end()}, last);
 }
 

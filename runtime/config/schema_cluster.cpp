@@ -77,10 +77,10 @@ void store_nodes(Settings& settings, const TomlValue& value) {
 std::string show_nodes(const Settings& settings) {
   const Settings::Cluster& cluster = settings.cluster;
   if (cluster.local != 0) return text("\"local:", cluster.local, '"');
-  if (cluster.hosts.hosts.empty()) return quoted(cluster.host_file);
+  if (cluster.hosts.hosts.empty()) return in_quotes(cluster.host_file);
   std::string list;
   for (const HostSlots& host : cluster.hosts.hosts)
-    list += text(list.empty() ? "" : ", ", quoted(text(host.name, ':', host.slots)));
+    list += text(list.empty() ? "" : ", ", in_quotes(text(host.name, ':', host.slots)));
   return "[" + list + "]";
 }
 

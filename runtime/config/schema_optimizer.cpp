@@ -36,7 +36,7 @@ void store_rule(S& s, const V& v) {
   const auto at = std::ranges::find(kRules, std::string_view{v.text}, &RuleEntry::word);
   s.rule.kind = static_cast<RuleKind>(at - kRules.begin());
 }
-std::string show_rule(const S& s) { return quoted(entry_of(s.rule.kind).word); }
+std::string show_rule(const S& s) { return in_quotes(entry_of(s.rule.kind).word); }
 
 Beside rules_that_read(double Rule::*constant) {
   const auto reads_it = [&](const RuleEntry& rule) {

@@ -32,7 +32,7 @@ void store_non_finite(S& s, const V& v) {
   s.rule.stops_non_finite = v.text == "roll_back";
 }
 std::string show_non_finite(const S& s) {
-  return quoted(s.rule.skips_non_finite ? "skip" : s.rule.stops_non_finite ? "roll_back" : "stop");
+  return in_quotes(s.rule.skips_non_finite ? "skip" : s.rule.stops_non_finite ? "roll_back" : "stop");
 }
 
 std::optional<Finding> check_resume(const V& v) {

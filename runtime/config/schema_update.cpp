@@ -33,7 +33,7 @@ std::string_view key_of(const SettingKey& key) noexcept { return key.name.substr
 /// Why a policy's own setting does not belong to the policy of `settings`; empty: it does, or it is something else.
 std::string meaningless(const SettingKey* key, const Settings& settings) {
   if (key == nullptr || key->means_something(settings)) return {};
-  return troupe::text(key_of(*key), " means nothing to policy = ", quoted(name_of(settings.update.kind)),
+  return troupe::text(key_of(*key), " means nothing to policy = ", in_quotes(name_of(settings.update.kind)),
                       "; leave it out");
 }
 
@@ -66,7 +66,7 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
     const bool is_trigger = trigger != trigger_keys().end();
     const SettingKey* const key = is_trigger ? &*trigger : policy_key(entry.key);
     if (key == nullptr) {
-      return wrong(entry.place, "has the unknown key ", quoted(entry.key),
+      return wrong(entry.place, "has the unknown key ", in_quotes(entry.key),
                    "; an entry takes at_step, at_epoch, at_samples or at_straggler, policy and the policy's settings");
     }
     if (auto finding = check_value(*key, entry.value)) return wrong(entry.value.place, entry.key, " ", finding->text);
@@ -260,12 +260,12 @@ PolicySettings parse_policy(std::string_view name, std::span<const std::string> 
   Settings all;
   const auto take = [&all](std::string_view key_name, const std::string& written) {
     const detail::SettingKey* const key = detail::policy_key(key_name);
-    TROUPE_CHECK(key != nullptr, Code::invalid, detail::quoted(key_name.substr(0, detail::kShownBytes)),
+    TROUPE_CHECK(key != nullptr, Code::invalid, detail::in_quotes(key_name.substr(0, detail::kShownBytes)),
                  " is no setting of a policy; docs/app-toml.md has those of [update]");
     auto value =
-        detail::parse_toml_value(key->takes.kind == detail::ValueKind::choice ? detail::quoted(written) : written);
+        detail::parse_toml_value(key->takes.kind == detail::ValueKind::choice ? detail::in_quotes(written) : written);
     TROUPE_CHECK(value.has_value(), Code::invalid, key_name, ": cannot read ",
-                 detail::quoted(written.substr(0, detail::kShownBytes)), " as a value");
+                 detail::in_quotes(written.substr(0, detail::kShownBytes)), " as a value");
     const auto finding = detail::check_value(*key, *value);
     TROUPE_CHECK(!finding, Code::invalid, key_name, " ", finding->text);
     key->store(all, *value);
@@ -275,7 +275,7 @@ PolicySettings parse_policy(std::string_view name, std::span<const std::string> 
   for (const std::string& setting : settings) {
     const std::string_view key = std::string_view{setting}.substr(0, setting.find('='));
     TROUPE_CHECK(key.size() < setting.size() && key != "policy", Code::invalid,
-                 detail::quoted(setting.substr(0, detail::kShownBytes)),
+                 detail::in_quotes(setting.substr(0, detail::kShownBytes)),
                  " is no setting of a policy; write settings as every_steps=8");
     TROUPE_CHECK(given.insert(key).second, Code::invalid, key, " is given twice");
     take(key, setting.substr(key.size() + 1));

@@ -103,7 +103,7 @@ std::optional<TomlValue> parse_toml_value(std::string_view text) {
   }
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -143,7 +143,7 @@ std::string to_toml(const TomlValue& value) {
     case Kind::number:
       out = number_text(value.number);
       return out.find_first_of(".ein") == std::string::npos ? out + ".0" : out;
-    case Kind::text: return quoted(value.text);
+    case Kind::text: return in_quotes(value.text);
     case Kind::time: return value.text;
     case Kind::array:
       for (const TomlValue& item : value.items) out += (out.empty() ? "" : ", ") + to_toml(item);
@@ -163,7 +163,7 @@ std::string describe(const TomlValue& value) {
     case Kind::boolean: return value.boolean ? "true" : "false";
     case Kind::integer: return "the integer " + to_toml(value);
     case Kind::number: return "the number " + to_toml(value);
-    case Kind::text: return "the text " + quoted(shortened(value.text));
+    case Kind::text: return "the text " + in_quotes(shortened(value.text));
     case Kind::time: return value.text;
     case Kind::array: return "the array " + shortened(to_toml(value));
     case Kind::table: return "a table";

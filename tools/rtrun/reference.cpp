@@ -37,7 +37,7 @@ std::string planned(std::string_view section) {
   for (const detail::SettingKey& key : detail::setting_keys()) {
     if (detail::section_of(key.name) != section) continue;
     for (const detail::Choice& choice : key.takes.choices)
-      if (!choice.built) out += fmt::format("- `{} = {}`\n", key.name, detail::quoted(choice.name));
+      if (!choice.built) out += fmt::format("- `{} = {}`\n", key.name, detail::in_quotes(choice.name));
   }
   return out;
 }

@@ -51,7 +51,7 @@ void check_before_parsing(std::string_view text, std::string_view name);
 std::string syntax_cure(std::string_view text, Place place, std::string_view what);
 
 /// A TOML string in quotes.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 /// The shortest text that reads back as the same number.
 std::string number_text(double number);
 inline std::string bool_text(bool value) { return value ? "true" : "false"; }
