@@ -76,14 +76,14 @@ class JobSession::Relay final : public SessionListener {
 };
 
 /// The view, as long as another thread than the one that runs it does something with it. Throws Error{invalid} when
-/// there is none at the moment.
+/// there is none at the moment, Error{aborted} when none will follow.
 class JobSession::Use {
  public:
   explicit Use(JobSession& session) : session_(session) {
     const std::lock_guard lock(session.mutex_);
     view_ = session.view_;
-    TROUPE_CHECK(view_ != nullptr && !session.over_, Code::invalid,
-                 session.over_ ? "the run has ended" : "the run is between two views: ask again when it trains");
+    TROUPE_CHECK(!session.over_, Code::aborted, "the run has ended");
+    TROUPE_CHECK(view_ != nullptr, Code::invalid, "the run is between two views: ask again when it trains");
   }
   ~Use() {
     const std::lock_guard lock(session_.mutex_);
@@ -123,19 +123,23 @@ void JobSession::leave(Blocking& blocking) noexcept {
 
 RunResult JobSession::run(Blocking& blocking) {
   RunResult result = run_views(blocking);
+  end_run(blocking);
+  return result;
+}
+
+RunResult JobSession::finish(Blocking& blocking) {
+  RunResult result = current().finish(blocking);
+  end_run(blocking);
+  return result;
+}
+
+void JobSession::end_run(Blocking& blocking) noexcept {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
   }
   changed_.notify_all();
   leave(blocking);
-  return result;
-}
-
-RunResult JobSession::finish(Blocking& blocking) {
-  RunResult result = current().finish(blocking);
-  leave(blocking);
-  return result;
 }
 
 RunResult JobSession::run_views(Blocking& blocking) {

@@ -37,7 +37,7 @@ class JobSession final : public Session {
   const std::vector<SessionTensor>& tensors() const override;
   RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override;
-  /// Throws Error{invalid} while the run has no view, too; as does rebuild().
+  /// Throws Error{invalid} while the run has no view, and Error{aborted} when it has ended; as does rebuild().
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                               Deadline deadline) override;
   Rebuilt rebuild(Blocking& blocking, const std::string& reason, Deadline deadline) override;
@@ -58,6 +58,8 @@ class JobSession final : public Session {
   /// Nobody else uses the view any more when this returns: it is gone.
   void drop_view(Blocking& blocking);
   void set_view(std::shared_ptr<View> view);
+  /// No view follows: who waits for one is told, and the job is left.
+  void end_run(Blocking& blocking) noexcept;
   void leave(Blocking& blocking) noexcept;
 
   std::unique_ptr<Relay> relay_;  // the job's listener
