@@ -11,7 +11,7 @@
 #include "actors/number_bits.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/compute/stream.hpp"
-#include "runtime/exchange/policies/staleness.hpp"
+#include "runtime/exchange/policies/staleness_histogram.hpp"
 
 // What workers and the shards that host stripes say to each other.
 namespace troupe {

@@ -9,7 +9,7 @@
 
 #include "runtime/base/ids.hpp"
 #include "runtime/exchange/policies/policy.hpp"
-#include "runtime/exchange/policies/staleness.hpp"
+#include "runtime/exchange/policies/staleness_histogram.hpp"
 #include "runtime/exchange/policies/update_log.hpp"
 
 // Policies of hosted shards: workers push contributions to a shard and read its parameters, and the shard decides when

@@ -1,4 +1,4 @@
-#include "runtime/exchange/policies/staleness.hpp"
+#include "runtime/exchange/policies/staleness_histogram.hpp"
 
 #include <fmt/format.h>
 
