@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -363,7 +364,7 @@ TEST(AddressSpace, ForgetsAnArenaThatIsUnmappedWithItsMemoryAndItsLines) {
 TEST(AddressSpace, TellsWakersOfAnUnmappedLineAndLeavesTheOthersAlone) {
   struct Noted final : Waker {
     void reached(Point, Status status) noexcept override { told = status.code(); }
-    std::optional<Code> told;
+    std::atomic<std::optional<Code>> told{};  // by the thread that watches lines
   };
   Blocking blocking = Blocking::on_thread("test");
   Noted of_one, of_other;
@@ -376,8 +377,8 @@ TEST(AddressSpace, TellsWakersOfAnUnmappedLineAndLeavesTheOthersAlone) {
   const TimelineId stays = other->make_timeline();
   space.timeline(stays).wake(1, of_other);
   EXPECT_TRUE(space.unmap(blocking, one->id()));
-  EXPECT_EQ(of_one.told, Code::aborted);
-  EXPECT_EQ(of_other.told, std::nullopt);
+  EXPECT_EQ(of_one.told.load(), Code::aborted);
+  EXPECT_EQ(of_other.told.load(), std::nullopt);
   AddressSpace theirs;
   theirs.map(Arena::open(other->ticket()));
   theirs.timeline(stays).signal(1);
