@@ -54,6 +54,7 @@ Context::Context(caf::actor_system& its_system, AddressSpace& its_space, LaneLoo
       space(its_space),
       control(control_lane),
       bulk(bulk_lane),
+      transport(control_lane.transport()),
       self(itself),
       options(std::move(its_options)),
       gate(std::make_shared<Gate>(control)),

@@ -39,7 +39,7 @@ class Engine::BulkCut final : public LaneTask {
   void run() noexcept override {
     const std::unique_ptr<BulkCut> self(this);
     engine_.frames_.cut_bulk(peer_);
-    engine_.context_.transport().fence(peer_, Lane::bulk, why_);
+    engine_.context_.transport.fence(peer_, Lane::bulk, why_);
     engine_.landings_.forget_bodies(peer_);
   }
 
@@ -149,7 +149,7 @@ void Engine::lose(PeerState& of, const Status& why) {
   silence_.forget(of.number);
   of.given_back.clear();
   frames_.cut_control(of);
-  context_.transport().fence(of.number, Lane::control, why);
+  context_.transport.fence(of.number, Lane::control, why);
   auto cut = std::make_unique<BulkCut>(*this, of.number, why);
   if (context_.bulk.post(*cut)) cut.release();
   requests_.fail(actors_, of.number, 0, to_caf(why));

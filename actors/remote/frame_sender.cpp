@@ -15,8 +15,8 @@ constexpr std::size_t kLargestBatched = 512;
 
 FrameSender::FrameSender(Context& context, std::shared_ptr<SlabPool> pool, std::uint64_t pool_bytes)
     : context_(context),
-      control_out_(context.transport(), Lane::control, context.space, pool, context.outgoing, pool_bytes, unfinished_),
-      bulk_out_(context.transport(), Lane::bulk, context.space, pool, context.outgoing, pool_bytes, unfinished_) {}
+      control_out_(context.transport, Lane::control, context.space, pool, context.outgoing, pool_bytes, unfinished_),
+      bulk_out_(context.transport, Lane::bulk, context.space, pool, context.outgoing, pool_bytes, unfinished_) {}
 
 void FrameSender::send(PeerState& to, const wire::Header& header) {
   std::array<std::byte, wire::kHeaderBytes> head;

@@ -24,8 +24,8 @@ void Landings::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void>
                "a sink needs a key other than 0 and memory; key ", key.value, " has ", memory.size_bytes, " bytes");
   context_.space.address(memory);
   const MemoryKind kind = context_.space.kind(memory.arena);
-  TROUPE_CHECK(context_.transport().carries(kind), Code::unsupported, "nothing lands in ", name_of(kind), " memory by ",
-               context_.transport().description(), ": post host memory");
+  TROUPE_CHECK(context_.transport.carries(kind), Code::unsupported, "nothing lands in ", name_of(kind), " memory by ",
+               context_.transport.description(), ": post host memory");
   sinks_.post(key, memory, std::move(owner));
 }
 

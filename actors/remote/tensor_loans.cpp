@@ -48,9 +48,9 @@ Status TensorLoans::check_kind(const Tensor& tensor, bool by_reference) const {
     return {Code::invalid, text("a tensor is said to lie in ", name_of(tensor.kind()), " memory, but arena ",
                                 memory.arena.value, " is ", name_of(kind), " memory: name that when it is made")};
   }
-  if (!by_reference && !context_.transport().carries(kind)) {
+  if (!by_reference && !context_.transport.carries(kind)) {
     return {Code::unsupported, text("a tensor in ", name_of(kind), " memory cannot be sent by ",
-                                    context_.transport().description(), ": copy it to host memory first")};
+                                    context_.transport.description(), ": copy it to host memory first")};
   }
   return {};
 }

@@ -39,7 +39,6 @@ struct Context {
   Context(caf::actor_system& its_system, AddressSpace& its_space, LaneLoop& control_lane, LaneLoop& bulk_lane,
           Peer itself, RemoteOptions its_options);
 
-  Transport& transport() const noexcept { return control.transport(); }
   /// What this process takes of all others' messages unhandled, in bytes.
   std::uint64_t offers() const noexcept {
     return options.unhandled_bytes != 0 ? options.unhandled_bytes : incoming->limit() / 2;
@@ -59,6 +58,7 @@ struct Context {
   AddressSpace& space;
   LaneLoop& control;
   LaneLoop& bulk;
+  Transport& transport;  // of both lanes; not asked of one of them, which may end before the other
   const Peer self;
   const RemoteOptions options;
   const std::shared_ptr<Gate> gate;
