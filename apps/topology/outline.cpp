@@ -67,6 +67,7 @@ class Outliner {
     switch (it.kind) {
       case PartKind::pci_bridge: return bridges % 2 == 0;  // root ports, and a switch's own ports towards devices
       case PartKind::cache: return it.cache->level < 3;
+      case PartKind::misc: return index_.nic_at(part) != nullptr;  // what it holds is shown as a NIC
       case PartKind::group: return numa_or_package_below(part) == 0;
       case PartKind::die: return false;
       default: return false;
@@ -361,14 +362,6 @@ class Outliner {
 };
 
 }  // namespace
-
-std::string bytes_text(std::uint64_t bytes) {
-  // Caches have powers of two, memory is spoken of in powers of ten.
-  if (bytes < std::uint64_t{1} << 20) return fmt::format("{} KiB", bytes >> 10);
-  if (bytes < std::uint64_t{1} << 29) return fmt::format("{:.3g} MiB", static_cast<double>(bytes) / (1 << 20));
-  if (bytes < 999'500'000'000) return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9);
-  return fmt::format("{:.3g} TB", static_cast<double>(bytes) / 1e12);
-}
 
 std::string rate_text(double bytes_per_second) {
   if (bytes_per_second <= 0) return {};

@@ -90,7 +90,7 @@ std::vector<PathTable> path_tables(const Index& index) {
   std::vector<PartIndex> numa;
   for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
   for (const Nic& nic : machine.nics)
-    if (machine.parts[nic.part].pci && machine.parts[nic.part].pci->physical_function.empty()) nics.push_back(nic.part);
+    if (is_whole_nic(machine, nic)) nics.push_back(nic.part);
   for (PartIndex i = 0; i < machine.parts.size(); ++i)
     if (machine.parts[i].kind == PartKind::numa) numa.push_back(i);
   std::vector<PathTable> tables;

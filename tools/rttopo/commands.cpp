@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/topology/picture.hpp"
@@ -112,7 +113,7 @@ int show(const CommandLine& line, std::ostream& out, bool color) {
   if (!line.svg.empty()) {
     const Index index{only(nodes, "a picture").machine};
     write_file(line.svg, picture(index, outline(index)));
-    out << line.svg << '\n';
+    if (std::filesystem::is_regular_file(line.svg) && !std::filesystem::is_symlink(line.svg)) out << line.svg << '\n';
     return 0;
   }
   if (line.json) return show_json(nodes, out);
