@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/topology/outliers.hpp"
 #include "runtime/topology/paths.hpp"
 
 namespace troupe::topology {
@@ -16,7 +17,9 @@ std::string plural(std::size_t count, std::string_view one) { return text(count,
 
 class Outliner {
  public:
-  Outliner(const Index& index, bool all) : index_(index), machine_(index.machine()), all_(all) {}
+  Outliner(const Index& index, bool all) : index_(index), machine_(index.machine()), all_(all) {
+    for (const SlowSwitch& each : slow_switches(index)) slow_.emplace(each.part, each);
+  }
 
   Entry machine() {
     Entry entry{.title = machine_.host.empty() ? "machine" : machine_.host};
@@ -230,6 +233,9 @@ class Outliner {
       entry.details.push_back(gpus > 0 ? plural(gpus, "GPU") + " behind it" : plural(nics, "NIC") + " behind it");
     if (const auto vendor = vendor_name(part.pci->vendor); !vendor.empty()) entry.details.emplace_back(vendor);
     add_link(entry, *part.pci);
+    if (const auto at = slow_.find(entry.part); at != slow_.end())
+      entry.troubles.push_back(text("slow PCI link: ", text_of(part.pci->now), ", ",
+                                    at->second.below ? "behind it " : "others ", text_of(at->second.faster)));
   }
 
   static void add_link(Entry& entry, const PciAttributes& pci) {
@@ -359,6 +365,7 @@ class Outliner {
   const Index& index_;
   const Machine& machine_;
   const bool all_;
+  std::map<PartIndex, SlowSwitch> slow_;
 };
 
 }  // namespace
