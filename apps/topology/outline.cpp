@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/topology/outliers.hpp"
 #include "runtime/topology/paths.hpp"
 
 namespace troupe::topology {
@@ -16,7 +17,9 @@ std::string plural(std::size_t count, std::string_view one) { return text(count,
 
 class Outliner {
  public:
-  Outliner(const Index& index, bool all) : index_(index), machine_(index.machine()), all_(all) {}
+  Outliner(const Index& index, bool all) : index_(index), machine_(index.machine()), all_(all) {
+    for (const SlowSwitch& each : slow_switches(index)) slow_.emplace(each.part, each);
+  }
 
   Entry machine() {
     Entry entry{.title = machine_.host.empty() ? "machine" : machine_.host};
@@ -67,6 +70,7 @@ class Outliner {
     switch (it.kind) {
       case PartKind::pci_bridge: return bridges % 2 == 0;  // root ports, and a switch's own ports towards devices
       case PartKind::cache: return it.cache->level < 3;
+      case PartKind::misc: return index_.nic_at(part) != nullptr;  // what it holds is shown as a NIC
       case PartKind::group: return numa_or_package_below(part) == 0;
       case PartKind::die: return false;
       default: return false;
@@ -229,6 +233,9 @@ class Outliner {
       entry.details.push_back(gpus > 0 ? plural(gpus, "GPU") + " behind it" : plural(nics, "NIC") + " behind it");
     if (const auto vendor = vendor_name(part.pci->vendor); !vendor.empty()) entry.details.emplace_back(vendor);
     add_link(entry, *part.pci);
+    if (const auto at = slow_.find(entry.part); at != slow_.end())
+      entry.troubles.push_back(text("slow PCI link: ", text_of(part.pci->now), ", ",
+                                    at->second.below ? "behind it " : "others ", text_of(at->second.faster)));
   }
 
   static void add_link(Entry& entry, const PciAttributes& pci) {
@@ -358,17 +365,10 @@ class Outliner {
   const Index& index_;
   const Machine& machine_;
   const bool all_;
+  std::map<PartIndex, SlowSwitch> slow_;
 };
 
 }  // namespace
-
-std::string bytes_text(std::uint64_t bytes) {
-  // Caches have powers of two, memory is spoken of in powers of ten.
-  if (bytes < std::uint64_t{1} << 20) return fmt::format("{} KiB", bytes >> 10);
-  if (bytes < std::uint64_t{1} << 29) return fmt::format("{:.3g} MiB", static_cast<double>(bytes) / (1 << 20));
-  if (bytes < 999'500'000'000) return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9);
-  return fmt::format("{:.3g} TB", static_cast<double>(bytes) / 1e12);
-}
 
 std::string rate_text(double bytes_per_second) {
   if (bytes_per_second <= 0) return {};

@@ -38,8 +38,6 @@ struct Entry {
 /// one.
 Entry outline(const Index& index, bool all = false);
 
-/// "64.0 GB", "1.5 MB"
-std::string bytes_text(std::uint64_t bytes);
 /// "24.0 GB/s"; empty for 0.
 std::string rate_text(double bytes_per_second);
 

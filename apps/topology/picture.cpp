@@ -20,6 +20,7 @@ using Kind = Entry::Kind;
 constexpr double kGap = 10;
 constexpr double kCardWidth = 214;
 constexpr double kHeader = 36;
+constexpr double kLine = 13;
 constexpr double kCore = 11;
 constexpr double kLetter = 6.5;  // width of one at 11 px, on average
 constexpr double kMargin = 20;
@@ -49,6 +50,19 @@ std::string fitted(const std::string& words, double width) {
   std::size_t end = most - 1;
   while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xc0) == 0x80) --end;
   return words.substr(0, end) + "…";
+}
+
+/// In lines that fit into a frame of this width, broken at spaces.
+std::vector<std::string> wrapped(const std::string& words, double width) {
+  const auto most = static_cast<std::size_t>(std::max((width - 2 * kGap) / kLetter, 4.0));
+  std::vector<std::string> lines;
+  for (std::string_view left = words; !left.empty();) {
+    std::size_t end = left.size() <= most ? left.size() : left.rfind(' ', most);
+    if (end == std::string_view::npos || end == 0) end = std::min(most, left.size());
+    lines.emplace_back(left.substr(0, end));
+    left.remove_prefix(std::min(left.find_first_not_of(' ', end), left.size()));
+  }
+  return lines;
 }
 
 bool is_frame(const Entry& entry) {
@@ -140,7 +154,10 @@ Box measured(const Entry& entry) {
   if (is_frame(entry)) {
     for (const Entry& below : entry.below) box.inside.push_back(measured(below));
     box.width = entry.kind == Kind::cache ? 74 : kCardWidth;
-    flow(box, row_width(entry.kind), entry.kind == Kind::machine ? 0 : entry.kind == Kind::cache ? 22 : kHeader);
+    const double header = entry.kind == Kind::machine ? 0 : entry.kind == Kind::cache ? 22 : kHeader;
+    flow(box, row_width(entry.kind), header);
+    const auto troubles = static_cast<double>(wrapped(joined(entry.troubles), box.width).size());
+    if (troubles > 0) flow(box, row_width(entry.kind), header + kLine * troubles);
   } else if (entry.kind == Kind::cores) {
     const std::size_t columns = std::min<std::size_t>(std::max<std::uint32_t>(entry.cores, 1), kCoresInRow);
     const std::size_t rows = (std::max<std::size_t>(entry.cores, 1) + columns - 1) / columns;
@@ -304,10 +321,12 @@ class Drawing {
       words("small", box.x + 6, box.y + 14, box.entry->title, box.width - 8);
     } else {
       words("name", box.x + kGap, box.y + 16, box.entry->title, box.width - 2 * kGap);
-      std::vector<std::string> notes = box.entry->details;
-      notes.insert(notes.begin(), box.entry->troubles.begin(), box.entry->troubles.end());
-      words(box.entry->troubles.empty() ? "small" : "warn", box.x + kGap, box.y + 29, joined(notes),
-            box.width - 2 * kGap);
+      double y = box.y + 29;
+      for (const std::string& line : wrapped(joined(box.entry->troubles), box.width)) {
+        words("warn", box.x + kGap, y, line, box.width - 2 * kGap);
+        y += kLine;
+      }
+      words("small", box.x + kGap, y, joined(box.entry->details), box.width - 2 * kGap);
     }
     out_ += "<title>" + about(*box.entry) + "</title></g>\n";
   }

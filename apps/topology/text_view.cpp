@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/topology/outliers.hpp"
 
 namespace troupe::topology {
 namespace {
 
-constexpr double kSlowShare = 0.7;
 constexpr const char* kBold = "\x1b[1m";
 constexpr const char* kRed = "\x1b[31;1m";
 constexpr const char* kPlain = "\x1b[0m";
@@ -38,24 +37,16 @@ void add_lines(const Entry& entry, const std::string& before, bool last, bool ro
   for (const Entry& below : entry.below) add_lines(below, next, &below == &entry.below.back(), false, color, out);
 }
 
-void mark_slow(PathTable& table) {
-  std::map<PathClass, std::vector<double>> classes;
-  for (const Path& path : table.paths)
-    if (path.bytes_per_second > 0) classes[path.path_class].push_back(path.bytes_per_second);
-  for (auto& [name, rates] : classes)
-    std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
-  for (const Path& path : table.paths) {
-    const auto at = classes.find(path.path_class);
-    table.slow.push_back(at != classes.end() && path.bytes_per_second > 0 &&
-                         path.bytes_per_second < kSlowShare * at->second[at->second.size() / 2]);
-  }
-}
-
 PathTable table_of(const Index& index, std::string title, std::vector<PartIndex> rows, std::vector<PartIndex> columns) {
   PathTable table{.title = std::move(title), .rows = std::move(rows), .columns = std::move(columns)};
-  for (const PartIndex row : table.rows)
-    for (const PartIndex column : table.columns) table.paths.push_back(best_path(index, row, column));
-  mark_slow(table);
+  std::vector<std::pair<PartIndex, PartIndex>> ends;
+  for (const PartIndex row : table.rows) {
+    for (const PartIndex column : table.columns) {
+      table.paths.push_back(best_path(index, row, column));
+      ends.emplace_back(row, column);
+    }
+  }
+  table.slow = slow_paths(index, table.paths, ends);
   return table;
 }
 
@@ -90,7 +81,7 @@ std::vector<PathTable> path_tables(const Index& index) {
   std::vector<PartIndex> numa;
   for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
   for (const Nic& nic : machine.nics)
-    if (machine.parts[nic.part].pci && machine.parts[nic.part].pci->physical_function.empty()) nics.push_back(nic.part);
+    if (is_whole_nic(machine, nic)) nics.push_back(nic.part);
   for (PartIndex i = 0; i < machine.parts.size(); ++i)
     if (machine.parts[i].kind == PartKind::numa) numa.push_back(i);
   std::vector<PathTable> tables;

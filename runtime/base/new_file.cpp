@@ -1,11 +1,15 @@
 #include "runtime/base/new_file.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <random>
@@ -54,10 +58,54 @@ int replace_by_nameless(const char* self, const char* name, const char* target) 
   return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 }
 
+constexpr int kMostLinks = 40;  // as the kernel follows
+
+/// What lies there is an entry of /proc, such as /proc/self/fd/1, to which /dev/stdout leads.
+bool is_in_proc(const fs::path& path) {
+  struct statfs about {};
+  const fs::path folder = path.parent_path();
+  return ::statfs(folder.empty() ? "." : folder.c_str(), &about) == 0 && about.f_type == PROC_SUPER_MAGIC;
+}
+
+/// Where symbolic links lead, whether or not a file is there; not further than to an entry of /proc, whose text is no
+/// path.
+std::string followed(const std::string& target) {
+  fs::path path{target};
+  std::error_code error;
+  for (int links = 0; links < kMostLinks && !is_in_proc(path); ++links) {
+    const fs::path next = fs::read_symlink(path, error);
+    if (error) break;
+    path = next.is_absolute() ? next : path.parent_path() / next;
+  }
+  return path.string();
+}
+
+/// One of this process's open files by its path in /proc, with its position and flags: opening it again would begin at
+/// its start, and a socket cannot be opened. -1: it is none.
+int duplicate_of(const fs::path& path) {
+  std::error_code error;
+  if (fs::canonical(path.parent_path(), error) != fs::canonical("/proc/self/fd", error) || error) return -1;
+  const std::string name = path.filename();
+  int fd = -1;
+  const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), fd);
+  return wrong == std::errc{} && end == name.data() + name.size() ? ::fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+}
+
 }  // namespace
 
-NewFile::NewFile(const std::string& target) : target_(target) {
-  const fs::path folder = fs::path{target}.parent_path();
+NewFile::NewFile(const std::string& target) : target_(followed(target)) {
+  struct stat there {};
+  const bool exists = ::stat(target_.c_str(), &there) == 0;
+  TROUPE_CHECK(!exists || !S_ISDIR(there.st_mode), Code::environment, target, ": this is a folder; name a file in it");
+  const bool open_file = is_in_proc(target_);
+  if (open_file || (exists && !S_ISREG(there.st_mode))) {
+    in_place_ = true;
+    if (open_file) fd_ = duplicate_of(target_);
+    if (fd_ < 0) fd_ = ::open(target_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    TROUPE_CHECK_ERRNO(fd_ >= 0, Code::environment, target, ": cannot be written");
+    return;
+  }
+  const fs::path folder = fs::path{target_}.parent_path();
   fd_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
   if (fd_ >= 0) return;
   name_ = hidden_name();
@@ -84,7 +132,8 @@ void NewFile::write(std::span<const std::byte> bytes) {
 /// Gives how many of the bytes it has written: whole blocks, or none where the file system, or the bytes' place, does
 /// not allow it. What it could not write is written, or refused with the reason, by the way that always works.
 std::size_t NewFile::write_direct(std::span<const std::byte> bytes) {
-  const bool fits = size_bytes_ % kBlockBytes == 0 && std::bit_cast<std::uintptr_t>(bytes.data()) % kBlockBytes == 0;
+  const bool fits =
+      !in_place_ && size_bytes_ % kBlockBytes == 0 && std::bit_cast<std::uintptr_t>(bytes.data()) % kBlockBytes == 0;
   const int flags = fits && bytes.size() >= kLeastDirect ? ::fcntl(fd_, F_GETFL) : -1;
   if (flags < 0 || ::fcntl(fd_, F_SETFL, flags | O_DIRECT) != 0) return 0;
   const std::size_t whole = bytes.size() / kBlockBytes * kBlockBytes;
@@ -102,10 +151,12 @@ std::size_t NewFile::write_direct(std::span<const std::byte> bytes) {
 }
 
 void NewFile::sync() {
+  if (in_place_) return;
   TROUPE_CHECK_ERRNO(::fsync(fd_) == 0, Code::environment, target_, ": cannot be synced (is the disk full?)");
 }
 
 void NewFile::publish() {
+  if (in_place_) return;
   int reason = 0;
   if (!name_.empty()) {
     reason = rename_or_unlink(std::exchange(name_, {}).c_str(), target_.c_str());

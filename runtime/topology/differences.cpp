@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -16,21 +18,45 @@ namespace {
 
 struct Feature {
   std::vector<std::string> words;
-  double number = 0;       // of a memory size
-  bool everywhere = true;  // a machine that lacks it differs; false: its absence is told by another feature
+  double number = 0;   // of a memory size
+  std::string device;  // it is of the device with this PCI bus id, which other machines may not have
 };
 bool same(const Feature& a, const Feature& b) {
   if (a.number > 0 && b.number > 0) return std::abs(a.number - b.number) <= 0.01 * std::max(a.number, b.number);
   return a.words == b.words && (a.number > 0) == (b.number > 0);
 }
 
-using Features = std::map<std::string, Feature>;
+/// "core 2" before "core 10".
+struct ByNumbers {
+  bool operator()(const std::string& a, const std::string& b) const {
+    const auto digit = [](const std::string& s, std::size_t i) {
+      return i < s.size() && std::isdigit(static_cast<unsigned char>(s[i])) != 0;
+    };
+    for (std::size_t i = 0, j = 0;; ++i, ++j) {
+      if (digit(a, i) && digit(b, j)) {
+        std::size_t ends[2] = {i, j};
+        while (digit(a, ends[0])) ++ends[0];
+        while (digit(b, ends[1])) ++ends[1];
+        const std::string_view one = std::string_view{a}.substr(i, ends[0] - i);
+        const std::string_view two = std::string_view{b}.substr(j, ends[1] - j);
+        if (one.size() != two.size()) return one.size() < two.size();
+        if (one != two) return one < two;
+        i = ends[0];
+        j = ends[1];
+      }
+      if (i >= a.size() || j >= b.size()) return j < b.size();
+      if (a[i] != b[j]) return a[i] < b[j];
+    }
+  }
+};
+
+using Features = std::map<std::string, Feature, ByNumbers>;
 
 /// Of the machine's infos; the others are names, serial numbers, or tell of the program that wrote the file.
-constexpr std::array<std::string_view, 14> kMachineInfos{
-    "Architecture",   "OSName",         "OSRelease",     "OSVersion",    "PlatformName",
-    "PlatformModel",  "DMIProductName", "DMISysVendor",  "DMIBoardName", "DMIBoardVersion",
-    "DMIBoardVendor", "DMIBIOSVersion", "DMIBIOSVendor", "DMIBIOSDate"};
+constexpr std::array<std::string_view, 13> kMachineInfos{
+    "Architecture",   "OSName",        "OSVersion",    "PlatformName",    "PlatformModel",
+    "DMIProductName", "DMISysVendor",  "DMIBoardName", "DMIBoardVersion", "DMIBoardVendor",
+    "DMIBIOSVersion", "DMIBIOSVendor", "DMIBIOSDate"};
 
 /// "2 x A", "1 x B" of words that repeat.
 std::vector<std::string> counted(const std::vector<std::string>& words) {
@@ -60,18 +86,21 @@ class Collector {
     for (const Gpu& gpu : machine_.gpus) add_gpu(gpu);
     for (const Nic& nic : machine_.nics) add_nic(nic);
     add_system();
-    for (auto& [name, feature] : features_) std::sort(feature.words.begin(), feature.words.end());
+    for (auto& [name, feature] : features_) std::sort(feature.words.begin(), feature.words.end(), ByNumbers{});
     return std::move(features_);
   }
 
  private:
   void word(const std::string& feature, std::string value) { features_[feature].words.push_back(std::move(value)); }
   /// Of a device that other machines may not have: that is told by the list of devices.
-  void detail(const std::string& feature, std::string value) {
+  void detail(const std::string& feature, PartIndex part, std::string value) {
     if (value.empty()) return;
-    features_[feature].everywhere = false;
+    const auto& pci = machine_.parts[part].pci;
+    features_[feature].device = pci ? pci->bus : label_of(index_, part);
     word(feature, std::move(value));
   }
+  /// A list that is there and may be empty: nothing in it is a value too.
+  void list(const std::string& feature) { features_[feature]; }
 
   void add_processors() {
     std::vector<std::string> packages;
@@ -92,7 +121,7 @@ class Collector {
       }
       if (part.kind == PartKind::cache && part.cache->level >= 2) {
         caches[text("level ", part.cache->level, " caches")].push_back(
-            text(part.bytes >> 10, " KiB shared by ", index_.cpus(i).count(), " hardware threads"));
+            text(bytes_text(part.bytes), " shared by ", index_.cpus(i).count(), " hardware threads"));
       }
     }
     for (std::string& each : counted(packages)) word("packages", std::move(each));
@@ -106,11 +135,11 @@ class Collector {
   void add_memory() {
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
       const Part& part = machine_.parts[i];
-      if (part.kind == PartKind::numa) {
+      if (part.kind == PartKind::numa && part.bytes > 0) {
         Feature& feature =
             features_[text("memory of NUMA ", part.os_index >= 0 ? part.os_index : static_cast<int>(index_.number(i)))];
-        feature.number = static_cast<double>(std::max<std::uint64_t>(part.bytes, 1));
-        feature.words.push_back(text(static_cast<double>(part.bytes) / 1e9, " GB"));
+        feature.number = static_cast<double>(part.bytes);
+        feature.words.push_back(bytes_text(part.bytes));
       }
       if (part.kind != PartKind::misc || part.subtype != "MemoryModule") continue;
       const std::string* const vendor = find_info(part.infos, "Vendor");
@@ -124,6 +153,12 @@ class Collector {
 
   void add_pci() {
     std::map<std::string, std::vector<std::string>> by_kind;
+    const auto has = [&](auto test) { return std::any_of(machine_.parts.begin(), machine_.parts.end(), test); };
+    if (has([](const Part& part) { return part.pci.has_value(); }))
+      for (const char* kind : {"GPUs", "NICs"}) list(kind), list(text("places of ", kind));
+    // Only hwloc lists all functions.
+    if (has([](const Part& part) { return part.kind == PartKind::host_bridge; }))
+      for (const char* what : {"disks", "other PCI functions", "places of other PCI functions"}) list(what);
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
       const Part& part = machine_.parts[i];
       for (const Face& face : part.faces) {
@@ -131,7 +166,8 @@ class Collector {
         const std::string* const model = find_info(face.infos, "Model");
         const std::string* const size = find_info(face.infos, "Size");
         by_kind["disks"].push_back(
-            text(model != nullptr ? *model : "disk", size != nullptr ? " of " + *size + " KiB" : ""));
+            text(model != nullptr ? *model : "disk",
+                 size != nullptr ? " of " + bytes_text(std::strtoull(size->c_str(), nullptr, 10) * 1024) : ""));
       }
       if (part.kind != PartKind::pci_function && part.kind != PartKind::pci_switch) continue;
       const bool gpu = index_.gpu_at(i) != nullptr;
@@ -142,8 +178,8 @@ class Collector {
                                                                    : "other PCI functions";
       by_kind[kind].push_back(describe(part));
       word("places of " + kind, part.pci->bus);
-      detail(text("PCI link of ", part.pci->bus, ", ", describe(part)), text_of(part.pci->now));
-      detail(text("possible PCI link of ", part.pci->bus, ", ", describe(part)), text_of(part.pci->possible));
+      detail(text("PCI link of ", part.pci->bus, ", ", describe(part)), i, text_of(part.pci->now));
+      detail(text("possible PCI link of ", part.pci->bus, ", ", describe(part)), i, text_of(part.pci->possible));
     }
     for (const auto& [kind, all] : by_kind)
       for (std::string& each : counted(all)) word(kind, std::move(each));
@@ -156,39 +192,40 @@ class Collector {
 
   void add_gpu(const Gpu& gpu) {
     const std::string who = name("GPU", gpu.part);
-    if (gpu.memory_bytes > 0) detail("memory of " + who, text(gpu.memory_bytes >> 20, " MiB"));
-    detail("architecture of " + who, gpu.architecture);
-    detail("firmware of " + who, gpu.firmware);
-    if (gpu.mig) detail("MIG of " + who, *gpu.mig ? "on" : "off");
+    if (gpu.memory_bytes > 0) detail("memory of " + who, gpu.part, bytes_text(gpu.memory_bytes));
+    detail("architecture of " + who, gpu.part, gpu.architecture);
+    detail("firmware of " + who, gpu.part, gpu.firmware);
+    if (gpu.mig) detail("MIG of " + who, gpu.part, *gpu.mig ? "on" : "off");
     if (gpu.state != GpuState::unknown)
-      detail("state of " + who, gpu.state == GpuState::ok ? "works" : "does not work");
-    if (gpu.most_clock_mhz) detail("highest clock of " + who, text(*gpu.most_clock_mhz, " MHz"));
+      detail("state of " + who, gpu.part, gpu.state == GpuState::ok ? "works" : "does not work");
+    if (gpu.most_clock_mhz) detail("highest clock of " + who, gpu.part, text(*gpu.most_clock_mhz, " MHz"));
     for (const AcceleratorLink& link : index_.links()) {
       if (link.from != gpu.part) continue;
       const std::string amount = link.lanes > 0 ? text(link.lanes - link.lanes_down, " lanes")
                                                 : text(static_cast<double>(link.bytes_per_second) / 1e9, " GB/s");
-      detail(text(name_of(link.kind), " of ", who), text(amount, " to ", link.to.empty() ? "?" : link.to));
+      detail(text(name_of(link.kind), " of ", who), gpu.part, text(amount, " to ", link.to.empty() ? "?" : link.to));
     }
   }
 
   void add_nic(const Nic& nic) {
     const std::string who = name("NIC", nic.part);
-    detail("driver of " + who, nic.driver);
-    detail("firmware of " + who, nic.firmware);
+    detail("driver of " + who, nic.part, nic.driver);
+    detail("firmware of " + who, nic.part, nic.firmware);
     const auto add = [&](const char* what, std::uint64_t value, std::uint64_t unit, const char* name_of_unit) {
       if (value > 0)
-        detail(text(what, " of ", who), text(static_cast<double>(value) / static_cast<double>(unit), name_of_unit));
+        detail(text(what, " of ", who), nic.part,
+               text(static_cast<double>(value) / static_cast<double>(unit), name_of_unit));
     };
     for (const Interface& interface : nic.interfaces) {
       add("rate", interface.bits_per_second, 1'000'000'000, " Gbit/s");
       add("MTU", interface.mtu_bytes, 1, " bytes");
-      if (interface.up) detail("state of " + who, *interface.up ? "up" : "down");
+      if (interface.up) detail("state of " + who, nic.part, *interface.up ? "up" : "down");
     }
     for (const RdmaPort& port : nic.ports) {
       add("RDMA rate", port.bits_per_second, 1'000'000'000, " Gbit/s");
       add("RDMA MTU", port.mtu_bytes, 1, " bytes");
-      detail("link layer of " + who, port.link_layer);
-      if (port.active) detail("RDMA state of " + who, *port.active ? "active" : "not active");
+      detail("link layer of " + who, nic.part, port.link_layer);
+      if (port.active) detail("RDMA state of " + who, nic.part, *port.active ? "active" : "not active");
     }
   }
 
@@ -198,7 +235,8 @@ class Collector {
         word(std::string{name}, *value);
     }
     const SystemFacts& system = machine_.system;
-    if (!system.kernel.empty()) word("kernel", system.kernel);
+    const std::string* const release = find_info(machine_.parts[kRoot].infos, "OSRelease");
+    if (!system.kernel.empty() || release != nullptr) word("kernel", system.kernel.empty() ? *release : system.kernel);
     if (!system.gpu_driver.empty()) word("GPU driver", system.gpu_driver);
     if (system.governor) word("frequency governor", *system.governor);
     const auto yes_no = [&](const char* what, const std::optional<bool>& value) {
@@ -209,14 +247,14 @@ class Collector {
     yes_no("module for GPU memory and NICs", system.peer_memory);
     yes_no("IOMMU translation", system.iommu_translates);
     const Limits& limits = machine_.limits;
-    const auto bound = [&](const char* what, const std::optional<std::uint64_t>& value) {
-      if (value) word(what, *value == ~std::uint64_t{0} ? "none" : text(*value));
+    const auto bound = [&](const char* what, const std::optional<std::uint64_t>& value, bool bytes = true) {
+      if (value) word(what, *value == ~std::uint64_t{0} ? "none" : bytes ? bytes_text(*value) : text(*value));
     };
     if (limits.cpu_quota)
       word("limit of processor time", *limits.cpu_quota == 0 ? "none" : text(*limits.cpu_quota, " processors"));
     bound("limit of memory", limits.memory_bytes);
     bound("limit of locked memory", limits.locked_bytes);
-    bound("limit of open files", limits.open_files);
+    bound("limit of open files", limits.open_files, false);
     if (!limits.allowed.empty()) word("allowed processors", limits.allowed.list());
   }
 
@@ -226,69 +264,86 @@ class Collector {
   std::vector<std::string> modules_;
 };
 
-/// What stands for a machine in the report: its words without those that every machine has.
+/// What stands for a machine in the report: its words without those that every machine has, as often as all have them.
 std::vector<std::string> values_of(const std::vector<const Feature*>& all) {
-  std::set<std::string> common;
+  std::vector<std::string> common;
   bool first = true;
   for (const Feature* const feature : all) {
-    const std::set<std::string> own = feature == nullptr
-                                          ? std::set<std::string>{}
-                                          : std::set<std::string>{feature->words.begin(), feature->words.end()};
-    std::set<std::string> both;
-    std::set_intersection(common.begin(), common.end(), own.begin(), own.end(), std::inserter(both, both.end()));
-    common = first ? own : both;
+    if (feature == nullptr) continue;
+    std::vector<std::string> both;
+    std::set_intersection(common.begin(), common.end(), feature->words.begin(), feature->words.end(),
+                          std::back_inserter(both), ByNumbers{});
+    common = first ? feature->words : both;
     first = false;
   }
   std::vector<std::string> values;
   for (const Feature* const feature : all) {
+    std::string& value = values.emplace_back();
+    if (feature == nullptr) continue;
     std::vector<std::string> rest;
-    if (feature != nullptr)
-      for (const std::string& each : feature->words)
-        if (!common.contains(each)) rest.push_back(each);
-    values.push_back(rest.empty() ? "none" : joined(rest));
+    std::set_difference(feature->words.begin(), feature->words.end(), common.begin(), common.end(),
+                        std::back_inserter(rest), ByNumbers{});
+    value = rest.empty() ? "none" : joined(rest);
   }
   return values;
 }
 
-std::vector<std::size_t> odd_ones(const std::vector<const Feature*>& all, bool absent_counts) {
-  const auto equal = [&](std::size_t a, std::size_t b) {
-    if (all[a] == nullptr || all[b] == nullptr) return all[a] == all[b] || !absent_counts;
-    return same(*all[a], *all[b]);
-  };
-  std::size_t best = 0;
-  std::size_t most = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i] == nullptr && !absent_counts) continue;
-    std::size_t votes = 0;
-    for (std::size_t j = 0; j < all.size(); ++j) votes += equal(i, j);
-    if (votes > most) most = votes, best = i;
-  }
+/// Those without the value that more than half of the machines that tell of it have.
+std::vector<std::size_t> odd_ones(const std::vector<const Feature*>& all) {
+  std::size_t known = 0;
   std::vector<std::size_t> odd;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (!equal(best, i)) odd.push_back(i);
-  return odd;
+  for (const Feature* const feature : all) known += feature != nullptr;
+  for (const Feature* const usual : all) {
+    if (usual == nullptr) continue;
+    odd.clear();
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i] != nullptr && !same(*usual, *all[i])) odd.push_back(i);
+    if (2 * (known - odd.size()) > known) return odd;
+  }
+  return {};
+}
+
+bool differ(const std::vector<const Feature*>& all) {
+  const Feature* first = nullptr;
+  for (const Feature* const feature : all) {
+    if (feature == nullptr) continue;
+    if (first != nullptr && !same(*first, *feature)) return true;
+    if (first == nullptr) first = feature;
+  }
+  return false;
+}
+
+/// Where two machines' words are equal to a reader, there is nothing to show.
+bool look_alike(const std::vector<std::string>& values) {
+  std::set<std::string> known{values.begin(), values.end()};
+  known.erase("");
+  return known.size() < 2;
 }
 
 }  // namespace
 
-std::vector<Difference> differences(std::span<const Machine> machines) {
+Comparison compare(std::span<const Machine> machines) {
   std::vector<Features> all;
-  std::map<std::string, bool> names;  // whether a machine that lacks it differs
+  std::map<std::string, std::string, ByNumbers> names;  // by feature the device that it is of
   for (const Machine& machine : machines) {
     all.push_back(Collector{machine}.collect());
-    for (const auto& [name, feature] : all.back()) names.emplace(name, feature.everywhere);
+    for (const auto& [name, feature] : all.back()) names.emplace(name, feature.device);
   }
-  std::vector<Difference> found;
-  for (const auto& [name, absent_counts] : names) {
+  Comparison result{.untold = std::vector<std::size_t>(machines.size())};
+  for (const auto& [name, device] : names) {
     std::vector<const Feature*> here;
-    for (const Features& features : all) {
-      const auto at = features.find(name);
-      here.push_back(at == features.end() ? nullptr : &at->second);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto at = all[i].find(name);
+      here.push_back(at == all[i].end() ? nullptr : &at->second);
+      const bool has_it = device.empty() || std::any_of(machines[i].parts.begin(), machines[i].parts.end(),
+                                                        [&](const Part& p) { return p.pci && p.pci->bus == device; });
+      result.untold[i] += here.back() == nullptr && has_it;
     }
-    std::vector<std::size_t> odd = odd_ones(here, absent_counts);
-    if (!odd.empty()) found.push_back({.what = name, .values = values_of(here), .odd = std::move(odd)});
+    std::vector<std::string> values = values_of(here);
+    if (differ(here) && !look_alike(values))
+      result.differences.push_back({.what = name, .values = std::move(values), .odd = odd_ones(here)});
   }
-  return found;
+  return result;
 }
 
 }  // namespace troupe::topology

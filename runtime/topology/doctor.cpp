@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/topology/outliers.hpp"
 #include "runtime/topology/paths.hpp"
 
 namespace troupe::topology {
@@ -70,14 +71,6 @@ void pci_below_capability(const Context& c, std::string_view rule) {
   }
 }
 
-std::map<PartIndex, std::uint32_t> lanes_up(const Context& c) {
-  std::map<PartIndex, std::uint32_t> lanes;
-  for (const Gpu& gpu : c.machine.gpus) lanes[gpu.part];
-  for (const AcceleratorLink& link : c.index.links())
-    if (lanes.contains(link.from)) lanes[link.from] += link.lanes - link.lanes_down;
-  return lanes;
-}
-
 void link_lanes_down(const Context& c, std::string_view rule) {
   const char* const cure =
       "reset the GPU, look into dmesg for NVLink or xGMI errors, and reseat the bridge or baseboard";
@@ -90,16 +83,26 @@ void link_lanes_down(const Context& c, std::string_view rule) {
                link.to.empty() ? "" : " to " + link.to, " are down"),
           cure);
   }
-  const auto lanes = lanes_up(c);
-  std::map<std::string, std::uint32_t> most;  // of GPUs of one model
-  for (const auto& [part, count] : lanes)
-    most[c.index.gpu_at(part)->model] = std::max(most[c.index.gpu_at(part)->model], count);
-  for (const auto& [part, count] : lanes) {
-    const std::uint32_t peers = most[c.index.gpu_at(part)->model];
-    if (count >= peers || said.contains(part)) continue;
+  for (const ShortOfLanes& gpu : gpus_short_of_lanes(c.index)) {
+    if (said.contains(gpu.gpu)) continue;
     c.add(rule, Severity::error,
-          text(c.name(part), " has ", count, " lanes to its neighbours; others of its kind have ", peers), cure);
+          text(c.name(gpu.gpu), " has ", gpu.lanes, " lanes to its neighbours; most of its kind have ", gpu.usual),
+          cure);
   }
+}
+
+void switch_link_slow(const Context& c, std::string_view rule) {
+  std::map<std::string, std::vector<std::string>> alike;  // by what is said of them
+  for (const SlowSwitch& each : slow_switches(c.index)) {
+    const PciLink& now = c.machine.parts[each.part].pci->now;
+    alike[text("a PCI link of ", text_of(now), "; ", each.below ? "what is behind it has " : "others of its kind have ",
+               text_of(each.faster))]
+        .push_back(c.name(each.part));
+  }
+  for (const auto& [what, switches] : alike)
+    c.add(rule, Severity::warning, text(joined(switches), switches.size() == 1 ? " has " : " have each ", what),
+          "look again while data is moved, since links may rest at a lower speed; if it stays so, look at the slot's "
+          "settings in the firmware (link speed, bifurcation) and reseat the riser or baseboard");
 }
 
 void rank_far_from_gpu(const Context& c, std::string_view rule) {
@@ -352,37 +355,121 @@ void clock_free(const Context& c, std::string_view rule) {
         "start chrony or another NTP service");
 }
 
+template <class Each, class Test>
+bool any(const Each& all, Test test) {
+  return std::any_of(all.begin(), all.end(), test);
+}
+bool knows_links(const Machine& m) {
+  const auto known = [&](const auto& device) {
+    const auto& pci = m.parts[device.part].pci;
+    return pci && pci->now.lanes > 0 && pci->possible.lanes > 0;
+  };
+  return any(m.gpus, known) || any(m.nics, known);
+}
+bool knows_lanes(const Machine& m) {
+  return any(m.links, [](const AcceleratorLink& link) { return link.lanes > 0; });
+}
+bool knows_switches(const Machine& m) {
+  return any(m.parts, [](const Part& part) {
+    return (part.kind == PartKind::pci_switch || part.kind == PartKind::pci_bridge) &&
+           bytes_per_second(part.pci->now) > 0;
+  });
+}
+bool knows_ranks(const Machine& m) {
+  return any(m.ranks, [](const RankPlace& rank) { return !rank.gpu.empty() && !rank.cpus.empty(); });
+}
+bool knows_rank_memory(const Machine& m) {
+  return any(m.ranks, [](const RankPlace& rank) { return !rank.numa_bytes.empty(); });
+}
+bool knows_rank_gpus(const Machine& m) {
+  return any(m.ranks, [](const RankPlace& rank) { return !rank.gpu.empty(); });
+}
+bool knows_rank_nics(const Machine& m) {
+  return any(m.ranks, [](const RankPlace& rank) { return !rank.gpu.empty() && !rank.nic.empty(); });
+}
+bool knows_redirection(const Machine& m) {
+  return m.gpus.size() > 1 && (m.system.iommu_translates ||
+                               any(m.parts, [](const Part& part) { return part.pci && part.pci->acs_redirect; }));
+}
+bool has_rdma(const Machine& m) {
+  return any(m.nics, [](const Nic& nic) { return !nic.ports.empty(); });
+}
+bool knows_peer_memory(const Machine& m) { return m.system.peer_memory && !m.gpus.empty() && has_rdma(m); }
+bool knows_rdma_ranks(const Machine& m) {
+  return !m.ranks.empty() && any(m.nics, [](const Nic& nic) {
+    return any(nic.ports, [](const RdmaPort& port) { return port.active.has_value(); });
+  });
+}
+/// A file tells of counters only where some rose.
+bool watched(const Machine& m) {
+  return any(m.nics,
+             [](const Nic& nic) { return any(nic.ports, [](const RdmaPort& port) { return !port.rising.empty(); }); });
+}
+bool knows_locked(const Machine& m) { return m.limits.locked_bytes && has_rdma(m); }
+bool knows_files(const Machine& m) { return m.limits.open_files.has_value(); }
+bool knows_quota(const Machine& m) { return m.limits.cpu_quota.has_value(); }
+bool knows_governor(const Machine& m) { return m.system.governor.has_value(); }
+bool knows_balancing(const Machine& m) { return m.system.numa_balancing.has_value(); }
+bool knows_throttling(const Machine& m) {
+  return any(m.gpus, [](const Gpu& gpu) { return gpu.throttle_reasons.has_value(); });
+}
+bool knows_gpu_errors(const Machine& m) {
+  return any(m.gpus, [](const Gpu& gpu) { return gpu.uncorrected_errors.has_value(); });
+}
+bool knows_gpu_states(const Machine& m) {
+  return any(m.gpus, [](const Gpu& gpu) { return gpu.state != GpuState::unknown; });
+}
+bool looked_at_gpus(const Machine& m) { return knows_gpu_states(m) || !m.system.gpus_without_file.empty(); }
+bool knows_instances(const Machine& m) {
+  return any(m.gpus, [](const Gpu& gpu) { return gpu.mig.has_value(); });
+}
+bool knows_nccl_file(const Machine& m) { return m.system.nccl_file.has_value(); }
+bool knows_clock(const Machine& m) { return m.system.clock_synchronized.has_value(); }
+
 struct Rule {
   RuleName name;
+  bool (*applies)(const Machine&);  // somebody looked up what it needs
   Check check;
 };
 constexpr std::array kRules{
     Rule{
         {"pci-below-capability", "a GPU's or NIC's PCI link is narrower or, while it is in use, slower than it can be"},
+        knows_links,
         pci_below_capability},
     Rule{{"link-lanes-down", "a GPU has fewer NVLink or xGMI lanes than it should have, or than its peers have"},
+         knows_lanes,
          link_lanes_down},
-    Rule{{"rank-far-from-gpu", "a rank may run on processors that are not near its GPU"}, rank_far_from_gpu},
-    Rule{{"memory-far", "a rank's memory is on other NUMA nodes than its processors"}, memory_far},
-    Rule{{"nic-far", "a rank uses a NIC though another is nearer to its GPU"}, nic_far},
-    Rule{{"nic-shared", "ranks with GPUs share one NIC where there are several"}, nic_shared},
-    Rule{{"gpu-shared", "two ranks use the same GPU"}, gpu_shared},
-    Rule{{"peer-to-peer-off", "ACS or the IOMMU keeps GPUs from reaching each other directly"}, peer_to_peer_off},
-    Rule{{"no-gpudirect", "no kernel module lets NICs reach GPU memory"}, no_gpudirect},
-    Rule{{"rdma-unused", "a rank sends over TCP though RDMA ports are active"}, rdma_unused},
-    Rule{{"counters-rise", "an RDMA port's counters of retransmissions, pauses or errors rise"}, counters_rise},
-    Rule{{"locked-low", "a process may lock less memory than RDMA needs"}, locked_low},
-    Rule{{"files-low", "a process may open few files"}, files_low},
-    Rule{{"quota-low", "the control group grants less processor time than there are processors"}, quota_low},
-    Rule{{"governor", "the frequency governor saves power"}, governor},
-    Rule{{"numa-balancing", "the kernel moves pages between NUMA nodes"}, numa_balancing},
-    Rule{{"gpu-throttled", "a GPU is slowed down by heat or power"}, gpu_throttled},
-    Rule{{"gpu-memory-errors", "a GPU had uncorrectable memory errors"}, gpu_memory_errors},
-    Rule{{"gpu-lost", "a GPU does not answer, or may not be used"}, gpu_lost},
-    Rule{{"gpu-not-in-container", "a GPU is on the bus but has no device file"}, gpu_not_in_container},
-    Rule{{"gpu-in-instances", "GPUs are divided into instances"}, gpu_in_instances},
-    Rule{{"nccl-file-stale", "NCCL_TOPO_FILE describes another machine"}, nccl_file_stale},
-    Rule{{"clock-free", "the clock is not synchronized"}, clock_free}};
+    Rule{{"switch-link-slow", "the PCI link above a switch is far slower than what is behind it, or than its peers"},
+         knows_switches,
+         switch_link_slow},
+    Rule{{"rank-far-from-gpu", "a rank may run on processors that are not near its GPU"},
+         knows_ranks,
+         rank_far_from_gpu},
+    Rule{{"memory-far", "a rank's memory is on other NUMA nodes than its processors"}, knows_rank_memory, memory_far},
+    Rule{{"nic-far", "a rank uses a NIC though another is nearer to its GPU"}, knows_rank_nics, nic_far},
+    Rule{{"nic-shared", "ranks with GPUs share one NIC where there are several"}, knows_rank_nics, nic_shared},
+    Rule{{"gpu-shared", "two ranks use the same GPU"}, knows_rank_gpus, gpu_shared},
+    Rule{{"peer-to-peer-off", "ACS or the IOMMU keeps GPUs from reaching each other directly"},
+         knows_redirection,
+         peer_to_peer_off},
+    Rule{{"no-gpudirect", "no kernel module lets NICs reach GPU memory"}, knows_peer_memory, no_gpudirect},
+    Rule{{"rdma-unused", "a rank sends over TCP though RDMA ports are active"}, knows_rdma_ranks, rdma_unused},
+    Rule{
+        {"counters-rise", "an RDMA port's counters of retransmissions, pauses or errors rise"}, watched, counters_rise},
+    Rule{{"locked-low", "a process may lock less memory than RDMA needs"}, knows_locked, locked_low},
+    Rule{{"files-low", "a process may open few files"}, knows_files, files_low},
+    Rule{{"quota-low", "the control group grants less processor time than there are processors"},
+         knows_quota,
+         quota_low},
+    Rule{{"governor", "the frequency governor saves power"}, knows_governor, governor},
+    Rule{{"numa-balancing", "the kernel moves pages between NUMA nodes"}, knows_balancing, numa_balancing},
+    Rule{{"gpu-throttled", "a GPU is slowed down by heat or power"}, knows_throttling, gpu_throttled},
+    Rule{{"gpu-memory-errors", "a GPU had uncorrectable memory errors"}, knows_gpu_errors, gpu_memory_errors},
+    Rule{{"gpu-lost", "a GPU does not answer, or may not be used"}, knows_gpu_states, gpu_lost},
+    Rule{{"gpu-not-in-container", "a GPU is on the bus but has no device file"}, looked_at_gpus, gpu_not_in_container},
+    Rule{{"gpu-in-instances", "GPUs are divided into instances"}, knows_instances, gpu_in_instances},
+    Rule{{"nccl-file-stale", "NCCL_TOPO_FILE describes another machine"}, knows_nccl_file, nccl_file_stale},
+    Rule{{"clock-free", "the clock is not synchronized"}, knows_clock, clock_free}};
 
 constexpr RuleName kPortDiffers{"port-differs",
                                 "a port's rate or MTU is not that of its peers, here or on the other machines"};
@@ -433,6 +520,23 @@ std::vector<RuleName> doctor_rules() {
   std::vector<RuleName> names;
   for (const Rule& rule : kRules) names.push_back(rule.name);
   names.push_back(kPortDiffers);
+  return names;
+}
+
+std::vector<RuleName> applied_rules(std::span<const Machine> machines) {
+  std::vector<RuleName> names;
+  for (const Rule& rule : kRules)
+    if (any(machines, rule.applies)) names.push_back(rule.name);
+  std::size_t ports = 0;
+  for (const Machine& machine : machines)
+    for (const Nic& nic : machine.nics)
+      for (const RdmaPort& port : nic.ports) ports += port.bits_per_second > 0;
+  const bool interfaces = machines.size() > 1 && any(machines, [](const Machine& m) {
+                            return any(m.nics, [](const Nic& nic) {
+                              return any(nic.interfaces, [](const Interface& i) { return i.mtu_bytes > 0; });
+                            });
+                          });
+  if (ports > 1 || interfaces) names.push_back(kPortDiffers);
   return names;
 }
 

@@ -28,6 +28,8 @@ struct RuleName {
 };
 /// All rules, in the order in which they are tried.
 std::vector<RuleName> doctor_rules();
+/// Those of them for which at least one machine tells what they need.
+std::vector<RuleName> applied_rules(std::span<const Machine> machines);
 
 /// Applies every rule to every machine, and those about peers to all of them together. A rule whose facts nobody looked
 /// up finds nothing.

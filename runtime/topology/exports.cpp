@@ -12,10 +12,12 @@
 namespace troupe::topology {
 namespace {
 
+/// As Graphviz reads it: its \n ends a line of a label.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') out += "\\n";
     if (static_cast<unsigned char>(c) >= ' ') out += c;
   }
   return out + '"';
@@ -119,14 +121,12 @@ std::string to_graphviz(const Machine& machine) {
     const Part& part = machine.parts[i];
     std::string label = label_of(index, i);
     if (const Gpu* const gpu = index.gpu_at(i); gpu != nullptr && !gpu->model.empty()) label += "\n" + gpu->model;
-    if (part.kind == PartKind::numa) label += "\n" + std::to_string(part.bytes / 1'000'000'000) + " GB";
-    std::string escaped = quoted(label);
-    for (std::size_t at = 0; (at = escaped.find('\n', at)) != std::string::npos;) escaped.replace(at, 1, "\\n");
+    if (part.kind == PartKind::numa && part.bytes > 0) label += "\n" + bytes_text(part.bytes);
     const char* const color = index.gpu_at(i) != nullptr    ? "\"#d9ead3\""
                               : index.nic_at(i) != nullptr  ? "\"#cfe2f3\""
                               : part.kind == PartKind::numa ? "\"#fff2cc\""
                                                             : "white";
-    out += text("  p", i, " [label=", escaped, ", fillcolor=", color, "];\n");
+    out += text("  p", i, " [label=", quoted(label), ", fillcolor=", color, "];\n");
     PartIndex above = part.parent;
     while (above != kNoPart && !is_drawn(index, above)) above = machine.parts[above].parent;
     if (above != kNoPart)

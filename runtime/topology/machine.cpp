@@ -91,7 +91,7 @@ void fill_from(Gpu& gpu, const Face& face) {
 
 std::optional<Gpu> gpu_from(const Part& part, PartIndex index) {
   const bool by_face = std::any_of(part.faces.begin(), part.faces.end(), names_a_gpu);
-  const bool by_class = part.kind == PartKind::pci_function && is_gpu_class(*part.pci);
+  const bool by_class = part.kind == PartKind::pci_function && is_gpu(*part.pci);
   if (!by_face && !by_class) return std::nullopt;
   Gpu gpu;
   gpu.part = index;
@@ -152,6 +152,14 @@ std::string_view name_of(AcceleratorLink::Kind kind) noexcept {
   return "";
 }
 
+std::string bytes_text(std::uint64_t bytes) {
+  // Caches have powers of two, memory is spoken of in powers of ten.
+  if (bytes < std::uint64_t{1} << 20) return text(bytes >> 10, " KiB");
+  if (bytes < std::uint64_t{1} << 29) return short_number(static_cast<double>(bytes) / (1 << 20)) + " MiB";
+  if (bytes < 999'500'000'000) return short_number(static_cast<double>(bytes) / 1e9) + " GB";
+  return short_number(static_cast<double>(bytes) / 1e12) + " TB";
+}
+
 const std::string* find_info(const std::vector<Info>& infos, std::string_view name) noexcept {
   const auto at = std::find_if(infos.begin(), infos.end(), [&](const Info& info) { return info.name == name; });
   return at == infos.end() ? nullptr : &at->value;
@@ -180,6 +188,16 @@ bool is_gpu_class(const PciAttributes& pci) noexcept {
   const std::uint32_t base = pci.class_code >> 16;
   if (pci.vendor == 0) return pci.class_code >> 8 == 0x0302 || pci.class_code >> 8 == 0x0380 || base == 0x12;
   return (base == 0x03 || base == 0x12) && (pci.vendor == 0x10de || pci.vendor == 0x1002);
+}
+bool is_gpu(const PciAttributes& pci) noexcept {
+  if (pci.vendor == 0x8086) {
+    const bool display = pci.class_code >> 8 == 0x0302 || pci.class_code >> 8 == 0x0380;
+    return display && ((pci.device >= 0x0bd0 && pci.device <= 0x0bdb) ||  // Max
+                       (pci.device >= 0x56c0 && pci.device <= 0x56c2));   // Flex
+  }
+  // Rage XL, RV100 and ES1000, which servers have on their boards.
+  const bool on_board = pci.vendor == 0x1002 && (pci.device == 0x4752 || pci.device == 0x5159 || pci.device == 0x515e);
+  return is_gpu_class(pci) && !on_board;
 }
 bool is_nic_class(const PciAttributes& pci) noexcept { return pci.class_code >> 16 == 0x02; }
 
@@ -328,7 +346,8 @@ const Nic* Index::nic_at(PartIndex part) const {
 std::string label_of(const Index& index, PartIndex part) {
   const Part& it = index.machine().parts[part];
   if (const Gpu* const gpu = index.gpu_at(part)) return text("GPU ", gpu - index.machine().gpus.data());
-  if (const Nic* const nic = index.nic_at(part)) {
+  const Nic* const nic = index.nic_at(part);
+  if (nic != nullptr && (it.kind == PartKind::pci_function || it.kind == PartKind::misc)) {
     if (!nic->ports.empty() && !nic->ports.front().device.empty()) return nic->ports.front().device;
     if (!nic->interfaces.empty()) return nic->interfaces.front().name;
     if (it.pci && !it.pci->bus.empty()) return "NIC " + it.pci->bus;

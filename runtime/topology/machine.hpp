@@ -293,13 +293,19 @@ class Index {
   std::vector<AcceleratorLink> links_;
 };
 
-/// "GPU 2", "mlx5_0", "NUMA 1": what people call a part here.
+/// "64 KiB", "512 GB": caches by powers of two, memory by powers of ten, with three digits.
+std::string bytes_text(std::uint64_t bytes);
+/// "GPU 2", "mlx5_0", "NUMA 1": what people call a part here. A NIC that is listed without a part of its own does not
+/// name the package or machine that it is listed in.
 std::string label_of(const Index& index, PartIndex part);
 /// "NVIDIA", "AMD", "Mellanox" ...; empty for a vendor that is not a well-known one.
 std::string_view vendor_name(std::uint16_t vendor) noexcept;
 /// A display controller or accelerator (class 03 or 12) of NVIDIA or AMD. Where the vendor is not said, a plain VGA
 /// adapter is none.
 bool is_gpu_class(const PciAttributes& pci) noexcept;
+/// Whether it is taken for a GPU: of that class, or one of Intel's data center GPUs; not a display of a server's
+/// management controller.
+bool is_gpu(const PciAttributes& pci) noexcept;
 bool is_nic_class(const PciAttributes& pci) noexcept;
 inline constexpr std::uint32_t kNvSwitchClass = 0x068000;
 

@@ -88,6 +88,11 @@ class NcclReader {
     if (!text_of(node, "numaid").starts_with('-'))
       machine_.parts[numa].os_index = static_cast<std::int32_t>(bounded(node, "numaid", CpuSet::kEnd - 1));
     read_devices(node, package);
+    for (const auto& nic : node.children("nic")) {  // behind no PCI function that somebody knows of
+      const PartIndex own = append(PartKind::misc, package);
+      machine_.parts[own].subtype = "NIC";
+      read_nic(nic, own);
+    }
   }
 
   void read_devices(const pugi::xml_node& node, PartIndex parent) {
@@ -95,7 +100,7 @@ class NcclReader {
       const std::string_view name = child.name();
       if (name == "pci") read_pci(child, parent);
       if (name == "gpu") read_gpu(child, parent);
-      if (name == "nic") read_nic(child, parent);
+      if (name == "nic" && machine_.parts[parent].pci) read_nic(child, parent);
     }
   }
 
@@ -215,6 +220,8 @@ class NcclWriter {
     }
     const PartIndex holder = numa == kNoPart ? kRoot : machine_.parts[numa].parent;
     write_nic(cpu, holder);
+    for (const PartIndex child : index_.children(holder))
+      if (machine_.parts[child].kind == PartKind::misc) write_nic(cpu, child);
   }
 
   bool leads_to_devices(PartIndex part) const {

@@ -46,18 +46,23 @@ struct Limit {
   double rate = kNoLimit;
   bool assumed = false;
   std::string what;
-  void add(double bytes_per_second, std::string name) {
+  PartIndex link = kNoPart;
+  void add(double bytes_per_second, std::string name, PartIndex of_link = kNoPart) {
     if (bytes_per_second >= rate) return;
     rate = bytes_per_second;
     what = std::move(name);
+    link = of_link;
   }
   void add_pci(const Index& index, PartIndex part) {
     const PciAttributes& pci = *index.machine().parts[part].pci;
-    const double known = bytes_per_second(pci.now);
-    if (known <= 0) assumed = true;
-    add((known > 0 ? known : kAssumedPci) * kPciEfficiency,
-        known > 0 ? text("the PCI link of ", label_of(index, part), " (", text_of(pci.now), ")")
-                  : text("the PCI link of ", label_of(index, part), " (unknown, taken as 8 GT/s x16)"));
+    const double known = bytes_per_second(pci.now) * kPciEfficiency;
+    if (known <= 0) return add_unknown(index, part);
+    add(known, text("the PCI link of ", label_of(index, part), " (", text_of(pci.now), ")"), part);
+  }
+  void add_unknown(const Index& index, PartIndex part) {
+    assumed = true;
+    add(kAssumedPci * kPciEfficiency,
+        text("the PCI link of ", label_of(index, part), " (unknown, taken as 8 GT/s x16)"));
   }
 };
 
@@ -65,6 +70,7 @@ void finish(Path& path, Limit limit) {
   path.bytes_per_second = limit.rate == kNoLimit ? 0 : limit.rate;
   path.assumed = limit.assumed;
   path.slowest = std::move(limit.what);
+  path.slowest_link = limit.link;
 }
 
 /// GB/s between processors, of the order that NCCL's tables have. Intel's newer ones (Ice Lake on: model 106) are
@@ -106,12 +112,15 @@ struct Between {
     Limit limit;
     for (std::size_t i = 0; i < a; ++i) limit.add_pci(index, up[i]);
     for (std::size_t i = 0; i < b; ++i) limit.add_pci(index, down[i]);
+    for (const PartIndex end : {from, to})
+      if (machine.parts[end].kind == PartKind::misc && index.nic_at(end) != nullptr) limit.add_unknown(index, end);
     path.path_class = class_of(up, down, a < up.size());
     if (path.path_class == PathClass::sys) {
       limit.add(socket_gigabytes(index) * 1e9, "the link between processors");
     }
     for (std::size_t i = 1; i < a; ++i) path.via.push_back(up[i]);
-    if (a < up.size()) path.via.push_back(up[a]);
+    // Where one end is a switch above the other, they meet in that end.
+    if (a > 0 && b > 0 && a < up.size()) path.via.push_back(up[a]);
     for (std::size_t i = b; i > 1; --i) path.via.push_back(down[i - 1]);
     finish(path, std::move(limit));
     return path;
@@ -257,12 +266,16 @@ std::vector<Path> paths_between(const Index& index, PartIndex from, PartIndex to
 
 Path best_path(const Index& index, PartIndex from, PartIndex to) { return paths_between(index, from, to).front(); }
 
+bool is_whole_nic(const Machine& machine, const Nic& nic) {
+  const Part& part = machine.parts[nic.part];
+  return part.kind == PartKind::misc || (part.pci && part.pci->physical_function.empty());
+}
+
 PartIndex nearest_nic(const Index& index, PartIndex gpu) {
   PartIndex best = kNoPart;
   Path path;
   for (const Nic& nic : index.machine().nics) {
-    const auto& pci = index.machine().parts[nic.part].pci;
-    if (!pci || !pci->physical_function.empty()) continue;
+    if (!is_whole_nic(index.machine(), nic)) continue;
     const Path here = best_path(index, gpu, nic.part);
     const bool nearer = here.path_class < path.path_class ||
                         (here.path_class == path.path_class && here.bytes_per_second > path.bytes_per_second);

@@ -32,7 +32,8 @@ struct Path {
   double bytes_per_second = 0;  // modelled, in one direction; a limit that is not known is taken as PCI Express 3 x16
   bool assumed = false;         // some limit was
   std::string slowest;          // what sets the rate
-  std::vector<PartIndex> via;   // parts between the two, in order
+  PartIndex slowest_link = kNoPart;  // the part whose PCI link does; kNoPart: something else does, or none is known
+  std::vector<PartIndex> via;        // parts between the two, in order
 };
 /// "NV12", "PIX"
 std::string text_of(const Path& path);
@@ -48,6 +49,8 @@ inline constexpr double kPciEfficiency = 0.8;
 /// GB/s of one lane in one direction, as collectives reach them: NVLink by compute capability, xGMI by kind of GPU.
 double lane_gigabytes(AcceleratorLink::Kind kind, std::string_view architecture) noexcept;
 
+/// Whether it is a device of its own, which GPUs have a way to: no virtual function, and no interface without a part.
+bool is_whole_nic(const Machine& machine, const Nic& nic);
 /// The NIC with the fastest path to a GPU (of several the nearest, then the first); kNoPart: there is none.
 PartIndex nearest_nic(const Index& index, PartIndex gpu);
 

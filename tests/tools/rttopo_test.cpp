@@ -117,11 +117,9 @@ TEST_F(Rttopo, DiffNamesTheOddMachineAndEndsWithOne) {
   EXPECT_EQ(alike.out, "The 2 machines are alike.\n");
   const Said differs = rttopo({"diff", (made_ + ":2").c_str(), odd_.c_str()});
   EXPECT_EQ(differs.code, 1);
-  EXPECT_THAT(
-      differs.out,
-      AllOf(HasSubstr(
-                "NVLink of GPU 0000:12:00.0\n  2 machines: 4 lanes to 0000:13:00.0\n  odd: 2 lanes to 0000:13:00.0\n"),
-            HasSubstr("odd differs from most in 1 of 1 things.")));
+  EXPECT_THAT(differs.out, AllOf(HasSubstr("NVLink of GPU 0000:12:00.0\n  2 machines: 4 lanes to 0000:13:00.0\n  odd "
+                                           "(odd.json): 2 lanes to 0000:13:00.0\n"),
+                                 HasSubstr("odd (odd.json) differs from most in 1 of 1 things.")));
   const json found = json::parse(rttopo({"diff", made_.c_str(), odd_.c_str(), "--json"}).out);
   EXPECT_EQ(found["differences"].size(), 1u);
 }
@@ -133,6 +131,9 @@ TEST_F(Rttopo, ExplainListsTheWaysAndWhatLimitsThem) {
   const Said unknown = rttopo({"explain", "GPU 0", "GPU 9", "-i", made_.c_str()});
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("there is no part \"GPU 9\""));
+  const Said above = rttopo({"explain", "gpu0", "10:00.0", "-i", made_.c_str()});
+  EXPECT_THAT(above.out, AllOf(HasSubstr("GPU 0 to 0000:10:00.0"), Not(HasSubstr("0000:10:00.0 - 0000:10:00.0"))));
+  EXPECT_EQ(rttopo({"explain", "12", "13", "-i", made_.c_str()}).code, 0);
   EXPECT_THAT(rttopo({"explain", "mlx5_0", "0000:12:00.0", "-i", made_.c_str()}).out, HasSubstr("* PIX"));
 }
 
@@ -140,8 +141,9 @@ TEST_F(Rttopo, DoctorEndsWithOneWhereSomethingIsWrong) {
   EXPECT_EQ(rttopo({"doctor", "-i", made_.c_str()}).code, 0);
   const Said said = rttopo({"doctor", "--nodes", (made_ + ":2," + odd_).c_str()});
   EXPECT_EQ(said.code, 1);
-  EXPECT_THAT(said.out, AllOf(HasSubstr("error  link-lanes-down  odd: GPU 0 (0000:12:00.0): 2 of 4"),
-                              HasSubstr("cure: "), HasSubstr("rules on 3 machines: something is wrong")));
+  EXPECT_THAT(said.out, AllOf(HasSubstr("error  link-lanes-down  odd (odd.json): GPU 0 (0000:12:00.0): 2 of 4"),
+                              HasSubstr("cure: "),
+                              HasSubstr("3 of 25 rules could be applied to 3 machines; something is wrong")));
   EXPECT_EQ(json::parse(rttopo({"doctor", "-i", odd_.c_str(), "--json"}).out)["findings"][0]["rule"],
             "link-lanes-down");
   EXPECT_THAT(rttopo({"doctor", "--rules"}).out, HasSubstr("numa-balancing"));
@@ -154,6 +156,8 @@ TEST_F(Rttopo, ExportsWhatOtherToolsRead) {
   EXPECT_TRUE(is_xml(exported("hwloc")));
   EXPECT_THAT(exported("nccl"), HasSubstr("<system version=\"1\">"));
   EXPECT_THAT(exported("dot"), AllOf(HasSubstr("graph topology {"), HasSubstr("NVLink x4")));
+  EXPECT_THAT(exported("dot"), HasSubstr("NUMA 0\\n64 GB"));
+  EXPECT_THAT(rttopo({"export", "-i", path("nccl.xml").c_str(), "--format", "dot"}).out, Not(HasSubstr("0 GB\"")));
   EXPECT_TRUE(is_xml(exported("svg")));
   const Said cluster = rttopo({"export", "--nodes", (made_ + ":2").c_str(), "--format", "simgrid"});
   EXPECT_TRUE(is_xml(cluster.out));
@@ -169,7 +173,10 @@ TEST_F(Rttopo, ImportsIntoJson) {
 
 TEST_F(Rttopo, MistakesGetAnExitCodeAndTheirCause) {
   EXPECT_EQ(rttopo({"show", "-i", path("none.xml").c_str()}).code, 2);
-  EXPECT_THAT(rttopo({"shwo"}).err, HasSubstr("did you mean show?"));
+  EXPECT_THAT(rttopo({"shwo"}).err, HasSubstr("unknown command shwo; did you mean show?"));
+  EXPECT_THAT(rttopo({"bogus"}).err, HasSubstr("unknown command bogus; did you mean one of show, matrix, diff"));
+  EXPECT_THAT(rttopo({"explain", "GPU 0"}).err, HasSubstr("explain needs two parts; a part is \"GPU 0\" or gpu0"));
+  EXPECT_THAT(rttopo({"matrix", "-i", path("graph.xml").c_str()}).err, HasSubstr("graphs that NCCL found"));
   EXPECT_THAT(rttopo({"matrix", "--nodes", (made_ + ":2," + odd_).c_str()}).err, HasSubstr("one machine"));
   EXPECT_THAT(rttopo({"show", "--nodes", (made_ + ":0").c_str()}).err, HasSubstr("must be from 1 to"));
   EXPECT_THAT(rttopo({"diff", path("graph.xml").c_str(), made_.c_str()}).err, HasSubstr("graphs that NCCL found"));

@@ -1,9 +1,11 @@
 #include "tools/rttopo/cli.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <sstream>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/schema.hpp"
 
 namespace troupe::rttopo {
@@ -46,7 +48,7 @@ modelled rate in GB/s and one direction:
   C2C   a coherent link to the processor    NODE  the processor, near the same memory
                                             SYS   the link between processors
 "~": a PCI link is not known and taken as PCI Express 3 x16. "d": the firmware's distance. "!": below 70 % of the median of
-its class. Below GPU x GPU stand the ring and the tree whose slowest edge is the fastest.
+its class among parts of one kind, where few are; or over a link or switch that doctor warns of. Below GPU x GPU stand the ring and the tree whose slowest edge is the fastest.
 Exit codes: 0 done, 2 a bad file, 3 environment.)";
 
 constexpr const char* kDiffFooter =
@@ -57,8 +59,8 @@ Example: rttopo diff node0.xml node1.xml node2.xml
 Exit codes: 0 they are alike, 1 they differ, 2 a bad file.)";
 
 constexpr const char* kExplainFooter =
-    R"(A and B are "GPU 0", "NUMA 1", a NIC's name, or a PCI bus id. All ways between them, the one to take first, with what
-limits each.
+    R"(A PART is "GPU 0" or gpu0, "NUMA 1", a NIC's name, or a PCI bus id such as 0000:3b:00.0, which may be short (3b:00.0, 3b).
+All ways between the two, the one to take first, with what limits each.
 
 Example: rttopo explain "GPU 0" "GPU 3" -i node.xml
 Exit codes: 0 done, 2 no such part or a bad file, 3 environment.)";
@@ -167,15 +169,28 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     take_sources(sources, line);
     for (const std::string& file : files) line.files.push_back(file_count(file));
   } catch (const CLI::ParseError& error) {
-    const std::string_view near = argc > 1
-                                      ? detail::nearest(argv[1], {"show", "matrix", "diff", "explain", "doctor",
-                                                                  "import", "export", "env", "completion", "--help"})
-                                      : std::string_view{};
+    const std::vector<CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
+    const std::string_view word = argc > 1 ? argv[1] : "";
+    const bool known =
+        word.empty() || word == "--help" ||
+        std::any_of(commands.begin(), commands.end(), [&](const CLI::App* each) { return each->get_name() == word; });
+    const std::string_view near = detail::nearest(
+        word, {"show", "matrix", "diff", "explain", "doctor", "import", "export", "env", "completion", "--help"});
     std::ostringstream text;
     if (app.exit(error, out, text) == 0) return Answered{0};
-    if (!near.empty() && near != argv[1]) {
-      err << "rttopo: error: unknown command " << argv[1] << "; did you mean " << near
-          << "?\nRun with --help for more information.\n";
+    if (!known && (!near.empty() || !word.starts_with('-'))) {
+      err << "rttopo: error: unknown command " << word << "; ";
+      if (near.empty()) {
+        std::vector<std::string> names;
+        for (const CLI::App* const each : commands) names.push_back(each->get_name());
+        err << "did you mean one of " << joined(names);
+      } else {
+        err << "did you mean " << near;
+      }
+      err << "?\nRun with --help for more information.\n";
+    } else if (explain.parsed() && line.of.size() < 2 &&
+               error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+      err << "rttopo: error: explain needs two parts; a part is " << kPartWords << '\n';
     } else {
       err << "rttopo: error: " << text.str();
     }

@@ -24,6 +24,11 @@ struct CommandLine {
   bool rules = false;           // doctor: list them
 };
 
+/// What `explain` takes for an end.
+inline constexpr const char* kPartWords =
+    "\"GPU 0\" or gpu0, \"NUMA 1\", a NIC's name, or a PCI bus id such as 0000:3b:00.0, which may be short (3b:00.0, "
+    "3b)";
+
 /// The exit code of a program that has said all there was to say.
 struct Answered {
   int exit_code = 0;

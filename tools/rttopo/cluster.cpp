@@ -38,18 +38,27 @@ std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch) {
   return nodes;
 }
 
+void refuse_graphs(const Node& node) {
+  TROUPE_CHECK(node.graphs.empty(), Code::invalid, node.source,
+               ": these are graphs that NCCL found, not a topology; use its NCCL_TOPO_DUMP_FILE");
+}
+
 std::vector<topology::Machine> machines_of(std::span<const Node> nodes) {
-  std::map<std::string, std::uint32_t> users;
-  for (const Node& node : nodes) users[node.machine.host] += node.count;
+  std::map<std::string, std::uint32_t> files;
+  const auto name = [](const Node& node) { return std::filesystem::path{node.source}.filename().string(); };
+  for (const Node& node : nodes) ++files[name(node)];
+  const bool several = nodes.size() > 1 || (nodes.size() == 1 && nodes.front().count > 1);
   std::vector<topology::Machine> machines;
   for (const Node& node : nodes) {
-    TROUPE_CHECK(node.graphs.empty(), Code::invalid, node.source,
-                 ": these are graphs that NCCL found, not a topology; use its NCCL_TOPO_DUMP_FILE");
-    const std::string file = std::filesystem::path{node.source}.filename();
+    refuse_graphs(node);
+    const std::string file = files[name(node)] > 1 ? node.source : name(node);
     for (std::uint32_t i = 0; i < node.count; ++i) {
       topology::Machine& machine = machines.emplace_back(node.machine);
-      if (machine.host.empty() || users[machine.host] > 1)
-        machine.host = node.count > 1 ? file + ':' + std::to_string(i) : file;
+      const std::string place = node.count > 1 ? file + ':' + std::to_string(i) : file;
+      if (machine.host.empty())
+        machine.host = place;
+      else if (several)
+        machine.host += " (" + place + ')';
     }
   }
   return machines;

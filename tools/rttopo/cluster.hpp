@@ -30,7 +30,10 @@ inline constexpr std::uint32_t kMostNodes = 65'536;
 /// Reads the files ("-": stdin), or looks at this host when there are none; with `watch`, at its RDMA counters for 200
 /// ms.
 std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch = nullptr);
-/// Each machine as often as it is there, with its host's name, or the file's where it has none or several have it.
+/// Throws Error{invalid} where the file had NCCL's graphs.
+void refuse_graphs(const Node& node);
+/// Each machine as often as it is there, called by its host; where there are several, by the
+/// file too: "node7 (a.xml)".
 std::vector<topology::Machine> machines_of(std::span<const Node> nodes);
 
 }  // namespace troupe::rttopo

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/topology/picture.hpp"
@@ -52,8 +53,8 @@ ordered_json counts_json(const Counts& counts) {
 }
 
 const Node& only(const std::vector<Node>& nodes, const char* what) {
-  TROUPE_CHECK(nodes.size() == 1 && nodes.front().graphs.empty(), Code::invalid, what,
-               " is about one machine; name one topology with -i");
+  for (const Node& node : nodes) refuse_graphs(node);
+  TROUPE_CHECK(nodes.size() == 1, Code::invalid, what, " is about one machine; name one topology with -i");
   return nodes.front();
 }
 
@@ -112,7 +113,7 @@ int show(const CommandLine& line, std::ostream& out, bool color) {
   if (!line.svg.empty()) {
     const Index index{only(nodes, "a picture").machine};
     write_file(line.svg, picture(index, outline(index)));
-    out << line.svg << '\n';
+    if (std::filesystem::is_regular_file(line.svg) && !std::filesystem::is_symlink(line.svg)) out << line.svg << '\n';
     return 0;
   }
   if (line.json) return show_json(nodes, out);
@@ -210,6 +211,30 @@ int matrix(const CommandLine& line, std::ostream& out, bool color) {
   return 0;
 }
 
+/// Machines with the same value on one line; those that most are like are only counted.
+void print_values(const Difference& each, const std::vector<Machine>& machines, std::ostream& out) {
+  std::vector<std::vector<std::size_t>> groups;
+  std::size_t known = 0;
+  for (std::size_t i = 0; i < machines.size(); ++i) {
+    if (each.values[i].empty()) continue;
+    ++known;
+    const auto at = std::find_if(groups.begin(), groups.end(),
+                                 [&](const auto& group) { return each.values[group.front()] == each.values[i]; });
+    if (at == groups.end())
+      groups.push_back({i});
+    else
+      at->push_back(i);
+  }
+  if (groups.size() > 2 && groups.size() == known) out << "  all differ\n";
+  for (const auto& group : groups) {
+    std::vector<std::string> names;
+    for (const std::size_t i : group) names.push_back(machines[i].host);
+    const bool usual = 2 * group.size() > known && group.size() > 1;
+    out << "  " << (usual ? text(group.size(), " machines") : joined(names)) << ": " << each.values[group.front()]
+        << '\n';
+  }
+}
+
 int diff(const CommandLine& line, std::ostream& out) {
   std::vector<Node> nodes = nodes_of(line.files);
   if (nodes.size() == 1 && nodes.front().count == 1) {
@@ -217,46 +242,49 @@ int diff(const CommandLine& line, std::ostream& out) {
     nodes.insert(nodes.end(), here.begin(), here.end());
   }
   const std::vector<Machine> machines = machines_of(nodes);
-  const std::vector<Difference> found = differences(machines);
+  const auto [found, untold] = compare(machines);
   if (line.json) {
     ordered_json all = ordered_json::array();
     for (const Difference& each : found)
       all.push_back({{"what", each.what}, {"values", each.values}, {"odd", each.odd}});
     ordered_json names = ordered_json::array();
     for (const Machine& machine : machines) names.push_back(machine.host);
-    print({{"schema", "troupe.diff"}, {"version", 1}, {"machines", names}, {"differences", all}}, out);
+    print({{"schema", "troupe.diff"}, {"version", 1}, {"machines", names}, {"untold", untold}, {"differences", all}},
+          out);
     return found.empty() ? 0 : 1;
   }
-  if (found.empty()) {
-    out << "The " << machines.size() << " machines are alike.\n";
-    return 0;
-  }
+  if (found.empty()) out << "The " << machines.size() << " machines are alike.\n";
   std::vector<std::size_t> votes(machines.size());
   for (const Difference& each : found) {
     for (const std::size_t i : each.odd) ++votes[i];
     out << each.what << '\n';
-    const auto is_odd = [&](std::size_t i) { return std::find(each.odd.begin(), each.odd.end(), i) != each.odd.end(); };
-    std::size_t most = 0;
-    while (is_odd(most)) ++most;
-    const std::size_t alike = machines.size() - each.odd.size();
-    out << "  " << (machines.size() == 2 ? machines[most].host : text(alike, alike == 1 ? " machine" : " machines"))
-        << ": " << each.values[most] << '\n';
-    for (const std::size_t i : each.odd) out << "  " << machines[i].host << ": " << each.values[i] << '\n';
+    print_values(each, machines, out);
   }
-  if (machines.size() > 2) {
-    const auto worst = static_cast<std::size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
-    out << '\n'
-        << machines[worst].host << " differs from most in " << votes[worst] << " of " << found.size() << " things.\n";
+  const std::size_t most = *std::max_element(votes.begin(), votes.end());
+  for (std::size_t i = 0; i < machines.size(); ++i) {
+    if (most > 0 && votes[i] == most)
+      out << '\n' << machines[i].host << " differs from most in " << votes[i] << " of " << found.size() << " things.\n";
   }
-  return 1;
+  for (std::size_t i = 0; i < machines.size(); ++i)
+    if (untold[i] > 0)
+      out << machines[i].host << " does not tell " << untold[i] << (untold[i] == 1 ? " thing" : " things")
+          << " that others tell; nothing follows from that.\n";
+  return found.empty() ? 0 : 1;
 }
 
 PartIndex part_named(const Index& index, const std::string& name) {
   if (const PartIndex part = index.at_bus(name); part != kNoPart) return part;
-  const std::string wanted = lower_case(name);
+  const auto compact = [](const std::string& words) {
+    std::string all = lower_case(words);
+    std::erase(all, ' ');
+    return all;
+  };
+  const std::string wanted = compact(name);
   for (PartIndex i = 0; i < index.machine().parts.size(); ++i)
-    if (lower_case(label_of(index, i)) == wanted) return i;
+    if (compact(label_of(index, i)) == wanted) return i;
   for (const Nic& nic : index.machine().nics) {
+    const PartKind kind = index.machine().parts[nic.part].kind;
+    if (kind != PartKind::pci_function && kind != PartKind::misc) continue;  // an interface that has no place
     for (const RdmaPort& port : nic.ports)
       if (port.device == name) return nic.part;
     for (const Interface& interface : nic.interfaces)
@@ -265,8 +293,22 @@ PartIndex part_named(const Index& index, const std::string& name) {
   for (PartIndex i = 0; i < index.machine().parts.size(); ++i)
     for (const Face& face : index.machine().parts[i].faces)
       if (face.name == name) return i;
-  fail(Code::invalid, text("there is no part \"", name,
-                           "\"; write \"GPU 0\", \"NUMA 0\", a NIC's name or a PCI bus id (`rttopo show` lists them)"));
+  std::vector<PartIndex> ends_so;
+  for (PartIndex i = 0; i < index.machine().parts.size(); ++i) {
+    const auto& pci = index.machine().parts[i].pci;
+    if (!pci || pci->bus.empty() || wanted.size() < 2) continue;
+    const std::string slot = pci->bus.substr(0, pci->bus.rfind('.'));
+    for (const std::string& bus : {pci->bus, slot, slot.substr(0, slot.rfind(':'))})
+      if (bus == wanted || bus.ends_with(':' + wanted)) {
+        ends_so.push_back(i);
+        break;
+      }
+  }
+  if (ends_so.size() == 1) return ends_so.front();
+  TROUPE_CHECK(ends_so.empty(), Code::invalid, '"', name,
+               "\" is short for several PCI bus ids: ", index.machine().parts[ends_so[0]].pci->bus, " and ",
+               index.machine().parts[ends_so[1]].pci->bus);
+  fail(Code::invalid, text("there is no part \"", name, "\"; a part is ", kPartWords, " (`rttopo show` lists them)"));
 }
 
 int explain(const CommandLine& line, std::ostream& out) {
@@ -308,9 +350,12 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
   Blocking blocking = Blocking::on_thread("main");
   const std::vector<Machine> machines = machines_of(nodes_of(line.files, &blocking));
   const std::vector<Finding> findings = examine(machines);
+  const std::vector<RuleName> applied = applied_rules(machines);
   const bool bad =
       std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.severity != Severity::note; });
   if (line.json) {
+    ordered_json ids = ordered_json::array();
+    for (const RuleName& rule : applied) ids.push_back(rule.id);
     ordered_json all = ordered_json::array();
     for (const Finding& each : findings)
       all.push_back({{"rule", each.rule},
@@ -318,7 +363,12 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
                      {"host", each.host},
                      {"evidence", each.evidence},
                      {"cure", each.cure}});
-    print({{"schema", "troupe.doctor"}, {"version", 1}, {"machines", machines.size()}, {"findings", all}}, out);
+    print({{"schema", "troupe.doctor"},
+           {"version", 1},
+           {"machines", machines.size()},
+           {"applied", ids},
+           {"findings", all}},
+          out);
     return bad ? 1 : 0;
   }
   for (const Finding& each : findings) {
@@ -326,9 +376,9 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
     out << (red ? "\x1b[31;1m" : "") << name_of(each.severity) << (red ? "\x1b[0m" : "") << "  " << each.rule << "  "
         << each.host << ": " << each.evidence << "\n    cure: " << each.cure << '\n';
   }
-  out << (findings.empty() ? "" : "\n") << doctor_rules().size() << " rules on " << machines.size()
-      << (machines.size() == 1 ? " machine: " : " machines: ") << (bad ? "something is wrong" : "nothing is wrong")
-      << ".\n";
+  out << (findings.empty() ? "" : "\n") << applied.size() << " of " << doctor_rules().size()
+      << " rules could be applied" << (machines.size() == 1 ? "" : text(" to ", machines.size(), " machines")) << "; "
+      << (bad ? "something is wrong" : "nothing is wrong") << ".\n";
   return bad ? 1 : 0;
 }
 

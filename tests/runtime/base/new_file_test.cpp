@@ -1,9 +1,13 @@
 #include "runtime/base/new_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +20,7 @@
 #include <vector>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/fd.hpp"
 #include "runtime/base/random.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/page_cache.hpp"
@@ -94,6 +99,57 @@ TEST_F(NewFileTest, IsAnErrorOfTheEnvironmentWhereItCannotBe) {
     }
   }
   EXPECT_EQ(names(), std::vector<std::string>{"log"});
+}
+
+TEST_F(NewFileTest, WritesAPipeInPlace) {
+  ASSERT_EQ(::mkfifo(target().c_str(), 0600), 0);
+  const Fd reader{::open(target().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+  replace(target(), "through");
+  std::array<char, 16> got{};
+  ASSERT_EQ(::read(reader.get(), got.data(), got.size()), 7);
+  EXPECT_STREQ(got.data(), "through");
+  EXPECT_TRUE(fs::is_fifo(target()));
+  EXPECT_EQ(names(), std::vector<std::string>{"log"});
+}
+
+TEST_F(NewFileTest, NeverReplacesASocket) {
+  const Fd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(target().size(), sizeof address.sun_path);
+  target().copy(address.sun_path, target().size());
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_THROW(replace(target(), "x"), Error);  // the kernel opens none
+  EXPECT_TRUE(fs::is_socket(target()));
+}
+
+TEST_F(NewFileTest, AppendsToAnOpenFileNamedByItsNumber) {
+  const Fd open{::open(target().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)};
+  ASSERT_EQ(::write(open.get(), "before ", 7), 7);
+  const fs::path link = folder_ / "link";  // as /dev/stdout is one
+  fs::create_symlink(text("/proc/self/fd/", open.get()), link);
+  replace(link, "during ");
+  ASSERT_EQ(::write(open.get(), "after", 5), 5);
+  EXPECT_EQ(content(), "before during after");
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
+TEST_F(NewFileTest, ReplacesWhatASymbolicLinkLeadsTo) {
+  fs::create_symlink("log", folder_ / "link");
+  replace(folder_ / "link", "first");  // nothing is there yet
+  EXPECT_EQ(content(), "first");
+  replace(folder_ / "link", "second");
+  EXPECT_EQ(content(), "second");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+}
+
+TEST_F(NewFileTest, RefusesAFolderByItsName) {
+  try {
+    replace(folder_, "x");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string{error.what()}.find(": this is a folder; name a file in it"), std::string::npos);
+  }
 }
 
 TEST_F(NewFileTest, LeavesTheOldOneWhenTheDiskIsFull) {

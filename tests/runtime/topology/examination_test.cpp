@@ -56,7 +56,7 @@ TEST(Differences, NamesSerialNumbersAddressesAndOrderDoNotCount) {
   for (AcceleratorLink& link : other.links) link.from = moved[link.from];
   check(other, "shuffled");
   // Packages are numbered by where they stand; their cores tell them apart all the same.
-  const auto found = names(differences(std::vector{one, other}));
+  const auto found = names(compare(std::vector{one, other}).differences);
   for (const std::string& what : found) EXPECT_THAT(what, HasSubstr("cores of package")) << what;
 }
 
@@ -66,13 +66,33 @@ TEST(Differences, OfThreeMachinesTheOneThatDiffersIsNamed) {
   machines[1].gpus[2].firmware = "old";
   for (const std::size_t i : {0u, 2u}) machines[i].gpus[2].firmware = "new";
   machines[2].links[0].lanes_down = 1;
-  const auto found = differences(machines);
+  const auto found = compare(machines).differences;
   ASSERT_THAT(names(found), ElementsAre("NVLink of GPU 0000:12:00.0", "firmware of GPU 0000:22:00.0"));
   EXPECT_THAT(found[0].odd, ElementsAre(2u));
   EXPECT_THAT(found[0].values,
               ElementsAre("4 lanes to 0000:13:00.0", "4 lanes to 0000:13:00.0", "3 lanes to 0000:13:00.0"));
   EXPECT_THAT(found[1].odd, ElementsAre(1u));
   EXPECT_THAT(found[1].values, ElementsAre("new", "old", "new"));
+}
+
+TEST(Differences, WhatAMachineDoesNotTellIsNoValue) {
+  std::vector<Machine> machines(2, two_sockets());
+  machines[0].system.kernel = "6.1";
+  machines[0].gpus[0].firmware = "new";
+  const Comparison found = compare(machines);
+  EXPECT_THAT(found.differences, IsEmpty());
+  EXPECT_THAT(found.untold, ElementsAre(0u, 2u));
+}
+
+TEST(Differences, WhereAllDifferNoneIsOddAndNumbersAreInTheirOrder) {
+  std::vector<Machine> machines(3, two_sockets());
+  for (std::size_t i = 0; i < 3; ++i) machines[i].system.kernel = std::to_string(i);
+  for (Part& part : machines[0].parts)
+    if (part.kind == PartKind::core && part.os_index < 2) part.os_index += 9;
+  const auto found = compare(machines).differences;
+  ASSERT_FALSE(found.empty());
+  EXPECT_THAT(found.back().odd, IsEmpty());
+  EXPECT_EQ(found.front().values[1].find("core 0, core 1"), 0u) << found.front().values[1];
 }
 
 TEST(Differences, AMissingDeviceIsToldOnceWithItsPlace) {
@@ -83,7 +103,7 @@ TEST(Differences, AMissingDeviceIsToldOnceWithItsPlace) {
   ASSERT_EQ(gone, odd.parts.size() - 1);
   odd.parts.pop_back();
   odd.nics.pop_back();
-  const auto found = differences(machines);
+  const auto found = compare(machines).differences;
   EXPECT_THAT(names(found), ElementsAre("NICs", "places of NICs"));
   for (const Difference& each : found) EXPECT_THAT(each.odd, ElementsAre(2u));
 }
@@ -94,13 +114,13 @@ TEST(Differences, NodesOfOneClusterDifferInTheCoresThatAreSwitchedOff) {
   std::vector<Machine> machines;
   for (const char* name : {"flux-sierra-node0.xml", "flux-sierra-node1.xml", "flux-sierra-node2.xml"})
     machines.push_back(machine_from(read_topology_file(files + name), name));
-  const auto found = differences(machines);
+  const auto found = compare(machines).differences;
   EXPECT_THAT(names(found), ElementsAre("cores of package 0", "cores of package 1", "level 3 caches"));
   EXPECT_THAT(found[2].odd, ElementsAre(2u));  // cores whose neighbour is off have a cache for themselves
   machines.push_back(machine_from(read_topology_file(files + "flux-sierra-early-node2.xml"), "early"));
-  const auto more = differences(machines);
+  const auto more = compare(machines).differences;
   EXPECT_GT(more.size(), found.size());
-  EXPECT_THAT(names(more), ::testing::Contains("OSRelease"));
+  EXPECT_THAT(names(more), ::testing::Contains("kernel"));
 }
 
 /// A machine with all facts known and nothing wrong.
@@ -168,8 +188,13 @@ const std::vector<Illness>& illnesses() {
       {"pci-below-capability", "8 GT/s x16", [](Machine& m) { m.parts[m.gpus[0].part].pci->now.gigatransfers = 8; }},
       {"link-lanes-down", "1 of 4 NVLink lanes to 0000:13:00.0 are down",
        [](Machine& m) { m.links[0].lanes_down = 1; }},
-      {"link-lanes-down", "has 2 lanes to its neighbours; others of its kind have 4",
+      {"link-lanes-down", "has 2 lanes to its neighbours; most of its kind have 4",
        [](Machine& m) { m.links[3].lanes = 2; }},
+      {"switch-link-slow", "0000:10:00.0 has a PCI link of 2.5 GT/s x16; what is behind it has 16 GT/s x16",
+       [](Machine& m) {
+         for (Part& p : m.parts)
+           if (p.pci && p.pci->bus == "0000:10:00.0") p.pci->now = {.gigatransfers = 2.5, .lanes = 16};
+       }},
       {"rank-far-from-gpu", "rank 0 (pid 10) may run on processors 0-15",
        [](Machine& m) { m.ranks[0].cpus = CpuSet::from_list("0-15"); }},
       {"memory-far", "rank 1 (pid 11) has 512 of 1536 MiB", [](Machine& m) { m.ranks[1].numa_bytes[0] = 512 << 20; }},
@@ -250,6 +275,18 @@ TEST(Doctor, EachRuleFindsWhatItIsForAndNothingElse) {
   for (const RuleName& rule : doctor_rules())
     EXPECT_TRUE(seen.contains(std::string{rule.id})) << rule.id << " has no test";
   EXPECT_GE(doctor_rules().size(), 18u);
+}
+
+TEST(Doctor, HalvesThatDifferInLanesAreADesign) {
+  Machine machine = healthy();
+  machine.links[2].lanes = machine.links[3].lanes = 3;  // two GPUs of four
+  EXPECT_THAT(rules_that_fire({machine}), IsEmpty());
+}
+
+TEST(Doctor, SaysWhichRulesHadWhatTheyNeed) {
+  EXPECT_THAT(applied_rules(std::vector<Machine>(1)), IsEmpty());
+  EXPECT_GE(applied_rules(std::vector{healthy()}).size(), 15u);
+  EXPECT_LT(applied_rules(std::vector{two_sockets()}).size(), applied_rules(std::vector{healthy()}).size());
 }
 
 TEST(Doctor, AnIdleGpuMayLetItsLinkRest) {
