@@ -100,7 +100,7 @@ void switch_link_slow(const Context& c, std::string_view rule) {
         .push_back(c.name(each.part));
   }
   for (const auto& [what, switches] : alike)
-    c.add(rule, Severity::warning, text(joined(switches), switches.size() == 1 ? " has " : " have each ", what),
+    c.add(rule, Severity::warning, text(joined(switches), switches.size() == 1 ? " has " : " each have ", what),
           "look again while data is moved, since links may rest at a lower speed; if it stays so, look at the slot's "
           "settings in the firmware (link speed, bifurcation) and reseat the riser or baseboard");
 }
