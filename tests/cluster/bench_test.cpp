@@ -63,7 +63,7 @@ TEST_F(BenchOfMessages, OfEnduranceTellsWhatItKnowsWhenASignalEndsIt) {
   ASSERT_TRUE(rtbench.wait_until(begun, 30s)) << rtbench.err();
   rtbench.signal(SIGINT);
   EXPECT_EQ(rtbench.wait(30s), 1) << rtbench.err();
-  EXPECT_THAT(rtbench.out(), HasSubstr("\"stopped\":[1]"));
+  EXPECT_THAT(rtbench.out(), HasSubstr("\"stopped\":[1]")) << rtbench.err();
 }
 
 TEST_F(BenchOfMessages, OfAFloodCountsEachMessageAsReadOrRefusedAndTellsMemory) {

@@ -6,6 +6,7 @@
 #include "runtime/base/error.hpp"
 #include "tools/bench/messages/command.hpp"
 #include "tools/bench/messages/measures.hpp"
+#include "tools/crew/line.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -50,6 +51,18 @@ TEST(RoundTrips, EndWithNineBatchesAtLeastHoweverShortTheSpan) {
 TEST(PairCpus, AreRefusedWhenThisProcessMayNotUseThem) {
   EXPECT_THROW(choose_cpus({0, CPU_SETSIZE}), Error);
   EXPECT_THROW(choose_cpus({-1, 0}), Error);
+}
+
+TEST(LineOfACrew, GivesWhatWasSaidBeforeTheOtherEndWentWithoutReadingWhatItWasTold) {
+  auto [here, there] = crew::make_line();
+  crew::Line line{std::move(here)};
+  {
+    const crew::Line other{std::move(there)};
+    ASSERT_TRUE(line.say("stop"));
+    ASSERT_TRUE(other.say("figures"));
+  }
+  EXPECT_EQ(line.hear_now(), nlohmann::json("figures"));
+  EXPECT_EQ(line.hear_now(), std::nullopt);
 }
 
 }  // namespace

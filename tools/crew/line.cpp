@@ -43,7 +43,8 @@ std::optional<json> Line::receive(int flags) {
   ssize_t got = 0;
   do {
     got = ::recv(fd_.get(), bytes.data(), bytes.size(), flags);
-  } while (got < 0 && errno == EINTR);
+    // A reset is told once, before what came: the other end has gone without reading all that it was told.
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got <= 0) return {};
   bytes.resize(static_cast<std::size_t>(got));
   auto what = json::from_cbor(bytes, true, false);
