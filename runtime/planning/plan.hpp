@@ -28,6 +28,8 @@ struct RankPlan {
   std::vector<std::uint32_t> control_cpus;  // the control lane's own, on which it polls; empty: `cpus`, and it sleeps
   std::vector<std::uint32_t> bulk_cpus;     // the bulk lane's own; empty: `cpus`
   bool may_spin = false;                    // waits may poll: there is a core for it
+  std::vector<std::uint32_t> numa_nodes;    // whose memory its arenas and buffers come from; empty: any
+  std::string network_device;               // the one its transport uses, as the system names it; empty: any
   std::uint64_t arena_bytes = 0;            // what it shares with its node: gradients, stripe state, pool
   std::uint64_t memory_bytes = 0;           // all that it will have in use, data set included; libraries not
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
