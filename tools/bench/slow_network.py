@@ -2,8 +2,8 @@
 """Trains one app.toml after the other on ranks whose network is slow, and says how far each came.
 
 Every node, of one rank or more, is a network namespace whose egress is limited by a token bucket. For each file one
-JSON line: steps/s, the bytes that left a node in a step, and the seconds until an accuracy was reached first. The logs stay
-under --out, for policy_curves.py. Needs root.
+JSON line: steps/s, the bytes that left a node in a step, the part of the time for which its link was busy with them and
+their headers, and the seconds until an accuracy was reached first. The logs stay under --out, for policy_curves.py. Needs root.
 """
 
 import json
@@ -60,10 +60,11 @@ def main():
     with Nodes(-(-options.ranks // options.ranks_per_node), options.mbit) as nodes:
         for turn, file in turns:
             folder = options.out / f"{options.mbit}-{turn}" / file.stem
-            before = nodes.sent_bytes(1)
+            before = nodes.sent_bytes(1), nodes.link_bytes(1)
             wall = train(options, nodes, file, folder)
             lines = json.loads((folder / "log").read_text())
-            sent = nodes.sent_bytes(1) - before
+            sent = nodes.sent_bytes(1) - before[0]
+            carried = nodes.link_bytes(1) - before[1]
             elapsed, steps = lines[-1]["elapsed_time"], lines[-1]["iteration"]
             reached = [e["elapsed_time"] for e in lines if e.get(ACCURACY, 0) >= options.accuracy]
             told = {
@@ -75,6 +76,7 @@ def main():
                 "steps": steps,
                 "steps_per_s": round(steps / elapsed, 3),
                 "sent_bytes_per_step": round(sent / steps),
+                "link_busy": round(carried * 8e-6 / options.mbit / elapsed, 3),
                 "seconds_to_accuracy": round(reached[0], 2) if reached else None,
                 "best_accuracy": max(e.get(ACCURACY, 0) for e in lines),
             }

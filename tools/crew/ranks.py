@@ -154,3 +154,8 @@ class Nodes:
     def sent_bytes(self, node):
         told = json.loads(run("ip", "-n", self.names[node], "-s", "-j", "link", "show", "dev", "eth0"))
         return told[0]["stats64"]["tx"]["bytes"]
+
+    def link_bytes(self, node):
+        """What the node's link has had to carry: the same with a header for each segment, as the token bucket counts."""
+        told = json.loads(run("tc", "-n", self.names[node], "-s", "-j", "qdisc", "show", "dev", "eth0"))
+        return told[0]["bytes"]

@@ -22,6 +22,9 @@ constexpr std::uint32_t kMagic = 0x58555254;  // "TRUX"
 /// 4.3 MB for each of two lanes; 64 lie in the lane's queue. The file that holds them has a name until it is written,
 /// and stays when the process is killed meanwhile: the shorter that takes the better.
 constexpr const char* kSharedBuffers = "128";
+/// A TCP segment as UCX hands it to the system. Of 8 KiB, as it takes by itself, two ranks that exchange gradients on two
+/// cores need a tenth more time for a step (docs/benchmarks.md).
+constexpr const char* kTcpSegment = "32k";
 
 struct ConfigRelease {
   void operator()(ucp_config_t* config) const noexcept { ucp_config_release(config); }
@@ -56,6 +59,8 @@ Config read_config(const UcxOptions& options, bool chosen) {
       break;
     case UcxMeans::tcp: set(raw, "TLS", "tcp,self"); break;
   }
+  if (options.means != UcxMeans::shm && std::getenv("UCX_TCP_TX_SEG_SIZE") == nullptr)
+    set(raw, "TX_SEG_SIZE", kTcpSegment);  // UCX_TCP_TX_SEG_SIZE, whose prefix does not count here
   if (options.means != UcxMeans::tcp) set(raw, "MM_RX_BUFS_GROW", kSharedBuffers);
   // Without it UCX refuses shared memory to endpoints that want to hear of their peer's death.
   if (options.means != UcxMeans::tcp) set(raw, "MM_ERROR_HANDLING", "y");
