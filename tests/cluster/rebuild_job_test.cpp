@@ -116,7 +116,8 @@ TEST_F(RebuildJob, TwoHundredTimesInOneRunIsTheRunWithoutThemAndHardlyTakesMemor
     for (const auto& [rank, before] : warm) {
       const Holdings after = holdings_of(rank);
       RecordProperty(text("resident_kib_", rank), text(before.resident_kib, " to ", after.resident_kib));
-      // 1 % is the aim. Of a process as small as this one up to 1.2 % was seen, some KiB a rebuild, cause unknown.
+      // 1 % is the aim. The actors of an ended view, some 4.5 KiB, stay until their last deadline: in a process as small
+      // as this one that is more when rebuilds come faster at the end than at first.
       EXPECT_LT(after.resident_kib, before.resident_kib * 1.03) << "after " << kRebuilds << " rebuilds";
       EXPECT_EQ(after.descriptors, before.descriptors);
       EXPECT_EQ(after.threads, before.threads);
