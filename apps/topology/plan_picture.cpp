@@ -29,12 +29,12 @@ constexpr double kSquare = 14;  // a core
 constexpr double kStep = 17;
 constexpr double kNumaHeader = 44;
 constexpr double kNodeHeader = 44;
-constexpr double kRankWidth = 196;
+constexpr double kRankWidth = 224;
 constexpr double kRankHeight = 48;
 constexpr double kNicWidth = 190;
 constexpr double kNicHeight = 48;
 constexpr double kLinkWidth = 110;  // from NICs to the network
-constexpr double kLeft = 880;       // NUMA nodes and ranks
+constexpr double kLeft = 946;       // NUMA nodes and ranks
 constexpr std::size_t kCoresInLine = 12;
 constexpr std::size_t kMostNodes = 8;
 constexpr std::size_t kMostCards = 32;   // of ranks of a node
@@ -57,6 +57,19 @@ std::string color_of(std::uint32_t local_rank) {
 }
 
 std::string counted(std::size_t count, std::string_view one) { return text(count, ' ', one, count == 1 ? "" : "s"); }
+
+/// "0-3, 8"
+std::string number_ranges(const std::vector<std::uint32_t>& numbers) {
+  std::string out;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    out += text(out.empty() ? "" : ", ", numbers[i]);
+    if (last > i) out += text('-', numbers[last]);
+    i = last + 1;
+  }
+  return out;
+}
 
 std::string share_text(std::uint64_t used, std::uint64_t there) {
   return there == 0 ? bytes_text(used) : text(bytes_text(used), " of ", bytes_text(there));
@@ -137,15 +150,31 @@ void find_cores(DrawnNode& node) {
   }
 }
 
-std::size_t lines_of_cores(const DrawnNuma& numa) {
-  std::size_t lines = 0;
-  for (std::size_t i = 0; i < std::min(numa.cores.size(), kMostCores);) {  // each cache begins a line
-    std::size_t end = i;
-    while (end < numa.cores.size() && numa.cores[end].core->l3 == numa.cores[i].core->l3) ++end;
-    lines += (std::min(end, kMostCores) - i + kCoresInLine - 1) / kCoresInLine;
-    i = end;
+struct CorePlace {
+  double x = 0, y = 0;
+};
+
+/// From the left upper corner of all cores. Those that share a cache stand together, in one line where they fit.
+std::vector<CorePlace> places_of_cores(const DrawnNuma& numa) {
+  constexpr double kBetweenCaches = 6;
+  constexpr double kLine = kCoresInLine * kStep + 1;
+  std::vector<CorePlace> places;
+  double x = 0, y = 0;
+  for (std::size_t i = 0; i < std::min(numa.cores.size(), kMostCores); ++i) {
+    if (i > 0 && numa.cores[i].core->l3 != numa.cores[i - 1].core->l3) {
+      std::size_t end = i;
+      while (end < numa.cores.size() && numa.cores[end].core->l3 == numa.cores[i].core->l3) ++end;
+      x += kBetweenCaches;
+      if (x + static_cast<double>(end - i) * kStep > kLine) x = kLine;
+    }
+    if (x + kStep > kLine) {
+      x = 0;
+      y += kStep;
+    }
+    places.push_back({x, y});
+    x += kStep;
   }
-  return lines;
+  return places;
 }
 
 /// Sizes, and places inside the node.
@@ -154,7 +183,7 @@ void measure(DrawnNode& node) {
   for (DrawnNuma& numa : node.numa) {
     numa.width = kCoresInLine * kStep + 2 * kSpace;
     const double devices = numa.accelerators.empty() ? 0 : 18;
-    numa.height = kNumaHeader + static_cast<double>(lines_of_cores(numa)) * kStep + kSpace + devices;
+    numa.height = kNumaHeader + places_of_cores(numa).back().y + kStep + kSpace + devices;
     if (x > kSpace && x + numa.width > kLeft) {
       x = kSpace;
       y += row + kSpace;
@@ -281,16 +310,9 @@ class PlanDrawing {
       words("small", x + 80, y + 16, share_text(use->used, use->there), numa.width - 84);
       bar(x + kSpace, y + 24, numa.width - 2 * kSpace, use->used, use->there, "memory of the NUMA node");
     }
-    double line = y + kNumaHeader - 6;
-    std::size_t in_line = 0;
-    for (std::size_t i = 0; i < std::min(numa.cores.size(), kMostCores); ++i) {
-      const bool new_cache = i > 0 && numa.cores[i].core->l3 != numa.cores[i - 1].core->l3;
-      if (in_line == kCoresInLine || new_cache) {
-        line += kStep;
-        in_line = 0;
-      }
-      square(x + kSpace + static_cast<double>(in_line++) * kStep, line, numa.cores[i], about(numa.cores[i]));
-    }
+    const std::vector<CorePlace> places = places_of_cores(numa);
+    for (std::size_t i = 0; i < places.size(); ++i)
+      square(x + kSpace + places[i].x, y + kNumaHeader - 6 + places[i].y, numa.cores[i], about(numa.cores[i]));
     if (!numa.accelerators.empty())
       words("small", x + kSpace, y + numa.height - 8, joined(numa.accelerators), numa.width - 2 * kSpace);
   }
@@ -346,7 +368,7 @@ class PlanDrawing {
             kRankWidth - 18);
       std::vector<std::string> beside;
       if (!rank.accelerator.empty()) beside.push_back("near " + rank.accelerator);
-      if (!rank.network_device.empty()) beside.push_back("sends over " + rank.network_device);
+      if (!rank.network_device.empty()) beside.push_back("over " + rank.network_device);
       words("small", x + 14, y + 42, joined(beside), kRankWidth - 18);
     }
     if (node.ranks.size() > cards)
@@ -373,7 +395,8 @@ class PlanDrawing {
                nic->numa < 0 ? "" : text(", NUMA ", node.topology->numa[static_cast<std::size_t>(nic->numa)].os_index)),
           kNicWidth - 14);
       words("small", x + 8, y + 42,
-            users.empty() ? "not used" : text(users.size() == 1 ? "rank " : "ranks ", joined(users)), kNicWidth - 14);
+            users.empty() ? "not used" : text(users.size() == 1 ? "rank " : "ranks ", number_ranges(users)),
+            kNicWidth - 14);
       if (!users.empty()) link(node, *nic, x + kNicWidth, y + kNicHeight / 2, users.size(), speed);
       y += kNicHeight + 6;
     }
@@ -385,14 +408,14 @@ class PlanDrawing {
       return at.node == node.number && is_nic_of(at, nic);
     };
     const RankOrder& ring = orders_.ring;
-    const bool crosses =
-        ring.order.size() > 1 && plan_.ranks.at(ring.from.value).node != plan_.ranks.at(ring.to.value).node;
+    const bool crosses = ring.order.size() > 1 && ring.slowest > 0 &&
+                         plan_.ranks.at(ring.from.value).node != plan_.ranks.at(ring.to.value).node;
     const bool slowest = crosses && (ends_here(ring.from) || ends_here(ring.to));
     out_ += fmt::format(
         "<path class=\"link{}\" d=\"M{:.0f} {:.0f}H{:.0f}\" stroke-width=\"{:.1f}\"><title>{}: {}, {}</title></path>\n",
         slowest ? " badline" : "", x, y, network_x(), std::min(2.0 + 0.5 * static_cast<double>(users), 6.0),
         escaped(nic.name), escaped(speed), counted(users, "rank"));
-    words("small", x + 14, y - 6, speed, kLinkWidth - 16);
+    if (nic.bits_per_second > 0) words("small", x + 14, y - 6, speed, kLinkWidth - 16);
   }
 
   const Plan& plan_;

@@ -80,11 +80,6 @@ void place_in_order(const Settings::Placement& placement, const Topology& node, 
                     const std::vector<Core>& cores, const std::vector<RankPlan*>& ranks, bool with_lanes,
                     std::vector<std::string>& reasons) {
   const std::size_t wanted = placement.cores;
-  const std::size_t most = cores.size() / ranks.size();
-  TROUPE_CHECK(wanted * ranks.size() <= cores.size(), Code::invalid, "placement.cores = ", wanted, " for each of ",
-               ranks.size(), " rank", plural(ranks.size()), " on node ", host, " needs ", wanted * ranks.size(),
-               " cores, but this job may use ", cores.size(), " there; ask for ",
-               most > 0 ? text("at most ", most, ", or for ") : "", "0 to share out what there is");
   const bool shared = cores.size() < ranks.size();
   const std::size_t share = shared ? 1 : wanted != 0 ? wanted : cores.size() / ranks.size();
   const std::size_t spare = shared || !with_lanes ? 0 : cores.size() / ranks.size() - share;
@@ -386,6 +381,12 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
   TROUPE_CHECK(!cores.empty(), Code::environment, "node ", host,
                " has no core that this job may use; look at the CPU affinity "
                "(taskset -p) and at the cpuset of its control group");
+  const std::size_t wanted = placement.cores * ranks.size();
+  const std::size_t most = cores.size() / ranks.size();
+  TROUPE_CHECK(wanted <= cores.size(), Code::invalid, "placement.cores = ", placement.cores, " for each of ",
+               ranks.size(), " rank", plural(ranks.size()), " on node ", host, " needs ", wanted,
+               " cores, but this job may use ", cores.size(), " there; ask for ",
+               most > 0 ? text("at most ", most, ", or for ") : "", "0 to share out what there is");
   const bool has_devices = placement.device != "cpu" && !node.accelerators.empty();
   if (placement.policy != "auto")
     place_by_numa(placement, node, host, cores, ranks, with_lanes, reasons);

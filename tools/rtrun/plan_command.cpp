@@ -81,6 +81,10 @@ PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& c
     made.plan.reasons.push_back(text("The machines and ranks are those of the command line; cluster.nodes (",
                                      hosts.hosts.empty() ? text("local:", settings.cluster.local) : describe(hosts),
                                      ") does not count here."));
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    if (topology::count(made.machines[k]).cores == 0)
+      made.plan.reasons.push_back(kinds[k].source +
+                                  " tells of processors and not of cores, so each processor counts as a core.");
   std::map<std::string, std::size_t> kind_of;  // by boot id
   for (const Topology& topology : inputs.topologies)
     for (std::size_t k = 0; k < kinds.size(); ++k)

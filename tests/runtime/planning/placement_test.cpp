@@ -75,9 +75,10 @@ TEST(Placement, WhatDoesNotFitIsRefusedWithTheConstraint) {
   };
   EXPECT_THAT(why("spread", 0, 17), AllOf(HasSubstr("node a has 16 cores"), HasSubstr("17 ranks")));
   EXPECT_THAT(why("pack", 0, 17), HasSubstr("node a has 16 cores"));
-  EXPECT_THAT(why("spread", 5, 4),
+  EXPECT_THAT(why("spread", 5, 3),
               AllOf(HasSubstr("2 ranks on NUMA node 0 of node a needs 10 cores"), HasSubstr("8 there")));
   EXPECT_THAT(why("pack", 5, 3), AllOf(HasSubstr("placement.cores = 5"), HasSubstr("3 ranks")));
+  EXPECT_THAT(why("pack", 6, 3), HasSubstr("needs 18 cores, but this job may use 16 there"));
   EXPECT_EQ(exit_code(Code::invalid), 2);
 }
 
