@@ -17,8 +17,11 @@ Topology discover() {
   detail::add_processors(topology);
   topology.nics = detail::find_nics(topology.numa);
   const auto read = [](const std::string& path) { return detail::read_small_file(path); };
-  topology.cpu_quota =
-      detail::cpu_quota(read("/proc/self/cgroup").value_or(""), read("/proc/self/mountinfo").value_or(""), read);
+  const std::string groups = read("/proc/self/cgroup").value_or("");
+  const std::string mounts = read("/proc/self/mountinfo").value_or("");
+  topology.cpu_quota = detail::cpu_quota(groups, mounts, read);
+  const std::uint64_t limit = detail::memory_limit(groups, mounts, read);
+  topology.memory_limit_bytes = limit == ~std::uint64_t{0} ? 0 : limit;
   return topology;
 }
 

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "runtime/base/blocking.hpp"
-#include "runtime/planning/topology.hpp"
 #include "runtime/topology/machine.hpp"
 
 namespace troupe {
@@ -20,9 +19,5 @@ struct MachineSources {
 /// library is; PCI links, NICs, RDMA ports and virtual functions from /sys; limits, settings and ranks from /proc. What
 /// cannot be looked up stays absent. Takes some tens of milliseconds. Throws Error{environment} when hwloc cannot.
 topology::Machine discover_machine(const MachineSources& sources = {});
-
-/// What a plan needs of a machine (Hello carries no more): allowed cores, NUMA nodes, NICs, caches. Of a machine from a
-/// file the identity is empty, and NICs have no addresses.
-Topology planning_topology(const topology::Machine& machine);
 
 }  // namespace troupe

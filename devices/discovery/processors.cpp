@@ -91,6 +91,9 @@ Core make_core(hwloc_topology_t topology, hwloc_obj_t object, hwloc_const_cpuset
   if (const hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, object)) {
     core.package = package->logical_index;
   }
+  if (const hwloc_obj_t cache = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_L3CACHE, object)) {
+    core.l3 = cache->logical_index;
+  }
   return core;
 }
 

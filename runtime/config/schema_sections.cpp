@@ -1,3 +1,5 @@
+#include <charconv>
+
 #include "runtime/config/detail/sections.hpp"
 
 namespace troupe::detail {
@@ -12,6 +14,7 @@ using V = TomlValue;
 using K = ValueKind;
 
 constexpr std::size_t kMostRanks = 1024;
+constexpr std::uint32_t kMostMeshRanks = 65'536;
 
 void store_batches(S& s, const V& v) {
   const auto rows = [](const V& one) { return static_cast<std::uint32_t>(one.integer); };
@@ -33,6 +36,27 @@ void store_non_finite(S& s, const V& v) {
 }
 std::string show_non_finite(const S& s) {
   return in_quotes(s.rule.skips_non_finite ? "skip" : s.rule.stops_non_finite ? "roll_back" : "stop");
+}
+
+/// "2x4": 2 nodes with 4 ranks each.
+std::optional<S::Placement::Mesh> mesh_of(std::string_view words) {
+  S::Placement::Mesh mesh;
+  const char* const end = words.data() + words.size();
+  const auto [times, first] = std::from_chars(words.data(), end, mesh.nodes);
+  if (first != std::errc{} || times == end || *times != 'x') return std::nullopt;
+  const auto [stop, second] = std::from_chars(times + 1, end, mesh.ranks);
+  const bool fits = mesh.nodes > 0 && mesh.ranks > 0 && std::uint64_t{mesh.nodes} * mesh.ranks <= kMostMeshRanks;
+  return second == std::errc{} && stop == end && fits ? std::optional{mesh} : std::nullopt;
+}
+std::optional<Finding> check_mesh(const V& v) {
+  if (v.text.empty() || mesh_of(v.text)) return std::nullopt;
+  return invalid(text("is ", describe(v), ", but takes nodes x ranks of each, as in placement.mesh = \"2x4\", at most ",
+                      kMostMeshRanks, " ranks together"));
+}
+void store_mesh(S& s, const V& v) { s.placement.mesh = mesh_of(v.text).value_or(S::Placement::Mesh{}); }
+std::string show_mesh(const S& s) {
+  const S::Placement::Mesh& mesh = s.placement.mesh;
+  return in_quotes(mesh.nodes == 0 ? std::string{} : text(mesh.nodes, 'x', mesh.ranks));
 }
 
 std::optional<Finding> check_resume(const V& v) {
@@ -139,6 +163,16 @@ Keys other_keys() {
       {"placement.device", at<&S::placement, &P::device>,
        one_of({"auto", "cpu"}, {"cuda"}, "placement.device = \"cpu\" (or \"auto\")"), "what a rank computes on",
        "\"auto\"", "auto is cpu in this build."},
+      {"placement.policy", at<&S::placement, &P::policy>, one_of({"auto", "spread", "pack"}),
+       "which cores of its node a rank gets", "\"spread\"",
+       "auto: cores in order, the same number for each rank; where a machine from a file has GPUs, those near the "
+       "rank's GPU. spread: ranks as far from each other as the node allows, over all NUMA nodes. pack: ranks as near "
+       "each other as possible, one NUMA node after another. Under spread and pack a rank has cores of several NUMA "
+       "nodes only where it needs more than one has, and shares none with another rank. For rtrun plan --nodes it also "
+       "says how many ranks a machine gets."},
+      {"placement.mesh", Custom{store_mesh, show_mesh}, text_in_quotes(check_mesh),
+       "nodes x ranks of each node that the job must have; \"\": any", "\"2x4\"",
+       "A job with other numbers of either is an error. rtrun plan --nodes takes it for the ranks to place."},
       {"placement.cores", at<&S::placement, &P::cores>, integer(0, 4096),
        "number of cores for each rank; 0: the node's cores are divided among its ranks", "2",
        "These cores compute. The node's remaining cores go to the lanes, which then poll: first one for the control "

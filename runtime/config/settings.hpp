@@ -74,7 +74,13 @@ struct Settings {
   std::string update_replay;       // folder of logs whose order the shards follow; empty: as things come
   std::uint64_t digest_steps = 0;  // steps from one comparison of all ranks' weights to the next; 0: none
   struct Placement {
-    std::string device = "auto";    // auto, cpu
+    std::string device = "auto";  // auto, cpu
+    std::string policy = "auto";  // auto, spread, pack
+    struct Mesh {
+      std::uint32_t nodes = 0;  // 0: none is asked for
+      std::uint32_t ranks = 0;  // of each node
+      friend bool operator==(const Mesh&, const Mesh&) = default;
+    } mesh;
     std::uint32_t cores = 0;        // per rank; 0: the node's cores shared out
     std::string split = "equal";    // equal, measured
     double min_share = 0.05;        // of data.batch, with split = "measured"

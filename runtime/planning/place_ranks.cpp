@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <span>
 #include <tuple>
@@ -30,9 +31,17 @@ std::vector<std::uint32_t> cpus_of(std::span<const Core> cores) {
   return cpus;
 }
 
+std::vector<std::uint32_t> numa_nodes_of(const Topology& node, std::span<const Core> cores) {
+  std::set<std::uint32_t> numbers;
+  for (const Core& core : cores)
+    if (core.numa < node.numa.size()) numbers.insert(node.numa[core.numa].os_index);
+  return {numbers.begin(), numbers.end()};
+}
+
 /// The first `share` of `cores` for the device and everything else, the rest for lanes.
-void take(RankPlan& rank, std::span<const Core> cores, std::size_t share) {
+void take(RankPlan& rank, const Topology& node, std::span<const Core> cores, std::size_t share) {
   rank.cpus = cpus_of(cores.first(share));
+  rank.numa_nodes = numa_nodes_of(node, cores.first(share));
   rank.device_threads = static_cast<std::uint32_t>(share);
   if (cores.size() > share) rank.control_cpus = cpus_of(cores.subspan(share, 1));
   if (cores.size() > share + 1) rank.bulk_cpus = cpus_of(cores.subspan(share + 1, 1));
@@ -66,20 +75,11 @@ void respect_quota(double quota, const std::string& host, const std::vector<Rank
                          ", less than their cores: threads by that time, and waits sleep at once."));
 }
 
-}  // namespace
-
-void place_on_cores(const Settings::Placement& placement, const Topology& node, const std::string& host,
-                    const std::vector<RankPlan*>& ranks, bool with_lanes, std::vector<std::string>& reasons) {
-  const std::vector<Core> cores = ordered_cores(node);
-  TROUPE_CHECK(!cores.empty(), Code::environment, "node ", host,
-               " has no core that this job may use; look at the CPU affinity "
-               "(taskset -p) and at the cpuset of its control group");
+/// placement.policy = "auto": cores in order, which ranks share where there are fewer than ranks.
+void place_in_order(const Settings::Placement& placement, const Topology& node, const std::string& host,
+                    const std::vector<Core>& cores, const std::vector<RankPlan*>& ranks, bool with_lanes,
+                    std::vector<std::string>& reasons) {
   const std::size_t wanted = placement.cores;
-  const std::size_t most = cores.size() / ranks.size();
-  TROUPE_CHECK(wanted * ranks.size() <= cores.size(), Code::invalid, "placement.cores = ", wanted, " for each of ",
-               ranks.size(), " rank", plural(ranks.size()), " on node ", host, " needs ", wanted * ranks.size(),
-               " cores, but this job may use ", cores.size(), " there; ask for ",
-               most > 0 ? text("at most ", most, ", or for ") : "", "0 to share out what there is");
   const bool shared = cores.size() < ranks.size();
   const std::size_t share = shared ? 1 : wanted != 0 ? wanted : cores.size() / ranks.size();
   const std::size_t spare = shared || !with_lanes ? 0 : cores.size() / ranks.size() - share;
@@ -88,7 +88,7 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const std::size_t first = shared ? i % cores.size() : i * (share + lanes);
     const auto own = std::span{cores}.subspan(first, share + lanes);
-    take(*ranks[i], own, share);
+    take(*ranks[i], node, own, share);
     ranks[i]->may_spin = !shared;
     across += own.front().numa != own[share - 1].numa;
   }
@@ -104,6 +104,295 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
     reasons.push_back(text("Node ", host, ": ", across, " rank", plural(across), across == 1 ? " has" : " have",
                            " cores of several NUMA nodes; a number of ranks that the NUMA nodes divide avoids it."));
   }
+}
+
+/// The cores of one NUMA node.
+struct Pool {
+  std::uint32_t numa = 0;
+  std::size_t size = 0;
+  std::vector<Core> free;  // those that no rank has yet
+  std::size_t ranks = 0;   // that are at home here
+};
+
+/// For each rank the NUMA nodes, as places among the pools, from which its cores come.
+using Homes = std::vector<std::vector<std::size_t>>;
+
+std::vector<Pool> pools_of(const std::vector<Core>& cores) {
+  std::vector<Pool> pools;
+  for (const Core& core : cores) {
+    if (pools.empty() || pools.back().numa != core.numa) pools.push_back({.numa = core.numa, .free = {}});
+    pools.back().free.push_back(core);
+    ++pools.back().size;
+  }
+  return pools;
+}
+
+/// Ranks as far from each other as pools allow, neighbours next to each other. Fewer ranks than pools: to each a row of
+/// them.
+Homes spread_out(const std::vector<Pool>& pools, std::size_t ranks) {
+  Homes homes(ranks);
+  if (ranks <= pools.size()) {
+    for (std::size_t i = 0; i < ranks; ++i)
+      for (std::size_t p = i * pools.size() / ranks; p < (i + 1) * pools.size() / ranks; ++p) homes[i].push_back(p);
+    return homes;
+  }
+  std::vector<std::size_t> counts(pools.size());
+  for (std::size_t i = 0; i < ranks; ++i) {  // where a rank more leaves the most cores for each
+    std::size_t best = 0;
+    for (std::size_t p = 1; p < pools.size(); ++p)
+      if (pools[p].size * (counts[best] + 1) > pools[best].size * (counts[p] + 1)) best = p;
+    ++counts[best];
+  }
+  std::size_t next = 0;
+  for (std::size_t p = 0; p < pools.size(); ++p)
+    for (std::size_t i = 0; i < counts[p]; ++i) homes[next++] = {p};
+  return homes;
+}
+
+/// How many cores each of `ranks` can have when none has cores of two pools; 0: there are not enough.
+std::size_t packed_share(const std::vector<Pool>& pools, std::size_t ranks) {
+  std::size_t share = 0;
+  for (const Pool& pool : pools) share = std::max(share, pool.size);
+  const auto room = [&] {
+    std::size_t all = 0;
+    for (const Pool& pool : pools) all += pool.size / share;
+    return all;
+  };
+  while (share > 0 && room() < ranks) --share;
+  return share;
+}
+
+/// Pool after pool, `share` cores a rank; a rank that needs more than a pool has gets several in a row. Empty: they do
+/// not suffice.
+Homes packed(const std::vector<Pool>& pools, std::size_t ranks, std::size_t share) {
+  Homes homes;
+  std::size_t left = pools.empty() ? 0 : pools[0].size;  // of pool p
+  for (std::size_t p = 0; p < pools.size() && homes.size() < ranks;) {
+    if (left >= share) {
+      homes.push_back({p});
+      left -= share;
+      continue;
+    }
+    std::vector<std::size_t> row;
+    std::size_t cores = 0;
+    for (std::size_t q = p; left == pools[p].size && q < pools.size() && cores < share; ++q) {
+      row.push_back(q);
+      cores += pools[q].size;
+    }
+    const bool fills_row = !row.empty() && cores >= share;
+    if (fills_row) homes.push_back(row);
+    p += fills_row ? row.size() : 1;
+    if (p < pools.size()) left = pools[p].size;
+  }
+  return homes.size() == ranks ? homes : Homes{};
+}
+
+/// Each rank where its accelerator is, as long as it is known where that is; of fewer accelerators than ranks several
+/// have one.
+Homes near_accelerators(const Topology& node, const std::vector<Pool>& pools, std::size_t ranks) {
+  const std::size_t devices = node.accelerators.size();
+  Homes homes = spread_out(pools, ranks);
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const std::int32_t numa = node.accelerators[ranks <= devices ? i : i * devices / ranks].numa;
+    const auto pool = std::find_if(pools.begin(), pools.end(),
+                                   [&](const Pool& p) { return static_cast<std::int32_t>(p.numa) == numa; });
+    if (pool != pools.end()) homes[i] = {static_cast<std::size_t>(pool - pools.begin())};
+  }
+  return homes;
+}
+
+/// `count` of the pool's free cores: of one cache of level 3 where one has so many, of several such of the one with the
+/// most (`apart`) or the fewest free cores.
+void take_cores(std::vector<Core>& to, Pool& pool, std::size_t count, bool apart) {
+  std::map<std::uint32_t, std::size_t> caches;
+  for (const Core& core : pool.free) ++caches[core.l3];
+  const std::pair<const std::uint32_t, std::size_t>* best = nullptr;
+  for (const auto& cache : caches) {
+    const bool better = best == nullptr || (apart ? cache.second > best->second : cache.second < best->second);
+    if (cache.second >= count && better) best = &cache;
+  }
+  std::stable_partition(pool.free.begin(), pool.free.end(),
+                        [&](const Core& core) { return best != nullptr && core.l3 == best->first; });
+  const auto end = pool.free.begin() + static_cast<std::ptrdiff_t>(count);
+  to.insert(to.end(), pool.free.begin(), end);
+  pool.free.erase(pool.free.begin(), end);
+  std::sort(pool.free.begin(), pool.free.end(), [](const Core& a, const Core& b) { return a.index < b.index; });
+}
+
+/// Cores that all ranks have the same number of, each from its home. Where a pool has several ranks, each of them has
+/// no other pool.
+class PlacementAtHome {
+ public:
+  PlacementAtHome(const Topology& node, std::vector<Pool> pools, Homes homes, bool apart)
+      : node_(node), pools_(std::move(pools)), homes_(std::move(homes)), apart_(apart) {
+    for (const auto& home : homes_)
+      for (const std::size_t p : home) ++pools_[p].ranks;
+  }
+
+  /// The largest number of cores that every rank can have.
+  std::size_t most() const {
+    std::size_t least = ~std::size_t{0};
+    for (const auto& home : homes_) least = std::min(least, room_of(home));
+    return least;
+  }
+  /// The pool in which ranks have the fewest cores each.
+  const Pool& tightest() const {
+    return *std::min_element(pools_.begin(), pools_.end(), [](const Pool& a, const Pool& b) {
+      return a.size * std::max<std::size_t>(b.ranks, 1) < b.size * std::max<std::size_t>(a.ranks, 1);
+    });
+  }
+  std::size_t left_free() const {
+    std::size_t cores = 0;
+    for (const Pool& pool : pools_) cores += pool.free.size();
+    return cores;
+  }
+
+  void place(const std::vector<RankPlan*>& ranks, std::size_t share, std::size_t lanes) {
+    std::vector<std::vector<Core>> cores(ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i) fill(cores[i], homes_[i], share);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) add_lane(cores[i], homes_[i]);
+      take(*ranks[i], node_, cores[i], share);
+      ranks[i]->may_spin = true;
+    }
+  }
+
+ private:
+  std::size_t room_of(const std::vector<std::size_t>& home) const {
+    std::size_t cores = 0;
+    for (const std::size_t p : home) cores += pools_[p].size / pools_[p].ranks;
+    return cores;
+  }
+  void fill(std::vector<Core>& cores, const std::vector<std::size_t>& home, std::size_t share) {
+    for (const std::size_t p : home)
+      if (pools_[p].free.size() >= share) return take_cores(cores, pools_[p], share, apart_);
+    for (const std::size_t p : home) {
+      const std::size_t some = std::min(share - cores.size(), pools_[p].free.size());
+      if (some > 0) take_cores(cores, pools_[p], some, apart_);
+    }
+  }
+  /// A core that shares the cache of level 3, if there is one.
+  void add_lane(std::vector<Core>& cores, const std::vector<std::size_t>& home) {
+    for (const bool near : {true, false}) {
+      for (const std::size_t p : home) {
+        std::vector<Core>& free = pools_[p].free;
+        const auto at = std::find_if(free.begin(), free.end(),
+                                     [&](const Core& core) { return !near || core.l3 == cores.front().l3; });
+        if (at == free.end()) continue;
+        cores.push_back(*at);
+        free.erase(at);
+        return;
+      }
+    }
+  }
+
+  const Topology& node_;
+  std::vector<Pool> pools_;
+  Homes homes_;
+  const bool apart_;
+};
+
+/// How many cores of its home a rank leaves to its lanes.
+std::size_t lanes_beside(std::size_t wanted, std::size_t most, bool with_lanes) {
+  return with_lanes && wanted != 0 ? std::min(most - wanted, kLanes) : 0;
+}
+
+/// placement.policy = "spread" or "pack".
+void place_by_numa(const Settings::Placement& placement, const Topology& node, const std::string& host,
+                   const std::vector<Core>& cores, const std::vector<RankPlan*>& ranks, bool with_lanes,
+                   std::vector<std::string>& reasons) {
+  const bool spread = placement.policy == "spread";
+  TROUPE_CHECK(cores.size() >= ranks.size(), Code::invalid, "placement.policy = \"", placement.policy,
+               "\" gives each rank cores of its own, but node ", host, " has ", cores.size(), " core",
+               plural(cores.size()), " that this job may use, for ", ranks.size(),
+               " ranks; use fewer ranks, or \"auto\"");
+  const std::size_t wanted = placement.cores;
+  std::vector<Pool> pools = pools_of(cores);
+  const std::size_t several = pools.size();
+  const std::size_t share = wanted != 0 ? wanted : packed_share(pools, ranks.size());
+  Homes homes = spread ? spread_out(pools, ranks.size()) : packed(pools, ranks.size(), share);
+  TROUPE_CHECK(
+      !homes.empty(), Code::invalid, "placement.policy = \"pack\" and placement.cores = ", wanted, ": the ", several,
+      " NUMA node", plural(several), " of node ", host, " with ", cores.size(),
+      " cores that this job may use have no room for ", ranks.size(),
+      " ranks of which none has cores of two NUMA nodes; ask for fewer cores or ranks, or write placement.policy = "
+      "\"auto\"");
+  PlacementAtHome at_home{node, std::move(pools), std::move(homes), spread};
+  const std::size_t most = at_home.most();
+  if (spread && wanted > most) {
+    const Pool& tight = at_home.tightest();
+    const std::size_t number = tight.numa < node.numa.size() ? node.numa[tight.numa].os_index : tight.numa;
+    fail(Code::invalid, text("placement.cores = ", wanted, " for each of ", tight.ranks, " rank", plural(tight.ranks),
+                             " on NUMA node ", number, " of node ", host, " needs ", wanted * tight.ranks,
+                             " cores, but this job may use ", tight.size, " there; ask for at most ", most,
+                             ", use fewer ranks, or write placement.policy = \"auto\""));
+  }
+  const std::size_t each = wanted != 0 ? wanted : spread ? most : share;
+  at_home.place(ranks, each, lanes_beside(wanted, most, with_lanes));
+  const std::size_t left = at_home.left_free();
+  reasons.push_back(text("Node ", host, ": placement.policy = \"", placement.policy, "\" places ", ranks.size(),
+                         " rank", plural(ranks.size()), " of ", each, " core", plural(each), spread ? " over " : " on ",
+                         several, " NUMA node", plural(several), " with cores",
+                         left > 0 ? text("; ", left, left == 1 ? " core is" : " cores are", " left free") : "", "."));
+}
+
+/// Whether each rank found cores near an accelerator.
+bool place_near_accelerators(const Settings::Placement& placement, const Topology& node, const std::string& host,
+                             const std::vector<Core>& cores, const std::vector<RankPlan*>& ranks, bool with_lanes,
+                             std::vector<std::string>& reasons) {
+  const auto is_known = [](const Accelerator& device) { return device.numa >= 0; };
+  if (std::none_of(node.accelerators.begin(), node.accelerators.end(), is_known)) return false;
+  std::vector<Pool> pools = pools_of(cores);
+  Homes homes = near_accelerators(node, pools, ranks.size());
+  PlacementAtHome at_home{node, std::move(pools), std::move(homes), /*apart=*/true};
+  const std::size_t most = at_home.most();
+  if (most == 0 || placement.cores > most) return false;
+  at_home.place(ranks, placement.cores != 0 ? placement.cores : most, lanes_beside(placement.cores, most, with_lanes));
+  reasons.push_back(text("Node ", host,
+                         ": each rank has cores near its GPU, and computes on the cores: no device of "
+                         "this build uses GPUs."));
+  return true;
+}
+
+/// To each rank one that no other has, near its memory if there is one.
+void name_accelerators(const Topology& node, const std::vector<RankPlan*>& ranks) {
+  std::vector<bool> used(node.accelerators.size());
+  const auto number = [&](const Accelerator& device) {
+    return device.numa < 0 ? -1 : static_cast<std::int64_t>(node.numa[static_cast<std::size_t>(device.numa)].os_index);
+  };
+  for (const bool near : {true, false}) {
+    for (RankPlan* rank : ranks) {
+      for (std::size_t a = 0; a < used.size() && rank->accelerator.empty(); ++a) {
+        const bool fits =
+            !near || std::count(rank->numa_nodes.begin(), rank->numa_nodes.end(), number(node.accelerators[a])) > 0;
+        if (used[a] || !fits) continue;
+        used[a] = true;
+        rank->accelerator = node.accelerators[a].name;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void place_on_cores(const Settings::Placement& placement, const Topology& node, const std::string& host,
+                    const std::vector<RankPlan*>& ranks, bool with_lanes, std::vector<std::string>& reasons) {
+  const std::vector<Core> cores = ordered_cores(node);
+  TROUPE_CHECK(!cores.empty(), Code::environment, "node ", host,
+               " has no core that this job may use; look at the CPU affinity "
+               "(taskset -p) and at the cpuset of its control group");
+  const std::size_t wanted = placement.cores * ranks.size();
+  const std::size_t most = cores.size() / ranks.size();
+  TROUPE_CHECK(wanted <= cores.size(), Code::invalid, "placement.cores = ", placement.cores, " for each of ",
+               ranks.size(), " rank", plural(ranks.size()), " on node ", host, " needs ", wanted,
+               " cores, but this job may use ", cores.size(), " there; ask for ",
+               most > 0 ? text("at most ", most, ", or for ") : "", "0 to share out what there is");
+  const bool has_devices = placement.device != "cpu" && !node.accelerators.empty();
+  if (placement.policy != "auto")
+    place_by_numa(placement, node, host, cores, ranks, with_lanes, reasons);
+  else if (!has_devices || !place_near_accelerators(placement, node, host, cores, ranks, with_lanes, reasons))
+    place_in_order(placement, node, host, cores, ranks, with_lanes, reasons);
+  if (has_devices) name_accelerators(node, ranks);
   respect_quota(node.cpu_quota, host, ranks, reasons);
   if (!ranks.front()->control_cpus.empty()) {
     reasons.push_back(text("Node ", host, ": placement.cores leaves cores free: each rank's control lane has one",

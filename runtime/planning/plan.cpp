@@ -79,7 +79,10 @@ std::string Plan::to_string() const {
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)
-        << " leader " << node.leader << '\n';
+        << " leader " << node.leader << " memory " << node.memory_there << ' ' << node.memory_used << " numa "
+        << node.numa.size();
+    for (const NumaUse& numa : node.numa) out << ' ' << numa.os_index << ' ' << numa.there << ' ' << numa.used;
+    out << '\n';
   }
   out << "ranks " << ranks.size() << '\n';
   for (const RankPlan& rank : ranks) {
@@ -89,6 +92,8 @@ std::string Plan::to_string() const {
     write(out, " cpus", rank.cpus);
     write(out, " control", rank.control_cpus);
     write(out, " bulk", rank.bulk_cpus);
+    write(out, " numa", rank.numa_nodes);
+    out << " network " << std::quoted(rank.network_device) << " near " << std::quoted(rank.accelerator);
     out << '\n';
   }
   out << "levels " << levels.size() << '\n';

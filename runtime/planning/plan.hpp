@@ -23,22 +23,37 @@ struct RankPlan {
   std::uint32_t node = 0;            // index into Plan::nodes
   std::uint32_t local_rank = 0;      // on its node, from 0
   std::string device;                // cpu
-  std::vector<std::uint32_t> cpus;   // the process's threads stay on these, but for the lanes' where they have CPUs
+  std::vector<std::uint32_t> cpus;   // the process's threads stay on these, the loader's too, but for the lanes' where
+                                     // they have CPUs
   std::uint32_t device_threads = 1;  // of a CPU device
   std::vector<std::uint32_t> control_cpus;  // the control lane's own, on which it polls; empty: `cpus`, and it sleeps
   std::vector<std::uint32_t> bulk_cpus;     // the bulk lane's own; empty: `cpus`
   bool may_spin = false;                    // waits may poll: there is a core for it
-  std::vector<std::uint32_t> numa_nodes;    // whose memory its arenas and buffers come from; empty: any
-  std::string network_device;               // the one its transport uses, as the system names it; empty: any
+  std::vector<std::uint32_t> numa_nodes;    // whose memory its arenas and buffers come from, by the system's numbers,
+                                            // ascending; empty: any
+  std::string network_device;               // the one its transport uses: an interface (eth0), or a port of an RDMA
+                                            // device (mlx5_0:1); empty: any
+  std::string accelerator;                  // near its cores, as its file calls it; nothing runs on it; empty: none
   std::uint64_t arena_bytes = 0;            // what it shares with its node: gradients, stripe state, pool
   std::uint64_t memory_bytes = 0;           // all that it will have in use, data set included; libraries not
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
+/// What a NUMA node has, and what the ranks whose memory comes from there alone will have in use of it, in bytes.
+struct NumaUse {
+  std::uint32_t os_index = 0;
+  std::uint64_t there = 0;  // 0: unknown
+  std::uint64_t used = 0;
+  friend bool operator==(const NumaUse&, const NumaUse&) = default;
+};
+
 struct NodePlan {
   NodeIdentity identity;
   std::string host;
-  std::uint32_t leader = 0;  // the rank whose arena holds the node's parameters
+  std::uint32_t leader = 0;        // the rank whose arena holds the node's parameters
+  std::uint64_t memory_there = 0;  // of the host, or what a cgroup grants of it, in bytes; 0: unknown
+  std::uint64_t memory_used = 0;   // by its ranks together
+  std::vector<NumaUse> numa;       // those with cores
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 

@@ -4,10 +4,24 @@
 #include <cmath>
 #include <iterator>
 
+#include "runtime/exchange/chunks.hpp"
+#include "runtime/planning/detail/amounts.hpp"
 #include "runtime/planning/planner.hpp"
 
 namespace troupe {
+
+std::string detail::scaled(double number, const char* unit) {
+  for (const char* prefix : {"", "k", "M", "G", "T"}) {
+    if (number < 1000)
+      return fmt::format("{:.{}f} {}{}", number, number < 100 && *prefix != '\0' ? 1 : 0, prefix, unit);
+    number /= 1000;
+  }
+  return fmt::format("{:.0f} P{}", number, unit);
+}
+
 namespace {
+
+using detail::scaled;
 
 constexpr std::size_t kMostRows = 64;  // of a table; worlds beyond are told by their ends
 
@@ -15,15 +29,6 @@ std::string thousands(std::uint64_t number) {
   std::string out = std::to_string(number);
   for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
   return out;
-}
-
-std::string scaled(double number, const char* unit) {
-  for (const char* prefix : {"", "k", "M", "G", "T"}) {
-    if (number < 1000)
-      return fmt::format("{:.{}f} {}{}", number, number < 100 && *prefix != '\0' ? 1 : 0, prefix, unit);
-    number /= 1000;
-  }
-  return fmt::format("{:.0f} P{}", number, unit);
 }
 
 /// 0-3,8,10-11.
@@ -76,32 +81,69 @@ std::string table_of(Row header, const Items& items, MakeRow make_row) {
   return table(rows);
 }
 
+/// "1.2 GB of 64.0 GB"
+std::string use_text(std::uint64_t used, std::uint64_t there) {
+  const std::string words = scaled(static_cast<double>(used), "B");
+  return there == 0 ? words : fmt::format("{} of {}", words, scaled(static_cast<double>(there), "B"));
+}
+
+std::string numa_uses(const NodePlan& node) {
+  constexpr std::size_t kMostNuma = 4;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(node.numa.size(), kMostNuma); ++i)
+    out += fmt::format("{}{}: {}", i == 0 ? "" : ", ", node.numa[i].os_index,
+                       use_text(node.numa[i].used, node.numa[i].there));
+  if (node.numa.size() > kMostNuma) out += fmt::format(", {} more", node.numa.size() - kMostNuma);
+  return node.numa.empty() ? "not known" : out;
+}
+
+/// Of a machine that was found it has a namespace; of another one a text that says where it comes from.
+std::string identity_text(const NodeIdentity& identity) {
+  if (identity.network_namespace == 0) return identity.boot_id;
+  return fmt::format("boot {}, network namespace {}", identity.boot_id, identity.network_namespace);
+}
+
 std::string nodes_table(const Plan& plan) {
   std::vector<std::vector<std::uint32_t>> members(plan.nodes.size());
   for (const RankPlan& rank : plan.ranks) members.at(rank.node).push_back(rank.rank.value);
-  return table_of({"node", "host", "ranks", "identity"}, plan.nodes, [&](std::size_t i, const NodePlan& node) {
-    return Row{std::to_string(i), node.host, ranges(members[i]),
-               fmt::format("boot {}, network namespace {}", node.identity.boot_id, node.identity.network_namespace)};
-  });
+  return table_of({"node", "host", "ranks", "memory", "of NUMA nodes", "identity"}, plan.nodes,
+                  [&](std::size_t i, const NodePlan& node) {
+                    return Row{std::to_string(i),  node.host,
+                               ranges(members[i]), use_text(node.memory_used, node.memory_there),
+                               numa_uses(node),    identity_text(node.identity)};
+                  });
+}
+
+std::string network_text(const Plan& plan, const RankPlan& rank) {
+  if (!plan.crosses_nodes()) return "-";
+  return rank.network_device.empty() ? "any" : rank.network_device;
 }
 
 std::string ranks_table(const Plan& plan) {
-  const Row header{"rank", "node", "device", "cpus", "threads", "lanes", "waits", "stripe", "arena", "memory"};
+  const bool has_near =
+      std::any_of(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& rank) { return !rank.accelerator.empty(); });
+  Row header{"rank",  "node",  "device",  "cpus",   "numa",  "threads",
+             "lanes", "waits", "network", "stripe", "arena", "memory"};
+  if (has_near) header.insert(header.begin() + 3, "near");
   std::vector<std::uint64_t> owned(plan.ranks.size());
   for (const GroupPlan& group : plan.groups)
     for (const Stripe& stripe : group.stripes) owned.at(stripe.tenant.value) += stripe.count;
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
     const std::uint64_t own = owned[i];
-    return Row{std::to_string(rank.rank.value),
-               std::to_string(rank.node),
-               rank.device,
-               ranges(rank.cpus),
-               std::to_string(rank.device_threads),
-               lanes(rank),
-               rank.may_spin ? "poll" : "sleep",
-               thousands(own),
-               scaled(static_cast<double>(rank.arena_bytes), "B"),
-               scaled(static_cast<double>(rank.memory_bytes), "B")};
+    Row row{std::to_string(rank.rank.value),
+            std::to_string(rank.node),
+            rank.device,
+            ranges(rank.cpus),
+            rank.numa_nodes.empty() ? "any" : ranges(rank.numa_nodes),
+            std::to_string(rank.device_threads),
+            lanes(rank),
+            rank.may_spin ? "poll" : "sleep",
+            network_text(plan, rank),
+            thousands(own),
+            scaled(static_cast<double>(rank.arena_bytes), "B"),
+            scaled(static_cast<double>(rank.memory_bytes), "B")};
+    if (has_near) row.insert(row.begin() + 3, rank.accelerator.empty() ? "-" : rank.accelerator);
+    return row;
   });
 }
 
@@ -144,6 +186,34 @@ std::string filter_text(const Plan& plan, const FilterSettings& filter) {
                      plan.crosses_nodes() ? feedback : "");
 }
 
+/// What the exchange does with a bucket, whatever its size.
+std::string_view how(const Plan& plan, const GroupPlan& group) {
+  if (needs_of(group.policies).hosted)
+    return "each rank sends it to the owners of its stripes and reads parameters from them";
+  if (!plan.crosses_nodes())
+    return plan.world_size() == 1 ? "one pass over the rank's own memory"
+                                  : "one pass in shared memory: each rank reduces, updates and publishes its stripe";
+  return plan.shares_memory()
+             ? "a node's ranks reduce it in shared memory; each sends its part to its counterparts on the other "
+               "nodes, which are its owners, and they send parameters back"
+             : "each rank sends it to the owners of its stripes, who reduce, update and send parameters back";
+}
+
+/// "4 buckets of 1.0 MB to 4.0 MB, in chunks of 64 KiB"
+std::string bucket_sizes(const Plan& plan, const GroupPlan& group) {
+  const auto [least, most] = std::minmax_element(group.buckets.begin(), group.buckets.end(),
+                                                 [](const Bucket& a, const Bucket& b) { return a.count < b.count; });
+  if (least == group.buckets.end()) return "no buckets";
+  const auto size = [](const Bucket& bucket) { return scaled(static_cast<double>(bucket.count * sizeof(float)), "B"); };
+  std::string out =
+      fmt::format("{} bucket{} of {}", group.buckets.size(), group.buckets.size() == 1 ? "" : "s", size(*least));
+  if (least->count != most->count) out += " to " + size(*most);
+  if (plan.crosses_nodes())
+    out +=
+        fmt::format(", in chunks of {}", scaled(static_cast<double>(chunk_elements(group.count) * sizeof(float)), "B"));
+  return out;
+}
+
 template <class Out>
 void add_policies(Out line, const GroupPlan& group, std::uint32_t ranks) {
   for (const PolicyPhase& phase : group.policies)
@@ -177,8 +247,9 @@ std::string describe(const Plan& plan) {
       add_policies(line, group, plan.world_size());
     }
     if (group.filter.kind != FilterKind::none) fmt::format_to(line, "filter   {}\n", filter_text(plan, group.filter));
-    fmt::format_to(line, "route    {}, {} stripes, {} bucket{}\n", name_of(plan.levels), group.stripes.size(),
-                   group.buckets.size(), group.buckets.size() == 1 ? "" : "s");
+    fmt::format_to(line, "route    {}, {} stripes, {}\n", name_of(plan.levels), group.stripes.size(),
+                   bucket_sizes(plan, group));
+    fmt::format_to(line, "         of every size: {}\n", how(plan, group));
   }
   out += "\n";
   out += nodes_table(plan) + "\n" + ranks_table(plan);

@@ -13,6 +13,8 @@
 #include "runtime/memory/arena.hpp"
 #include "runtime/memory/timeline.hpp"
 #include "runtime/model/layout.hpp"
+#include "runtime/planning/detail/choose_network.hpp"
+#include "runtime/planning/detail/fit_memory.hpp"
 #include "runtime/planning/detail/place_ranks.hpp"
 
 namespace troupe {
@@ -41,8 +43,52 @@ std::map<NodeIdentity, const Topology*> by_identity(const PlanInputs& inputs) {
   return found;
 }
 
-/// Nodes in the order of their first ranks, ranks numbered on each.
-void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inputs) {
+/// Whether the job has the nodes and ranks that placement.mesh asks for.
+void check_mesh(const Plan& plan, const Settings::Placement::Mesh& mesh,
+                const std::vector<std::vector<std::uint32_t>>& members) {
+  if (mesh.nodes == 0) return;
+  const std::string asked =
+      text("placement.mesh = \"", mesh.nodes, 'x', mesh.ranks, "\" asks for ", mesh.nodes,
+           mesh.nodes == 1 ? " node of " : " nodes of ", mesh.ranks, mesh.ranks == 1 ? " rank" : " ranks");
+  TROUPE_CHECK(plan.ranks.size() == std::size_t{mesh.nodes} * mesh.ranks && plan.nodes.size() == mesh.nodes,
+               Code::invalid, asked, ", and the job has ", plan.ranks.size(),
+               plan.ranks.size() == 1 ? " rank on " : " ranks on ", plan.nodes.size(),
+               plan.nodes.size() == 1 ? " node" : " nodes", "; change it or cluster.nodes");
+  for (std::size_t n = 0; n < members.size(); ++n)
+    TROUPE_CHECK(members[n].size() == mesh.ranks, Code::invalid, asked, ", and node ", plan.nodes[n].host, " has ",
+                 members[n].size(), "; change it or cluster.nodes");
+}
+
+/// What is said of nodes, once for all of which the same is said.
+class NodeReasons {
+ public:
+  void add(const std::string& host, const std::vector<std::string>& reasons) {
+    const std::string beginning = text("Node ", host, ": ");
+    for (const std::string& reason : reasons) {
+      const auto [at, is_new] = places_.emplace(reason.substr(std::min(beginning.size(), reason.size())), said_.size());
+      if (is_new) said_.push_back({host, reason});
+      ++said_[at->second].nodes;
+    }
+  }
+  void tell(std::vector<std::string>& reasons) const {
+    for (const Said& one : said_)
+      reasons.push_back(one.nodes == 1 ? one.reason
+                                       : text(one.nodes, " nodes, ", one.host, " among them",
+                                              one.reason.substr(text("Node ", one.host).size())));
+  }
+
+ private:
+  struct Said {
+    std::string host;
+    std::string reason;
+    std::size_t nodes = 0;
+  };
+  std::map<std::string, std::size_t> places_;  // by what is said
+  std::vector<Said> said_;
+};
+
+/// Nodes in the order of their first ranks, ranks numbered on each. Returns the topology of each node.
+std::vector<const Topology*> place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inputs) {
   const auto topologies = by_identity(inputs);
   std::map<NodeIdentity, std::uint32_t> numbers;
   std::vector<std::vector<std::uint32_t>> members;
@@ -58,17 +104,25 @@ void place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inpu
         {.rank = {r}, .node = at->second, .local_rank = static_cast<std::uint32_t>(local.size()), .device = "cpu"});
     local.push_back(r);
   }
+  check_mesh(plan, settings.placement.mesh, members);
   // Network namespaces of one host are nodes of their own, but its cores are there only once.
   std::map<std::string, std::vector<std::size_t>> hosts;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n) hosts[plan.nodes[n].identity.boot_id].push_back(n);
+  NodeReasons reasons;
   for (const auto& [boot_id, nodes] : hosts) {
     std::vector<RankPlan*> ranks;
     for (const std::size_t n : nodes)
       for (const std::uint32_t r : members[n]) ranks.push_back(&plan.ranks[r]);
     const NodePlan& first = plan.nodes[nodes.front()];
+    std::vector<std::string> of_host;
     detail::place_on_cores(settings.placement, *topologies.at(first.identity), first.host, ranks,
-                           /*with_lanes=*/plan.ranks.size() > 1, plan.reasons);
+                           /*with_lanes=*/plan.ranks.size() > 1, of_host);
+    reasons.add(first.host, of_host);
   }
+  reasons.tell(plan.reasons);
+  std::vector<const Topology*> of_nodes;
+  for (const NodePlan& node : plan.nodes) of_nodes.push_back(topologies.at(node.identity));
+  return of_nodes;
 }
 
 /// What each rank owns of the parameters, adding up to 1; empty: equal parts.
@@ -461,18 +515,22 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.deterministic = settings.train.deterministic;
   plan.saves = settings.checkpoint.every_steps != 0;
   plan.digest_steps = settings.digest_steps;
-  place_on_nodes(plan, settings, inputs);
+  const std::vector<const Topology*> topologies = place_on_nodes(plan, settings, inputs);
   share_batches(plan, settings);
   choose_loaders(plan, settings);
   const Layout layout = layout_of(settings, graph);
   add_groups(plan, settings, graph, layout);
   choose_levels(plan, settings, graph, layout);
+  detail::choose_network(plan, settings.cluster.transport, topologies);
+  std::vector<std::uint64_t> used;  // by rank; what several use counts for its owner
   const PlanSums sums = sums_of(plan, graph);
   for (RankPlan& rank : plan.ranks) {
     const MemoryNeeds needs = memory_of(plan, graph, sums, rank.rank);
     rank.arena_bytes = needs.arena_bytes();
     rank.memory_bytes = needs.memory_bytes();
+    used.push_back(needs.memory_bytes() - needs.peers);
   }
+  detail::fit_memory(plan, settings.placement, topologies, used);
   return plan;
 }
 

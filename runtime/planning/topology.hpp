@@ -20,6 +20,7 @@ struct Core {
   std::uint32_t numa = 0;   // index into Topology::numa
   std::uint32_t package = 0;
   std::vector<std::uint32_t> cpus;  // operating system's numbers, ascending
+  std::uint32_t l3 = 0;             // cores with the same number share a cache of level 3; without such caches 0
   friend bool operator==(const Core&, const Core&) = default;
 };
 
@@ -40,7 +41,17 @@ struct Nic {
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
-/// What one node has, as a value. Accelerators join it with the devices that can use them.
+/// A GPU, which no device of ours uses yet: ranks are placed near it.
+struct Accelerator {
+  std::string name;   // GPU 0
+  std::string model;  // may be empty
+  std::uint64_t memory_bytes = 0;
+  std::int32_t numa = -1;                 // index into Topology::numa, -1: unknown
+  std::vector<std::string> nearest_nics;  // names of those that are up and none is nearer
+  friend bool operator==(const Accelerator&, const Accelerator&) = default;
+};
+
+/// What one node has, as a value.
 struct Topology {
   NodeIdentity identity;
   std::string host;  // for people
@@ -48,9 +59,11 @@ struct Topology {
   std::vector<NumaNode> numa;
   std::vector<Core> cores;  // allowed ones, by index
   std::vector<Nic> nics;
-  std::uint64_t l2_bytes = 0;  // of a core
-  std::uint64_t l3_bytes = 0;  // of a package
-  double cpu_quota = 0;        // cores' worth of time a cgroup grants; 0: no limit
+  std::uint64_t l2_bytes = 0;             // of a core
+  std::uint64_t l3_bytes = 0;             // of a package
+  double cpu_quota = 0;                   // cores' worth of time a cgroup grants; 0: no limit
+  std::uint64_t memory_limit_bytes = 0;   // that a cgroup grants; 0: no limit
+  std::vector<Accelerator> accelerators;  // of machines from files; a run does not look for them, hellos do not tell
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 

@@ -31,6 +31,7 @@ struct Topology {
   l2Bytes @7 :UInt64;
   l3Bytes @8 :UInt64;
   cpuQuota @9 :Float64;         # cores' worth of time; 0: no limit
+  memoryLimitBytes @10 :UInt64; # 0: no limit
 
   struct NumaNode {
     osIndex @0 :UInt32;
@@ -41,6 +42,7 @@ struct Topology {
     numa @1 :UInt32;
     package @2 :UInt32;
     cpus @3 :List(UInt32);
+    l3 @4 :UInt32;
   }
   struct Nic {
     name @0 :Text;

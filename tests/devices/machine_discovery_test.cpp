@@ -14,6 +14,7 @@
 #include "devices/discovery/detail/nvml.hpp"
 #include "devices/discovery/detail/system_files.hpp"
 #include "devices/discovery/discovery.hpp"
+#include "runtime/planning/machine_topology.hpp"
 #include "runtime/topology/doctor.hpp"
 #include "runtime/topology/hwloc_xml.hpp"
 #include "runtime/topology/machine_json.hpp"
@@ -39,6 +40,7 @@ TEST(MachineDiscovery, SeesWhatAPlanSeesOfThisHost) {
   EXPECT_EQ(small.l2_bytes, known.l2_bytes);
   EXPECT_EQ(small.l3_bytes, known.l3_bytes);
   EXPECT_EQ(small.cpu_quota, known.cpu_quota);
+  EXPECT_EQ(small.memory_limit_bytes, known.memory_limit_bytes);
   EXPECT_TRUE(machine_from(to_json(machine), "again") == machine);
   EXPECT_TRUE(machine_from(to_hwloc_xml(machine), "again") == machine);
   EXPECT_FALSE(machine.system.kernel.empty());

@@ -48,6 +48,31 @@ TEST(CommandLine, TakesTheFileOfCheckAndPlanBehindTheVerb) {
   EXPECT_EQ(plan.line().overrides, std::vector<std::string>{"data.batch=5"});
 }
 
+TEST(CommandLine, TakesMachinesAndNumbersToPlanFor) {
+  const Parsed plan = parse({"plan", "job.toml", "--nodes", "a.xml:4,b.json", "--what-if", "gpus=16,nodes=2", "--svg",
+                             "plan.svg", "--set", "data.batch=5"});
+  ASSERT_EQ(plan.err, "");
+  ASSERT_EQ(plan.line().nodes.size(), 2u);
+  EXPECT_EQ(plan.line().nodes[0].file, "a.xml");
+  EXPECT_EQ(plan.line().nodes[0].count, 4u);
+  EXPECT_EQ(plan.line().what_if.gpus, 16u);
+  EXPECT_EQ(plan.line().what_if.nodes, 2u);
+  EXPECT_EQ(plan.line().picture, "plan.svg");
+  EXPECT_EQ(parse({"plan", "job.toml", "--ranks", "8"}).line().ranks, 8u);
+}
+
+TEST(CommandLine, RefusesNumbersToPlanForThatMakeNoSense) {
+  for (const char* wrong : {"gpus", "gpus=", "gpus=0", "gpus=x", "cores=4", "ranks=70000", "ranks=4x"}) {
+    const Parsed parsed = parse({"plan", "job.toml", "--what-if", wrong});
+    EXPECT_EQ(parsed.exit_code(), 2) << wrong;
+    EXPECT_NE(parsed.err.find("--what-if takes nodes=N, ranks=N or gpus=N"), std::string::npos) << parsed.err;
+  }
+  EXPECT_EQ(parse({"plan", "job.toml", "--nodes", "a.xml:0"}).exit_code(), 2);
+  EXPECT_EQ(parse({"plan", "job.toml", "--nodes", "a.xml,,b.xml"}).exit_code(), 2);
+  EXPECT_EQ(parse({"plan", "job.toml", "--ranks", "0"}).exit_code(), 2);
+  EXPECT_EQ(parse({"job.toml", "--nodes", "2"}).exit_code(), 2) << "only plan has it";
+}
+
 TEST(CommandLine, AnswersHelpWithExitCode0OnItsOutput) {
   const Parsed parsed = parse({"--help"});
   EXPECT_EQ(parsed.exit_code(), 0);

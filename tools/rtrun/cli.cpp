@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <span>
 #include <sstream>
 #include <string_view>
 
+#include "runtime/base/error.hpp"
 #include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/reference.hpp"
 #include "tools/rtrun/slips.hpp"
@@ -65,15 +67,26 @@ Environment: TROUPE_DATA as for a run.
 Exit codes: 0 the configuration is good, 2 it is not.)";
 
 constexpr const char* kPlanFooter =
-    R"(Prints the model, the data, the cores and the memory of each rank, how gradients would be exchanged, and why, for a
-run on this machine.
+    R"(Prints the model, the data, each rank's cores, NUMA nodes, network device and memory against what is there, how gradients
+would be exchanged, and why, for a run on this machine. It is the plan that the run makes.
+
+--nodes plans for other machines: hwloc's XML (lstopo FILE.xml), NCCL's, or the JSON of `rttopo show --json`, each with how many
+there are. A machine gets the ranks that placement.mesh = "NODESxRANKS" says, or by placement.policy: auto one for each GPU, or
+for each NUMA node where it has none; spread one for each NUMA node; pack as many as its cores suffice for.
+--what-if makes as many machines of one kind as the number needs: ranks=N, or gpus=N for a rank near each GPU; nodes=N says how
+many machines. No device of this build uses GPUs: ranks are placed near them and compute on cores.
 
 Examples:
   rtrun plan apps/mnist/app.toml
   rtrun plan apps/mnist/app.toml --set 'cluster.nodes="local:4"'
+  rtrun plan apps/mnist/app.toml --nodes big.xml:4,small.json       five machines of two kinds
+  rtrun plan apps/mnist/app.toml --nodes big.xml --ranks 8 --set placement.policy=spread
+  rtrun plan apps/mnist/app.toml --nodes gpus.xml --what-if gpus=64 --svg plan.svg
+  rtrun plan apps/mnist/app.toml --what-if ranks=16                 on as many machines like this one as it takes
 
 Environment: TROUPE_DATA as for a run.
-Exit codes: 0 there is a plan, 2 bad configuration, 3 this machine cannot run it.)";
+Exit codes: 0 there is a plan, 2 bad configuration, or no plan is possible: what is lacking is named, 3 this machine cannot
+run it, or a file cannot be read or written.)";
 
 constexpr const char* kControlFooter =
     R"(Sends a request to a run. RUN is the folder that it writes into (report.dir). Use it on the machine of rank 0, as the
@@ -137,6 +150,36 @@ void add_common(CLI::App& app, CommandLine& line) {
       ->allow_extra_args(false);
 }
 
+/// "ranks=16,nodes=4"; throws Error{invalid}.
+void take_what_if(const std::vector<std::string>& wishes, WhatIf& what_if) {
+  for (const std::string& wish : wishes) {
+    std::istringstream words{wish};
+    for (std::string word; std::getline(words, word, ',');) {
+      const std::size_t equals = std::min(word.find('='), word.size());
+      const std::string name = word.substr(0, equals);
+      std::uint32_t* const to = name == "nodes"   ? &what_if.nodes
+                                : name == "ranks" ? &what_if.ranks
+                                : name == "gpus"  ? &what_if.gpus
+                                                  : nullptr;
+      const char* const end = word.data() + word.size();
+      std::uint32_t number = 0;
+      const auto [stop, wrong] = std::from_chars(word.data() + std::min(equals + 1, word.size()), end, number);
+      TROUPE_CHECK(to != nullptr && wrong == std::errc{} && stop == end && number >= 1 && number <= kMostMadeUpRanks,
+                   Code::invalid, "--what-if takes nodes=N, ranks=N or gpus=N, with N from 1 to ", kMostMadeUpRanks,
+                   ", and not ", word);
+      *to = number;
+    }
+  }
+}
+
+void take_nodes(const std::string& nodes, CommandLine& line) {
+  std::istringstream words{nodes};
+  for (std::string word; std::getline(words, word, ',');) {
+    TROUPE_CHECK(!word.empty(), Code::invalid, "--nodes has an empty entry; write FILE:N,FILE:N");
+    line.nodes.push_back(rttopo::file_count(word));
+  }
+}
+
 /// Says what is wrong with the command line, on `err`.
 Answered refuse(const std::string& what, std::ostream& err) {
   err << "rtrun: error: " << what << (what.ends_with('\n') ? "" : "\nRun with --help for more information.\n");
@@ -188,6 +231,17 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   check.footer(kCheckFooter);
   CLI::App& plan = *app.add_subcommand("plan", "Print which rank would run where and what it would need; runs nothing");
   add_common(plan, line);
+  std::string nodes;
+  std::vector<std::string> what_if;
+  plan.add_option("--nodes", nodes, "Machines to plan for, from files, with how many are alike")
+      ->type_name("FILE:N,...");
+  plan.add_option("--ranks", line.ranks, "Ranks on these machines together")
+      ->type_name("N")
+      ->check(CLI::Range(1u, kMostMadeUpRanks));
+  plan.add_option("--what-if", what_if, "Plan for so many ranks, GPUs or nodes (again for more)")
+      ->type_name("ranks=N|gpus=N|nodes=N")
+      ->allow_extra_args(false);
+  plan.add_option("--svg", line.picture, "Write a picture instead")->type_name("FILE");
   plan.footer(kPlanFooter);
   CLI::App& control =
       *app.add_subcommand("control", "Tell a run to switch its policy, to rebuild or to stop, or ask what it is doing");
@@ -208,8 +262,12 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
+    take_nodes(nodes, line);
+    take_what_if(what_if, line.what_if);
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error, words, out, err);
+  } catch (const Error& error) {
+    return refuse(error.what(), err);
   }
   if (app.count("--resume") > 0) line.overrides.push_back("checkpoint.resume=" + in_quotes(resume));
   if (app.count("--trace") > 0) line.overrides.push_back("report.trace=" + in_quotes(trace));

@@ -7,6 +7,9 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/planning/made_up_cluster.hpp"
+#include "tools/rttopo/cluster.hpp"
+
 namespace troupe::rtrun {
 
 enum class Verb { train, check, plan, control, timeline };
@@ -19,10 +22,13 @@ struct CommandLine {
   std::vector<std::string> program;    // what stands behind "--": each rank is this program, with its arguments
   bool quiet = false;
   bool json = false;
-  std::string run;                    // control: the run's folder
-  std::vector<std::string> request;   // control: its words
-  std::string picture;                // timeline: the file to write; its trace is `file`
-  std::optional<std::uint64_t> step;  // timeline: the one to draw; nothing: one in the middle
+  std::string run;                       // control: the run's folder
+  std::vector<std::string> request;      // control: its words
+  std::string picture;                   // timeline, plan: the file to write; the timeline's trace is `file`
+  std::optional<std::uint64_t> step;     // timeline: the one to draw; nothing: one in the middle
+  std::vector<rttopo::FileCount> nodes;  // plan: machines from files; none: this host
+  std::uint32_t ranks = 0;               // plan: on them together; 0: as the configuration says
+  WhatIf what_if;                        // plan
 };
 
 /// The exit code of a program that has said all there was to say (--help, --version, completion, a usage error).

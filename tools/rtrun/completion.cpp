@@ -37,6 +37,12 @@ constexpr std::array<Option, 7> kOptions{{{"set", "override a value", "a.b=c", t
                                           {"version", "print versions", ""},
                                           {"help", "print help", "", true}}};
 
+/// Of plan alone.
+constexpr std::array<Option, 4> kOptionsOfPlan{{{"nodes", "machines from files", "FILE:N,..."},
+                                              {"ranks", "ranks on these machines together", "N"},
+                                              {"what-if", "plan for so many ranks, GPUs or nodes", "ranks=N"},
+                                              {"svg", "write a picture", "FILE"}}};
+
 constexpr std::array<std::string_view, 3> kShellNames{"bash", "zsh", "fish"};
 
 /// What can stand behind "KEY=".
@@ -60,6 +66,12 @@ std::string option_words(bool of_verbs) {
   for (const Option& option : kOptions)
     if (!of_verbs || option.of_verbs) words.push_back(fmt::format("--{}", option.name));
   return joined(words, " ");
+}
+
+std::string plan_option_words() {
+  std::vector<std::string> words;
+  for (const Option& option : kOptionsOfPlan) words.push_back(fmt::format("--{}", option.name));
+  return joined(words, " ") + ' ' + option_words(true);
 }
 
 std::string verb_words() {
@@ -113,13 +125,22 @@ _rtrun() {{
       compopt -o filenames 2> /dev/null
       COMPREPLY=($(compgen -W 'auto never' -- "$current") $(compgen -d -- "$current"))
       return ;;
+    --nodes|--svg)
+      compopt -o filenames 2> /dev/null
+      COMPREPLY=($(compgen -f -- "${{current##*,}}"))
+      return ;;
+    --what-if)
+      COMPREPLY=($(compgen -W 'ranks= gpus= nodes=' -- "$current"))
+      compopt -o nospace 2> /dev/null
+      return ;;
     completion)
       COMPREPLY=($(compgen -W 'bash zsh fish' -- "$current"))
       return ;;
   esac
   case "$current" in
     -*)
-      if [ -n "$verb" ]; then COMPREPLY=($(compgen -W '{}' -- "$current"))
+      if [ "$verb" = plan ]; then COMPREPLY=($(compgen -W '{}' -- "$current"))
+      elif [ -n "$verb" ]; then COMPREPLY=($(compgen -W '{}' -- "$current"))
       else COMPREPLY=($(compgen -W '{}' -- "$current")); fi ;;
     *)
       compopt -o filenames 2> /dev/null
@@ -129,7 +150,8 @@ _rtrun() {{
 }}
 complete -F _rtrun rtrun
 )script",
-                     values, "check|plan|completion", keys, option_words(true), option_words(false), verb_words());
+                     values, "check|plan|completion", keys, plan_option_words(), option_words(true),
+                     option_words(false), verb_words());
 }
 
 std::string zsh_script() {
@@ -150,6 +172,9 @@ std::string zsh_script() {
     options += fmt::format("    '{}--{}[{}]{}' \\\n", option.name == "set" ? "*" : "", option.name,
                            in_single_quotes(option.help), action);
   }
+  for (const Option& option : kOptionsOfPlan)
+    options += fmt::format("    '--{}[plan: {}]:{}:{}' \\\n", option.name, in_single_quotes(option.help), option.value,
+                           option.name == "nodes" || option.name == "svg" ? "_files" : "");
   return fmt::format(R"script(#compdef rtrun
 # Completion of rtrun for zsh: source <(rtrun completion zsh), or as a file _rtrun in a folder of $fpath
 _rtrun_settings() {{
@@ -201,6 +226,9 @@ std::string fish_script() {
                     option.of_verbs ? "" : "-n 'not __fish_seen_subcommand_from check plan completion' ", option.name,
                     option.help, option.name == "resume" ? " -r -a 'auto never (__fish_complete_directories)'" : "");
   }
+  for (const Option& option : kOptionsOfPlan)
+    out += fmt::format("complete -c rtrun -n '__fish_seen_subcommand_from plan' -l {} -r -d '{}'{}\n", option.name,
+                       option.help, option.name == "what-if" ? " -f -a 'ranks= gpus= nodes='" : " -F");
   for (const detail::SettingKey& key : detail::setting_keys()) {
     std::string help;
     for (const char c : key.help) help += c == '\'' ? std::string{"\\'"} : std::string(1, c);

@@ -25,6 +25,7 @@
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/launcher_line.hpp"
 #include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/plan_command.hpp"
 #include "tools/rtrun/prepare.hpp"
 #include "tools/rtrun/program.hpp"
 #include "tools/rtrun/rank.hpp"
@@ -187,9 +188,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
     case Verb::check:
       print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);
       return 0;
-    case Verb::plan:
-      std::cout << describe(preview(configuration, look_for_data(configuration), host_list(configuration)));
-      return 0;
+    case Verb::plan: print_plan(line, configuration, std::cout); return 0;
     case Verb::train:
     case Verb::control:
     case Verb::timeline: break;

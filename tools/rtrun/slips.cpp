@@ -15,6 +15,7 @@ namespace troupe::rtrun {
 namespace {
 
 constexpr std::array<std::string_view, 5> kVerbs{"check", "plan", "control", "completion", "reference"};
+constexpr std::array<std::string_view, 4> kWithValuesOfPlan{"--nodes", "--ranks", "--what-if", "--svg"};  // with values
 constexpr std::array<std::string_view, 7> kOptions{"set", "resume", "trace", "version", "quiet", "json", "help"};
 
 template <std::size_t kCount>
@@ -83,7 +84,9 @@ std::string explain_slip(std::span<const char* const> words) {
       continue;
     }
     const std::string_view name = word.substr(0, word.find('='));
-    if (name == "--set" || name == "--resume") {
+    const bool of_plan = !others.empty() && others.front() == "plan" &&
+                         std::find(kWithValuesOfPlan.begin(), kWithValuesOfPlan.end(), name) != kWithValuesOfPlan.end();
+    if (name == "--set" || name == "--resume" || of_plan) {
       if (name == word) ++i;
       continue;
     }

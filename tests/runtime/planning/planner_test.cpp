@@ -43,7 +43,7 @@ Topology node(std::string host, std::uint32_t cores, std::uint32_t threads = 1, 
   Topology topology;
   topology.identity = {"boot of " + host, 4026531840};
   topology.host = std::move(host);
-  for (std::uint32_t n = 0; n < numa; ++n) topology.numa.push_back({n, 1ull << 34});
+  for (std::uint32_t n = 0; n < numa; ++n) topology.numa.push_back({n, 1ull << 44});
   for (std::uint32_t c = 0; c < cores; ++c) {
     Core core{.index = c, .numa = c * numa / cores};
     for (std::uint32_t t = 0; t < threads; ++t) core.cpus.push_back(t * cores + c);

@@ -39,6 +39,7 @@ void write(wire::Topology::Builder to, const Topology& from) {
     cores[i].setIndex(core.index);
     cores[i].setNuma(core.numa);
     cores[i].setPackage(core.package);
+    cores[i].setL3(core.l3);
     auto cpus = cores[i].initCpus(list_size(core.cpus.size()));
     for (unsigned c = 0; c < cpus.size(); ++c) cpus.set(c, core.cpus[c]);
   }
@@ -56,6 +57,7 @@ void write(wire::Topology::Builder to, const Topology& from) {
   to.setL2Bytes(from.l2_bytes);
   to.setL3Bytes(from.l3_bytes);
   to.setCpuQuota(from.cpu_quota);
+  to.setMemoryLimitBytes(from.memory_limit_bytes);
 }
 
 Topology read(wire::Topology::Reader from) {
@@ -65,7 +67,7 @@ Topology read(wire::Topology::Reader from) {
   to.cpu_model = from.getCpuModel();
   for (const auto numa : from.getNuma()) to.numa.push_back({numa.getOsIndex(), numa.getMemoryBytes()});
   for (const auto core : from.getCores()) {
-    to.cores.push_back({core.getIndex(), core.getNuma(), core.getPackage(), {}});
+    to.cores.push_back({core.getIndex(), core.getNuma(), core.getPackage(), {}, core.getL3()});
     for (const std::uint32_t cpu : core.getCpus()) to.cores.back().cpus.push_back(cpu);
   }
   for (const auto nic : from.getNics()) {
@@ -75,6 +77,7 @@ Topology read(wire::Topology::Reader from) {
   to.l2_bytes = from.getL2Bytes();
   to.l3_bytes = from.getL3Bytes();
   to.cpu_quota = from.getCpuQuota();
+  to.memory_limit_bytes = from.getMemoryLimitBytes();
   return to;
 }
 

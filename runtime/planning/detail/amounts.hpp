@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace troupe::detail {
+
+/// "1.2 GB": by powers of ten.
+std::string scaled(double number, const char* unit);
+
+}  // namespace troupe::detail

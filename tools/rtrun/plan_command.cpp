@@ -1,0 +1,140 @@
+#include "tools/rtrun/plan_command.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <map>
+
+#include "apps/models/models.hpp"
+#include "apps/session/session.hpp"
+#include "apps/topology/plan_picture.hpp"
+#include "apps/topology/text_view.hpp"
+#include "devices/discovery/discovery.hpp"
+#include "devices/discovery/machine_discovery.hpp"
+#include "runtime/base/new_file.hpp"
+#include "runtime/planning/machine_topology.hpp"
+#include "runtime/planning/planner.hpp"
+#include "runtime/planning/rank_orders.hpp"
+#include "tools/rtrun/prepare.hpp"
+
+namespace troupe::rtrun {
+namespace {
+
+/// A plan and the machines that it is for.
+struct PlannedMachines {
+  Plan plan;
+  std::deque<topology::Machine> machines;  // one of each kind
+  std::deque<Topology> topologies;
+  std::vector<const topology::Machine*> machine_of;  // by node of the plan
+  std::vector<const Topology*> topology_of;
+};
+
+bool names_machines(const CommandLine& line) {
+  return !line.nodes.empty() || line.ranks != 0 || line.what_if.nodes != 0 || line.what_if.ranks != 0 ||
+         line.what_if.gpus != 0;
+}
+
+topology::Machine this_host() { return discover_machine({.root = {}, .nvml = {}}); }
+
+/// As a run would place it.
+PlannedMachines plan_of_run(const Configuration& configuration) {
+  PlannedMachines made;
+  made.plan = preview(configuration, look_for_data(configuration), host_list(configuration));
+  made.machines.push_back(this_host());
+  made.topologies.push_back(discover());
+  made.machine_of.assign(made.plan.nodes.size(), &made.machines.front());
+  made.topology_of.assign(made.plan.nodes.size(), &made.topologies.front());
+  return made;
+}
+
+/// The kinds of machines that the command line names, or this host.
+std::vector<MachineKind> kinds_of(const CommandLine& line, PlannedMachines& made) {
+  std::vector<MachineKind> kinds;
+  if (line.nodes.empty()) {
+    made.machines.push_back(this_host());
+    kinds.push_back({.source = "this host", .topology = discover()});
+    return kinds;
+  }
+  for (rttopo::Node& node : rttopo::nodes_of(line.nodes)) {
+    rttopo::refuse_graphs(node);
+    kinds.push_back({.source = node.source, .count = node.count, .topology = planning_topology(node.machine)});
+    made.machines.push_back(std::move(node.machine));
+  }
+  return kinds;
+}
+
+/// On machines from files, or on more of this one.
+PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& configuration) {
+  const Settings& settings = configuration.settings;
+  PlannedMachines made;
+  const std::vector<MachineKind> kinds = kinds_of(line, made);
+  ClusterRequest request{.ranks = line.ranks, .what_if = line.what_if};
+  const HostList hosts = host_list(configuration);
+  if (line.nodes.empty()) request.ranks_of_machine = settings.cluster.local;
+  PlanInputs inputs = made_up_cluster(settings.placement, kinds, request);
+  const DataFacts data = look_at_data(look_for_data(configuration));
+  inputs.train_samples = data.train_samples;
+  inputs.test_samples = data.test_samples;
+  inputs.data_bytes = data.size_bytes;
+  made.plan = make_plan(settings, build_model(settings, data.fields), inputs);
+  if (!hosts.hosts.empty() || (!line.nodes.empty() && settings.cluster.local != 0))
+    made.plan.reasons.push_back(text("The machines and ranks are those of the command line; cluster.nodes (",
+                                     hosts.hosts.empty() ? text("local:", settings.cluster.local) : describe(hosts),
+                                     ") does not count here."));
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    if (topology::count(made.machines[k]).cores == 0)
+      made.plan.reasons.push_back(kinds[k].source +
+                                  " tells of processors and not of cores, so each processor counts as a core.");
+  std::map<std::string, std::size_t> kind_of;  // by boot id
+  for (const Topology& topology : inputs.topologies)
+    for (std::size_t k = 0; k < kinds.size(); ++k)
+      if (topology.identity.boot_id.starts_with(kinds[k].source + ", machine")) kind_of[topology.identity.boot_id] = k;
+  for (const MachineKind& kind : kinds) made.topologies.push_back(kind.topology);
+  for (const NodePlan& node : made.plan.nodes) {
+    const std::size_t kind = kind_of.at(node.identity.boot_id);
+    made.machine_of.push_back(&made.machines[kind]);
+    made.topology_of.push_back(&made.topologies[kind]);
+  }
+  return made;
+}
+
+/// The order of GPUs of each kind of machine whose ranks are near some.
+std::string gpu_rings(const PlannedMachines& made) {
+  std::string out;
+  std::vector<const topology::Machine*> told;
+  for (const RankPlan& rank : made.plan.ranks) {
+    const topology::Machine* const machine = made.machine_of[rank.node];
+    if (rank.accelerator.empty() || std::find(told.begin(), told.end(), machine) != told.end()) continue;
+    told.push_back(machine);
+    const topology::Index index{*machine};
+    std::vector<topology::PartIndex> parts;
+    for (const topology::Gpu& gpu : machine->gpus) parts.push_back(gpu.part);
+    if (parts.size() < 2) continue;
+    const topology::Ring ring = topology::find_ring(topology::rates_between(index, parts));
+    out += text("GPUs     of node ", rank.node, ": ", topology::ring_text(index, parts, ring), '\n');
+  }
+  return out;
+}
+
+void write_picture(const std::string& file, const std::string& picture, std::ostream& out) {
+  NewFile made(file);
+  made.write(std::as_bytes(std::span{picture}));
+  made.publish();
+  if (std::filesystem::is_regular_file(file) && !std::filesystem::is_symlink(file)) out << file << '\n';
+}
+
+}  // namespace
+
+void print_plan(const CommandLine& line, const Configuration& configuration, std::ostream& out) {
+  const PlannedMachines made =
+      names_machines(line) ? plan_of_machines(line, configuration) : plan_of_run(configuration);
+  const RankOrders orders = rank_orders(made.plan, made.machine_of, made.topology_of);
+  if (!line.picture.empty()) return write_picture(line.picture, plan_picture(made.plan, made.topology_of, orders), out);
+  out << describe(made.plan);
+  const std::string lines = describe(orders) + gpu_rings(made);
+  if (!lines.empty())
+    out << "\nRing and tree with the fastest slowest edge, by modelled rates (the exchange sends by neither):\n"
+        << lines;
+}
+
+}  // namespace troupe::rtrun
