@@ -66,11 +66,13 @@ Exit codes: 0 the configuration is good, 2 it is not.)";
 
 constexpr const char* kPlanFooter =
     R"(Prints the model, the data, the cores and the memory of each rank, how gradients would be exchanged, and why, for a
-run on this machine.
+run on this machine; and how long a step will take, predicted from what `rttopo bench` measured (docs/topology.md).
+--compare prints that prediction against what a run of this configuration measured, part by part.
 
 Examples:
   rtrun plan apps/mnist/app.toml
   rtrun plan apps/mnist/app.toml --set 'cluster.nodes="local:4"'
+  rtrun plan apps/mnist/app.toml --compare run/report.json
 
 Environment: TROUPE_DATA as for a run.
 Exit codes: 0 there is a plan, 2 bad configuration, 3 this machine cannot run it.)";
@@ -86,6 +88,7 @@ same user.
                                   placement.split = "measured" with the shares that were measured
   stop                            end after the current steps, with a checkpoint if the run saves any
   describe                        print what rank 0 is doing
+  machines                        print the machines of all nodes as JSON (rttopo show --run RUN shows them)
 
 A policy for which the job has reserved no memory is refused; it reserves memory for all policies in update.switch.
 
@@ -188,11 +191,14 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   check.footer(kCheckFooter);
   CLI::App& plan = *app.add_subcommand("plan", "Print which rank would run where and what it would need; runs nothing");
   add_common(plan, line);
+  plan.add_option("--figures", line.figures, "What `rttopo bench` measured; without it this host's")->type_name("FILE");
+  plan.add_option("--compare", line.compare, "The report.json of a run: print predicted against measured")
+      ->type_name("REPORT");
   plan.footer(kPlanFooter);
   CLI::App& control =
       *app.add_subcommand("control", "Tell a run to switch its policy, to rebuild or to stop, or ask what it is doing");
   control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
-  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop or describe")->required();
+  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop, describe or machines")->required();
   control.footer(kControlFooter);
   CLI::App& timeline = *app.add_subcommand("timeline", "Draw one step of a run's trace as a picture");
   timeline.add_option("TRACE", line.file, "What rtrun --trace wrote")->required();

@@ -22,6 +22,8 @@ struct CommandLine {
   std::string run;                    // control: the run's folder
   std::vector<std::string> request;   // control: its words
   std::string picture;                // timeline: the file to write; its trace is `file`
+  std::string figures;                // plan: what `rttopo bench` measured; empty: this host's
+  std::string compare;                // plan: the report.json of a run to compare with
   std::optional<std::uint64_t> step;  // timeline: the one to draw; nothing: one in the middle
 };
 

@@ -25,6 +25,7 @@
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/launcher_line.hpp"
 #include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/prediction.hpp"
 #include "tools/rtrun/prepare.hpp"
 #include "tools/rtrun/program.hpp"
 #include "tools/rtrun/rank.hpp"
@@ -179,6 +180,17 @@ int timeline(const CommandLine& line) {
   return 0;
 }
 
+int plan(const CommandLine& line, const Configuration& configuration) {
+  const DataPlace data = look_for_data(configuration);
+  if (!line.compare.empty()) {
+    std::cout << compared_text(configuration, data, line.compare, line.figures);
+    return 0;
+  }
+  const Plan made = preview(configuration, data, host_list(configuration));
+  std::cout << describe(made) << predicted_text(configuration, data, made, line.figures);
+  return 0;
+}
+
 int run(const CommandLine& line, std::vector<std::string> arguments) {
   if (line.verb == Verb::control) return control(line);
   if (line.verb == Verb::timeline) return timeline(line);
@@ -187,9 +199,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
     case Verb::check:
       print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);
       return 0;
-    case Verb::plan:
-      std::cout << describe(preview(configuration, look_for_data(configuration), host_list(configuration)));
-      return 0;
+    case Verb::plan: return plan(line, configuration);
     case Verb::train:
     case Verb::control:
     case Verb::timeline: break;

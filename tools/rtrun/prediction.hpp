@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/config/config.hpp"
+#include "runtime/data/find.hpp"
+#include "runtime/planning/plan.hpp"
+
+namespace troupe::rtrun {
+
+/// What `rtrun plan` adds to a plan: the step time that the cost model predicts, and from which figures. `figures`: the
+/// file of `rttopo bench`; empty: this host's, or assumed ones where there are none. Throws Error{invalid} for a file
+/// that is none.
+std::string predicted_text(const Configuration& configuration, const DataPlace& data, const Plan& plan,
+                           const std::string& figures);
+
+/// `rtrun plan --compare REPORT`: predicted against measured, for the ranks and nodes that the run had, all of which
+/// are taken to be like this host. Throws Error{invalid} for a report that is none, has no steps, or is of another
+/// model.
+std::string compared_text(const Configuration& configuration, const DataPlace& data, const std::string& report,
+                          const std::string& figures);
+
+}  // namespace troupe::rtrun
