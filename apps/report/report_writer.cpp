@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/report/page.hpp"
+#include "apps/report/run_summary.hpp"
 #include "runtime/base/new_file.hpp"
 
 namespace troupe::report {
@@ -79,6 +80,7 @@ void ReportWriter::write() {
   record_.written = std::chrono::system_clock::now();
   try {
     replace_file(file_, page_of(record_));
+    replace_file(summary_file(file_), to_json(summary_of(record_)));
   } catch (const Error& error) {
     if (!std::exchange(warned_, true))
       warn_(
@@ -94,7 +96,13 @@ void tell_failure(const std::string& file, const std::string& reason) noexcept {
   try {
     std::ifstream in{file, std::ios::binary};
     const std::string page{std::istreambuf_iterator<char>{in}, {}};
-    if (const auto told = failed_page(page, reason)) replace_file(file, *told);
+    const auto told = failed_page(page, reason);
+    if (!told) return;
+    replace_file(file, *told);
+    RunSummary summary = read_summary(summary_file(file));
+    summary.state = RunState::failed;
+    summary.reason = reason;
+    replace_file(summary_file(file), to_json(summary));
   } catch (const std::exception&) {
     // It was written beside a failure that is told anyway.
   }

@@ -9,10 +9,10 @@
 
 namespace troupe::report {
 
-/// Keeps a page of a run (page_of) up to date in a file: when the plan stands, after every epoch, in long epochs every
-/// ten seconds, and at the end; each time a reader finds the old page or the new one, whole. When epochs are so short
-/// that writing would take more than a twentieth of the time, fewer are written. Rank 0's. Threads: the session's, one
-/// call at a time; finish() and failed() after the run.
+/// Keeps a page of a run (page_of), and beside it a summary for programs (run_summary.hpp), up to date in files: when
+/// the plan stands, after every epoch, in long epochs every ten seconds, and at the end; each time a reader finds the
+/// old page or the new one, whole. When epochs are so short that writing would take more than a twentieth of the time,
+/// fewer are written. Rank 0's. Threads: the session's, one call at a time; finish() and failed() after the run.
 class ReportWriter final : public SessionListener {
  public:
   /// `file`: where the page goes; its folder is there. `warn` is told, once, when it cannot be written: that ends no
@@ -39,8 +39,8 @@ class ReportWriter final : public SessionListener {
   bool warned_ = false;
 };
 
-/// Tells in the page at `file`, if there is one of a run that is not over, that the run failed; for a launcher whose
-/// ranks cannot tell any more. Says nothing when it cannot.
+/// Tells in the page at `file`, and in its summary, if there is one of a run that is not over, that the run failed; for
+/// a launcher whose ranks cannot tell any more. Says nothing when it cannot.
 void tell_failure(const std::string& file, const std::string& reason) noexcept;
 
 }  // namespace troupe::report

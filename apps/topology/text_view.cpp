@@ -107,6 +107,7 @@ std::string table_text(const Index& index, const PathTable& table, bool color) {
       if (path.bytes_per_second > 0)
         cell += fmt::format(" {}{:.3g}", path.assumed ? "~" : "", path.bytes_per_second / 1e9);
       if (!table.distances.empty()) cell += text(" d", table.distances[at]);
+      if (!table.measured.empty() && table.measured[at] > 0) cell += fmt::format(" m{:.3g}", table.measured[at] / 1e9);
       if (table.slow[at]) cell += " !";
       line.push_back(std::move(cell));
     }

@@ -21,6 +21,7 @@ struct PathTable {
   std::vector<Path> paths;               // row by row
   std::vector<std::uint64_t> distances;  // NUMA x NUMA: as the firmware tells, 10 for near; empty: not told
   std::vector<bool> slow;                // below 70 % of the median of its class
+  std::vector<double> measured;          // bytes a second, row by row, 0: not measured; empty: nothing was
 };
 /// GPU x GPU, GPU x NIC and NUMA x NUMA, as far as there are such.
 std::vector<PathTable> path_tables(const Index& index);

@@ -13,6 +13,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/topology/machine_json.hpp"
+#include "runtime/topology/measurements.hpp"
 #include "tests/runtime/topology/machines.hpp"
 #include "tools/rttopo/commands.hpp"
 
@@ -111,6 +112,41 @@ TEST_F(Rttopo, MatrixHasClassesRatesARingAndATree) {
   EXPECT_EQ(matrix["ring"]["order"].size(), 4u);
 }
 
+TEST_F(Rttopo, ShowAndMatrixHaveWhatWasMeasuredAndMarkWhatIsSlow) {
+  topology::Measurements figures;
+  figures.date = "2026-01-31T09:05:00Z";
+  figures.host = "made";
+  const auto copies = [](std::uint32_t from, std::uint32_t to, double rate) {
+    return topology::CopyFigure{from, to, 4, std::uint64_t{1} << 28, {rate, rate, rate}};
+  };
+  figures.copies = {copies(0, 0, 4e10), copies(1, 1, 4.1e10), copies(2, 2, 1.5e10), copies(0, 1, 1.9e10)};
+  figures.compute = {{"f32", 64, 1024, 1, 1, {1.5e11, 1.4e11, 1.6e11}}};
+  put("figures.json", topology::to_json(figures));
+  const std::string file = path("figures.json");
+  const Said matrix = rttopo({"matrix", "-i", made_.c_str(), "--figures", file.c_str()});
+  EXPECT_EQ(matrix.code, 0);
+  EXPECT_THAT(matrix.out, AllOf(HasSubstr(" m40"), HasSubstr(" m19"), HasSubstr("Measured on made, 2026-01-31")));
+  EXPECT_THAT(matrix.out, HasSubstr("15  (15 to 15)  !"));
+  EXPECT_THAT(rttopo({"show", "-i", made_.c_str(), "--figures", file.c_str()}).out, HasSubstr("150  (140 to 160)"));
+  const json both = json::parse(rttopo({"matrix", "-i", made_.c_str(), "--figures", file.c_str(), "--json"}).out);
+  EXPECT_EQ(both["measurements"]["copies"][0]["bytes_per_second"]["median"], 4e10);
+  EXPECT_EQ(both["tables"].back()["cells"][0][1]["measured_bytes_per_second"], 1.9e10);
+  const json shown = json::parse(rttopo({"show", "-i", made_.c_str(), "--figures", file.c_str(), "--json"}).out);
+  EXPECT_EQ(shown["counts"]["gpu_pci"], 4);
+  EXPECT_EQ(shown["measurements"]["host"], "made");
+  EXPECT_THAT(rttopo({"matrix", "-i", made_.c_str()}).out, Not(HasSubstr("Measured")));
+}
+
+TEST_F(Rttopo, FiguresThatAreNoneAreRefused) {
+  const Said none = rttopo({"matrix", "-i", made_.c_str(), "--figures", path("none.json").c_str()});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("there is no such file; `rttopo bench --out"));
+  const Said wrong = rttopo({"show", "-i", made_.c_str(), "--figures", made_.c_str()});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("these are no measurements"));
+  EXPECT_EQ(rttopo({"bench", "--repeats", "0"}).code, 2);
+}
+
 TEST_F(Rttopo, DiffNamesTheOddMachineAndEndsWithOne) {
   const Said alike = rttopo({"diff", (made_ + ":2").c_str()});
   EXPECT_EQ(alike.code, 0);
@@ -141,9 +177,9 @@ TEST_F(Rttopo, DoctorEndsWithOneWhereSomethingIsWrong) {
   EXPECT_EQ(rttopo({"doctor", "-i", made_.c_str()}).code, 0);
   const Said said = rttopo({"doctor", "--nodes", (made_ + ":2," + odd_).c_str()});
   EXPECT_EQ(said.code, 1);
-  EXPECT_THAT(said.out, AllOf(HasSubstr("error  link-lanes-down  odd (odd.json): GPU 0 (0000:12:00.0): 2 of 4"),
-                              HasSubstr("cure: "),
-                              HasSubstr(" of 25 rules could be applied to 3 machines; something is wrong")));
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("error  link-lanes-down  odd (odd.json): GPU 0 (0000:12:00.0): 2 of 4"),
+                    HasSubstr("cure: "), HasSubstr(" of 25 rules could be applied to 3 machines; something is wrong")));
   EXPECT_EQ(json::parse(rttopo({"doctor", "-i", odd_.c_str(), "--json"}).out)["findings"][0]["rule"],
             "link-lanes-down");
   EXPECT_THAT(rttopo({"doctor", "--rules"}).out, HasSubstr("numa-balancing"));
@@ -174,7 +210,7 @@ TEST_F(Rttopo, ImportsIntoJson) {
 TEST_F(Rttopo, MistakesGetAnExitCodeAndTheirCause) {
   EXPECT_EQ(rttopo({"show", "-i", path("none.xml").c_str()}).code, 2);
   EXPECT_THAT(rttopo({"shwo"}).err, HasSubstr("unknown command shwo; did you mean show?"));
-  EXPECT_THAT(rttopo({"bogus"}).err, HasSubstr("unknown command bogus; did you mean one of show, matrix, diff"));
+  EXPECT_THAT(rttopo({"bogus"}).err, HasSubstr("unknown command bogus; did you mean one of show, matrix, bench, diff"));
   EXPECT_THAT(rttopo({"explain", "GPU 0"}).err, HasSubstr("explain needs two parts; a part is \"GPU 0\" or gpu0"));
   EXPECT_THAT(rttopo({"matrix", "-i", path("graph.xml").c_str()}).err, HasSubstr("graphs that NCCL found"));
   EXPECT_THAT(rttopo({"matrix", "--nodes", (made_ + ":2," + odd_).c_str()}).err, HasSubstr("one machine"));
@@ -183,7 +219,8 @@ TEST_F(Rttopo, MistakesGetAnExitCodeAndTheirCause) {
 }
 
 TEST_F(Rttopo, EveryCommandHasHelpWithExitCodes) {
-  for (const char* verb : {"show", "matrix", "diff", "explain", "doctor", "import", "export", "env", "completion"}) {
+  for (const char* verb :
+       {"show", "matrix", "bench", "diff", "explain", "doctor", "import", "export", "env", "completion"}) {
     const Said said = rttopo({verb, "--help"});
     EXPECT_EQ(said.code, 0) << verb;
     EXPECT_THAT(said.out, HasSubstr("Exit codes: ")) << verb;

@@ -68,7 +68,9 @@ Exit codes: 0 the configuration is good, 2 it is not.)";
 
 constexpr const char* kPlanFooter =
     R"(Prints the model, the data, each rank's cores, NUMA nodes, network device and memory against what is there, how gradients
-would be exchanged, and why, for a run on this machine. It is the plan that the run makes.
+would be exchanged, and why, for a run on this machine; and how long a step will take, predicted from what `rttopo bench`
+measured (docs/topology.md). It is the plan that the run makes. --compare prints that prediction against what a run of this
+configuration measured, part by part.
 
 --nodes plans for other machines: hwloc's XML (lstopo FILE.xml), NCCL's, or the JSON of `rttopo show --json`, each with how many
 there are. A machine gets the ranks that placement.mesh = "NODESxRANKS" says, or by placement.policy: auto one for each GPU, or
@@ -83,6 +85,7 @@ Examples:
   rtrun plan apps/mnist/app.toml --nodes big.xml --ranks 8 --set placement.policy=spread
   rtrun plan apps/mnist/app.toml --nodes gpus.xml --what-if gpus=64 --svg plan.svg
   rtrun plan apps/mnist/app.toml --what-if ranks=16                 on as many machines like this one as it takes
+  rtrun plan apps/mnist/app.toml --compare run/report.json
 
 Environment: TROUPE_DATA as for a run.
 Exit codes: 0 there is a plan, 2 bad configuration, or no plan is possible: what is lacking is named, 3 this machine cannot
@@ -99,6 +102,7 @@ same user.
                                   placement.split = "measured" with the shares that were measured
   stop                            end after the current steps, with a checkpoint if the run saves any
   describe                        print what rank 0 is doing
+  machines                        print the machines of all nodes as JSON (rttopo show --run RUN shows them)
 
 A policy for which the job has reserved no memory is refused; it reserves memory for all policies in update.switch.
 
@@ -242,11 +246,14 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
       ->type_name("ranks=N|gpus=N|nodes=N")
       ->allow_extra_args(false);
   plan.add_option("--svg", line.picture, "Write a picture instead")->type_name("FILE");
+  plan.add_option("--figures", line.figures, "What `rttopo bench` measured; without it this host's")->type_name("FILE");
+  plan.add_option("--compare", line.compare, "The report.json of a run: print predicted against measured")
+      ->type_name("REPORT");
   plan.footer(kPlanFooter);
   CLI::App& control =
       *app.add_subcommand("control", "Tell a run to switch its policy, to rebuild or to stop, or ask what it is doing");
   control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
-  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop or describe")->required();
+  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop, describe or machines")->required();
   control.footer(kControlFooter);
   CLI::App& timeline = *app.add_subcommand("timeline", "Draw one step of a run's trace as a picture");
   timeline.add_option("TRACE", line.file, "What rtrun --trace wrote")->required();

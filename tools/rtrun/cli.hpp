@@ -29,6 +29,8 @@ struct CommandLine {
   std::vector<rttopo::FileCount> nodes;  // plan: machines from files; none: this host
   std::uint32_t ranks = 0;               // plan: on them together; 0: as the configuration says
   WhatIf what_if;                        // plan
+  std::string figures;                   // plan: what `rttopo bench` measured; empty: this host's
+  std::string compare;                   // plan: the report.json of a run to compare with
 };
 
 /// The exit code of a program that has said all there was to say (--help, --version, completion, a usage error).

@@ -15,6 +15,7 @@
 #include "runtime/planning/machine_topology.hpp"
 #include "runtime/planning/planner.hpp"
 #include "runtime/planning/rank_orders.hpp"
+#include "tools/rtrun/prediction.hpp"
 #include "tools/rtrun/prepare.hpp"
 
 namespace troupe::rtrun {
@@ -126,6 +127,10 @@ void write_picture(const std::string& file, const std::string& picture, std::ost
 }  // namespace
 
 void print_plan(const CommandLine& line, const Configuration& configuration, std::ostream& out) {
+  if (!line.compare.empty()) {
+    out << compared_text(configuration, look_for_data(configuration), line.compare, line.figures);
+    return;
+  }
   const PlannedMachines made =
       names_machines(line) ? plan_of_machines(line, configuration) : plan_of_run(configuration);
   const RankOrders orders = rank_orders(made.plan, made.machine_of, made.topology_of);
@@ -135,6 +140,8 @@ void print_plan(const CommandLine& line, const Configuration& configuration, std
   if (!lines.empty())
     out << "\nRing and tree with the fastest slowest edge, by modelled rates (the exchange sends by neither):\n"
         << lines;
+  out << predicted_text(configuration, look_for_data(configuration), made.plan, *made.topology_of.front(),
+                        !names_machines(line), line.figures);
 }
 
 }  // namespace troupe::rtrun

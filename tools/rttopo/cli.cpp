@@ -19,9 +19,11 @@ Examples:
   rttopo show                                 this host as a tree
   rttopo show -i node.xml --svg node.svg      another machine as a picture
   rttopo matrix -i node.xml                   how GPUs, NICs and memory reach each other, and how fast
+  rttopo bench                                measure this host, for matrix and for `rtrun plan`
   rttopo explain "GPU 0" mlx5_0 -i node.xml   which ways there are, and why this one is taken
   rttopo diff node1.xml node2.xml node3.xml   which machine differs from the others, and in what
   rttopo doctor --nodes a.xml:4,b.xml:2       what is wrong with six machines of two kinds
+  rttopo show --run run                       the machines on which that run is
   rttopo export --format nccl -o topo.xml     for NCCL_TOPO_FILE
 
 Environment: NO_COLOR and TERM=dumb: no colours. They are used on terminals only.
@@ -47,9 +49,26 @@ modelled rate in GB/s and one direction:
   NVB   NVLink over another GPU             PHB   a PCI host bridge
   C2C   a coherent link to the processor    NODE  the processor, near the same memory
                                             SYS   the link between processors
-"~": a PCI link is not known and taken as PCI Express 3 x16. "d": the firmware's distance. "!": below 70 % of the median of
+"~": a PCI link is not known and taken as PCI Express 3 x16. "d": the firmware's distance. "m": measured (rttopo bench). "!": below 70 % of the median of
 its class among parts of one kind, where few are; or over a link or switch that doctor warns of. Below GPU x GPU stand the ring and the tree whose slowest edge is the fastest.
 Exit codes: 0 done, 2 a bad file, 3 environment.)";
+
+constexpr const char* kBenchFooter =
+    R"(Measures, each figure several times:
+  memory    copies within each memory node, by one core and by all, and between memory nodes
+  compute   forward and backward pass of dense layers on the CPU device, f32 and bf16: one core, every core, all together
+  messages  between two processes here, over shared memory and TCP: time of 8 bytes, rate of 1 MiB
+  network   the same between hosts: with --hosts, or where a launcher started a process of rttopo on each
+            (mpirun, srun --mpi=pmix, or RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT)
+It takes about half a minute, and the host should have nothing else to do. What was measured goes to stderr at once, and
+into $XDG_CACHE_HOME/troupe/measurements/HOST.json (without that variable below ~/.cache), where `rttopo matrix`,
+`rttopo show` and `rtrun plan` find it. docs/topology.md describes the file.
+
+Examples:
+  rttopo bench
+  rttopo bench --json --out node.json
+  rttopo bench --hosts node1,node2
+Exit codes: 0 done, 2 wrong use, 3 environment, 4 a process was lost, 128+n stopped by signal n.)";
 
 constexpr const char* kDiffFooter =
     R"(Compares hardware, links, firmware, drivers, kernels, limits and settings. Names, serial numbers, addresses and the order
@@ -102,6 +121,7 @@ Exit codes: 0 done, 2 unknown shell.)";
 struct Sources {
   std::string input;
   std::string nodes;
+  std::string run;
 };
 
 void add_sources(CLI::App& app, Sources& sources) {
@@ -110,12 +130,21 @@ void add_sources(CLI::App& app, Sources& sources) {
   app.add_option("--nodes", sources.nodes, "Several machines: files with how many are alike")
       ->type_name("FILE:N,...")
       ->excludes(input);
+  app.add_option("--run", sources.run, "The machines of a run that is under way: its folder (report.dir)")
+      ->type_name("RUN")
+      ->excludes(input)
+      ->excludes("--nodes");
+}
+
+void add_figures(CLI::App& app, CommandLine& line) {
+  app.add_option("--figures", line.figures, "What `rttopo bench` measured; without it this host's")->type_name("FILE");
 }
 
 void add_json(CLI::App& app, CommandLine& line) { app.add_flag("--json", line.json, "Print JSON"); }
 
 void take_sources(const Sources& sources, CommandLine& line) {
   if (!sources.input.empty()) line.files.push_back({sources.input});
+  line.run = sources.run;
   std::istringstream words{sources.nodes};
   for (std::string word; std::getline(words, word, ',');) line.files.push_back(file_count(word));
 }
@@ -133,6 +162,10 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.set_version_flag("--version", "rttopo (troupe) " TROUPE_VERSION);
   CLI::App& show = *app.add_subcommand("show", "A machine as a tree, a picture or JSON");
   CLI::App& matrix = *app.add_subcommand("matrix", "How GPUs, NICs and memory reach each other, and how fast");
+  CLI::App& bench = *app.add_subcommand("bench", "Measure this host, or the ways between hosts");
+  int message_end = -1;
+  CLI::App& member = *app.add_subcommand("member")->group("");  // for this program's own use
+  member.add_option("--line", message_end)->required();
   CLI::App& diff = *app.add_subcommand("diff", "In what machines that should be alike are not");
   CLI::App& explain = *app.add_subcommand("explain", "All ways between two parts, and why one is taken");
   CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a cure for each");
@@ -141,12 +174,22 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& env = *app.add_subcommand("env", "Which launcher started this, and what place it gave");
   CLI::App& completion = *app.add_subcommand("completion", "Print a script with which a shell completes the arguments");
   for (CLI::App* const each : {&show, &matrix, &explain, &doctor, &export_file}) add_sources(*each, sources);
-  for (CLI::App* const each : {&show, &matrix, &diff, &explain, &doctor, &env}) add_json(*each, line);
+  for (CLI::App* const each : {&show, &matrix, &bench, &diff, &explain, &doctor, &env}) add_json(*each, line);
   show.add_flag("--all", line.all, "Every part, one by one");
   show.add_option("--svg", line.svg, "Write a picture instead")->type_name("FILE");
   show.footer(kShowFooter);
   matrix.footer(kMatrixFooter);
-  diff.add_option("FILE", files, "Descriptions of two or more machines; one is compared with this host")->required();
+  for (CLI::App* const each : {&show, &matrix}) add_figures(*each, line);
+  bench.add_option("--out", line.out, "The file to write")->type_name("FILE");
+  bench.add_option("--repeats", line.repeats, "How often each figure is measured")->check(CLI::Range(1, 100));
+  bench.add_option("--ms", line.repeat_ms, "How long each time takes at least, in ms; 60")->check(CLI::Range(1, 60000));
+  bench.add_option("--hosts", line.hosts, "Hosts, of which the first is this one or can be reached by the others")
+      ->type_name("HOST,...");
+  bench.add_option("--remote-shell", line.remote_shell, "By which a process is started on another host; ssh");
+  bench.footer(kBenchFooter);
+  diff.add_option("FILE", files, "Descriptions of two or more machines; one is compared with this host");
+  diff.add_option("--run", sources.run, "The machines of a run that is under way: its folder (report.dir)")
+      ->type_name("RUN");
   diff.footer(kDiffFooter);
   explain.add_option("PART", line.of, "Two parts")->required()->expected(2);
   explain.footer(kExplainFooter);
@@ -168,21 +211,24 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     app.parse(argc, argv);
     take_sources(sources, line);
     for (const std::string& file : files) line.files.push_back(file_count(file));
+    if (diff.parsed() && files.empty() == line.run.empty())
+      throw CLI::RequiredError(files.empty() ? "FILE" : "either FILE or --run");
   } catch (const CLI::ParseError& error) {
     const std::vector<CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
     const std::string_view word = argc > 1 ? argv[1] : "";
     const bool known =
         word.empty() || word == "--help" ||
         std::any_of(commands.begin(), commands.end(), [&](const CLI::App* each) { return each->get_name() == word; });
-    const std::string_view near = detail::nearest(
-        word, {"show", "matrix", "diff", "explain", "doctor", "import", "export", "env", "completion", "--help"});
+    const std::string_view near = detail::nearest(word, {"show", "matrix", "bench", "diff", "explain", "doctor",
+                                                         "import", "export", "env", "completion", "--help"});
     std::ostringstream text;
     if (app.exit(error, out, text) == 0) return Answered{0};
     if (!known && (!near.empty() || !word.starts_with('-'))) {
       err << "rttopo: error: unknown command " << word << "; ";
       if (near.empty()) {
         std::vector<std::string> names;
-        for (const CLI::App* const each : commands) names.push_back(each->get_name());
+        for (const CLI::App* const each : commands)
+          if (!each->get_group().empty()) names.push_back(each->get_name());
         err << "did you mean one of " << joined(names);
       } else {
         err << "did you mean " << near;
@@ -205,7 +251,10 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     out << script;
     return Answered{script.empty() ? 2 : 0};
   }
+  line.arguments.assign(argv, argv + argc);
+  line.message_end = message_end;
   if (matrix.parsed()) line.verb = Verb::matrix;
+  if (bench.parsed() || member.parsed()) line.verb = Verb::bench;
   if (diff.parsed()) line.verb = Verb::diff;
   if (explain.parsed()) line.verb = Verb::explain;
   if (doctor.parsed()) line.verb = Verb::doctor;

@@ -9,7 +9,7 @@
 
 namespace troupe::rttopo {
 
-enum class Verb { show, matrix, diff, explain, doctor, import_file, export_file, env };
+enum class Verb { show, matrix, bench, diff, explain, doctor, import_file, export_file, env };
 
 /// What the user asked for.
 struct CommandLine {
@@ -22,6 +22,16 @@ struct CommandLine {
   std::string format;           // export: json, hwloc, nccl, dot, svg, simgrid
   std::string out;              // import, export: the file to write; empty: stdout
   bool rules = false;           // doctor: list them
+  std::string figures;          // show, matrix: the file of measured figures; empty: this host's
+  std::string run;              // the folder of a run, whose machines are meant; empty: none
+  std::vector<Node> nodes;      // those, when main has asked for them
+  // bench
+  std::uint32_t repeats = 3;
+  std::uint32_t repeat_ms = 60;
+  std::string hosts;  // a process on each of them; empty: this host alone
+  std::string remote_shell = "ssh";
+  std::vector<std::string> arguments;  // this program's own
+  int message_end = -1;                // this is a process that bench started; its line to it
 };
 
 /// What `explain` takes for an end.

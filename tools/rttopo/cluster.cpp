@@ -4,9 +4,11 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "devices/discovery/machine_discovery.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/topology/machine_json.hpp"
 #include "runtime/topology/reading.hpp"
 
 namespace troupe::rttopo {
@@ -35,6 +37,30 @@ std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch) {
       node.machine = topology::machine_from(text, file.file);
     }
   }
+  return nodes;
+}
+
+std::vector<Node> nodes_from_json(const std::string& text, const std::string& source) {
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto is = [&](const char* name, const nlohmann::ordered_json& value) {
+    return json.is_object() && json.contains(name) && json[name] == value;
+  };
+  const bool is_cluster =
+      is("schema", "troupe.cluster") && is("version", 1) && json.contains("machines") && json["machines"].is_array();
+  TROUPE_CHECK(is_cluster, Code::invalid, source,
+               ": these are no machines (\"schema\": \"troupe.cluster\", version 1)");
+  std::vector<Node> nodes;
+  for (const auto& each : json["machines"]) {
+    const bool is_node = each.is_object() && each.contains("machine") && each.contains("source") &&
+                         each["source"].is_string() && each.contains("count") && each["count"].is_number_unsigned() &&
+                         each["count"].get<std::uint64_t>() <= kMostNodes;
+    TROUPE_CHECK(is_node, Code::invalid, source, ": a machine has no count or no source");
+    Node& node = nodes.emplace_back();
+    node.source = each["source"].get<std::string>();
+    node.count = each["count"].get<std::uint32_t>();
+    node.machine = topology::machine_from_json(each["machine"].dump(), source + ", " + node.source);
+  }
+  TROUPE_CHECK(!nodes.empty(), Code::invalid, source, ": there is no machine");
   return nodes;
 }
 

@@ -30,6 +30,8 @@ inline constexpr std::uint32_t kMostNodes = 65'536;
 /// Reads the files ("-": stdin), or looks at this host when there are none; with `watch`, at its RDMA counters for 200
 /// ms.
 std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch = nullptr);
+/// Reads {"schema": "troupe.cluster", ...}. Throws Error{invalid} with `source` in front.
+std::vector<Node> nodes_from_json(const std::string& text, const std::string& source);
 /// Throws Error{invalid} where the file had NCCL's graphs.
 void refuse_graphs(const Node& node);
 /// Each machine as often as it is there, called by its host; where there are several, by the

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/topology/measured_view.hpp"
 #include "apps/topology/picture.hpp"
 #include "apps/topology/text_view.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/host_identity.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/topology/differences.hpp"
@@ -16,6 +18,7 @@
 #include "runtime/topology/exports.hpp"
 #include "runtime/topology/hwloc_xml.hpp"
 #include "runtime/topology/machine_json.hpp"
+#include "runtime/topology/measurements.hpp"
 #include "runtime/topology/nccl_xml.hpp"
 
 namespace troupe::rttopo {
@@ -32,6 +35,23 @@ void write_file(const std::string& path, const std::string& content) {
   NewFile file(path);
   file.write(std::as_bytes(std::span{content}));
   file.publish();
+}
+
+/// The figures that belong to what is shown: those of --figures, or this host's where that is shown.
+std::optional<Measurements> figures_of(const CommandLine& line) {
+  if (!line.figures.empty()) {
+    auto figures = read_measurements(line.figures);
+    TROUPE_CHECK(figures, Code::invalid, line.figures, ": there is no such file; `rttopo bench --out ", line.figures,
+                 "` makes it");
+    return figures;
+  }
+  if (!line.files.empty() || !line.nodes.empty()) return std::nullopt;
+  return read_measurements(measurements_file(host_name()));
+}
+
+/// The machines that the command is about.
+std::vector<Node> nodes_of(const CommandLine& line, Blocking* watch = nullptr) {
+  return line.nodes.empty() ? nodes_of(line.files, watch) : line.nodes;
 }
 
 /// To the file, or to `out` where none is named.
@@ -78,9 +98,13 @@ ordered_json node_json(const Node& node) {
   return ordered_json::parse(to_json(node.machine));
 }
 
-int show_json(const std::vector<Node>& nodes, std::ostream& out) {
+int show_json(const std::vector<Node>& nodes, const std::optional<Measurements>& measured, std::ostream& out) {
   if (nodes.size() == 1 && nodes.front().count == 1) {
-    if (nodes.front().graphs.empty())
+    if (nodes.front().graphs.empty() && measured) {
+      ordered_json json = node_json(nodes.front());
+      json["measurements"] = ordered_json::parse(to_json(*measured));
+      print(json, out);
+    } else if (nodes.front().graphs.empty())
       out << to_json(nodes.front().machine);
     else
       print(node_json(nodes.front()), out);
@@ -109,14 +133,15 @@ void print_graphs(const Node& node, std::ostream& out) {
 }
 
 int show(const CommandLine& line, std::ostream& out, bool color) {
-  const std::vector<Node> nodes = nodes_of(line.files);
+  const std::vector<Node> nodes = nodes_of(line);
   if (!line.svg.empty()) {
     const Index index{only(nodes, "a picture").machine};
     write_file(line.svg, picture(index, outline(index)));
     if (std::filesystem::is_regular_file(line.svg) && !std::filesystem::is_symlink(line.svg)) out << line.svg << '\n';
     return 0;
   }
-  if (line.json) return show_json(nodes, out);
+  const std::optional<Measurements> measured = figures_of(line);
+  if (line.json) return show_json(nodes, measured, out);
   std::uint32_t all = 0;
   for (const Node& node : nodes) all += node.count;
   if (all > 1) out << all << " machines of " << nodes.size() << (nodes.size() == 1 ? " kind\n" : " kinds\n");
@@ -129,6 +154,7 @@ int show(const CommandLine& line, std::ostream& out, bool color) {
     const Index index{node.machine};
     out << tree_text(outline(index, line.all), color);
   }
+  if (measured) out << '\n' << measured_text(*measured);
   return 0;
 }
 
@@ -163,6 +189,8 @@ ordered_json table_json(const Index& index, const PathTable& table) {
       row.push_back(path_json(index, table.paths[at]));
       row.back()["slow"] = static_cast<bool>(table.slow[at]);
       if (!table.distances.empty()) row.back()["distance"] = table.distances[at];
+      if (!table.measured.empty() && table.measured[at] > 0)
+        row.back()["measured_bytes_per_second"] = table.measured[at];
     }
     json["cells"].push_back(std::move(row));
   }
@@ -179,9 +207,12 @@ std::string tree_words(const Index& index, const std::vector<PartIndex>& members
 }
 
 int matrix(const CommandLine& line, std::ostream& out, bool color) {
-  const std::vector<Node> nodes = nodes_of(line.files);
+  const std::vector<Node> nodes = nodes_of(line);
   const Index index{only(nodes, "a matrix").machine};
-  const std::vector<PathTable> tables = path_tables(index);
+  std::vector<PathTable> tables = path_tables(index);
+  const std::optional<Measurements> measured = figures_of(line);
+  if (measured)
+    for (PathTable& table : tables) add_measured(index, table, *measured);
   const std::vector<PartIndex> gpus = gpus_of(index.machine());
   const RateMatrix rates = rates_between(index, gpus);
   const Ring ring = find_ring(rates);
@@ -193,6 +224,7 @@ int matrix(const CommandLine& line, std::ostream& out, bool color) {
       json["ring"] = {{"order", ring.order}, {"slowest_bytes_per_second", ring.slowest}, {"exact", ring.exact}};
       json["tree"] = {{"parent", tree.parent}, {"slowest_bytes_per_second", tree.slowest}};
     }
+    if (measured) json["measurements"] = ordered_json::parse(to_json(*measured));
     print(json, out);
     return 0;
   }
@@ -204,10 +236,12 @@ int matrix(const CommandLine& line, std::ostream& out, bool color) {
     }
     out << '\n';
   }
+  if (measured) out << measured_text(*measured) << '\n';
   if (tables.empty())
     out << "There is one NUMA node and at most one GPU: there are no ways to compare.\n";
   else
     out << "Rates are modelled, in GB/s and one direction (rttopo matrix --help has the classes).\n";
+  if (!measured && line.files.empty()) out << "Nothing was measured here yet: `rttopo bench` does.\n";
   return 0;
 }
 
@@ -236,9 +270,9 @@ void print_values(const Difference& each, const std::vector<Machine>& machines, 
 }
 
 int diff(const CommandLine& line, std::ostream& out) {
-  std::vector<Node> nodes = nodes_of(line.files);
+  std::vector<Node> nodes = nodes_of(line);
   if (nodes.size() == 1 && nodes.front().count == 1) {
-    std::vector<Node> here = nodes_of({});
+    std::vector<Node> here = nodes_of(std::span<const FileCount>{});
     nodes.insert(nodes.end(), here.begin(), here.end());
   }
   const std::vector<Machine> machines = machines_of(nodes);
@@ -312,7 +346,7 @@ PartIndex part_named(const Index& index, const std::string& name) {
 }
 
 int explain(const CommandLine& line, std::ostream& out) {
-  const std::vector<Node> nodes = nodes_of(line.files);
+  const std::vector<Node> nodes = nodes_of(line);
   const Index index{only(nodes, "an explanation").machine};
   const PartIndex from = part_named(index, line.of[0]);
   const PartIndex to = part_named(index, line.of[1]);
@@ -348,7 +382,7 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
     return 0;
   }
   Blocking blocking = Blocking::on_thread("main");
-  const std::vector<Machine> machines = machines_of(nodes_of(line.files, &blocking));
+  const std::vector<Machine> machines = machines_of(nodes_of(line, &blocking));
   const std::vector<Finding> findings = examine(machines);
   const std::vector<RuleName> applied = applied_rules(machines);
   const bool bad =
@@ -399,11 +433,12 @@ int run(const CommandLine& line, std::ostream& out, bool color) {
   switch (line.verb) {
     case Verb::show: return show(line, out, color);
     case Verb::matrix: return matrix(line, out, color);
+    case Verb::bench: break;  // main's
     case Verb::diff: return diff(line, out);
     case Verb::explain: return explain(line, out);
     case Verb::doctor: return doctor(line, out, color);
-    case Verb::import_file: write(line.out, to_json(only(nodes_of(line.files), "an import").machine), out); return 0;
-    case Verb::export_file: write(line.out, exported(line, nodes_of(line.files)), out); return 0;
+    case Verb::import_file: write(line.out, to_json(only(nodes_of(line), "an import").machine), out); return 0;
+    case Verb::export_file: write(line.out, exported(line, nodes_of(line)), out); return 0;
     case Verb::env: return print_environment(line.json, out);
   }
   return 0;

@@ -5,8 +5,11 @@
 namespace troupe::rttopo {
 namespace {
 
-constexpr std::string_view kVerbs = "show matrix diff explain doctor import export env completion";
-constexpr std::string_view kOptions = "--input --nodes --json --all --svg --rules --format --out --help --version";
+constexpr std::string_view kVerbs = "show matrix bench diff explain doctor import export env completion";
+constexpr std::string_view kOptions =
+    "--input --nodes --run --figures --json --all --svg --rules --format --out --repeats --ms --hosts --remote-shell "
+    "--help "
+    "--version";
 constexpr std::string_view kFormats = "json hwloc nccl dot svg simgrid";
 constexpr std::string_view kShells = "bash zsh fish";
 
@@ -52,8 +55,11 @@ if [ "$funcstack[1]" = _rttopo ]; then _rttopo "$@"; else compdef _rttopo rttopo
         R"script(# Completion of rttopo for fish: rttopo completion fish > ~/.config/fish/completions/rttopo.fish
 complete -c rttopo -n __fish_use_subcommand -f -a '{0}'
 complete -c rttopo -n '__fish_seen_subcommand_from completion' -f -a '{3}'
+for word in repeats ms hosts remote-shell
+  complete -c rttopo -l $word -x
+end
 complete -c rttopo -l format -x -a '{2}'
-for word in input nodes svg out
+for word in input nodes run figures svg out
   complete -c rttopo -l $word -r
 end
 for word in json all rules help version

@@ -1,4 +1,4 @@
-// rttopo: shows, compares and examines machines.
+// rttopo: shows, compares, examines and measures machines.
 
 #include <unistd.h>
 
@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "runtime/base/error.hpp"
+#include "tools/rttopo/bench/bench.hpp"
 #include "tools/rttopo/commands.hpp"
 #include "tools/terminal/terminal.hpp"
 
@@ -14,8 +15,15 @@ int main(int argc, char** argv) {
   const auto parsed = rttopo::parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return answered->exit_code;
   try {
-    const int code =
-        rttopo::run(std::get<rttopo::CommandLine>(parsed), std::cout, terminal::shows_color(STDOUT_FILENO));
+    auto line = std::get<rttopo::CommandLine>(parsed);
+    if (line.verb == rttopo::Verb::bench && line.message_end < 0) return rttopo::bench(line, std::cout);
+    Blocking blocking = Blocking::on_thread("main");
+    if (line.verb == rttopo::Verb::bench) {
+      rttopo::be_message_end(blocking, line.message_end);
+      return 0;
+    }
+    if (!line.run.empty()) line.nodes = rttopo::nodes_of_run(blocking, line.run);
+    const int code = rttopo::run(line, std::cout, terminal::shows_color(STDOUT_FILENO));
     return std::cout.flush() ? code : 3;
   } catch (const Error& error) {
     std::cerr << "rttopo: error: " << error.what() << '\n';

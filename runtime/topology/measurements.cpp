@@ -1,0 +1,195 @@
+#include "runtime/topology/measurements.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+#include "runtime/topology/reading.hpp"
+
+// Each type has one list of its fields, which writes them and reads them, so that what is written reads back as the
+// same value. A file is small: what is larger than the bounds below was not written here.
+namespace troupe::topology {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view kMeasurementsSchema = "troupe.measurements";
+constexpr std::size_t kMostMeasurementBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostFigures = 65'536;  // of each kind
+constexpr std::size_t kMostWordBytes = 256;
+
+template <class Visit>
+void each_field(Visit&& visit, Repeats& of) {
+  visit("median", of.median), visit("least", of.least), visit("most", of.most);
+}
+template <class Visit>
+void each_field(Visit&& visit, CopyFigure& of) {
+  visit("cores_numa", of.cores_numa), visit("memory_numa", of.memory_numa), visit("cores", of.cores);
+  visit("bytes", of.bytes), visit("bytes_per_second", of.bytes_per_second);
+}
+template <class Visit>
+void each_field(Visit&& visit, ComputeFigure& of) {
+  visit("dtype", of.dtype), visit("rows", of.rows), visit("units", of.units), visit("devices", of.devices);
+  visit("threads", of.threads), visit("flops_per_second", of.flops_per_second);
+}
+template <class Visit>
+void each_field(Visit&& visit, MessageFigure& of) {
+  visit("means", of.means), visit("from", of.from), visit("to", of.to), visit("same_node", of.same_node);
+  visit("bytes", of.bytes), visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
+}
+template <class Visit>
+void each_field(Visit&& visit, Measurements& of) {
+  visit("date", of.date), visit("versions", of.versions), visit("host", of.host), visit("cpu_model", of.cpu_model);
+  visit("cores", of.cores), visit("busy", of.busy), visit("copies", of.copies), visit("compute", of.compute);
+  visit("messages", of.messages);
+}
+
+struct FieldWriter {
+  ordered_json& to;
+
+  template <class T>
+  void operator()(const char* name, T& value) const {
+    if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string> ||
+                  std::is_same_v<T, std::map<std::string, std::string>>)
+      to[name] = value;
+    else
+      to[name] = object_of(value);
+  }
+  template <class T>
+  void operator()(const char* name, std::vector<T>& values) const {
+    ordered_json& all = to[name] = ordered_json::array();
+    for (T& value : values) all.push_back(object_of(value));
+  }
+  template <class T>
+  static ordered_json object_of(T& value) {
+    ordered_json object = ordered_json::object();
+    each_field(FieldWriter{object}, value);
+    return object;
+  }
+};
+
+struct FieldReader {
+  const ordered_json& from;
+  std::string path;
+
+  template <class T>
+  void operator()(const char* name, T& value) const {
+    if (const auto at = from.find(name); at != from.end()) take(*at, path + '/' + name, value);
+  }
+
+ private:
+  [[noreturn]] static void wrong(const std::string& where, const char* wanted) {
+    fail(Code::invalid, text(where, " is not ", wanted));
+  }
+  template <class T>
+  static void take(const ordered_json& from, const std::string& where, T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      if (!from.is_boolean()) wrong(where, "true or false");
+      value = from.get<bool>();
+    } else if constexpr (std::is_floating_point_v<T>) {
+      if (!from.is_number()) wrong(where, "a number");
+      value = from.get<T>();
+      if (!std::isfinite(value) || value < 0) wrong(where, "a finite number of at least 0");
+    } else if constexpr (std::is_integral_v<T>) {
+      if (!from.is_number_unsigned() || !std::in_range<T>(from.get<std::uint64_t>()))
+        wrong(where, "a whole number within its range");
+      value = from.get<T>();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      if (!from.is_string() || from.get_ref<const std::string&>().size() > kMostWordBytes) wrong(where, "a short text");
+      value = from.get<std::string>();
+    } else {
+      if (!from.is_object()) wrong(where, "an object");
+      each_field(FieldReader{from, where}, value);
+    }
+  }
+  static void take(const ordered_json& from, const std::string& where, Repeats& value) {
+    if (!from.is_object()) wrong(where, "an object");
+    each_field(FieldReader{from, where}, value);
+    if (value.least > value.median || value.median > value.most)
+      wrong(where, "a figure: least, median and most are in no order");
+  }
+  static void take(const ordered_json& from, const std::string& where, std::map<std::string, std::string>& words) {
+    if (!from.is_object() || from.size() > kMostWordBytes) wrong(where, "an object of some words");
+    for (const auto& [name, word] : from.items()) take(word, where + '/' + name.substr(0, 40), words[name]);
+  }
+  template <class T>
+  static void take(const ordered_json& from, const std::string& where, std::vector<T>& values) {
+    if (!from.is_array() || from.size() > kMostFigures) wrong(where, "an array of figures");
+    for (const ordered_json& each : from) take(each, where, values.emplace_back());
+  }
+};
+
+/// What a prediction divides by.
+void check_counts(const Measurements& measurements, std::string_view source) {
+  for (const CopyFigure& each : measurements.copies)
+    TROUPE_CHECK(each.cores > 0 && each.bytes > 0, Code::invalid, source, ": a copy by no core, or of no bytes");
+  for (const ComputeFigure& each : measurements.compute)
+    TROUPE_CHECK(each.rows > 0 && each.devices > 0 && each.threads > 0, Code::invalid, source,
+                 ": a figure of no rows, devices or threads");
+}
+
+}  // namespace
+
+Repeats repeats_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  const double median = values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return {median, values.front(), values.back()};
+}
+
+std::string to_json(const Measurements& measurements) {
+  ordered_json out{{"schema", kMeasurementsSchema}, {"version", kMeasurementsVersion}};
+  Measurements copy = measurements;  // one list of fields serves reading, too, and so takes no constant
+  each_field(FieldWriter{out}, copy);
+  return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+}
+
+Measurements measurements_from_json(std::string_view text, std::string_view source) {
+  TROUPE_CHECK(text.size() <= kMostMeasurementBytes, Code::invalid, source, " has ", text.size(), " bytes; at most ",
+               kMostMeasurementBytes, " are read");
+  const ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  TROUPE_CHECK(!json.is_discarded(), Code::invalid, source, ": no JSON, or not all of it");
+  const auto is = [&](const char* name, const ordered_json& value) {
+    return json.is_object() && json.contains(name) && json[name] == value;
+  };
+  TROUPE_CHECK(is("schema", kMeasurementsSchema), Code::invalid, source,
+               ": these are no measurements (their \"schema\" is not \"", kMeasurementsSchema,
+               "\"); `rttopo bench` makes such a file");
+  TROUPE_CHECK(is("version", kMeasurementsVersion), Code::invalid, source, ": written in another version of ",
+               kMeasurementsSchema, "; this build reads version ", kMeasurementsVersion, ": run `rttopo bench` again");
+  Measurements measurements;
+  try {
+    each_field(FieldReader{json, ""}, measurements);
+  } catch (const Error& error) {
+    fail(error.code(), troupe::text(source, ": ", error.what()));
+  }
+  check_counts(measurements, source);
+  return measurements;
+}
+
+std::string measurements_file(const std::string& host) {
+  std::string folder;
+  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    folder = cache;
+  else if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    folder = std::string{home} + "/.cache";
+  else
+    return {};
+  std::string name = host.empty() ? "host" : host;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return folder + "/troupe/measurements/" + name + ".json";
+}
+
+std::optional<Measurements> read_measurements(const std::string& file) {
+  std::error_code error;
+  if (file.empty() || !std::filesystem::exists(file, error)) return std::nullopt;
+  return measurements_from_json(read_topology_file(file), file);
+}
+
+}  // namespace troupe::topology
