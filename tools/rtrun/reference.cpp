@@ -60,7 +60,7 @@ layers = [
 ]
 ```
 
-- An entry is a table with `kind` and attributes, or the kind alone in quotes. What is left out has the value in the last column below.
+- An entry is a table with `kind` and attributes, or the kind alone in quotes. What is left out has its default.
 - A layer reads what the one before puts out, the first one the data's first field. `inputs = [...]` names other layers, or fields of the data; a
   layer can be read by several others, and must be read by one at least.
 - `name` is also that of the layer's parameters (`stem.weight`, `stem.bias`). Without it a layer is called by its kind and a number: `conv2d_1`.
@@ -80,7 +80,7 @@ std::string value_of(const LayerAttribute& attribute, const LayerKind& kind) {
 std::string one_kind(const LayerKind& kind) {
   std::string out = fmt::format("\n## {}\n\n{}  \nShape: {}.\n", kind.name, kind.help, kind.shape);
   if (kind.attributes.empty()) return out;
-  out += "\n| Attribute | Meaning | |\n|---|---|---|\n";
+  out += "\n| Attribute | Meaning | Default |\n|---|---|---|\n";
   for (const LayerAttribute& attribute : kind.attributes)
     out += fmt::format("| `{}` | {} | {} |\n", attribute.name, attribute.help, value_of(attribute, kind));
   return out;
