@@ -20,9 +20,11 @@ set_target_properties(troupe_contracts PROPERTIES EXPORT_NAME contracts VERIFY_I
 target_sources(troupe_contracts INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES
   ${PROJECT_SOURCE_DIR}/tests/contracts/device_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/device_world.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/layer_contract.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/layer_graphs.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/replica_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/stream_contract.hpp)
-target_link_libraries(troupe_contracts INTERFACE troupe::runtime GTest::gmock)
+target_link_libraries(troupe_contracts INTERFACE troupe::devices_reference troupe::runtime GTest::gmock)
 install(TARGETS troupe_contracts EXPORT troupe-contracts
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe COMPONENT development)
 install(EXPORT troupe-contracts NAMESPACE troupe:: FILE troupe-contracts-targets.cmake DESTINATION ${TROUPE_CMAKE_DIR}

@@ -1,10 +1,12 @@
 #include "apps/models/models.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/model/layer_list.hpp"
 #include "runtime/model/layout.hpp"
 
 namespace troupe {
@@ -34,15 +36,52 @@ Graph build_mlp(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, std::move(layers)};
 }
 
+/// LeNet as MXNet's MNIST example has it: 20 and 50 filters of 5 x 5 with tanh and a pool of 2 x 2 each, then dense
+/// layers of 500 units with tanh and of one for each class.
+Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
+  Field image = needed_field(settings, fields, kImage);
+  const Field label = needed_field(settings, fields, kLabel);
+  image.dtype = settings.model.dtype;
+  LayerList net;
+  for (const std::uint32_t filters : {20, 50}) {
+    net.add(Conv2d{.filters = filters, .kernel = {5, 5}});
+    net.add(Tanh{});
+    net.add(MaxPool{});
+  }
+  net.add(Dense{500});
+  net.add(Tanh{});
+  net.add(Dense{label.classes});
+  return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
+}
+
+/// The layers of app.toml, which read the data's first field, the labels, and what they name.
+Graph build_layers(const Settings& settings, const std::vector<Field>& fields) {
+  const std::vector<Layer>& layers = settings.model.layers;
+  const auto is_read = [&](const Field& field) {
+    return std::ranges::any_of(layers, [&](const Layer& layer) {
+      if (layer.inputs.empty()) return &layer == &layers.front() ? &field == &fields.front() : field.name == kLabel;
+      return std::ranges::find(layer.inputs, field.name) != layer.inputs.end();
+    });
+  };
+  std::vector<Field> read;
+  for (const Field& field : fields) {
+    if (!is_read(field)) continue;
+    read.push_back(field);
+    if (field.dtype != DType::i32) read.back().dtype = settings.model.dtype;
+  }
+  return {"layers", std::move(read), settings.model.dtype, layers};
+}
+
 struct Registered {
   std::string_view name;
   Graph (*build)(const Settings&, const std::vector<Field>&);
 };
-constexpr std::array kModels{Registered{"mlp", build_mlp}};
+constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", build_lenet}};
 
 }  // namespace
 
 Graph build_model(const Settings& settings, const std::vector<Field>& fields) {
+  if (!settings.model.layers.empty()) return build_layers(settings, fields);
   std::string names;
   for (const Registered& model : kModels) {
     if (model.name == settings.model.name) return model.build(settings, fields);

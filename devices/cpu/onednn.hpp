@@ -28,6 +28,9 @@ bool has_bf16_instructions();
 /// load an empty one, and die of SIGILL in its first tile instruction. The gemm kernels bring their own palette.
 bool implementation_usable(std::string_view name);
 
+/// Whether this is oneDNN's reference code, which is slower by orders of magnitude.
+inline bool is_reference_code(std::string_view name) { return name.starts_with("ref"); }
+
 /// Moves `descriptor` on to the first implementation that may run here; oneDNN lists the fastest first and its
 /// reference code, slower by orders of magnitude, last. Throws Error{unsupported} naming `what` when there is none.
 template <class Descriptor>

@@ -124,6 +124,7 @@ bool kind_fits(ValueKind kind, const TomlValue& value) {
     case ValueKind::integers:
     case ValueKind::numbers:
     case ValueKind::texts:
+    case ValueKind::layers:
     case ValueKind::switches: return array;
     case ValueKind::hosts: return array || value.kind == Kind::text;
     case ValueKind::batches: return array || value.kind == Kind::integer;
@@ -257,6 +258,7 @@ std::string expected(const SettingKey& key) {
     case ValueKind::text: return "text in quotes";
     case ValueKind::hosts: return "text in quotes, or an array of hosts";
     case ValueKind::switches: return "an array of tables";
+    case ValueKind::layers: return "an array of layers";
     case ValueKind::boolean: return "true or false";
     case ValueKind::integer: return range("an integer");
     case ValueKind::number: return range("a number");

@@ -25,6 +25,7 @@ class Review {
     rate();
     verdict();
     split();
+    layers();
     faults();
     const std::string_view policy = is_given("update.time_constant") ? "update.time_constant" : "update.policy";
     if (const std::string wrong = contradiction(settings_.update); !wrong.empty()) add(policy, wrong);
@@ -147,6 +148,14 @@ class Review {
                                 " shares the samples of steps that all ranks take together, "
                                 "which they do not under ",
                                 told(policy), "; write \"equal\""));
+  }
+
+  /// A model is either registered or written down.
+  void layers() {
+    if (settings_.model.layers.empty()) return;
+    for (const std::string_view key : {"model.name", "model.units"})
+      if (is_wished(key))
+        add(key, text(key, " means nothing beside model.layers, which is the whole model; leave it out"));
   }
 
   void faults() {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
-    PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
     PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
     PlannedKey{"report.metrics_port", "0", ""},
 };

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "runtime/config/detail/layers.hpp"
 #include "runtime/config/detail/sections.hpp"
 
 namespace troupe::detail {
@@ -105,11 +106,28 @@ Keys data_and_model_keys() {
       {"data.loader", at<&S::data, &D::loader>, one_of({"rank", "node"}), "who reads the data set", "\"node\"",
        "rank: every rank reads it for itself. node: one rank of each node reads it and makes the batches of all ranks "
        "of the node, directly in their memory, so that the node holds the data set once."},
-      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp"}), "a registered model", "\"mlp\"",
-       "mlp: dense layers, each but the last followed by a ReLU. The sizes of input and output follow from the data."},
-      {"model.units", at<&S::model, &S::Model::units>, array_of(K::integers, 1, 8, {1, 65536}),
-       "widths of the hidden layers", "[1000, 1000]",
-       "One number for each layer, in order. Weights start as N(0, 1/inputs), biases as 0."},
+      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet"}), "a registered model", "\"mlp\"",
+       "mlp: dense layers, each but the last followed by a ReLU. lenet: two convolutions with tanh and pooling, then "
+       "two "
+       "dense layers, as apps/mnist/lenet.toml writes them. The sizes of input and output follow from the data."},
+      {"model.units",
+       at<&S::model, &S::Model::units>,
+       array_of(K::integers, 1, 8, {1, 65536}),
+       "widths of the hidden layers",
+       "[1000, 1000]",
+       "One number for each layer, in order. Weights start as N(0, 1/inputs), biases as 0.",
+       {"model.name", {"mlp"}}},
+      {"model.layers",
+       Custom{store_layers, show_layers},
+       {.kind = K::layers, .check = check_layers},
+       "a model of your own, layer by layer; [] means model.name",
+       "[{ kind = \"dense\", units = 10 }]",
+       "Each entry is a layer: a table with its kind and attributes, or the kind alone in quotes. docs/layers.md has "
+       "the "
+       "kinds. A layer reads what the one before puts out, or what inputs = [...] names; name = \"...\" gives it a "
+       "name. "
+       "The first one reads the data's first field. Where the last one is no loss, softmax_cross_entropy on the labels "
+       "follows. Cannot be used beside model.units."},
       {"model.dtype", at<&S::model, &S::Model::dtype>, one_of_first<DType>(2),
        "number type of batches, activations and weights", "\"bf16\"",
        "bf16: weights are also kept as f32, where they are updated; gradients are exchanged as f32. Faster on "

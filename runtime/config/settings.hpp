@@ -43,6 +43,7 @@ struct Settings {
   struct Model {
     std::string name = "mlp";
     std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
+    std::vector<Layer> layers;                     // a model of its own, with its loss; empty: the one named
     DType dtype = DType::f32;
   } model;
   Rule rule;

@@ -7,13 +7,10 @@
 #include <unordered_set>
 
 #include "runtime/base/error.hpp"
+#include "runtime/model/layer_kinds.hpp"
 
 namespace troupe {
 namespace {
-
-/// No tensor may be larger, so that sizes and offsets in bytes never overflow.
-constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
-constexpr std::size_t kMaxInputs = 64;
 
 std::uint64_t product(const std::vector<std::uint32_t>& extents) noexcept {
   std::uint64_t count = 1;
@@ -26,25 +23,13 @@ void check_shape(const std::string& whose, const Shape& shape) {
   TROUPE_CHECK(!shape.extents.empty(), Code::invalid, whose, " has no extents; give at least one");
   std::uint64_t count = 1;
   for (const std::uint32_t extent : shape.extents) {
-    TROUPE_CHECK(extent > 0 && extent <= kMaxElements / count, Code::invalid, whose, ' ', shape.to_string(),
-                 " must have positive extents and at most ", kMaxElements, " elements");
+    TROUPE_CHECK(extent > 0 && extent <= kMaxTensorElements / count, Code::invalid, whose, ' ', shape.to_string(),
+                 " must have positive extents and at most ", kMaxTensorElements, " elements");
     count *= extent;
   }
 }
 
-struct OperationText {
-  std::string operator()(const Dense& dense) const { return text("dense(", dense.units, ")"); }
-  std::string operator()(const Relu&) const { return "relu"; }
-  std::string operator()(const Add&) const { return "add"; }
-  std::string operator()(const SoftmaxCrossEntropy& loss) const {
-    if (loss.weight == 1) return "softmax_cross_entropy";
-    std::ostringstream out;
-    out << "softmax_cross_entropy(" << std::setprecision(17) << loss.weight << ')';
-    return out.str();
-  }
-};
-
-bool is_loss(const Layer& layer) { return std::holds_alternative<SoftmaxCrossEntropy>(layer.operation); }
+bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
 
 std::vector<Field> classifier_fields(Shape input, DType dtype) {
   return {{std::string{kImage}, std::move(input), dtype}, {std::string{kLabel}, {}, DType::i32}};
@@ -100,7 +85,7 @@ Graph::Graph(std::string name, std::vector<Field> fields, DType dtype, std::vect
   }
   for (std::uint32_t i = 0; i < layers_.size(); ++i) infer(i);
   TROUPE_CHECK(!parameters_.empty(), Code::invalid, "graph ", name_,
-               ": no layer has units, so there is nothing to train");
+               ": no layer has parameters, so there is nothing to train");
   for (std::uint32_t i = 0; i < layers_.size(); ++i) {
     TROUPE_CHECK(is_loss(layers_[i]) || count_readers(output_tensor(i)) > 0, Code::invalid, "graph ", name_, ", layer ",
                  layers_[i].name, ": no layer reads what it puts out");
@@ -159,19 +144,37 @@ std::uint32_t Graph::find_tensor(std::uint32_t layer, const std::string& name) c
                            "\", which is no field and no layer before it"));
 }
 
+std::string Graph::where(std::uint32_t layer) const { return text("graph ", name_, ", layer ", layers_[layer].name); }
+
 void Graph::infer(std::uint32_t layer) {
-  bool trained = std::holds_alternative<Dense>(layers_[layer].operation);
+  const Operation& operation = layers_[layer].operation;
+  const LayerKind& kind = kind_of(operation);
+  const std::size_t labels = kind.is_loss ? 1 : 0;
+  check_count(layer, kind.least_inputs + labels, kind.most_inputs + labels);
+  const std::string wrong = wrong_attribute(operation);
+  TROUPE_CHECK(wrong.empty(), Code::invalid, where(layer), " (", kind.name, "): ", wrong);
+  LayerShapes shapes{where(layer), operation, {}};
+  for (std::size_t i = 0; i + labels < inputs_[layer].size(); ++i) shapes.inputs.push_back(numbers(layer, i));
+  LayerResult result = kind.infer(shapes);
+  check_shape(where(layer) + ": what it puts out,", result.output);
+  if (kind.is_loss) check_labels(layer, result.output);
+  bool trained = !result.parameters.empty();
   for (const std::uint32_t input : inputs_[layer]) trained = trained || trained_[input];
-  shapes_.push_back(
-      std::visit([&](const auto& operation) { return output_shape(layer, operation); }, layers_[layer].operation));
+  for (Parameter& parameter : result.parameters) {
+    parameter.name = text(layers_[layer].name, '.', parameter.name);
+    parameter.layer = layer;
+    parameters_.push_back(std::move(parameter));
+  }
+  shapes_.push_back(std::move(result.output));
   trained_.push_back(trained);
+  multiply_adds_.push_back(result.multiply_adds);
 }
 
 /// Throws unless `layer` reads `least` to `most` tensors.
 void Graph::check_count(std::uint32_t layer, std::size_t least, std::size_t most) const {
   const std::size_t count = inputs_[layer].size();
   TROUPE_CHECK(count >= least && count <= most, Code::invalid, "graph ", name_, ", layer ", layers_[layer].name, " (",
-               std::visit(OperationText{}, layers_[layer].operation), "): it reads ", count, " tensors, ",
+               text_of(layers_[layer].operation), "): it reads ", count, " tensors, ",
                count < least ? "fewer than " : "more than ", count < least ? least : most);
 }
 
@@ -189,48 +192,15 @@ const Shape& Graph::numbers(std::uint32_t layer, std::size_t index) const {
   return shapes_[tensor];
 }
 
-Shape Graph::output_shape(std::uint32_t layer, const Dense& dense) {
-  check_count(layer, 1, 1);
-  const std::string& name = layers_[layer].name;
-  const std::uint64_t in = numbers(layer, 0).count_elements();
-  TROUPE_CHECK(dense.units > 0, Code::invalid, "graph ", name_, ", layer ", name, ": 0 units; at least 1");
-  TROUPE_CHECK(dense.units <= kMaxElements / in, Code::invalid, "graph ", name_, ", layer ", name, ": ", dense.units,
-               " units on ", in, " inputs are more than ", kMaxElements, " weights");
-  // LeCun: the variance of a unit's sum is that of its inputs.
-  parameters_.push_back({name + ".weight", {dense.units, in}, layer, std::sqrt(1.0 / static_cast<double>(in))});
-  parameters_.push_back({name + ".bias", {dense.units}, layer, 0});
-  return Shape{{dense.units}};
-}
-
-Shape Graph::output_shape(std::uint32_t layer, const Relu&) {
-  check_count(layer, 1, 1);
-  return numbers(layer, 0);
-}
-
-Shape Graph::output_shape(std::uint32_t layer, const Add&) {
-  check_count(layer, 2, kMaxInputs);
-  const Shape& first = numbers(layer, 0);
-  for (std::size_t i = 1; i < inputs_[layer].size(); ++i) {
-    TROUPE_CHECK(numbers(layer, i) == first, Code::invalid, "graph ", name_, ", layer ", layers_[layer].name,
-                 ": tensors of ", first.to_string(), " and ", numbers(layer, i).to_string(), " cannot be added");
-  }
-  return first;
-}
-
-Shape Graph::output_shape(std::uint32_t layer, const SoftmaxCrossEntropy& loss) {
-  check_count(layer, 2, 2);
-  const std::string& name = layers_[layer].name;
-  const Shape& logits = numbers(layer, 0);
-  const std::uint32_t labels = inputs_[layer][1];
-  TROUPE_CHECK(labels < fields_.size() && fields_[labels].dtype == DType::i32, Code::invalid, "graph ", name_,
-               ", layer ", name, ": ", layers_[layer].inputs.empty() ? std::string{kLabel} : layers_[layer].inputs[1],
+/// Throws unless what the loss `layer` reads last are labels for its logits.
+void Graph::check_labels(std::uint32_t layer, const Shape& logits) const {
+  const std::uint32_t labels = inputs_[layer].back();
+  TROUPE_CHECK(labels < fields_.size() && fields_[labels].dtype == DType::i32, Code::invalid, where(layer), ": ",
+               layers_[layer].inputs.empty() ? std::string{kLabel} : layers_[layer].inputs.back(),
                " has no labels; a loss reads logits, then a field of i32");
   TROUPE_CHECK(fields_[labels].classes == 0 || fields_[labels].classes == logits.count_elements(), Code::invalid,
-               "graph ", name_, ", layer ", name, ": ", logits.count_elements(), " logits for field ",
-               fields_[labels].name, " of ", fields_[labels].classes, " classes");
-  TROUPE_CHECK(std::isfinite(loss.weight) && loss.weight > 0, Code::invalid, "graph ", name_, ", layer ", name,
-               ": its weight is ", loss.weight, "; it must be positive");
-  return logits;
+               where(layer), ": ", logits.count_elements(), " logits for field ", fields_[labels].name, " of ",
+               fields_[labels].classes, " classes");
 }
 
 Graph::Graph(std::string name, std::vector<Field> fields, std::vector<Parameter> parameters)
@@ -245,8 +215,8 @@ Graph::Graph(std::string name, std::vector<Field> fields, std::vector<Parameter>
                  parameter.name, "; names must differ");
     std::uint64_t count = 1;
     for (const std::uint64_t extent : parameter.extents) {
-      TROUPE_CHECK(extent > 0 && extent <= kMaxElements / count, Code::invalid, "graph ", name_, ", parameter ",
-                   parameter.name, ": its extents must be positive and make at most ", kMaxElements, " elements");
+      TROUPE_CHECK(extent > 0 && extent <= kMaxTensorElements / count, Code::invalid, "graph ", name_, ", parameter ",
+                   parameter.name, ": its extents must be positive and make at most ", kMaxTensorElements, " elements");
       count *= extent;
     }
     TROUPE_CHECK(std::isfinite(parameter.deviation) && parameter.deviation >= 0, Code::invalid, "graph ", name_,
@@ -275,19 +245,17 @@ std::uint64_t Graph::count_parameters() const noexcept {
 // Only matrix products are counted: what touches each element once is bound by memory, not by arithmetic.
 std::uint64_t Graph::forward_flops() const noexcept {
   std::uint64_t flops = 0;
-  for (const Parameter& parameter : parameters_) {
-    if (parameter.extents.size() == 2) flops += 2 * parameter.count_elements();
-  }
+  for (const std::uint64_t multiply_adds : multiply_adds_) flops += 2 * multiply_adds;
+  for (const Parameter& parameter : parameters_)
+    if (layers_.empty() && parameter.extents.size() == 2) flops += 2 * parameter.count_elements();
   return flops;
 }
 
 std::uint64_t Graph::training_flops() const noexcept {
-  std::uint64_t flops = 3 * forward_flops();
   // Forward, gradient to the weights and gradient to the input: the same size each.
-  for (const Parameter& parameter : parameters_) {
-    if (layers_.empty() || parameter.extents.size() != 2 || trained_[inputs_[parameter.layer].front()]) continue;
-    flops -= 2 * parameter.count_elements();
-  }
+  std::uint64_t flops = 3 * forward_flops();
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer)
+    if (!trained_[inputs_[layer].front()]) flops -= 2 * multiply_adds_[layer];
   return flops;
 }
 
@@ -303,7 +271,7 @@ std::string Graph::to_string() const {
     out << ' ' << name_of(dtype_);
   }
   for (const Layer& layer : layers_) {
-    out << ' ' << std::quoted(layer.name) << '=' << std::visit(OperationText{}, layer.operation);
+    out << ' ' << std::quoted(layer.name) << '=' << text_of(layer.operation);
     for (std::size_t i = 0; i < layer.inputs.size(); ++i)
       out << (i == 0 ? "[" : ", ") << std::quoted(layer.inputs[i]) << (i + 1 == layer.inputs.size() ? "]" : "");
   }

@@ -1,13 +1,14 @@
 #pragma once
 
-// The room model: a model as data: its layers (graph.hpp) and where its parameters lie (layout.hpp). It computes
-// nothing, and knows of no device, rank or file.
+// The room model: a model as data: its layers (layer.hpp, layer_kinds.hpp), what they make together (graph.hpp) and
+// where its parameters lie (layout.hpp). It computes nothing, and knows of no device, rank or file.
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
+
+#include "runtime/model/layer.hpp"
 
 namespace troupe {
 
@@ -43,42 +44,12 @@ const Field* find_field(const std::vector<Field>& fields, std::string_view name)
 inline constexpr std::string_view kImage = "image";
 inline constexpr std::string_view kLabel = "label";
 
-/// y = x W^T + b, W [units, in] row-major, b [units].
-struct Dense {
-  std::uint32_t units = 0;
-  friend bool operator==(const Dense&, const Dense&) = default;
-};
-/// y = max(x, 0).
-struct Relu {
-  friend bool operator==(const Relu&, const Relu&) = default;
-};
-/// y = the sum of two or more tensors of one shape.
-struct Add {
-  friend bool operator==(const Add&, const Add&) = default;
-};
-/// A loss of logits and a field of labels: -log softmax(x)[label] times `weight`, summed over the samples. A label
-/// below 0 marks a row that does not count.
-struct SoftmaxCrossEntropy {
-  double weight = 1;
-  friend bool operator==(const SoftmaxCrossEntropy&, const SoftmaxCrossEntropy&) = default;
-};
-using Operation = std::variant<Dense, Relu, Add, SoftmaxCrossEntropy>;
-
-struct Layer {
-  std::string name;  // also of the tensor that it puts out
-  Operation operation;
-  /// What it reads: fields, and layers that stand before it. Empty: what the layer before puts out (the first layer:
-  /// the first field), and a loss also the field "label".
-  std::vector<std::string> inputs{};
-  friend bool operator==(const Layer&, const Layer&) = default;
-};
-
 /// One trainable tensor.
 struct Parameter {
   std::string name;                    // layer.weight, layer.bias
   std::vector<std::uint64_t> extents;  // row-major
   std::uint32_t layer = 0;             // index in Graph::layers()
-  double deviation = 0;                // weights start as N(0, deviation^2); 0: as zeros
+  double deviation = 0;                // it starts as N(0, deviation^2); 0: as zeros
   std::uint64_t count_elements() const noexcept;
 };
 
@@ -89,7 +60,7 @@ class Graph {
  public:
   /// Infers every shape and lists the parameters. `fields`: what the model reads of a sample, numbers in `dtype`.
   /// Throws Error{invalid} naming the layer when shapes do not fit, when a layer reads what there is not or nobody
-  /// reads what it puts out, when two things share a name, when there is no layer with units, or when the last layer is
+  /// reads what it puts out, when two things share a name, when no layer has parameters, or when the last layer is
   /// no loss.
   Graph(std::string name, std::vector<Field> fields, DType dtype, std::vector<Layer> layers);
   /// A classifier: of an "image" of shape `input` and a "label".
@@ -135,10 +106,8 @@ class Graph {
   std::uint32_t find_tensor(std::uint32_t layer, const std::string& name) const;
   void check_count(std::uint32_t layer, std::size_t least, std::size_t most) const;
   const Shape& numbers(std::uint32_t layer, std::size_t index) const;
-  Shape output_shape(std::uint32_t layer, const Dense& dense);
-  Shape output_shape(std::uint32_t layer, const Relu&);
-  Shape output_shape(std::uint32_t layer, const Add&);
-  Shape output_shape(std::uint32_t layer, const SoftmaxCrossEntropy&);
+  void check_labels(std::uint32_t layer, const Shape& logits) const;
+  std::string where(std::uint32_t layer) const;
 
   std::string name_;
   std::vector<Field> fields_;
@@ -148,6 +117,7 @@ class Graph {
   std::vector<Shape> shapes_;                       // by tensor
   std::vector<bool> trained_;                       // by tensor
   std::vector<Parameter> parameters_;
+  std::vector<std::uint64_t> multiply_adds_;  // by layer, of one sample's forward pass
 };
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/model/layer_list.hpp"
 #include "tests/support/batches.hpp"
 
 namespace troupe {
@@ -218,6 +219,38 @@ Graph mnist_mlp(DType dtype) {
            {"loss", SoftmaxCrossEntropy{}}}};
 }
 
+/// As apps/mnist/lenet.toml.
+Graph lenet(DType dtype) {
+  LayerList net;
+  for (const std::uint32_t filters : {20, 50}) {
+    net.add(Conv2d{.filters = filters, .kernel = {5, 5}});
+    net.add(Tanh{});
+    net.add(MaxPool{});
+  }
+  net.add(Dense{500});
+  net.add(Tanh{});
+  net.add(Dense{10});
+  return {"lenet", Shape{{28, 28, 1}}, dtype, net.finish()};
+}
+
+/// The ConvNet that CNTK trains on CIFAR-10, without its dropout.
+Graph convnet(DType dtype) {
+  LayerList net;
+  for (int block = 0; block < 2; ++block) {
+    for (int i = 0; i < 2; ++i) {
+      net.add(Conv2d{.filters = 64, .kernel = {3, 3}, .padding = {1, 1}});
+      net.add(Relu{});
+    }
+    net.add(MaxPool{.kernel = {3, 3}, .stride = {2, 2}});
+  }
+  for (const std::uint32_t units : {256, 128}) {
+    net.add(Dense{units});
+    net.add(Relu{});
+  }
+  net.add(Dense{10});
+  return {"convnet", Shape{{32, 32, 3}}, dtype, net.finish()};
+}
+
 class CpuReplicaOf : public CpuReplica, public ::testing::WithParamInterface<DType> {};
 INSTANTIATE_TEST_SUITE_P(EveryType, CpuReplicaOf, ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& info) { return std::string{name_of(info.param)}; });
@@ -231,6 +264,17 @@ TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForTheMnistModel) {
   const std::string implementations = describe_cpu_replica(*replica);
   EXPECT_EQ(implementations.find(": ref"), implementations.npos) << implementations;
   EXPECT_EQ(std::count(implementations.begin(), implementations.end(), '\n'), 3 + 3 + 2) << implementations;
+}
+
+TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForConvolutionNetworks) {
+  for (const Graph& graph : {lenet(GetParam()), convnet(GetParam())}) {
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {64, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    const std::string implementations = describe_cpu_replica(*replica);
+    EXPECT_EQ(implementations.find(": ref"), implementations.npos) << graph.name() << '\n' << implementations;
+    RecordProperty(graph.name(), implementations);
+  }
 }
 
 TEST_P(CpuReplicaOf, LearnsATinyProblem) {

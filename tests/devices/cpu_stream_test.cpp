@@ -66,15 +66,32 @@ class CpuStream : public ::testing::Test {
     return space_.timeline(point.line)
         .wait(blocking, point.value, Deadline::after(std::chrono::seconds{30}), "a test's point");
   }
-  void expect_no_allocation(DType dtype) {
-    const Graph graph{
+  static Graph dense_layers(DType dtype) {
+    return {
         "g", Shape{{50}}, dtype, {{"a", Dense{60}}, {"r", Relu{}}, {"b", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}}};
+  }
+  /// Convolutions, pools and activations by themselves and fused.
+  static Graph image_layers(DType dtype) {
+    return {"g",
+            Shape{{12, 12, 1}},
+            dtype,
+            {{"a", Conv2d{.filters = 20, .kernel = {3, 3}}},
+             {"t", Tanh{}},
+             {"p", MaxPool{}},
+             {"b", Conv2d{.filters = 18, .kernel = {3, 3}, .padding = {1, 1}}},
+             {"g", Gelu{}},
+             {"q", AveragePool{}},
+             {"f", Flatten{}},
+             {"c", Dense{10}},
+             {"loss", SoftmaxCrossEntropy{}}}};
+  }
+  void expect_no_allocation(const Graph& graph) {
     const Layout layout{graph};
     const BatchLayout batch_layout{20, graph.fields()};
     const std::uint64_t count = layout.count_elements();
     const auto device = make_cpu_device(space_, {});
     ReplicaMemory memory{arena_->allocate(count * 4), {}, arena_->allocate(count * 4)};
-    if (dtype == DType::bf16) memory.bf16 = arena_->allocate(count * 2);
+    if (graph.dtype() == DType::bf16) memory.bf16 = arena_->allocate(count * 2);
     const auto replica =
         device->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
     const Memory batch = arena_->allocate(batch_layout.size_bytes());
@@ -113,11 +130,15 @@ class CpuStream : public ::testing::Test {
   std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 16 << 20);
 };
 
-TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStep) { expect_no_allocation(DType::f32); }
+TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStep) {
+  expect_no_allocation(dense_layers(DType::f32));
+  expect_no_allocation(image_layers(DType::f32));
+}
 
 TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStepInBf16) {
   try {
-    expect_no_allocation(DType::bf16);
+    expect_no_allocation(dense_layers(DType::bf16));
+    expect_no_allocation(image_layers(DType::bf16));
   } catch (const Error& error) {
     if (error.code() != Code::unsupported) throw;
     GTEST_SKIP() << error.what();

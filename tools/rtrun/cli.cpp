@@ -265,7 +265,11 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
       *app.add_subcommand("completion", "Print a script with which a shell completes rtrun's arguments");
   completion.add_option("SHELL", shell, "bash, zsh or fish");
   completion.footer(kCompletionFooter);
-  CLI::App& reference = *app.add_subcommand("reference", "Print every key of app.toml, as Markdown");
+  std::string page = "app.toml";
+  CLI::App& reference =
+      *app.add_subcommand("reference", "Print every key of app.toml, or every kind of layer, as Markdown");
+  reference.add_option("PAGE", page, "app.toml or layers; without it app.toml")
+      ->check(CLI::IsMember({"app.toml", "layers"}));
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -283,7 +287,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     return Answered{0};
   }
   if (reference.parsed()) {
-    out << reference_page();
+    out << (page == "layers" ? layers_page() : reference_page());
     return Answered{0};
   }
   if (completion.parsed()) {

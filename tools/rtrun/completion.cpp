@@ -20,7 +20,7 @@ constexpr std::array<Word, 6> kVerbs{{{"check", "print the effective settings; r
                                       {"plan", "print who would run where; runs nothing"},
                                       {"control", "ask a run for another policy or view, or its end"},
                                       {"timeline", "draw a step of a run's trace"},
-                                      {"reference", "print every key of app.toml"},
+                                      {"reference", "print every key of app.toml, or every kind of layer"},
                                       {"completion", "print a completion script"}}};
 
 struct Option {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/config/detail/schema.hpp"
+#include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -42,7 +43,56 @@ std::string planned(std::string_view section) {
   return out;
 }
 
+constexpr const char* kLayersHead = R"(# Layers
+
+A model is a list of layers. `rtrun reference layers` prints this page from the table that also reads `model.layers` in app.toml and checks
+every graph.
+
+```toml
+[model]
+layers = [
+  { kind = "conv2d", filters = 32, kernel = 3, padding = 1, name = "stem" },
+  "relu",
+  { kind = "conv2d", filters = 32, kernel = 3, padding = 1 },
+  { kind = "add", inputs = ["stem", "conv2d_1"] },
+  "global_average_pool",
+  { kind = "dense", units = 10 },
+]
+```
+
+- An entry is a table with `kind` and attributes, or the kind alone in quotes. What is left out has its default.
+- A layer reads what the one before puts out, the first one the data's first field. `inputs = [...]` names other layers, or fields of the data; a
+  layer can be read by several others, and must be read by one at least.
+- `name` is also that of the layer's parameters (`stem.weight`, `stem.bias`). Without it a layer is called by its kind and a number: `conv2d_1`.
+- Where the last layer is no loss, `softmax_cross_entropy` on the data's labels follows.
+- Images are [height, width, channels]. A size is one number, or `[height, width]`. Shapes that do not fit are an error that names the layer and what
+  it reads, before any process is started; `rtrun check` shows the list as it was understood.
+- Weights start as N(0, 1/inputs of a unit), biases as 0. Numbers are f32, or bf16 with `model.dtype = "bf16"`, where sums are kept in f32.
+- In C++ a `LayerList` (`runtime/model/layer_list.hpp`) makes the same list, and a `Graph` of it (`apps/models/models.cpp` has examples).
+)";
+
+std::string value_of(const LayerAttribute& attribute, const LayerKind& kind) {
+  if (attribute.required) return "required";
+  Operation made = kind.made;
+  return text_of(attribute.slot(made));
+}
+
+std::string one_kind(const LayerKind& kind) {
+  std::string out = fmt::format("\n## {}\n\n{}  \nShape: {}.\n", kind.name, kind.help, kind.shape);
+  if (kind.attributes.empty()) return out;
+  out += "\n| Attribute | Meaning | Default |\n|---|---|---|\n";
+  for (const LayerAttribute& attribute : kind.attributes)
+    out += fmt::format("| `{}` | {} | {} |\n", attribute.name, attribute.help, value_of(attribute, kind));
+  return out;
+}
+
 }  // namespace
+
+std::string layers_page() {
+  std::string page = kLayersHead;
+  for (const LayerKind& kind : layer_kinds()) page += one_kind(kind);
+  return page;
+}
 
 std::string reference_page() {
   std::string page = kHead;

@@ -6,5 +6,7 @@ namespace troupe::rtrun {
 
 /// docs/app-toml.md: every key of app.toml that this build takes, as Markdown.
 std::string reference_page();
+/// docs/layers.md: every kind of layer and its attributes, as Markdown.
+std::string layers_page();
 
 }  // namespace troupe::rtrun

@@ -28,6 +28,7 @@ enum class ValueKind : std::uint8_t {
   integers,
   hosts,
   switches,
+  layers,
   numbers,
   texts,
   batches

@@ -402,7 +402,7 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
        "--set update.error_feedback: update.error_feedback means nothing to update.compress = \"none\" (default); "
        "leave "
        "it out, or choose \"bf16\""},
-      {"model.layers=x", "--set model.layers: is planned"},
+      {"model.layers=x", "--set model.layers: is the text \"x\", but takes an array of layers"},
   };
   for (const auto& [assignment, answer] : cases) {
     EXPECT_THAT(std::string{failure("", {assignment}).text()}, StartsWith(answer)) << assignment;

@@ -220,7 +220,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:9: data.batch has the integer 0 as the epochs of entry 1"}},
       {"[data]\nbatch = [[64, 2], [200, 3]]\n",
        {"app.toml:2:9: data.batch has the integer 3 as the epochs of entry 2"}},
-      {"[model]\nlayers = [\"dense 10\"]\n", {"app.toml:2:10: model.layers is planned"}, Code::unsupported},
+      {"[model]\nlayers = [\"dense 10\"]\n", {"app.toml:2:11: model.layers has the layer \"dense 10\""}, Code::invalid},
       {"[update]\npolicy = \"async\"\nstaleness = 2\n",
        {"app.toml:3:13: update.staleness means nothing to update.policy = \"async\"", "\"ssp\""}},
       {"[update]\npolicy = \"easgd\"\nramp_from = 0.5\n",

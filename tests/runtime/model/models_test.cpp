@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/base/error.hpp"
+#include "runtime/config/config.hpp"
 
 namespace troupe {
 namespace {
@@ -66,6 +67,30 @@ TEST(Models, MlpSaysWhichFieldTheDataLack) {
     EXPECT_THAT(error.what(),
                 HasSubstr("model mlp reads a field \"label\"; the data set has image [5] f32, boxes [4] f32"));
   }
+}
+
+TEST(Models, LenetIsWhatItsAppTomlSpells) {
+  const std::vector<Field> digits = samples_of(Shape{{28, 28, 1}}, 10);
+  const Graph written =
+      build_model(read_configuration(TROUPE_SOURCE_FOLDER "/apps/mnist/lenet.toml", {}).settings, digits);
+  Settings settings;
+  settings.model.name = "lenet";
+  const Graph registered = build_model(settings, digits);
+  EXPECT_EQ(written.layers(), registered.layers());
+  EXPECT_EQ(registered.count_parameters(), 20U * 25 + 20 + 50 * 500 + 50 + 800 * 500 + 500 + 500 * 10 + 10);
+}
+
+TEST(Models, LayersReadTheFieldsThatTheyNameInTheModelsType) {
+  Settings settings;
+  settings.model.dtype = DType::bf16;
+  settings.model.layers = {{"a", Dense{6}}, {"b", Dense{3}, {"a"}}, {"loss", SoftmaxCrossEntropy{}}};
+  std::vector<Field> fields = samples_of(Shape{{5}}, 3);
+  fields.push_back({"boxes", {{4}}, DType::f32});
+  EXPECT_EQ(build_model(settings, fields).fields().size(), 2U) << "nobody reads boxes";
+  EXPECT_EQ(build_model(settings, fields).fields()[0].dtype, DType::bf16);
+  settings.model.layers[0].inputs = {"boxes"};
+  EXPECT_EQ(build_model(settings, fields).fields()[0].name, "label");
+  EXPECT_EQ(build_model(settings, fields).fields()[1].name, "boxes");
 }
 
 }  // namespace

@@ -1,0 +1,175 @@
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::convolution_backward_data;
+using dnnl::convolution_backward_weights;
+using dnnl::convolution_forward;
+using dnnl::memory;
+using Type = ProgramBuilder::Type;
+using dims = memory::dims;
+
+/// Images stay as they are, height by width by channels. Weights are packed as the implementation wants them, which
+/// costs next to nothing beside what they are used for: each one is used for every place of every image.
+class ConvolutionCalls final : public LayerCalls {
+ public:
+  ConvolutionCalls(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv)
+      : builder_(builder),
+        stage_(stage),
+        conv_(conv),
+        input_(builder.image(stage.input_shape, builder.computed())),
+        output_(builder.image(stage.output_shape, builder.computed())),
+        bias_({conv.filters}, Type::f32, memory::format_tag::a) {}
+
+  void forward(Calls& calls) override {
+    auto descriptor = forward_descriptor(stage_.activation);
+    builder_.choose(descriptor, stage_, "forward");
+    const memory input = arranged_input(calls, descriptor.src_desc());
+    const memory weights = packed_weights(calls, descriptor.weights_desc());
+    const Output to = output_of(builder_.value_as(stage_.output, stored(output_)), descriptor.dst_desc(),
+                                SharedUse::wide_output, SharedUse::packed_output);
+    calls.emplace_back(Product{{convolution_forward{descriptor},
+                                {{DNNL_ARG_SRC, input},
+                                 {DNNL_ARG_WEIGHTS, weights},
+                                 {DNNL_ARG_BIAS, builder_.bias(stage_.first_parameter + 1, bias_)},
+                                 {DNNL_ARG_DST, to.written},
+                                 {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    keep(calls, to);
+  }
+
+  void backward(Calls& calls, Gradients& gradients) override {
+    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+      auto hint = forward_descriptor(Activation::none);
+      const memory stored_gradient{stored(output_), builder_.engine(), gradient.get_data_handle()};
+      const memory output_gradient = builder_.operand(calls, stored_gradient, SharedUse::wide_output);
+      to_weights(calls, hint, output_gradient);
+      if (input_gradient) to_input(calls, hint, output_gradient, input_gradient);
+    });
+  }
+
+ private:
+  /// Where a primitive writes, and where that is kept in the end.
+  struct Output {
+    memory written, wide, kept;
+  };
+
+  /// In the layout of images, or where oneDNN has no more than reference code for that, in one of its own.
+  template <class Make>
+  auto with_layout(Make&& make) const {
+    auto plain = make(input_, output_);
+    if (!is_reference_code(plain.impl_info_str())) return plain;
+    const auto any = [](memory::desc desc) {
+      return memory::desc{desc.dims(), desc.data_type(), memory::format_tag::any};
+    };
+    return make(any(input_), any(output_));
+  }
+
+  convolution_forward::primitive_desc forward_descriptor(Activation activation) const {
+    return with_layout([&](const memory::desc& input, const memory::desc& output) {
+      return convolution_forward::primitive_desc{
+          {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, input,
+           weights_in(builder_.computed()), bias_, output, strides(), dilations(), padding(), padding()},
+          builder_.attributes(activation),
+          builder_.engine()};
+    });
+  }
+
+  void to_weights(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient) {
+    auto descriptor = with_layout([&](const memory::desc& input, const memory::desc& output) {
+      return convolution_backward_weights::primitive_desc{
+          {dnnl::algorithm::convolution_direct, input, weights_in(Type::f32), bias_, output, strides(), dilations(),
+           padding(), padding()},
+          builder_.attributes(),
+          builder_.engine(),
+          hint};
+    });
+    builder_.choose(descriptor, stage_, "gradient of the weights");
+    const memory input = arranged_input(calls, descriptor.src_desc());
+    const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);
+    const Output to = output_of(builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)),
+                                descriptor.diff_weights_desc(), SharedUse::wide_weights, SharedUse::packed_weights);
+    calls.emplace_back(
+        Product{{convolution_backward_weights{descriptor},
+                 {{DNNL_ARG_SRC, input},
+                  {DNNL_ARG_DIFF_DST, from},
+                  {DNNL_ARG_DIFF_WEIGHTS, to.written},
+                  {DNNL_ARG_DIFF_BIAS, builder_.gradient(stage_.first_parameter + 1, descriptor.diff_bias_desc())},
+                  {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    keep(calls, to);
+  }
+
+  void to_input(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient,
+                const memory& input_gradient) {
+    auto descriptor = with_layout([&](const memory::desc& input, const memory::desc& output) {
+      return convolution_backward_data::primitive_desc{
+          {dnnl::algorithm::convolution_direct, input, weights_in(builder_.computed()), output, strides(), dilations(),
+           padding(), padding()},
+          builder_.attributes(),
+          builder_.engine(),
+          hint};
+    });
+    builder_.choose(descriptor, stage_, "gradient of the input");
+    const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);
+    const memory weights = packed_weights(calls, descriptor.weights_desc());
+    const Output to = output_of({stored(input_), builder_.engine(), input_gradient.get_data_handle()},
+                                descriptor.diff_src_desc(), SharedUse::wide_input, SharedUse::packed_input);
+    calls.emplace_back(Product{{convolution_backward_data{descriptor},
+                                {{DNNL_ARG_DIFF_DST, from},
+                                 {DNNL_ARG_WEIGHTS, weights},
+                                 {DNNL_ARG_DIFF_SRC, to.written},
+                                 {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    keep(calls, to);
+  }
+
+  memory arranged_input(Calls& calls, const memory::desc& wanted) {
+    const memory input = builder_.value_as(stage_.inputs.front(), stored(input_));
+    return builder_.arranged(calls, builder_.operand(calls, input, SharedUse::wide_input), wanted,
+                             SharedUse::packed_input);
+  }
+  memory packed_weights(Calls& calls, const memory::desc& wanted) {
+    const memory weights = builder_.weights(stage_.first_parameter, plain_weights(builder_.computed()));
+    return builder_.arranged(calls, builder_.operand(calls, weights, SharedUse::wide_weights), wanted,
+                             SharedUse::packed_weights);
+  }
+  Output output_of(const memory& kept, const memory::desc& written, SharedUse wide_use, SharedUse packed_use) const {
+    const memory wide = builder_.result(kept, wide_use);
+    return {wide.get_desc() == written ? wide : builder_.places().share(packed_use, written), wide, kept};
+  }
+  void keep(Calls& calls, const Output& to) {
+    builder_.arrange(calls, to.written, to.wide);
+    builder_.convert(calls, to.wide, to.kept);
+  }
+
+  memory::desc stored(memory::desc desc) const {
+    desc.data.data_type = static_cast<dnnl_data_type_t>(builder_.stored());
+    return desc;
+  }
+  dims weights_dims() const {
+    const auto channels = static_cast<memory::dim>(stage_.input_shape.extents[2] / conv_.groups);
+    if (conv_.groups == 1) return {conv_.filters, channels, conv_.kernel.height, conv_.kernel.width};
+    return {conv_.groups, conv_.filters / conv_.groups, channels, conv_.kernel.height, conv_.kernel.width};
+  }
+  /// As the parameter lies.
+  memory::desc plain_weights(Type type) const {
+    return {weights_dims(), type, conv_.groups == 1 ? memory::format_tag::abcd : memory::format_tag::abcde};
+  }
+  memory::desc weights_in(Type type) const { return {weights_dims(), type, memory::format_tag::any}; }
+  dims strides() const { return {conv_.stride.height, conv_.stride.width}; }
+  /// oneDNN counts the elements between two that are read.
+  dims dilations() const { return {conv_.dilation.height - 1, conv_.dilation.width - 1}; }
+  dims padding() const { return {conv_.padding.height, conv_.padding.width}; }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const Conv2d conv_;
+  const memory::desc input_, output_, bias_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_convolution(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv) {
+  return std::make_unique<ConvolutionCalls>(builder, stage, conv);
+}
+
+}  // namespace troupe::cpu

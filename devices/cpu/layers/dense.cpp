@@ -1,0 +1,108 @@
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::inner_product_backward_data;
+using dnnl::inner_product_backward_weights;
+using dnnl::inner_product_forward;
+using dnnl::memory;
+using Type = ProgramBuilder::Type;
+
+/// Plain layouts throughout: docs/adr/0003-plain-weight-layouts-on-the-cpu.md.
+class DenseCalls final : public LayerCalls {
+ public:
+  DenseCalls(ProgramBuilder& builder, const Stage& stage)
+      : builder_(builder),
+        stage_(stage),
+        input_(builder.matrix(builder.rows(), stage.input_shape.count_elements(), builder.computed())),
+        output_(builder.matrix(builder.rows(), stage.output_shape.count_elements(), builder.computed())),
+        weights_(builder.matrix(stage.output_shape.count_elements(), stage.input_shape.count_elements(),
+                                builder.computed())),
+        bias_({static_cast<memory::dim>(stage.output_shape.count_elements())}, Type::f32, memory::format_tag::a) {}
+
+  void forward(Calls& calls) override {
+    const memory& stored_output = builder_.tensor(stage_.output).value;
+    const memory output = builder_.result(stored_output, SharedUse::wide_output);
+    auto descriptor = forward_descriptor(output.get_desc(), stage_.activation);
+    builder_.choose(descriptor, stage_, "forward");
+    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    const memory weights = builder_.operand(calls, stored_weights(), SharedUse::wide_weights);
+    calls.emplace_back(Product{{inner_product_forward{descriptor},
+                                {{DNNL_ARG_SRC, input},
+                                 {DNNL_ARG_WEIGHTS, weights},
+                                 {DNNL_ARG_BIAS, builder_.bias(stage_.first_parameter + 1, bias_)},
+                                 {DNNL_ARG_DST, output},
+                                 {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    builder_.convert(calls, output, stored_output);
+  }
+
+  void backward(Calls& calls, Gradients& gradients) override {
+    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+      const auto hint = forward_descriptor(output_, Activation::none);
+      const memory output_gradient = to_weights(calls, hint, gradient);
+      if (input_gradient) to_input(calls, hint, output_gradient, input_gradient);
+    });
+  }
+
+ private:
+  inner_product_forward::primitive_desc forward_descriptor(const memory::desc& output, Activation activation) const {
+    return {{dnnl::prop_kind::forward_training, input_, weights_, bias_, output},
+            builder_.attributes(activation),
+            builder_.engine()};
+  }
+
+  /// Returns the gradient as an operand.
+  memory to_weights(Calls& calls, const inner_product_forward::primitive_desc& hint, const memory& gradient) {
+    memory::desc weights_gradient = weights_;
+    weights_gradient.data.data_type = dnnl_f32;
+    inner_product_backward_weights::primitive_desc descriptor{
+        {input_, weights_gradient, bias_, output_}, builder_.attributes(), builder_.engine(), hint};
+    builder_.choose(descriptor, stage_, "gradient of the weights");
+    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    memory output_gradient = builder_.operand(calls, gradient, SharedUse::wide_output);
+    calls.emplace_back(
+        Product{{inner_product_backward_weights{descriptor},
+                 {{DNNL_ARG_SRC, input},
+                  {DNNL_ARG_DIFF_DST, output_gradient},
+                  {DNNL_ARG_DIFF_WEIGHTS, builder_.gradient(stage_.first_parameter, descriptor.diff_weights_desc())},
+                  {DNNL_ARG_DIFF_BIAS, builder_.gradient(stage_.first_parameter + 1, descriptor.diff_bias_desc())},
+                  {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    return output_gradient;
+  }
+
+  void to_input(Calls& calls, const inner_product_forward::primitive_desc& hint, const memory& output_gradient,
+                const memory& input_gradient) {
+    inner_product_backward_data::primitive_desc descriptor{
+        {input_, weights_, output_}, builder_.attributes(), builder_.engine(), hint};
+    builder_.choose(descriptor, stage_, "gradient of the input");
+    const memory weights = builder_.operand(calls, stored_weights(), SharedUse::wide_weights);
+    // The layer's input is no longer needed there.
+    const memory wide_gradient = builder_.result(input_gradient, SharedUse::wide_input);
+    calls.emplace_back(Product{{inner_product_backward_data{descriptor},
+                                {{DNNL_ARG_DIFF_DST, output_gradient},
+                                 {DNNL_ARG_WEIGHTS, weights},
+                                 {DNNL_ARG_DIFF_SRC, wide_gradient},
+                                 {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    builder_.convert(calls, wide_gradient, input_gradient);
+  }
+
+  memory stored_input() const {
+    memory::desc desc = input_;
+    desc.data.data_type = builder_.tensor(stage_.inputs.front()).value.get_desc().data.data_type;
+    return builder_.value_as(stage_.inputs.front(), desc);
+  }
+  memory stored_weights() const { return builder_.weights(stage_.first_parameter, weights_); }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const memory::desc input_, output_, weights_, bias_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage) {
+  return std::make_unique<DenseCalls>(builder, stage);
+}
+
+}  // namespace troupe::cpu

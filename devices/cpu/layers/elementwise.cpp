@@ -1,0 +1,165 @@
+#include <algorithm>
+
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::eltwise_backward;
+using dnnl::eltwise_forward;
+using dnnl::memory;
+
+/// Adds the calls that multiply `gradient` by the slope at `at`: an output, or for GELU an input.
+void add_slope(ProgramBuilder& builder, Calls& calls, algorithm function, const memory& gradient, const memory& at,
+               bool from_input) {
+  const memory::desc desc = builder.result(gradient, SharedUse::wide_input).get_desc();
+  const eltwise_forward::primitive_desc hint{
+      {dnnl::prop_kind::forward_training, function, desc, 0, 0}, builder.attributes(), builder.engine()};
+  const eltwise_backward::primitive_desc descriptor{
+      {function, desc, desc, 0, 0}, builder.attributes(), builder.engine(), hint};
+  const memory wide_gradient = builder.operand(calls, gradient, SharedUse::wide_input);
+  const memory wide_at = builder.operand(calls, at, SharedUse::wide_output);
+  calls.emplace_back(BoundPrimitive{eltwise_backward{descriptor},
+                                    {{from_input ? DNNL_ARG_SRC : DNNL_ARG_DST, wide_at},
+                                     {DNNL_ARG_DIFF_DST, wide_gradient},
+                                     {DNNL_ARG_DIFF_SRC, wide_gradient},
+                                     {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
+  builder.convert(calls, wide_gradient, gradient);
+}
+
+std::uint64_t count_of(const ProgramBuilder& builder, std::uint32_t tensor) {
+  return builder.rows() * builder.tensor(tensor).width;
+}
+
+class EltwiseCalls final : public LayerCalls {
+ public:
+  EltwiseCalls(ProgramBuilder& builder, const Stage& stage, algorithm function)
+      : builder_(builder), stage_(stage), function_(function) {}
+
+  void forward(Calls& calls) override {
+    const memory& kept = builder_.tensor(stage_.output).value;
+    const memory output = builder_.result(kept, SharedUse::wide_output);
+    eltwise_forward::primitive_desc descriptor{{dnnl::prop_kind::forward_training, function_, output.get_desc(), 0, 0},
+                                               builder_.attributes(),
+                                               builder_.engine()};
+    builder_.choose(descriptor, stage_, "forward");
+    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    calls.emplace_back(BoundPrimitive{
+        eltwise_forward{descriptor},
+        {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, output}, {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
+    builder_.convert(calls, output, kept);
+  }
+
+  void backward(Calls& calls, Gradients& gradients) override {
+    Gradients::Place gradient = gradients.use(stage_.output);
+    const bool from_input = function_ == algorithm::eltwise_gelu_erf;
+    add_slope(builder_, calls, function_, gradient.value,
+              from_input ? stored_input() : builder_.tensor(stage_.output).value, from_input);
+    gradient.masked = false;
+    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+  }
+
+ private:
+  memory stored_input() const {
+    return builder_.value_as(stage_.inputs.front(), builder_.tensor(stage_.output).value.get_desc());
+  }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const algorithm function_;
+};
+
+/// Loops of our own: reading and writing bounds them.
+class ReluCalls final : public LayerCalls {
+ public:
+  ReluCalls(ProgramBuilder& builder, const Stage& stage) : builder_(builder), stage_(stage) {}
+
+  void forward(Calls& calls) override {
+    calls.emplace_back(Elementwise{ElementwiseKind::relu,
+                                   builder_.tensor(stage_.output).value,
+                                   builder_.tensor(stage_.inputs.front()).value,
+                                   {},
+                                   count_of(builder_, stage_.output)});
+  }
+  void backward(Calls& calls, Gradients& gradients) override {
+    Gradients::Place gradient = gradients.use(stage_.output);
+    add_activation_backward(builder_, calls, Activation::relu, gradient.value, builder_.tensor(stage_.output).value);
+    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+  }
+
+ private:
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+};
+
+class SumCalls final : public LayerCalls {
+ public:
+  SumCalls(ProgramBuilder& builder, const Stage& stage) : builder_(builder), stage_(stage) {}
+
+  void forward(Calls& calls) override {
+    const memory& output = builder_.tensor(stage_.output).value;
+    const std::uint64_t count = count_of(builder_, stage_.output);
+    const auto input = [&](std::size_t i) { return builder_.tensor(stage_.inputs[i]).value; };
+    calls.emplace_back(Elementwise{ElementwiseKind::add, output, input(0), input(1), count});
+    for (std::size_t i = 2; i < stage_.inputs.size(); ++i)
+      calls.emplace_back(Elementwise{ElementwiseKind::add, output, output, input(i), count});
+  }
+
+  /// Every summand has the sum's gradient; the last one that has none yet takes its place over.
+  void backward(Calls& calls, Gradients& gradients) override {
+    Gradients::Place gradient = gradients.use(stage_.output);
+    const auto is_trained = [&](std::uint32_t tensor) { return builder_.tensor(tensor).trained; };
+    bool given = false;
+    for (auto at = stage_.inputs.begin(); at != stage_.inputs.end(); ++at) {
+      if (!is_trained(*at)) continue;
+      if (gradients.has(*at)) {
+        gradients.add(calls, *at, gradient.value);
+      } else if (std::any_of(at + 1, stage_.inputs.end(), is_trained)) {
+        gradients.copy(calls, *at, gradient.value);
+      } else {
+        gradient.masked = false;
+        gradients.contribute(calls, *at, gradient);
+        given = true;
+      }
+    }
+    if (!given) gradients.give_back(gradient);
+  }
+
+ private:
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+};
+
+}  // namespace
+
+algorithm algorithm_of(Activation activation) noexcept {
+  switch (activation) {
+    case Activation::tanh: return algorithm::eltwise_tanh_use_dst_for_bwd;
+    case Activation::sigmoid: return algorithm::eltwise_logistic_use_dst_for_bwd;
+    case Activation::relu:
+    case Activation::none: break;
+  }
+  return algorithm::eltwise_relu;
+}
+
+void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& gradient,
+                             const memory& output) {
+  if (activation != Activation::relu)
+    return add_slope(builder, calls, algorithm_of(activation), gradient, output, false);
+  const memory::dims dims = gradient.get_desc().dims();
+  calls.emplace_back(
+      Elementwise{ElementwiseKind::mask, gradient, output, {}, static_cast<std::uint64_t>(dims[0] * dims[1])});
+}
+
+std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& stage, algorithm function) {
+  return std::make_unique<EltwiseCalls>(builder, stage, function);
+}
+std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const Stage& stage) {
+  return std::make_unique<ReluCalls>(builder, stage);
+}
+std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage) {
+  return std::make_unique<SumCalls>(builder, stage);
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,44 @@
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::algorithm;
+
+struct Make {
+  ProgramBuilder& builder;
+  const Stage& stage;
+
+  using Made = std::unique_ptr<LayerCalls>;
+  Made operator()(const Dense&) const { return make_dense(builder, stage); }
+  Made operator()(const Conv2d& conv) const { return make_convolution(builder, stage, conv); }
+  Made operator()(const MaxPool& pool) const {
+    return make_pool(builder, stage,
+                     {algorithm::pooling_max, pool.kernel, pool_stride(pool.stride, pool.kernel), pool.padding});
+  }
+  Made operator()(const AveragePool& pool) const {
+    return make_pool(
+        builder, stage,
+        {algorithm::pooling_avg_exclude_padding, pool.kernel, pool_stride(pool.stride, pool.kernel), pool.padding});
+  }
+  Made operator()(const GlobalAveragePool&) const {
+    const auto& image = stage.input_shape.extents;
+    return make_pool(builder, stage, {algorithm::pooling_avg_exclude_padding, {image[0], image[1]}, {1, 1}, {0, 0}});
+  }
+  Made operator()(const Relu&) const { return make_relu(builder, stage); }
+  Made operator()(const Tanh&) const { return make_eltwise(builder, stage, algorithm_of(Activation::tanh)); }
+  Made operator()(const Sigmoid&) const { return make_eltwise(builder, stage, algorithm_of(Activation::sigmoid)); }
+  Made operator()(const Gelu&) const { return make_eltwise(builder, stage, algorithm::eltwise_gelu_erf); }
+  Made operator()(const Add&) const { return make_sum(builder, stage); }
+  // These are no stages.
+  Made operator()(const Flatten&) const { return nullptr; }
+  Made operator()(const SoftmaxCrossEntropy&) const { return nullptr; }
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_layer_calls(ProgramBuilder& builder, const Stage& stage) {
+  return std::visit(Make{builder, stage}, builder.graph().layers()[stage.layer].operation);
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "devices/cpu/program_builder.hpp"
+
+// What each kind of layer is on this device: a source of its own makes the calls of its two passes.
+namespace troupe::cpu {
+
+/// One stage's primitives while a program is laid out. forward() is called once, then backward() once where a gradient
+/// to the output is computed.
+class LayerCalls {
+ public:
+  virtual ~LayerCalls() = default;
+  /// Adds the calls from the stage's inputs to its output.
+  virtual void forward(Calls& calls) = 0;
+  /// Adds the calls from the gradient of the output to those of parameters and inputs.
+  virtual void backward(Calls& calls, Gradients& gradients) = 0;
+};
+
+/// Both outlive what is made. Throws Error{unsupported} naming the layer when it cannot be done here.
+std::unique_ptr<LayerCalls> make_layer_calls(ProgramBuilder& builder, const Stage& stage);
+
+std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage);
+std::unique_ptr<LayerCalls> make_convolution(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv);
+/// A window over the whole image where `kernel` is as large.
+struct PoolWindow {
+  dnnl::algorithm algorithm;
+  Size2 kernel, stride, padding;
+};
+std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const Stage& stage, const PoolWindow& window);
+std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const Stage& stage);
+/// `algorithm`: of oneDNN; one that goes back from the output, or GELU.
+std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& stage, dnnl::algorithm algorithm);
+std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage);
+
+/// As oneDNN calls it, with its gradient from the output.
+dnnl::algorithm algorithm_of(Activation activation) noexcept;
+/// Adds the calls that multiply `gradient` by the activation's slope at `output`, in place.
+void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const dnnl::memory& gradient,
+                             const dnnl::memory& output);
+
+/// For a stage with one input: `add(gradient, input_gradient)` adds the calls from one to the other; the second is none
+/// where it is not computed.
+template <class Add>
+void go_back(ProgramBuilder& builder, const Stage& stage, Calls& calls, Gradients& gradients, Add&& add) {
+  const Gradients::Place gradient = gradients.use(stage.output);
+  const FlowTensor& input = builder.tensor(stage.inputs.front());
+  Gradients::Place input_gradient;
+  if (input.trained) input_gradient = gradients.take_place(input.width);
+  add(gradient.value, input_gradient.value);
+  gradients.give_back(gradient);
+  if (input.trained) gradients.contribute(calls, stage.inputs.front(), std::move(input_gradient));
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,92 @@
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::memory;
+using dnnl::pooling_backward;
+using dnnl::pooling_forward;
+using dims = memory::dims;
+
+class PoolCalls final : public LayerCalls {
+ public:
+  PoolCalls(ProgramBuilder& builder, const Stage& stage, const PoolWindow& window)
+      : builder_(builder),
+        stage_(stage),
+        window_(window),
+        input_(builder.image(stage.input_shape, builder.computed())),
+        output_(builder.image(output_image(), builder.computed())),
+        forward_({dnnl::prop_kind::forward_training, window.algorithm, input_, output_, size(window.stride),
+                  size(window.kernel), size(window.padding), size(window.padding)},
+                 builder.attributes(), builder.engine()) {
+    builder_.choose(forward_, stage_, "forward");
+    // Which element was the largest.
+    const memory::desc workspace = forward_.workspace_desc();
+    if (workspace.get_size() > 0) workspace_ = builder_.places().take(workspace);
+  }
+
+  void forward(Calls& calls) override {
+    const memory kept = builder_.value_as(stage_.output, stored(output_));
+    const memory output = builder_.result(kept, SharedUse::wide_output);
+    const memory input =
+        builder_.operand(calls, builder_.value_as(stage_.inputs.front(), stored(input_)), SharedUse::wide_input);
+    calls.emplace_back(BoundPrimitive{
+        pooling_forward{forward_},
+        with_workspace(
+            {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, output}, {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(forward_)}})});
+    builder_.convert(calls, output, kept);
+  }
+
+  void backward(Calls& calls, Gradients& gradients) override {
+    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+      pooling_backward::primitive_desc descriptor{{window_.algorithm, input_, output_, size(window_.stride),
+                                                   size(window_.kernel), size(window_.padding), size(window_.padding)},
+                                                  builder_.attributes(),
+                                                  builder_.engine(),
+                                                  forward_};
+      builder_.choose(descriptor, stage_, "gradient of the input");
+      const auto& engine = builder_.engine();
+      const memory from =
+          builder_.operand(calls, {stored(output_), engine, gradient.get_data_handle()}, SharedUse::wide_output);
+      const memory kept{stored(input_), engine, input_gradient.get_data_handle()};
+      const memory to = builder_.result(kept, SharedUse::wide_input);
+      calls.emplace_back(BoundPrimitive{pooling_backward{descriptor},
+                                        with_workspace({{DNNL_ARG_DIFF_DST, from},
+                                                        {DNNL_ARG_DIFF_SRC, to},
+                                                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}})});
+      builder_.convert(calls, to, kept);
+    });
+  }
+
+ private:
+  using Arguments = std::vector<std::pair<int, memory>>;
+  Arguments with_workspace(Arguments arguments) const {
+    if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
+    return arguments;
+  }
+  /// Of a window over the whole image: one place.
+  Shape output_image() const {
+    if (stage_.output_shape.extents.size() == 3) return stage_.output_shape;
+    return {{1, 1, stage_.output_shape.extents[0]}};
+  }
+  static dims size(const Size2& of) { return {of.height, of.width}; }
+  memory::desc stored(memory::desc desc) const {
+    desc.data.data_type = static_cast<dnnl_data_type_t>(builder_.stored());
+    return desc;
+  }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const PoolWindow window_;
+  const memory::desc input_, output_;
+  pooling_forward::primitive_desc forward_;
+  memory workspace_;  // none where nothing is noted
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const Stage& stage, const PoolWindow& window) {
+  return std::make_unique<PoolCalls>(builder, stage, window);
+}
+
+}  // namespace troupe::cpu

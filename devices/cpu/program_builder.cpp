@@ -1,0 +1,267 @@
+#include "devices/cpu/program_builder.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "devices/cpu/layers/layers.hpp"
+#include "runtime/model/layer_kinds.hpp"
+
+namespace troupe::cpu {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+namespace {
+
+bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
+
+/// Whether a primitive of `operation` can apply an activation to what it puts out.
+bool takes_activation(const troupe::Operation& operation) {
+  return std::holds_alternative<Dense>(operation) || std::holds_alternative<Conv2d>(operation);
+}
+
+Activation as_activation(const troupe::Operation& operation) {
+  if (std::holds_alternative<Relu>(operation)) return Activation::relu;
+  if (std::holds_alternative<Tanh>(operation)) return Activation::tanh;
+  if (std::holds_alternative<Sigmoid>(operation)) return Activation::sigmoid;
+  return Activation::none;
+}
+
+/// Of a memory without padding.
+std::uint64_t count_elements(const memory& of) {
+  const memory::dims dims = of.get_desc().dims();
+  return static_cast<std::uint64_t>(
+      std::accumulate(dims.begin(), dims.end(), memory::dim{1}, std::multiplies<memory::dim>{}));
+}
+
+memory::desc in_f32(memory::desc desc) {
+  desc.data.data_type = dnnl_f32;
+  return desc;
+}
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(const Graph& graph, const Layout& layout, const ProgramMemory& memory,
+                               std::uint32_t rows, const dnnl::engine& engine, Places& places)
+    : graph_(graph),
+      layout_(layout),
+      memory_(memory),
+      rows_(rows),
+      stored_(graph.dtype() == DType::bf16 ? Type::bf16 : Type::f32),
+      computed_(stored_ == Type::bf16 && onednn_has_bf16() ? Type::bf16 : Type::f32),
+      engine_(engine),
+      places_(places) {
+  read_tensors();
+  read_stages();
+  take_values();
+}
+
+void ProgramBuilder::read_tensors() {
+  const auto& layers = graph_.layers();
+  const auto fields = static_cast<std::uint32_t>(graph_.fields().size());
+  for (std::uint32_t t = 0; t < fields + layers.size(); ++t) {
+    const bool flattens = t >= fields && std::holds_alternative<Flatten>(layers[t - fields].operation);
+    same_.push_back(flattens ? same_[graph_.inputs_of(t - fields).front()] : t);
+    tensors_.push_back({graph_.shape_of(t).count_elements(), graph_.is_trained(t), 0, {}});
+    const bool numbers = t < fields && graph_.fields()[t].dtype != DType::i32;
+    if (numbers) tensors_[t].value = places_.field(t, matrix(rows_, tensors_[t].width, stored_));
+  }
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    if (std::holds_alternative<Flatten>(layers[l].operation)) continue;
+    for (const std::uint32_t input : graph_.inputs_of(l)) ++tensors_[same_[input]].readers;
+  }
+}
+
+void ProgramBuilder::read_stages() {
+  const auto& layers = graph_.layers();
+  std::vector<bool> fused(layers.size());
+  for (std::uint32_t l = 0; l < layers.size(); ++l) {
+    if (fused[l] || is_loss(layers[l]) || std::holds_alternative<Flatten>(layers[l].operation)) continue;
+    Stage stage{.layer = l, .inputs = {}, .output = graph_.output_tensor(l), .input_shape = {}, .output_shape = {}};
+    for (const std::uint32_t input : graph_.inputs_of(l)) stage.inputs.push_back(same_[input]);
+    stage.input_shape = graph_.shape_of(graph_.inputs_of(l).front());
+    stage.output_shape = graph_.output_of(l);
+    for (std::size_t p = graph_.parameters().size(); p-- > 0;) {
+      if (graph_.parameters()[p].layer != l) continue;
+      stage.first_parameter = p;
+      ++stage.count_parameters;
+    }
+    if (takes_activation(layers[l].operation)) stage.activation = take_activation(stage, fused);
+    stages_.push_back(std::move(stage));
+  }
+}
+
+/// The activation that alone reads the stage's output, which then is its own.
+Activation ProgramBuilder::take_activation(Stage& stage, std::vector<bool>& fused) const {
+  if (tensors_[stage.output].readers != 1) return Activation::none;
+  for (std::uint32_t l = stage.layer + 1; l < graph_.layers().size(); ++l) {
+    const Activation activation = as_activation(graph_.layers()[l].operation);
+    if (activation == Activation::none || same_[graph_.inputs_of(l).front()] != stage.output) continue;
+    fused[l] = true;
+    stage.output = graph_.output_tensor(l);
+    return activation;
+  }
+  return Activation::none;
+}
+
+bool ProgramBuilder::is_read_by_one_loss(std::uint32_t tensor) const {
+  if (tensors_[tensor].readers != 1) return false;
+  for (std::size_t l = 0; l < graph_.layers().size(); ++l)
+    if (is_loss(graph_.layers()[l]) && same_[graph_.inputs_of(l).front()] == tensor) return true;
+  return false;
+}
+
+void ProgramBuilder::take_values() {
+  for (const Stage& stage : stages_) {
+    FlowTensor& output = tensors_[stage.output];
+    // A dense layer gives its loss f32, whatever else is stored.
+    const bool f32 = std::holds_alternative<Dense>(graph_.layers()[stage.layer].operation) &&
+                     (stage.activation == Activation::none || stage.activation == Activation::relu) &&
+                     is_read_by_one_loss(stage.output);
+    output.value = places_.take(matrix(rows_, output.width, f32 ? Type::f32 : stored_));
+  }
+}
+
+Activation ProgramBuilder::activation_of(std::uint32_t tensor) const noexcept {
+  const auto at = std::ranges::find(stages_, tensor, &Stage::output);
+  return at == stages_.end() ? Activation::none : at->activation;
+}
+
+memory::desc ProgramBuilder::matrix(std::uint64_t rows, std::uint64_t columns, Type type) const {
+  return {{static_cast<memory::dim>(rows), static_cast<memory::dim>(columns)}, type, memory::format_tag::ab};
+}
+
+memory::desc ProgramBuilder::image(const Shape& shape, Type type) const {
+  const auto& of = shape.extents;
+  return {{rows_, of.at(2), of.at(0), of.at(1)}, type, memory::format_tag::nhwc};
+}
+
+memory ProgramBuilder::value_as(std::uint32_t tensor, const Descriptor& desc) const {
+  if (tensor < graph_.fields().size()) return places_.field(tensor, desc);
+  return {desc, engine_, tensors_.at(tensor).value.get_data_handle()};
+}
+
+memory ProgramBuilder::weights(std::size_t parameter, const Descriptor& desc) const {
+  Descriptor as_stored = desc;
+  as_stored.data.data_type = static_cast<dnnl_data_type_t>(stored_);
+  const std::uint64_t first = layout_.entries()[parameter].first;
+  if (memory_.bf16 != nullptr) return {as_stored, engine_, memory_.bf16 + first};
+  return {as_stored, engine_, memory_.parameters + first};
+}
+
+memory ProgramBuilder::bias(std::size_t parameter, const Descriptor& desc) const {
+  return {desc, engine_, memory_.parameters + layout_.entries()[parameter].first};
+}
+
+memory ProgramBuilder::gradient(std::size_t parameter, const Descriptor& desc) const {
+  return {desc, engine_, memory_.gradients + layout_.entries()[parameter].first};
+}
+
+memory ProgramBuilder::result(const memory& to, SharedUse use) const {
+  const Descriptor desc = to.get_desc();
+  if (desc.data_type() == computed_ || desc.data_type() == Type::f32) return to;
+  return places_.share(use, in_f32(desc));
+}
+
+memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use) const {
+  memory wide = result(from, use);
+  convert(calls, from, wide);
+  return wide;
+}
+
+void ProgramBuilder::convert(Calls& calls, const memory& from, const memory& to) const {
+  if (from.get_desc().data_type() == to.get_desc().data_type()) return;
+  const bool widens = to.get_desc().data_type() == Type::f32;
+  calls.emplace_back(
+      Elementwise{widens ? ElementwiseKind::widen : ElementwiseKind::round, to, from, {}, count_elements(from)});
+}
+
+memory ProgramBuilder::arranged(Calls& calls, const memory& from, const Descriptor& desc, SharedUse use) {
+  if (from.get_desc() == desc) return from;
+  memory to = places_.share(use, desc);
+  arrange(calls, from, to);
+  return to;
+}
+
+void ProgramBuilder::arrange(Calls& calls, const memory& from, const memory& to) {
+  if (from.get_desc() == to.get_desc()) return;
+  const dnnl::reorder::primitive_desc descriptor{engine_, from.get_desc(), engine_, to.get_desc(), attributes()};
+  calls.emplace_back(
+      BoundPrimitive{dnnl::reorder{descriptor},
+                     {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch_for(descriptor)}}});
+}
+
+dnnl::primitive_attr ProgramBuilder::attributes(Activation activation) const {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (activation != Activation::none) {
+    dnnl::post_ops after;
+    after.append_eltwise(1.0F, algorithm_of(activation), 0, 0);
+    attributes.set_post_ops(after);
+  }
+  return attributes;
+}
+
+Gradients::Gradients(ProgramBuilder& builder) : builder_(builder), of_(builder.tensors().size()) {
+  for (const FlowTensor& tensor : builder.tensors()) missing_.push_back(tensor.readers);
+  for (const Stage& stage : builder.stages()) {
+    for (const std::uint32_t input : stage.inputs)
+      if (builder.tensor(input).trained) widest_ = std::max(widest_, builder.tensor(input).width);
+  }
+}
+
+Gradients::Place Gradients::take_place(std::uint64_t width) {
+  const auto slot = static_cast<std::size_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
+  const auto desc = [&](std::uint64_t columns) { return builder_.matrix(builder_.rows(), columns, builder_.stored()); };
+  if (slot == taken_.size()) {
+    taken_.push_back(false);
+    slots_.push_back(builder_.places().take(desc(widest_)));
+  }
+  taken_[slot] = true;
+  return {{desc(width), builder_.engine(), slots_[slot].get_data_handle()}, slot, false};
+}
+
+void Gradients::give_back(const Place& place) {
+  if (place.slot) taken_[*place.slot] = false;
+}
+
+/// One more part of the gradient to `tensor` is there. With the last one the activation that is part of the stage
+/// before is gone back through, while the gradient is in the caches.
+void Gradients::came(Calls& calls, std::uint32_t tensor) {
+  if (--missing_[tensor] > 0 || of_[tensor]->masked) return;
+  const Activation activation = builder_.activation_of(tensor);
+  if (activation != Activation::none)
+    add_activation_backward(builder_, calls, activation, of_[tensor]->value, builder_.tensor(tensor).value);
+}
+
+Gradients::Place Gradients::use(std::uint32_t tensor) {
+  Place place = std::move(of_[tensor].value());
+  of_[tensor].reset();
+  return place;
+}
+
+void Gradients::contribute(Calls& calls, std::uint32_t tensor, Place part) {
+  if (of_[tensor]) {
+    give_back(part);
+    return add(calls, tensor, part.value);
+  }
+  of_[tensor] = std::move(part);
+  came(calls, tensor);
+}
+
+void Gradients::add(Calls& calls, std::uint32_t tensor, const memory& part) {
+  const memory& sum = of_[tensor]->value;
+  calls.emplace_back(
+      Elementwise{ElementwiseKind::add, sum, sum, part, builder_.rows() * builder_.tensor(tensor).width});
+  came(calls, tensor);
+}
+
+void Gradients::copy(Calls& calls, std::uint32_t tensor, const memory& part) {
+  const std::uint64_t width = builder_.tensor(tensor).width;
+  of_[tensor] = take_place(width);
+  calls.emplace_back(Elementwise{ElementwiseKind::copy, of_[tensor]->value, part, {}, builder_.rows() * width});
+  came(calls, tensor);
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "devices/cpu/calls.hpp"
+#include "devices/cpu/places.hpp"
+#include "runtime/model/graph.hpp"
+#include "runtime/model/layout.hpp"
+
+namespace troupe::cpu {
+
+/// Where a program's parameters lie in this process; all [layout].
+struct ProgramMemory {
+  float* parameters = nullptr;
+  std::uint16_t* bf16 = nullptr;  // null for f32 graphs
+  float* gradients = nullptr;
+};
+
+/// What is applied to the output of a product by its own primitive. Its gradient follows from the output alone.
+enum class Activation : std::uint8_t { none, relu, tanh, sigmoid };
+
+/// A layer of the graph with the activation that alone reads it, where they are computed in one.
+struct Stage {
+  std::uint32_t layer = 0;            // of the graph
+  std::vector<std::uint32_t> inputs;  // tensors
+  std::uint32_t output = 0;           // of the activation, where there is one
+  Shape input_shape;                  // of the first one
+  Shape output_shape;
+  Activation activation = Activation::none;
+  std::size_t first_parameter = 0;  // of the graph
+  std::size_t count_parameters = 0;
+};
+
+/// What flows, numbered as in the graph. A layer that changes nothing in memory has its input's number (tensor_of).
+struct FlowTensor {
+  std::uint64_t width = 0;    // elements of a row
+  bool trained = false;       // a gradient to it is computed
+  std::uint32_t readers = 0;  // inputs of layers that it is
+  dnnl::memory value;         // [rows, width]; of a field: in the step's batch
+};
+
+/// What the layers of one program are built with, and by what they reach one another's tensors.
+class ProgramBuilder {
+ public:
+  using Type = dnnl::memory::data_type;
+  using Descriptor = dnnl::memory::desc;
+
+  ProgramBuilder(const Graph& graph, const Layout& layout, const ProgramMemory& memory, std::uint32_t rows,
+                 const dnnl::engine& engine, Places& places);
+
+  const Graph& graph() const noexcept { return graph_; }
+  std::uint32_t rows() const noexcept { return rows_; }
+  const dnnl::engine& engine() const noexcept { return engine_; }
+  Places& places() const noexcept { return places_; }
+  Type stored() const noexcept { return stored_; }
+  /// Of the operands of primitives: f32 where oneDNN has no bf16 on this processor.
+  Type computed() const noexcept { return computed_; }
+  /// In the graph's order; losses and what changes nothing in memory are no stages.
+  const std::vector<Stage>& stages() const noexcept { return stages_; }
+  const std::vector<FlowTensor>& tensors() const noexcept { return tensors_; }
+  const FlowTensor& tensor(std::uint32_t index) const { return tensors_.at(index); }
+  /// The tensor whose memory is also that of `tensor` of the graph.
+  std::uint32_t tensor_of(std::uint32_t tensor) const { return same_.at(tensor); }
+  /// The activation that is part of the stage which puts `tensor` out.
+  Activation activation_of(std::uint32_t tensor) const noexcept;
+
+  Descriptor matrix(std::uint64_t rows, std::uint64_t columns, Type type) const;
+  /// [rows, height, width, channels], whose dimensions oneDNN lists as rows, channels, height, width.
+  Descriptor image(const Shape& shape, Type type) const;
+  /// A tensor's value in another shape.
+  dnnl::memory value_as(std::uint32_t tensor, const Descriptor& desc) const;
+  /// A parameter as it is read: weights in the stored type. `desc` is plain, of any type.
+  dnnl::memory weights(std::size_t parameter, const Descriptor& desc) const;
+  dnnl::memory bias(std::size_t parameter, const Descriptor& desc) const;
+  /// Where the gradient to a parameter is written, f32.
+  dnnl::memory gradient(std::size_t parameter, const Descriptor& desc) const;
+
+  /// `from` as an operand: itself, or where it must be widened, an f32 copy that `calls` make.
+  dnnl::memory operand(Calls& calls, const dnnl::memory& from, SharedUse use) const;
+  /// Where a primitive writes what is kept in `to`: there, or where it must be rounded, in f32. settle() rounds it.
+  dnnl::memory result(const dnnl::memory& to, SharedUse use) const;
+  /// Adds the call that widens or rounds `from` into `to`, unless both have one type.
+  void convert(Calls& calls, const dnnl::memory& from, const dnnl::memory& to) const;
+  /// `from` in the layout `desc`: itself, or a copy that `calls` make.
+  dnnl::memory arranged(Calls& calls, const dnnl::memory& from, const Descriptor& desc, SharedUse use);
+  /// Adds the call that brings `from` into the layout of `to`, unless both are the same.
+  void arrange(Calls& calls, const dnnl::memory& from, const dnnl::memory& to);
+
+  /// With scratch memory that the program gives, and `activation` behind the product.
+  dnnl::primitive_attr attributes(Activation activation = Activation::none) const;
+  /// Settles on an implementation of a stage's pass and notes its name.
+  template <class PrimitiveDescriptor>
+  void choose(PrimitiveDescriptor& descriptor, const Stage& stage, const char* pass) {
+    const std::string what = text("layer ", graph_.layers()[stage.layer].name, ", ", pass);
+    choose_implementation(descriptor, what);
+    description_ += text(what, ": ", descriptor.impl_info_str(), '\n');
+  }
+  template <class PrimitiveDescriptor>
+  dnnl::memory scratch_for(const PrimitiveDescriptor& descriptor) const {
+    return places_.share(SharedUse::scratch, descriptor.scratchpad_desc());
+  }
+  /// The implementation of each primitive, one a line.
+  const std::string& description() const noexcept { return description_; }
+
+ private:
+  void read_tensors();
+  void read_stages();
+  void take_values();
+  Activation take_activation(Stage& stage, std::vector<bool>& fused) const;
+  bool is_read_by_one_loss(std::uint32_t tensor) const;
+
+  const Graph& graph_;
+  const Layout& layout_;
+  const ProgramMemory memory_;
+  const std::uint32_t rows_;
+  const Type stored_, computed_;
+  const dnnl::engine engine_;
+  Places& places_;
+  std::vector<std::uint32_t> same_;  // by tensor of the graph
+  std::vector<FlowTensor> tensors_;
+  std::vector<Stage> stages_;
+  std::string description_;
+};
+
+/// Where the gradients to tensors lie while the backward pass is laid out. A place is free for another tensor as soon
+/// as the gradient in it has been used.
+class Gradients {
+ public:
+  struct Place {
+    dnnl::memory value;                 // [rows, width]
+    std::optional<std::size_t> slot{};  // none: a loss's own
+    bool masked = false;                // zero where the tensor's ReLU cut off
+  };
+
+  explicit Gradients(ProgramBuilder& builder);
+  bool has(std::uint32_t tensor) const { return of_.at(tensor).has_value(); }
+  Place take_place(std::uint64_t width);
+  void give_back(const Place& place);
+  /// The gradient to `tensor`, of which all parts are there.
+  Place use(std::uint32_t tensor);
+  /// Adds `part`, which is given up.
+  void contribute(Calls& calls, std::uint32_t tensor, Place part);
+  /// Adds `part`, which is kept. has(tensor).
+  void add(Calls& calls, std::uint32_t tensor, const dnnl::memory& part);
+  /// Makes a copy of `part` the first one. Not has(tensor).
+  void copy(Calls& calls, std::uint32_t tensor, const dnnl::memory& part);
+
+ private:
+  void came(Calls& calls, std::uint32_t tensor);
+
+  ProgramBuilder& builder_;
+  std::uint64_t widest_ = 0;  // of the tensors that need a place
+  std::vector<std::optional<Place>> of_;
+  std::vector<std::uint32_t> missing_;  // by tensor: parts that are not there yet, one of each reader
+  std::vector<dnnl::memory> slots_;
+  std::vector<bool> taken_;
+};
+
+}  // namespace troupe::cpu

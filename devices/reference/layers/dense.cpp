@@ -1,0 +1,35 @@
+#include "devices/reference/layers/layers.hpp"
+
+namespace troupe::reference {
+
+void forward(const Dense& dense, const LayerWork& work) {
+  const std::size_t in = work.inputs[0]->shape.count_elements();
+  const double *weight = work.parameters[0].values, *bias = work.parameters[1].values;
+  for (std::uint32_t row = 0; row < work.rows; ++row) {
+    const double* x = &work.inputs[0]->values[row * in];
+    for (std::size_t u = 0; u < dense.units; ++u) {
+      double sum = bias[u];
+      for (std::size_t i = 0; i < in; ++i) sum += weight[u * in + i] * x[i];
+      work.output->values[row * dense.units + u] = sum;
+    }
+  }
+}
+
+void backward(const Dense& dense, const LayerWork& work) {
+  const std::size_t in = work.inputs[0]->shape.count_elements();
+  const ParameterValues &weight = work.parameters[0], &bias = work.parameters[1];
+  for (std::uint32_t row = 0; row < work.rows; ++row) {
+    const double* x = &work.inputs[0]->values[row * in];
+    double* dx = &work.inputs[0]->gradients[row * in];
+    for (std::size_t u = 0; u < dense.units; ++u) {
+      const double dy = work.output->gradients[row * dense.units + u];
+      bias.gradients[u] += dy;
+      for (std::size_t i = 0; i < in; ++i) {
+        weight.gradients[u * in + i] += dy * x[i];
+        dx[i] += dy * weight.values[u * in + i];
+      }
+    }
+  }
+}
+
+}  // namespace troupe::reference

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/model/graph.hpp"
+
+// The arithmetic of layers in f64, one plain loop after another: a pair of functions for each kind but losses.
+namespace troupe::reference {
+
+/// What flows between layers, of all rows of a batch.
+struct Tensor {
+  Shape shape;                            // of a row
+  std::vector<double> values, gradients;  // [rows, shape]
+};
+
+/// A parameter, and where the gradient to it is added up.
+struct ParameterValues {
+  const double* values;
+  double* gradients;
+};
+
+/// What a layer works on. A tensor may be among the inputs twice.
+struct LayerWork {
+  std::uint32_t rows;
+  std::vector<Tensor*> inputs;
+  Tensor* output;
+  std::vector<ParameterValues> parameters;  // in the graph's order
+};
+
+// forward() writes the output's values; backward() adds to the gradients of inputs and parameters what follows from
+// the output's.
+void forward(const Dense& dense, const LayerWork& work);
+void backward(const Dense& dense, const LayerWork& work);
+void forward(const Conv2d& conv, const LayerWork& work);
+void backward(const Conv2d& conv, const LayerWork& work);
+void forward(const MaxPool& pool, const LayerWork& work);
+void backward(const MaxPool& pool, const LayerWork& work);
+void forward(const AveragePool& pool, const LayerWork& work);
+void backward(const AveragePool& pool, const LayerWork& work);
+void forward(const GlobalAveragePool& pool, const LayerWork& work);
+void backward(const GlobalAveragePool& pool, const LayerWork& work);
+void forward(const Flatten& flatten, const LayerWork& work);
+void backward(const Flatten& flatten, const LayerWork& work);
+void forward(const Relu& relu, const LayerWork& work);
+void backward(const Relu& relu, const LayerWork& work);
+void forward(const Tanh& tanh, const LayerWork& work);
+void backward(const Tanh& tanh, const LayerWork& work);
+void forward(const Sigmoid& sigmoid, const LayerWork& work);
+void backward(const Sigmoid& sigmoid, const LayerWork& work);
+void forward(const Gelu& gelu, const LayerWork& work);
+void backward(const Gelu& gelu, const LayerWork& work);
+void forward(const Add& add, const LayerWork& work);
+void backward(const Add& add, const LayerWork& work);
+
+}  // namespace troupe::reference

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace troupe {
+
+// What layers do, as values. Each kind has one row in the table of layer kinds (layer_kinds.hpp), which names it and
+// its attributes, checks them and infers its shape. Images are [height, width, channels].
+
+/// Of a kernel, a stride, a padding.
+struct Size2 {
+  std::uint32_t height = 1;
+  std::uint32_t width = 1;
+  friend bool operator==(const Size2&, const Size2&) = default;
+};
+
+/// The distance of neighbouring windows of a pool: 0 stands for the kernel's size.
+constexpr Size2 pool_stride(Size2 stride, Size2 kernel) noexcept {
+  return {stride.height == 0 ? kernel.height : stride.height, stride.width == 0 ? kernel.width : stride.width};
+}
+
+/// y = x W^T + b, W [units, in] row-major, b [units].
+struct Dense {
+  std::uint32_t units = 0;
+  friend bool operator==(const Dense&, const Dense&) = default;
+};
+/// y = max(x, 0).
+struct Relu {
+  friend bool operator==(const Relu&, const Relu&) = default;
+};
+/// y = the sum of two or more tensors of one shape.
+struct Add {
+  friend bool operator==(const Add&, const Add&) = default;
+};
+/// A loss of logits and a field of labels: -log softmax(x)[label] times `weight`, summed over the samples. A label
+/// below 0 marks a row that does not count.
+struct SoftmaxCrossEntropy {
+  double weight = 1;
+  friend bool operator==(const SoftmaxCrossEntropy&, const SoftmaxCrossEntropy&) = default;
+};
+/// A cross-correlation: y[h, w, f] = b[f] + the sum over i, j, c of W[f, c, i, j] x[h * stride - padding + i *
+/// dilation, w * stride - padding + j * dilation, c], where x is 0 outside of the image. W [filters, channels / groups,
+/// kernel height, kernel width] row-major, b [filters]. With groups, filters and channels are cut into as many parts,
+/// and a part of the filters reads the part of the channels of the same number.
+struct Conv2d {
+  std::uint32_t filters = 0;
+  Size2 kernel{};
+  Size2 stride{};
+  Size2 padding{0, 0};  // on each of two sides
+  Size2 dilation{};     // distance of the elements that a kernel reads; 1: neighbours
+  std::uint32_t groups = 1;
+  friend bool operator==(const Conv2d&, const Conv2d&) = default;
+};
+/// y = the largest x of a window; where several are, the first one has the gradient.
+struct MaxPool {
+  Size2 kernel{2, 2};
+  Size2 stride{0, 0};   // 0: the kernel's
+  Size2 padding{0, 0};  // less than the kernel
+  friend bool operator==(const MaxPool&, const MaxPool&) = default;
+};
+/// y = the mean of the elements of a window that lie in the image.
+struct AveragePool {
+  Size2 kernel{2, 2};
+  Size2 stride{0, 0};
+  Size2 padding{0, 0};
+  friend bool operator==(const AveragePool&, const AveragePool&) = default;
+};
+/// y [channels] = the mean over height and width.
+struct GlobalAveragePool {
+  friend bool operator==(const GlobalAveragePool&, const GlobalAveragePool&) = default;
+};
+/// The same elements in one extent, in the order height, width, channels.
+struct Flatten {
+  friend bool operator==(const Flatten&, const Flatten&) = default;
+};
+/// y = tanh(x).
+struct Tanh {
+  friend bool operator==(const Tanh&, const Tanh&) = default;
+};
+/// y = 1 / (1 + e^-x).
+struct Sigmoid {
+  friend bool operator==(const Sigmoid&, const Sigmoid&) = default;
+};
+/// y = x Phi(x), Phi the distribution function of N(0, 1) (by erf, not by the approximation with tanh).
+struct Gelu {
+  friend bool operator==(const Gelu&, const Gelu&) = default;
+};
+
+/// In the order of layer_kinds().
+using Operation = std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool,
+                               Flatten, Tanh, Sigmoid, Gelu>;
+
+struct Layer {
+  std::string name;  // also of the tensor that it puts out
+  Operation operation;
+  /// What it reads: fields, and layers that stand before it. Empty: what the layer before puts out (the first layer:
+  /// the first field), and a loss also the field "label".
+  std::vector<std::string> inputs{};
+  friend bool operator==(const Layer&, const Layer&) = default;
+};
+
+}  // namespace troupe

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "devices/reference/reference_device.hpp"
+#include "tests/contracts/device_world.hpp"
+#include "tests/contracts/layer_graphs.hpp"
+
+namespace troupe::contracts {
+
+/// What a replica does with each kind of layer: as the reference device does, up to rounding. For devices that compute
+/// graphs; what one of them has no implementation for is refused with Code::unsupported, and passed over here. See
+/// device_world.hpp for how to run it on a device.
+class LayerContract : public DeviceWorld {
+ protected:
+  /// Relative distances (L2) of gradients, and of the loss of a row. f32 differs by rounding alone, parameter by
+  /// parameter. bf16 keeps 8 bits of each activation: single parameters whose gradients nearly cancel may be far off,
+  /// the gradient as a whole is not.
+  struct Tolerance {
+    double gradient, loss;
+  };
+  static Tolerance tolerance_of(DType dtype) {
+    return dtype == DType::f32 ? Tolerance{1e-5, 1e-6} : Tolerance{0.15, 0.02};
+  }
+
+  struct Run {
+    std::vector<float> gradients;
+    StepSums sums, evaluated;
+  };
+
+  /// Memory that every run of a device uses from its start.
+  class Room {
+   public:
+    explicit Room(Memory whole) : whole_(whole) {}
+    Memory take(std::uint64_t size_bytes) {
+      const std::uint64_t first = used_;
+      used_ += (size_bytes + 63) / 64 * 64;
+      TROUPE_CHECK(used_ <= whole_.size_bytes, Code::out_of_memory, "a graph takes more than ", whole_.size_bytes,
+                   " bytes");
+      return slice(whole_, first, size_bytes);
+    }
+
+   private:
+    Memory whole_;
+    std::uint64_t used_ = 0;
+  };
+
+  /// Gives what one step and one evaluation of the graph give; nothing when the device refuses the graph.
+  std::optional<Run> run(Device& on, Room room, const Graph& graph, const BatchLayout& batch_layout,
+                         std::uint64_t key) {
+    const Layout layout{graph};
+    std::vector<float> parameters(layout.count_elements());
+    fill_initial(graph, layout, key, parameters);
+    for (const Layout::Entry& entry : layout.entries()) {  // biases too are to matter
+      for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i)
+        if (parameters[i] == 0) parameters[i] = static_cast<float>(0.2 * random_normal(sub_key(key, 5), i));
+    }
+    const auto fill = [&]<class T>(const std::vector<T>& values) {
+      const Memory to = room.take(values.size() * sizeof(T));
+      write(to, values);
+      return to;
+    };
+    ReplicaMemory memory;
+    memory.parameters = fill(parameters);
+    memory.gradients = fill(std::vector<float>(parameters.size()));
+    if (graph.dtype() == DType::bf16) {
+      std::vector<std::uint16_t> image;
+      for (const float value : parameters) image.push_back(to_bf16(value));
+      memory.bf16 = fill(image);
+    }
+    const std::vector<StepSums> none(1);
+    const Memory sums = fill(none), evaluated = fill(none);
+    std::vector<std::byte> rows(batch_layout.size_bytes());
+    fill_batch(batch_layout, rows.data(), key);
+    const Memory batch = fill(rows);
+    struct NoSink final : BucketSink {
+      void ready(const Bucket&, Stream&) noexcept override {}
+    } sink;
+    std::unique_ptr<Replica> replica;
+    try {
+      const auto buckets = make_buckets(GroupId{}, graph, layout, random_below(key, 9, 2) * 2048);
+      replica = on.compile(graph, layout, batch_layout, buckets, memory);
+    } catch (const Error& error) {
+      if (error.code() != Code::unsupported) throw;
+      return std::nullopt;
+    }
+    const auto stream = on.stream();
+    replica->step(*stream, batch, batch_layout.rows(), sums, sink);
+    replica->evaluate(*stream, batch, batch_layout.rows(), evaluated);
+    finish(*stream);
+    return Run{get(memory.gradients), value<StepSums>(sums), value<StepSums>(evaluated)};
+  }
+
+  static void fill_batch(const BatchLayout& layout, std::byte* first, std::uint64_t key) {
+    const auto &image = layout.entry(kImage), &label = layout.entry(kLabel);
+    for (std::uint64_t i = 0; i < layout.rows() * image.row_elements(); ++i) {
+      const auto value = static_cast<float>(random_normal(sub_key(key, 3), i));
+      std::byte* const to = first + image.offset;
+      if (image.field.dtype == DType::f32)
+        reinterpret_cast<float*>(to)[i] = value;
+      else
+        reinterpret_cast<std::uint16_t*>(to)[i] = to_bf16(value);
+    }
+    for (std::uint32_t row = 0; row < layout.rows(); ++row) {
+      const auto drawn = static_cast<std::int32_t>(random_below(sub_key(key, 4), row, kLayerClasses + 1));
+      reinterpret_cast<std::int32_t*>(first + label.offset)[row] = drawn - 1;  // -1: does not count
+    }
+  }
+
+  /// Whether the device computes the graph at all.
+  bool compare(const Graph& graph, std::uint64_t key) {
+    SCOPED_TRACE(text("key ", key, ": ", graph.to_string()));
+    // In bf16 a ReLU may cut off on one side alone: of one row that is much of the gradient.
+    const std::uint32_t least = graph.dtype() == DType::bf16 ? 4 : 1;
+    const BatchLayout batch{least + static_cast<std::uint32_t>(random_below(key, 8, 9)), graph.fields()};
+    if (!room_) room_.emplace(take(kRunBytes));
+    const auto found = run(device(), *room_, graph, batch, key);
+    if (!found) return false;
+    if (!reference_) {
+      reference_ = make_reference_device(space());
+      reference_room_.emplace(arena()->allocate(kRunBytes));
+    }
+    const auto wanted = run(*reference_, *reference_room_, graph, batch, key);
+    const Tolerance within = tolerance_of(graph.dtype());
+    const double loss = std::max(wanted->sums.loss, static_cast<double>(wanted->sums.samples));
+    EXPECT_NEAR(found->sums.loss, wanted->sums.loss, within.loss * loss);
+    EXPECT_NEAR(found->evaluated.loss, wanted->sums.loss, within.loss * loss);
+    EXPECT_EQ(found->sums.samples, wanted->sums.samples);
+    const Layout layout{graph};
+    if (graph.dtype() == DType::bf16) {
+      EXPECT_LE(distance(*found, *wanted, {0, layout.count_elements()}), within.gradient) << batch.rows() << " rows";
+      return true;
+    }
+    for (std::size_t p = 0; p < layout.entries().size(); ++p)
+      EXPECT_LE(distance(*found, *wanted, layout.entries()[p]), within.gradient)
+          << graph.parameters()[p].name << " of " << batch.rows() << " rows";
+    return true;
+  }
+
+  /// |found - wanted| / |wanted| over a part of the gradients; absolute where they are next to nothing.
+  static double distance(const Run& found, const Run& wanted, const Layout::Entry& entry) {
+    double difference = 0, size = 0;
+    for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
+      difference += std::pow(static_cast<double>(found.gradients[i]) - wanted.gradients[i], 2);
+      size += std::pow(static_cast<double>(wanted.gradients[i]), 2);
+    }
+    return std::sqrt(difference / std::max(size, 1e-12));
+  }
+
+  void compare_kinds(DType dtype) {
+    std::uint32_t computed = 0;
+    for (const LayerKind* kind : kinds_of_layers())
+      for (std::uint64_t key = 0; key < 12; ++key) computed += compare(graph_with(*kind, key, dtype), key) ? 1 : 0;
+    if (computed == 0) GTEST_SKIP() << "the device computes none of them in " << name_of(dtype);
+  }
+  void compare_networks(DType dtype) {
+    std::uint32_t computed = 0;
+    for (std::uint64_t key = 0; key < 40; ++key) computed += compare(random_network(key, dtype), key) ? 1 : 0;
+    if (computed == 0) GTEST_SKIP() << "the device computes none of them in " << name_of(dtype);
+  }
+
+ private:
+  static constexpr std::uint64_t kRunBytes = 7 << 20;
+  std::optional<Room> room_, reference_room_;
+  std::unique_ptr<Device> reference_;
+};
+
+TEST_P(LayerContract, HasTheGradientsOfTheReferenceForEachKindOfLayer) { compare_kinds(DType::f32); }
+TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachKindOfLayerInBf16) { compare_kinds(DType::bf16); }
+TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnRandomNetworks) { compare_networks(DType::f32); }
+TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnRandomNetworksInBf16) { compare_networks(DType::bf16); }
+
+}  // namespace troupe::contracts

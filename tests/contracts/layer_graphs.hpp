@@ -1,0 +1,122 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/random.hpp"
+#include "runtime/model/layer_kinds.hpp"
+#include "runtime/model/layer_list.hpp"
+
+namespace troupe::contracts {
+
+/// Draws from a key.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t key) : key_(key) {}
+  /// `low` to `high`.
+  std::uint32_t number(std::uint32_t low, std::uint32_t high) {
+    return low + static_cast<std::uint32_t>(random_below(key_, ++drawn_, high - low + 1));
+  }
+  Size2 size(std::uint32_t low, std::uint32_t high) { return {number(low, high), number(low, high)}; }
+  bool one_in(std::uint32_t count) { return number(1, count) == 1; }
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t drawn_ = 0;
+};
+
+/// An operation of a kind that reads one image, with attributes that fit an image of at least 5 x 5 x 2n channels.
+inline Operation drawn_operation(const LayerKind& kind, Draws& draws) {
+  const auto window = [&](auto pool) -> Operation {
+    pool.kernel = draws.size(1, 3);
+    if (draws.one_in(2)) pool.stride = draws.size(1, 3);
+    pool.padding = {draws.number(0, pool.kernel.height - 1), draws.number(0, pool.kernel.width - 1)};
+    return pool;
+  };
+  Operation made = kind.made;
+  if (std::holds_alternative<MaxPool>(made)) return window(MaxPool{});
+  if (std::holds_alternative<AveragePool>(made)) return window(AveragePool{});
+  if (auto* dense = std::get_if<Dense>(&made)) dense->units = draws.number(1, 40);
+  if (auto* conv = std::get_if<Conv2d>(&made)) {
+    conv->groups = draws.number(1, 2);
+    conv->filters = conv->groups * draws.number(1, 20);
+    conv->kernel = draws.size(1, 3);
+    conv->stride = draws.size(1, 2);
+    conv->padding = draws.size(0, 2);
+    conv->dilation = draws.size(1, 2);
+  }
+  return made;
+}
+
+inline Shape drawn_image(Draws& draws, std::uint32_t largest_side) {
+  return {{draws.number(5, largest_side), draws.number(5, largest_side), draws.number(1, 4)}};
+}
+
+inline constexpr std::uint32_t kLayerClasses = 4;
+
+/// A classifier in which a layer of `kind`, not a loss, reads what a convolution puts out, and a dense layer reads it.
+inline Graph graph_with(const LayerKind& kind, std::uint64_t key, DType dtype, std::uint32_t largest_side = 11) {
+  Draws draws{key};
+  LayerList net;
+  const Shape image = drawn_image(draws, largest_side);
+  const std::uint32_t filters = 2 * draws.number(1, 10);
+  const std::string first = net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
+  std::vector<std::string> inputs;
+  while (inputs.size() + 1 < kind.least_inputs) inputs.push_back(net.add(Conv2d{.filters = filters}, {first}));
+  if (!inputs.empty()) inputs.push_back(first);
+  net.add(drawn_operation(kind, draws), inputs);
+  if (draws.one_in(2)) net.add(Tanh{});
+  net.add(Dense{kLayerClasses});
+  return {std::string{kind.name}, image, dtype, net.finish()};
+}
+
+/// A network of convolutions, pools, activations and sums, of random size and order.
+inline Graph random_network(std::uint64_t key, DType dtype) {
+  Draws draws{sub_key(key, 77)};
+  LayerList net;
+  const Shape image = drawn_image(draws, 15);
+  net.add(Conv2d{.filters = draws.number(1, 33), .kernel = draws.size(1, 3), .padding = {1, 1}});
+  const auto activation = [&] {
+    const Operation any[]{Relu{}, Tanh{}, Sigmoid{}, Gelu{}};
+    if (!draws.one_in(5)) net.add(any[draws.number(0, 3)]);
+  };
+  activation();
+  for (std::uint32_t block = draws.number(0, 2); block > 0; --block) {
+    const std::string before = net.last();
+    const std::uint32_t filters = draws.number(1, 40);
+    const std::string wide = net.add(Conv2d{.filters = filters}, {before});
+    switch (draws.number(0, 3)) {
+      case 0:
+        activation();
+        net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
+        net.add(Add{}, {wide, net.last()});
+        break;
+      case 1: net.add(MaxPool{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}}); break;
+      case 2: net.add(AveragePool{.kernel = {2, 3}, .stride = {1, 1}, .padding = {1, 1}}); break;
+      default: net.add(Conv2d{.filters = 2 * filters, .kernel = {3, 1}, .padding = {1, 0}, .groups = filters}); break;
+    }
+    activation();
+  }
+  switch (draws.number(0, 2)) {
+    case 0: net.add(GlobalAveragePool{}); break;
+    case 1: net.add(Flatten{}); break;
+    default: break;
+  }
+  if (draws.one_in(2)) {
+    net.add(Dense{draws.number(3, 50)});
+    activation();
+  }
+  net.add(Dense{kLayerClasses});
+  return {"network", image, dtype, net.finish()};
+}
+
+/// All kinds that are no loss.
+inline std::vector<const LayerKind*> kinds_of_layers() {
+  std::vector<const LayerKind*> kinds;
+  for (const LayerKind& kind : layer_kinds())
+    if (!kind.is_loss) kinds.push_back(&kind);
+  return kinds;
+}
+
+}  // namespace troupe::contracts

@@ -1,0 +1,100 @@
+// model.layers: a model written down in app.toml.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.hpp"
+#include "runtime/config/config.hpp"
+#include "runtime/model/layer_kinds.hpp"
+
+namespace troupe {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::vector<Layer> layers(const std::string& list) {
+  return parse_configuration("[model]\nlayers = " + list + "\n", "app.toml", {}).settings.model.layers;
+}
+
+std::string refusal_of_layers(const std::string& list) {
+  try {
+    layers(list);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ConfigLayers, AreReadWithTheirAttributesNamesAndInputs) {
+  const std::vector<Layer> found = layers(R"([
+    { kind = "conv2d", filters = 20, kernel = [5, 3], padding = 2, name = "stem" },
+    "tanh",
+    { kind = "add", inputs = ["stem", "tanh_1"] },
+    { kind = "dense", units = 10 },
+    { kind = "softmax_cross_entropy", weight = 0.5, inputs = ["dense_1", "label"] },
+  ])");
+  ASSERT_EQ(found.size(), 5U);
+  EXPECT_EQ(found[0], (Layer{"stem", Conv2d{.filters = 20, .kernel = {5, 3}, .padding = {2, 2}}}));
+  EXPECT_EQ(found[1], (Layer{"tanh_1", Tanh{}}));
+  EXPECT_EQ(found[2], (Layer{"add_1", Add{}, {"stem", "tanh_1"}}));
+  EXPECT_EQ(found[4], (Layer{"softmax_cross_entropy_1", SoftmaxCrossEntropy{0.5}, {"dense_1", "label"}}));
+}
+
+TEST(ConfigLayers, EndWithALossWhereNoneIsWritten) {
+  EXPECT_EQ(layers(R"([{ kind = "dense", units = 10 }])").back(), (Layer{"loss", SoftmaxCrossEntropy{}}));
+  EXPECT_TRUE(layers("[]").empty()) << "the registered model";
+}
+
+TEST(ConfigLayers, AreShownSoThatTheyReadBackAsTheSame) {
+  const std::string list =
+      R"([{ kind = "conv2d", filters = 6, kernel = [5, 3], groups = 2 }, { kind = "max_pool", stride = 1 },
+    "gelu", { kind = "dense", units = 4, name = "out" }, { kind = "softmax_cross_entropy", weight = 0.25, inputs = ["out", "label"] }])";
+  const Configuration configuration = parse_configuration("[model]\nlayers = " + list + "\n", "app.toml", {});
+  std::string shown;
+  for (const EffectiveValue& value : configuration.values)
+    if (value.key == "model.layers") shown = value.value;
+  EXPECT_THAT(shown,
+              StartsWith("[{ kind = \"conv2d\", name = \"conv2d_1\", filters = 6, kernel = [5, 3], groups = 2 }, "));
+  EXPECT_EQ(layers(shown), configuration.settings.model.layers);
+}
+
+TEST(ConfigLayers, NameWhatIsWrongAndWhatWasMeant) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {R"(["conv3d"])",
+       "app.toml:2:11: model.layers has the layer \"conv3d\", which is no kind of layer; did you mean conv2d?"},
+      {R"([{ kind = "linear", units = 3 }])", "did you mean dense?"},
+      {R"(["zzz"])", "which is no kind of layer; there are dense, "},
+      {R"(["dense"])", "has a dense without units: number of outputs; write { kind = \"dense\", units = 32 }"},
+      {R"([{ kind = "dense", unit = 3 }])", "has a dense with the unknown key \"unit\"; did you mean units?"},
+      {R"([{ kind = "conv2d", out_channels = 3 }])", "did you mean filters?"},
+      {R"([{ kind = "relu", slope = 3 }])", "has a relu with the unknown key \"slope\"; it takes name and inputs only"},
+      {R"([{ units = 3 }])", "has a table, which names no kind of layer, as in { kind = \"conv2d\""},
+      {R"([3])", "has the integer 3, which names no kind of layer"},
+      {R"([{ kind = "dense", units = 0 }])",
+       "app.toml:2:37: model.layers has a dense whose units is 0; it must be at least 1"},
+      {R"([{ kind = "dense", units = -1 }])",
+       "has a dense whose units is the integer -1, but takes an integer of at least 1"},
+      {R"([{ kind = "dense", units = "ten" }])", "has a dense whose units is the text \"ten\""},
+      {R"([{ kind = "conv2d", filters = 2, kernel = [3] }])",
+       "whose kernel is the array [3], but takes an integer, or [height, width]"},
+      {R"([{ kind = "conv2d", filters = 2, stride = [1, 0] }])",
+       "has a conv2d whose stride is 1x0; it must be at least 1"},
+      {R"([{ kind = "relu", name = "" }])", "has a relu whose name is the text \"\""},
+      {R"([{ kind = "relu", name = "a" }, { kind = "tanh", name = "a" }])", "give each layer a name of its own"},
+      {R"([{ kind = "add", inputs = "a" }])", "has a add whose inputs are the text \"a\", but takes names"},
+      {R"("tanh")", "model.layers is the text \"tanh\", but takes an array of layers"},
+  };
+  for (const auto& [list, answer] : cases) EXPECT_THAT(refusal_of_layers(list), HasSubstr(answer)) << list;
+}
+
+TEST(ConfigLayers, StandInsteadOfARegisteredModel) {
+  EXPECT_THAT(refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nunits = [500]"),
+              HasSubstr("model.units means nothing beside model.layers, which is the whole model; leave it out"));
+  EXPECT_THAT(refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nname = \"lenet\""),
+              HasSubstr("model.name means nothing beside model.layers"));
+}
+
+}  // namespace
+}  // namespace troupe
