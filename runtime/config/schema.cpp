@@ -11,7 +11,6 @@ namespace troupe::detail {
 namespace {
 
 constexpr std::array kPlannedKeys{
-    PlannedKey{"data.augment", "[]", ""},
     PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
     PlannedKey{"placement.mesh", "", "leave the key out: ranks form one row"},
     PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
