@@ -19,6 +19,15 @@ check_cxx_source_compiles("#include <xxhash.h>
 #include <xxh_x86dispatch.h>
 int main() { return static_cast<int>(XXH3_64bits_dispatch(\"\", 0)); }" TROUPE_XXHASH_DISPATCH)
 unset(CMAKE_REQUIRED_LIBRARIES)
+# troupe_require(module package what): a library that only pkg-config knows.
+macro(troupe_require module package what)
+  pkg_check_modules(${module} QUIET IMPORTED_TARGET ${module})
+  if(NOT TARGET PkgConfig::${module})
+    message(FATAL_ERROR "${module} was not found, which ${what}; install ${package} (apt-get install ${package})")
+  endif()
+endmacro()
+troupe_require(libjpeg libjpeg62-turbo-dev "decodes JPEG images")
+troupe_require(spng libspng-dev "decodes PNG images")
 pkg_check_modules(cli11 REQUIRED IMPORTED_TARGET CLI11)
 
 # troupe_optional(variable package target description): AUTO takes what is found, ON insists, OFF never looks.

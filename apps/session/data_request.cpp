@@ -8,6 +8,8 @@ DataRequest data_request(const Configuration& configuration) {
   const char* environment = std::getenv("TROUPE_DATA");
   DataRequest request;
   request.source = configuration.settings.data.source;
+  request.options.augmentation = parse_augmentation(configuration.settings.data.augment);
+  request.options.broken = configuration.settings.data.broken;
   request.path = configuration.settings.data.path;
   request.path_is_set = configuration.origin_of("data.path").starts_with("--set");
   request.folder = configuration.folder;

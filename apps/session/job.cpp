@@ -66,10 +66,10 @@ SessionOptions checked(SessionOptions options) {
 Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log)
     : options_(checked(std::move(options))),
       deadline_(Deadline::after(start_within(settings()))),
-      joined_(join_job(blocking, options_, deadline_)),
+      listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
+      joined_(join_job(blocking, options_, deadline_, listener_.get())),
       trace_(settings().report.trace),
       log_(std::move(log)),
-      listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
       silences_(joined_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()),
       group_(options_.group) {
   if (group_ != nullptr) return;

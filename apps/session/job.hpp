@@ -62,10 +62,10 @@ class Job {
 
   SessionOptions options_;
   const Deadline deadline_;
+  std::unique_ptr<ListenerThread> listener_;  // outlives the data, which may have notes
   JoinedJob joined_;
   SessionTrace trace_;  // outlives lanes and actors
   std::unique_ptr<LogWriter> log_;
-  std::unique_ptr<ListenerThread> listener_;
   SilenceNotes silences_;  // told by the control lane
   std::atomic<bool> quiet_{false};
   // Of a job that has a group of its own.

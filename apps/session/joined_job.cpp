@@ -71,7 +71,7 @@ DataFacts facts_of(const DataSet& data) {
 }
 
 /// What the job trains on, read where this rank makes batches.
-DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data) {
+DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data, SessionListener* listener) {
   if (options.own_samples != 0) return {.fields = {}, .train_samples = options.own_samples};
   if (options.own_data) {
     if (reads) data = options.own_data->read();
@@ -79,8 +79,10 @@ DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data) {
                  "SessionOptions::own_data: what was read is not what its facts tell");
     return options.own_data->facts;
   }
-  if (reads) data = read_data(*options.data);
-  return reads ? facts_of(data) : look_at_data(*options.data);
+  DataPlace place = *options.data;
+  if (listener != nullptr) place.options.note = [listener](const std::string& note) { listener->note(note); };
+  if (reads) data = read_data(place);
+  return reads ? facts_of(data) : look_at_data(place);
 }
 
 Graph make_graph(const SessionOptions& options, const DataFacts& facts) {
@@ -135,7 +137,7 @@ std::vector<Bucket> JoinedJob::buckets() const {
   return in_backward_order(graph, layout, std::move(all));
 }
 
-JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline) {
+JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline, SessionListener* listener) {
   const Settings& settings = options.configuration.settings;
   LaunchPlace place = options.place.value_or(LaunchPlace{});
   if (options.group != nullptr) place = {.rank = options.group->self().value, .world_size = options.group->size()};
@@ -148,7 +150,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   }
   if (options.group == nullptr && place.world_size > 1) {
     const auto waiting = [&](const std::string& note) {
-      if (options.listener != nullptr) options.listener->note(note);
+      if (listener != nullptr) listener->note(note);
     };
     bootstrap = Bootstrap::join(blocking, place, hellos.front(), deadline, waiting);
     hellos = bootstrap->hellos();
@@ -156,7 +158,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   PlanInputs inputs = plan_inputs(hellos);
   DataSet data;
   const bool reads = settings.data.loader != "node" || is_first_of_node(hellos, place.rank);
-  const DataFacts facts = find_facts(options, reads, data);
+  const DataFacts facts = find_facts(options, reads, data, listener);
   inputs.train_samples = facts.train_samples;
   inputs.test_samples = facts.test_samples;
   inputs.data_bytes = facts.size_bytes;

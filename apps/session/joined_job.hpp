@@ -49,7 +49,8 @@ struct JoinedJob {
   Ledger ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows = {}) const;
 };
 
-/// Joins, reads the data and plans. Throws Error.
-JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline);
+/// Joins, reads the data and plans. Throws Error. `listener` is told who is missing, and later, on any thread, what the
+/// data are told to; null: nobody.
+JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline, SessionListener* listener);
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include "runtime/config/detail/layers.hpp"
 #include "runtime/config/detail/sections.hpp"
+#include "runtime/data/augment.hpp"
 
 namespace troupe::detail {
 namespace {
@@ -60,6 +61,26 @@ std::string show_mesh(const S& s) {
   return in_quotes(mesh.nodes == 0 ? std::string{} : text(mesh.nodes, 'x', mesh.ranks));
 }
 
+std::optional<Finding> check_augment(const V& v) {
+  std::vector<std::string> written;
+  for (const V& item : v.items) {
+    if (const std::string fault = find_augment_fault(item.text); !fault.empty())
+      return invalid(text("has ", in_quotes(item.text), ", which ", fault), item.place);
+    written.push_back(item.text);
+  }
+  const std::string fault = find_augment_fault(written);
+  return fault.empty() ? std::nullopt : std::optional{invalid(fault)};
+}
+std::string augment_text() {
+  std::string out =
+      "Operations are applied in the order of this list, whatever order they are written in. What is drawn at random "
+      "depends on train.seed, epoch and sample alone: it is the same for any number of ranks and threads and after a "
+      "resume. Samples of the test set are only brought to size and normalized.";
+  for (const AugmentOperation& operation : augment_operations())
+    out += text(" `", operation.example, "`: ", operation.help);
+  return out;
+}
+
 std::optional<Finding> check_resume(const V& v) {
   if (!v.text.empty()) return std::nullopt;
   return invalid("is empty; write \"never\", \"auto\", or the path of a checkpoint");
@@ -74,17 +95,23 @@ std::optional<Finding> check_report_dir(const V& v) {
 Keys data_and_model_keys() {
   return {
       {"data.source", at<&S::data, &D::source>,
-       one_of({"idx", "generated"}, {"cifar10", "map", "folder", "shards", "voc"},
-              "data.source = \"idx\" or \"generated\""),
+       one_of({"idx", "cifar10", "folder", "map", "generated"}, {"shards", "voc"},
+              "data.source = \"idx\", \"cifar10\", \"folder\" or \"map\""),
        "what kind of data set", "\"idx\"",
-       "idx: MNIST's four files, plain or .gz. If nothing is found, rtrun generates digits and says so. generated: "
+       "idx: MNIST's four files, plain or .gz. If nothing is found, rtrun generates digits and says so. cifar10: the "
+       "binary version of CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin, plain or .gz. folder: a "
+       "folder train with a folder of .jpg or .png images for each class, whose names are sorted, and test or val with "
+       "the same. map: train_map.txt and test_map.txt, a line for each image: its path from the folder of the map "
+       "file, "
+       "a tab, its label as a number from 0 on. generated: "
        "60,000 training and 10,000 test images of digits that rtrun generates once and keeps in ~/.cache/troupe (55 "
        "MB)."},
       {"data.path", at<&S::data, &D::path>, text_in_quotes(), "folder of the data set, relative to the file",
        "\"data/mnist\"",
-       "Where source = \"idx\" looks, in this order: --set data.path, and then nowhere else; this key, where the "
-       "folder holds the files; TROUPE_DATA, a folder that holds mnist/; generated digits. The line that begins with "
-       "`Data:` says which was taken."},
+       "Files are looked for, in this order: at --set data.path, and then nowhere else; at this key, where the folder "
+       "holds them; in TROUPE_DATA, a folder that holds mnist/ (source = \"idx\") and cifar10/. If there are none, idx "
+       "takes generated digits; with another source the run ends. The line that begins with `Data:` says which was "
+       "taken."},
       {"data.batch", Custom{store_batches, show_batches}, array_of(K::batches, 1, 64, {1, 1e6}),
        "samples per rank and step, or a schedule of them", "100",
        "A step takes this number times the number of ranks. With placement.split = \"measured\" it is the mean over "
@@ -96,6 +123,13 @@ Keys data_and_model_keys() {
        "number of threads of each loader that decode batches; 0: the loader itself does", "2",
        "The batches are the same, in the same order. Threads help where decoding takes longer than a step, and cores "
        "are left."},
+      {"data.augment", at<&S::data, &D::augment>,
+       Takes{.kind = K::texts, .least_items = 0, .most_items = 16, .check = check_augment},
+       "what is done to images on their way into a batch", "[\"crop:4\", \"flip\"]", augment_text()},
+      {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
+       "what happens where an image cannot be read or is damaged", "\"skip\"",
+       "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
+       "gradient nor in the figures. Of source = \"folder\" and \"map\", whose images are decoded in the run."},
       {"data.scatter", at<&S::data, &D::scatter>, one_of_first<Scatter>(3), "what the last step of an epoch takes",
        "\"exact\"",
        "endless: every step takes data.batch samples per rank; the step in which an epoch ends also takes the first "

@@ -8,6 +8,7 @@
 #include "runtime/compute/rules/rate_schedule.hpp"
 #include "runtime/compute/rules/rule.hpp"
 #include "runtime/config/hosts.hpp"
+#include "runtime/data/broken.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/exchange/filters/filter_settings.hpp"
 #include "runtime/exchange/policies/policy.hpp"
@@ -27,7 +28,7 @@ struct Settings {
     std::string transport = "auto";    // auto, shm, tcp
   } cluster;
   struct Data {
-    std::string source = "idx";  // idx, generated
+    std::string source = "idx";  // idx, cifar10, map, folder, generated
     std::string path;            // as written
     std::uint32_t batch = 100;   // per rank on average, at first
     struct Batch {
@@ -39,6 +40,8 @@ struct Settings {
     Scatter scatter = Scatter::endless;
     std::string loader = "rank";  // rank, node
     std::uint32_t threads = 0;    // that decode batches beside the loader; 0: it does
+    std::vector<std::string> augment;  // as parse_augmentation() takes them
+    Broken broken = Broken::fatal;
   } data;
   struct Model {
     std::string name = "mlp";

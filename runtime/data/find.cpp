@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,9 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
+#include "runtime/data/detail/data_format.hpp"
+#include "runtime/data/detail/idx_files.hpp"
 #include "runtime/data/digits.hpp"
 #include "runtime/data/idx.hpp"
 
@@ -18,85 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using detail::DataFormat;
+using detail::IdxPaths;
+using detail::is_there;
+
 constexpr std::uint64_t kDigitsSeed = 1;
 constexpr std::uint32_t kTrainDigits = 60'000;
 constexpr std::uint32_t kTestDigits = 10'000;
 constexpr std::uint32_t kDigitClasses = 10;
-
-/// One of the four files, by its name without the ending that says how it is packed.
-struct Part {
-  const char* stem;
-  const char* type;
-  IdxKind kind;
-};
-constexpr std::array<Part, 4> kMnistParts{{{"train-images", "idx3-ubyte", IdxKind::images},
-                                           {"train-labels", "idx1-ubyte", IdxKind::labels},
-                                           {"t10k-images", "idx3-ubyte", IdxKind::images},
-                                           {"t10k-labels", "idx1-ubyte", IdxKind::labels}}};
-
-std::string plain_name(const Part& part) { return text(part.stem, "-", part.type); }
-
-bool is_there(const fs::path& path) {
-  std::error_code reason;
-  const bool there = fs::exists(path, reason);
-  TROUPE_CHECK(!reason, Code::environment, path.string(), ": cannot be looked at: ", reason.message(),
-               "; check the permissions of its folder");
-  return there;
-}
-
-/// The file of a part in `folder`, under the first of its names that is there.
-std::optional<std::string> file_of(const fs::path& folder, const Part& part) {
-  for (const char* joint : {"-", "."}) {
-    for (const char* packing : {"", ".gz"}) {
-      const fs::path file = folder / text(part.stem, joint, part.type, packing);
-      if (is_there(file)) return file.string();
-    }
-  }
-  return std::nullopt;
-}
-
-using Files = std::array<std::string, kMnistParts.size()>;
-
-/// The four files of `folder`; nothing when there is none of them. Throws Error{invalid} when some are missing.
-std::optional<Files> files_in(const fs::path& folder) {
-  Files files;
-  std::string missing;
-  std::size_t found = 0;
-  for (std::size_t i = 0; i < kMnistParts.size(); ++i) {
-    if (auto file = file_of(folder, kMnistParts[i])) {
-      files[i] = std::move(*file);
-      ++found;
-    } else {
-      missing += text(missing.empty() ? "" : ", ", plain_name(kMnistParts[i]));
-    }
-  }
-  if (found == 0) return std::nullopt;
-  TROUPE_CHECK(found == kMnistParts.size(), Code::invalid, folder.string(), ": lacks ", missing,
-               " (plain or .gz); add what is missing, or name another folder (--set data.path=FOLDER)");
-  return files;
-}
-
-void check_pair(const std::string& images_file, const std::string& labels_file) {
-  const IdxHeader images = check_idx(images_file, IdxKind::images);
-  const IdxHeader labels = check_idx(labels_file, IdxKind::labels);
-  TROUPE_CHECK(images.count == labels.count, Code::invalid, images_file, ": ", images.count, " images, but ",
-               labels_file, " has ", labels.count, " labels; the files do not belong together");
-}
-
-/// Throws as check_idx when a file of the set is broken, Error{invalid} when they do not fit each other.
-void check_files(const Files& files) {
-  check_pair(files[0], files[1]);
-  check_pair(files[2], files[3]);
-  const IdxHeader train = check_idx(files[0], IdxKind::images), test = check_idx(files[2], IdxKind::images);
-  TROUPE_CHECK(train.height == test.height && train.width == test.width, Code::invalid, files[2], ": images of ",
-               test.height, " x ", test.width, ", but ", files[0], " has ", train.height, " x ", train.width,
-               "; the files do not belong together");
-}
-
-std::string needs() {
-  return "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (plain "
-         "or .gz)";
-}
 
 /// 60,000
 std::string grouped(std::uint64_t number) {
@@ -105,25 +38,39 @@ std::string grouped(std::uint64_t number) {
   return digits;
 }
 
+/// "28 x 28", "32 x 32 x 3"
+std::string extents_text(const Shape& shape) {
+  std::vector<std::uint32_t> extents = shape.extents;
+  if (extents.size() > 2 && extents.back() == 1) extents.pop_back();
+  return joined(extents, " x ");
+}
+
 /// "IDX data from /data/mnist (data.path): 60,000 training, 10,000 test samples, 28 x 28, 10 classes". Checks the
 /// files.
-DataPlace idx_place(const fs::path& folder, const Files& files, const std::string& origin) {
-  check_files(files);
-  const IdxHeader train = check_idx(files[0], IdxKind::images), test = check_idx(files[2], IdxKind::images);
-  const std::uint32_t classes = count_classes(read_idx(files[1], IdxKind::labels), read_idx(files[3], IdxKind::labels));
-  return {folder.string(),
-          text("IDX data from ", folder.string(), " (", origin, "): ", grouped(train.count), " training, ",
-               grouped(test.count), " test samples, ", train.height, " x ", train.width, ", ", classes, " classes"),
-          false};
+DataPlace place_at(const fs::path& folder, const DataFormat& format, const DataRequest& request,
+                   const std::string& origin) {
+  const DataFacts facts = format.look(folder.string(), request.options);
+  std::string description =
+      text(format.title, " from ", folder.string(), " (", origin, "): ", grouped(facts.train_samples), " training, ",
+           grouped(facts.test_samples), " test samples");
+  for (const Field& field : facts.fields) {
+    if (field.name == kImage) description += ", " + extents_text(field.shape);
+    if (field.classes > 0) description += text(", ", field.classes, field.classes == 1 ? " class" : " classes");
+  }
+  return {.folder = folder.string(),
+          .description = std::move(description),
+          .format = std::string{format.word},
+          .options = request.options};
 }
 
 /// A folder that was named on purpose: everything must be there and whole.
-DataPlace named_place(const fs::path& folder, const std::string& origin, const std::string& cure) {
+DataPlace named_place(const fs::path& folder, const DataFormat& format, const DataRequest& request,
+                      const std::string& origin, const std::string& cure) {
   TROUPE_CHECK(is_there(folder), Code::invalid, folder.string(), " (", origin, "): no such folder; ", cure);
   TROUPE_CHECK(fs::is_directory(folder), Code::invalid, folder.string(), " (", origin, "): is not a folder; ", cure);
-  const auto files = files_in(folder);
-  TROUPE_CHECK(files, Code::invalid, folder.string(), " (", origin, "): holds none of ", needs(), "; ", cure);
-  return idx_place(folder, *files, origin);
+  TROUPE_CHECK(format.is_in(folder.string()), Code::invalid, folder.string(), " (", origin, "): holds none of ",
+               format.needs, "; ", cure);
+  return place_at(folder, format, request, origin);
 }
 
 fs::path whole_path(const fs::path& path) {
@@ -149,9 +96,9 @@ fs::path cache_folder(const DataRequest& request) {
   return fs::path{home} / ".cache" / "troupe";
 }
 
-Files digit_files(const fs::path& folder) {
-  Files files;
-  for (std::size_t i = 0; i < kMnistParts.size(); ++i) files[i] = (folder / plain_name(kMnistParts[i])).string();
+IdxPaths digit_files(const fs::path& folder) {
+  IdxPaths files;
+  for (std::size_t i = 0; i < files.size(); ++i) files[i] = (folder / detail::idx_name(i)).string();
   return files;
 }
 
@@ -167,7 +114,7 @@ void generate(const fs::path& folder, const DataProgress& progress) {
   constexpr std::uint32_t kCount = kTrainDigits + kTestDigits;
   std::vector<std::uint8_t> images(std::size_t{kCount} * kDigitPixels), labels(kCount);
   draw_digits(kDigitsSeed, 0, images, labels, count_allowed_cores(), progress);
-  const Files files = digit_files(folder);
+  const IdxPaths files = digit_files(folder);
   const auto write = [&](std::size_t part, std::uint32_t first, std::uint32_t count) {
     const std::span<const std::uint8_t> all_images{images}, all_labels{labels};
     try {
@@ -185,8 +132,8 @@ void generate(const fs::path& folder, const DataProgress& progress) {
 /// What is wrong with the cached digits; empty: nothing.
 std::string find_fault(const fs::path& folder) {
   try {
-    const Files files = digit_files(folder);
-    check_files(files);
+    const IdxPaths files = digit_files(folder);
+    detail::check_idx_set(files);
     const bool whole =
         check_idx(files[0], IdxKind::images) == IdxHeader{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide} &&
         check_idx(files[2], IdxKind::images) == IdxHeader{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
@@ -207,83 +154,107 @@ DataPlace generated_place(const DataRequest& request, const std::string& why) {
             .description = text("generated digits, to be drawn ", there ? "again " : "", "into ", folder.string(), " (",
                                 why, there ? "; the cached ones are incomplete or damaged)" : ")"),
             .generated = true,
-            .there = false};
+            .there = false,
+            .options = request.options};
   }
   if (!fault.empty()) generate(folder, request.progress);
   const std::string note = fault.empty() ? ""
                            : there       ? "; drawn again, the cached ones were incomplete or damaged"
                                          : "; drawn now";
-  return {folder.string(), text("generated digits from ", folder.string(), " (", why, note, ")"), true};
+  return {.folder = folder.string(),
+          .description = text("generated digits from ", folder.string(), " (", why, note, ")"),
+          .generated = true,
+          .options = request.options};
 }
 
 /// The configured folder, unless it is absent or holds no part of a set.
-std::optional<DataPlace> configured_place(const fs::path& folder) {
+std::optional<DataPlace> configured_place(const fs::path& folder, const DataFormat& format,
+                                          const DataRequest& request) {
   if (!is_there(folder)) return std::nullopt;
   TROUPE_CHECK(fs::is_directory(folder), Code::invalid, folder.string(),
-               " (data.path): is not a folder; name one that holds ", needs());
-  const auto files = files_in(folder);
-  if (!files) return std::nullopt;
-  return idx_place(folder, *files, "data.path");
+               " (data.path): is not a folder; name one that holds ", format.needs);
+  if (!format.is_in(folder.string())) return std::nullopt;
+  return place_at(folder, format, request, "data.path");
 }
 
-/// The files of a place that was found.
-Files files_of(const DataPlace& place) {
-  const auto files = files_in(place.folder);
-  TROUPE_CHECK(files, Code::invalid, place.folder, ": the data files are gone; start again to search for them");
-  return *files;
+const DataFormat* find_format(std::string_view word) {
+  const auto formats = detail::data_formats();
+  const auto at = std::ranges::find(formats, word, [](const DataFormat* format) { return format->word; });
+  return at == formats.end() ? nullptr : *at;
 }
 
-}  // namespace
+const DataFormat& format_of(const DataPlace& place) {
+  const DataFormat* const format = find_format(place.format);
+  TROUPE_CHECK(format != nullptr, Code::unsupported, place.folder, ": no format is called ", place.format);
+  return *format;
+}
 
-DataPlace find_data(const DataRequest& request) {
-  if (request.source == "generated") return generated_place(request, "data.source");
-  TROUPE_CHECK(request.source == "idx", Code::unsupported, "data.source = \"", request.source,
-               "\": this build has idx and generated");
+DataPlace find_files(const DataRequest& request, const DataFormat& format) {
   if (request.path_is_set) {
     TROUPE_CHECK(!request.path.empty(), Code::invalid,
-                 "data.path is set to nothing (--set data.path); name a folder that holds ", needs());
-    return named_place(resolve_set_path(request), "--set data.path", "name a folder that holds the four MNIST files");
+                 "data.path is set to nothing (--set data.path); name a folder that holds ", format.needs);
+    return named_place(resolve_set_path(request), format, request, "--set data.path",
+                       text("name a folder that holds ", format.needs));
   }
   const bool configured = !request.path.empty();
   const fs::path folder = configured ? whole_path(fs::path{request.folder} / request.path) : fs::path{};
   if (configured) {
-    if (auto place = configured_place(folder)) return *place;
+    if (auto place = configured_place(folder, format, request)) return *place;
   }
-  if (!request.environment.empty()) {
+  const bool in_environment = !request.environment.empty() && !format.set.empty();
+  if (in_environment) {
     const std::string why = configured ? text("; data.path = ", folder.string(), " holds no data set") : "";
-    return named_place(whole_path(fs::path{request.environment} / "mnist"), text("TROUPE_DATA", why),
-                       "TROUPE_DATA names a folder whose subfolder mnist holds the four files; correct or unset it");
+    return named_place(whole_path(fs::path{request.environment} / format.set), format, request,
+                       text("TROUPE_DATA", why),
+                       text("TROUPE_DATA names a folder whose subfolder ", format.set, " holds ", format.needs,
+                            "; correct or unset it"));
   }
-  if (!configured) return generated_place(request, "no data.path, TROUPE_DATA unset");
-  return generated_place(request, text("no IDX data found in ", folder.string(), ", TROUPE_DATA unset"));
+  const std::string unset = format.set.empty() ? "" : ", TROUPE_DATA unset";
+  if (&format == &detail::kIdxFormat) {
+    return generated_place(
+        request, configured ? text("no IDX data found in ", folder.string(), unset) : text("no data.path", unset));
+  }
+  fail(Code::invalid,
+       text("data.source = \"", format.word, "\": ", configured ? folder.string() : std::string{"no data.path"},
+            configured ? " (data.path) does not hold what it needs" : "", unset, "; name a folder that holds ",
+            format.needs, format.cure));
+}
+
+}  // namespace
+
+bool detail::is_there(const std::string& path) {
+  std::error_code reason;
+  const bool there = fs::exists(path, reason);
+  TROUPE_CHECK(!reason, Code::environment, path, ": cannot be looked at: ", reason.message(),
+               "; check the permissions of its folder");
+  return there;
+}
+
+std::span<const DataFormat* const> detail::data_formats() {
+  static constexpr std::array kFormats{&kIdxFormat, &kCifarFormat, &kFolderFormat, &kMapFormat};
+  return kFormats;
+}
+
+DataPlace find_data(const DataRequest& request) {
+  if (request.source == "generated") return generated_place(request, "data.source");
+  const DataFormat* const format = find_format(request.source);
+  TROUPE_CHECK(format != nullptr, Code::unsupported, "data.source = \"", request.source,
+               "\": this build does not have it");
+  return find_files(request, *format);
 }
 
 DataFacts look_at_data(const DataPlace& place) {
-  DataFacts facts;
-  std::uint32_t classes = kDigitClasses;
-  IdxHeader train{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide};
-  IdxHeader test{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
-  if (place.there) {
-    const Files files = files_of(place);
-    check_files(files);
-    train = check_idx(files[0], IdxKind::images);
-    test = check_idx(files[2], IdxKind::images);
-    classes = count_classes(read_idx(files[1], IdxKind::labels), read_idx(files[3], IdxKind::labels));
-  }
-  facts.fields = image_fields(train, classes);
-  facts.train_samples = train.count;
-  facts.test_samples = test.count;
-  facts.size_bytes = train.content_bytes() + train.count + test.content_bytes() + test.count;  // a label is a byte
-  return facts;
+  if (place.there) return format_of(place).look(place.folder, place.options);
+  const IdxHeader train{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide};
+  const IdxHeader test{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
+  return {.fields = image_fields({{kDigitSide, kDigitSide, 1}}, kDigitClasses, place.options.augmentation),
+          .train_samples = train.count,
+          .test_samples = test.count,
+          .size_bytes = train.content_bytes() + train.count + test.content_bytes() + test.count};
 }
 
 DataSet read_data(const DataPlace& place) {
-  const Files files = files_of(place);
-  IdxFile train_labels = read_idx(files[1], IdxKind::labels), test_labels = read_idx(files[3], IdxKind::labels);
-  const std::uint32_t classes = count_classes(train_labels, test_labels);
-  DataSet set;
-  set.train = std::make_unique<IdxSource>(read_idx(files[0], IdxKind::images), std::move(train_labels), classes);
-  set.test = std::make_unique<IdxSource>(read_idx(files[2], IdxKind::images), std::move(test_labels), classes);
+  DataSet set = format_of(place).read(place.folder, place.options);
   TROUPE_CHECK(set.train->fields() == set.test->fields(), Code::invalid, place.folder, ": training samples are ",
                list_fields(set.train->fields()), ", test samples ", list_fields(set.test->fields()),
                "; the files do not belong together");

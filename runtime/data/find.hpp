@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/data/augment.hpp"
+#include "runtime/data/broken.hpp"
 #include "runtime/data/source.hpp"
 
 namespace troupe {
@@ -11,15 +13,23 @@ namespace troupe {
 /// Told how far a long piece of data work is: `done` of `total`, `what` for people.
 using DataProgress = std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)>;
 
+/// How the samples of a data set are made, whatever its format.
+struct DataOptions {
+  Augmentation augmentation;
+  Broken broken = Broken::fatal;
+  std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
+};
+
 struct DataRequest {
-  std::string source = "idx";  // idx: search, then generated; generated: at once
-  std::string path;            // data.path as written; relative to `folder`
-  bool path_is_set = false;    // by --set: then it is the only place looked at
-  std::string folder;          // of app.toml
-  std::string environment;     // TROUPE_DATA: a folder that holds mnist/; empty: unset
-  std::string cache;           // folder for the generated digits; empty: ${XDG_CACHE_HOME:-~/.cache}/troupe
-  bool draw = true;            // digits that are missing are drawn; false: nothing is written, the place says so
-  DataProgress progress;       // may be empty
+  std::string source = "idx";  // as data.source; idx: search, then generated; generated: at once
+  DataOptions options{};
+  std::string path;          // data.path as written; relative to `folder`
+  bool path_is_set = false;  // by --set: then it is the only place looked at
+  std::string folder;        // of app.toml
+  std::string environment;   // TROUPE_DATA: a folder that holds mnist/, cifar10/; empty: unset
+  std::string cache;         // folder for the generated digits; empty: ${XDG_CACHE_HOME:-~/.cache}/troupe
+  bool draw = true;          // digits that are missing are drawn; false: nothing is written, the place says so
+  DataProgress progress;     // may be empty
 };
 
 /// Where the data are, before they are read.
@@ -27,7 +37,9 @@ struct DataPlace {
   std::string folder;
   std::string description;  // for people: what it is, where, and which setting led there
   bool generated = false;
-  bool there = true;  // false: digits that a run would have to draw first
+  bool there = true;           // false: digits that a run would have to draw first
+  std::string format = "idx";  // the word of data.source for the files of the folder
+  DataOptions options{};
 };
 
 /// What a plan has to know about both sets.
@@ -39,10 +51,10 @@ struct DataFacts {
   friend bool operator==(const DataFacts&, const DataFacts&) = default;
 };
 
-/// Finds the four IDX files: at the path of --set and nowhere else; or at the configured path where that holds them,
-/// then in TROUPE_DATA, then in the cache. Otherwise generates digits once into the cache (60,000 and 10,000 as IDX
-/// files, each of which appears whole). Error{invalid}, with file, place, cause and cure: --set or TROUPE_DATA leads to
-/// a place without data, or a file is cut or has the wrong magic number or count.
+/// Finds the files of request.source: at the path of --set and nowhere else; or at the configured path where that holds
+/// them, then in TROUPE_DATA. Where there are no IDX files, digits are generated once into the cache (60,000 and 10,000
+/// as IDX files, each of which appears whole). Error{invalid}, with file, place, cause and cure: nothing is found,
+/// --set or TROUPE_DATA leads to a place without data, or files are broken or do not belong together.
 DataPlace find_data(const DataRequest& request);
 /// Tells what read_data() would find, from the files' headers and the training labels; knows it of digits that are not
 /// drawn yet. Throws Error as find_data.

@@ -1,166 +1,25 @@
 #include "runtime/data/idx.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <iomanip>
-#include <limits>
 #include <new>
-#include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/data/detail/unpacked.hpp"
 
 namespace troupe {
 namespace {
 
+using detail::FileInput;
+using detail::Input;
+using detail::MemoryInput;
+using detail::Unpacked;
+
 constexpr const char* kCure =
     "; fetch the file again, name another folder (--set data.path=FOLDER), or do without files "
     "(--set data.source=generated)";
-constexpr std::uint64_t kDeflateGreatestRatio = 1032;  // 258 bytes from two bits
-
-/// Bytes that can be read from anywhere, of a size known from the start.
-class Input {
- public:
-  virtual ~Input() = default;
-  virtual std::uint64_t size_bytes() const noexcept = 0;
-  /// Reads out.size() bytes from `offset`; fewer only at the end.
-  virtual std::size_t read(std::uint64_t offset, std::span<std::uint8_t> out) = 0;
-};
-
-class MemoryInput final : public Input {
- public:
-  explicit MemoryInput(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
-  std::uint64_t size_bytes() const noexcept override { return bytes_.size(); }
-  std::size_t read(std::uint64_t offset, std::span<std::uint8_t> out) override {
-    if (offset >= bytes_.size()) return 0;
-    const std::size_t count = std::min<std::uint64_t>(out.size(), bytes_.size() - offset);
-    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), count, out.begin());
-    return count;
-  }
-
- private:
-  std::span<const std::uint8_t> bytes_;
-};
-
-class FileInput final : public Input {
- public:
-  explicit FileInput(const std::string& name) : name_(name) {
-    fd_ = ::open(name.c_str(),
-                 O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a pipe in the file's place must not hang us
-    if (fd_ < 0 && (errno == ENOENT || errno == ENOTDIR)) fail_errno(Code::invalid, text(name, kCure));
-    TROUPE_CHECK_ERRNO(fd_ >= 0, Code::environment, name, ": cannot be opened; check its permissions");
-    struct stat facts {};
-    const bool known = ::fstat(fd_, &facts) == 0;
-    if (known && S_ISREG(facts.st_mode)) {
-      size_bytes_ = static_cast<std::uint64_t>(facts.st_size);
-      return;
-    }
-    ::close(fd_);
-    fail(Code::invalid, text(name, ": is not a regular file", kCure));
-  }
-  FileInput(const FileInput&) = delete;
-  FileInput& operator=(const FileInput&) = delete;
-  ~FileInput() override { ::close(fd_); }
-
-  std::uint64_t size_bytes() const noexcept override { return size_bytes_; }
-  std::size_t read(std::uint64_t offset, std::span<std::uint8_t> out) override {
-    std::size_t got = 0;
-    while (got < out.size()) {
-      const ssize_t n = ::pread(fd_, out.data() + got, out.size() - got, static_cast<off_t>(offset + got));
-      if (n < 0 && errno == EINTR) continue;
-      TROUPE_CHECK_ERRNO(n >= 0, Code::environment, name_, ": cannot be read at byte ", offset + got);
-      if (n == 0) break;
-      got += static_cast<std::size_t>(n);
-    }
-    return got;
-  }
-
- private:
-  const std::string& name_;
-  int fd_ = -1;
-  std::uint64_t size_bytes_ = 0;
-};
-
-/// The unpacked bytes of an input, front to back.
-class Unpacked {
- public:
-  Unpacked(Input& input, const std::string& name) : input_(input), name_(name) {
-    std::array<std::uint8_t, 2> first{};
-    if (input_.read(0, first) < 2 || first != kGzipMagic) return;
-    packed_.emplace();
-    TROUPE_CHECK(inflateInit2(&packed_->stream, 16 + MAX_WBITS) == Z_OK, Code::out_of_memory, name,
-                 ": zlib cannot start");
-  }
-  Unpacked(const Unpacked&) = delete;
-  Unpacked& operator=(const Unpacked&) = delete;
-  ~Unpacked() {
-    if (packed_) inflateEnd(&packed_->stream);
-  }
-
-  bool gzip() const noexcept { return packed_.has_value(); }
-  /// Of the input.
-  std::uint64_t offset() const noexcept { return packed_ ? offset_ - packed_->stream.avail_in : offset_; }
-
-  /// Fills `out`; returns fewer only at the end. The end of gzip data is accepted only with checksums that agree.
-  std::size_t read(std::span<std::uint8_t> out) {
-    if (!packed_) {
-      const std::size_t count = input_.read(offset_, out);
-      offset_ += count;
-      return count;
-    }
-    std::size_t done = 0;
-    while (done < out.size() && !packed_->over) done += inflate_some(out.subspan(done));
-    return done;
-  }
-
- private:
-  static constexpr std::array<std::uint8_t, 2> kGzipMagic{0x1f, 0x8b};
-  struct Packed {
-    z_stream stream{};
-    bool over = false;
-    std::vector<std::uint8_t> buffer = std::vector<std::uint8_t>(1 << 16);
-  };
-
-  std::size_t inflate_some(std::span<std::uint8_t> out) {
-    z_stream& stream = packed_->stream;
-    refill();
-    const auto room = static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
-    stream.next_out = out.data();
-    stream.avail_out = room;
-    const int result = ::inflate(&stream, Z_NO_FLUSH);
-    TROUPE_CHECK(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR, Code::invalid, name_,
-                 ": damaged gzip data near byte ", offset(), " (", stream.msg ? stream.msg : "zlib gives no reason",
-                 ")", kCure);
-    if (result == Z_STREAM_END) {
-      refill();  // another member, or the end
-      packed_->over = stream.avail_in == 0;
-      if (!packed_->over) inflateReset(&stream);
-    } else {
-      TROUPE_CHECK(stream.avail_in > 0 || stream.avail_out == 0 || offset_ < input_.size_bytes(), Code::invalid, name_,
-                   ": cut short: the gzip data end in the middle, at byte ", offset_, kCure);
-    }
-    return room - stream.avail_out;
-  }
-
-  void refill() {
-    z_stream& stream = packed_->stream;
-    if (stream.avail_in > 0) return;
-    const std::size_t count = input_.read(offset_, packed_->buffer);
-    offset_ += count;
-    stream.next_in = packed_->buffer.data();
-    stream.avail_in = static_cast<uInt>(count);
-  }
-
-  Input& input_;
-  const std::string& name_;
-  std::uint64_t offset_ = 0;
-  std::optional<Packed> packed_;
-};
+using detail::kDeflateGreatestRatio;
 
 const char* word_for(IdxKind kind) { return kind == IdxKind::images ? "images" : "labels"; }
 
@@ -264,7 +123,7 @@ void check_end(Unpacked& bytes, const IdxHeader& header, const std::string& name
 }
 
 IdxFile parse(Input& input, const std::string& name, IdxKind kind) {
-  Unpacked bytes{input, name};
+  Unpacked bytes{input, name, kCure};
   IdxFile file{name, read_header(bytes, name, kind), {}};
   check_size(file.header, input, bytes.gzip(), name);
   try {
@@ -289,7 +148,7 @@ std::uint32_t claimed_length(Input& input) {
 }  // namespace
 
 IdxFile read_idx(const std::string& file, IdxKind kind) {
-  FileInput input{file};
+  FileInput input{file, kCure};
   return parse(input, file, kind);
 }
 
@@ -299,8 +158,8 @@ IdxFile parse_idx(std::span<const std::uint8_t> bytes, const std::string& name, 
 }
 
 IdxHeader check_idx(const std::string& file, IdxKind kind) {
-  FileInput input{file};
-  Unpacked bytes{input, file};
+  FileInput input{file, kCure};
+  Unpacked bytes{input, file, kCure};
   const IdxHeader header = read_header(bytes, file, kind);
   check_size(header, input, bytes.gzip(), file);
   const std::uint64_t length = header.header_bytes() + header.content_bytes();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/source.hpp"
+#include "runtime/data/byte_images.hpp"
 
 namespace troupe {
 
@@ -59,29 +59,7 @@ void write_idx(const std::string& file, const IdxHeader& header, std::span<const
 /// class.
 std::uint32_t count_classes(const IdxFile& labels, const IdxFile& test_labels);
 
-/// "image" [height, width, 1] f32 and "label".
-std::vector<Field> image_fields(const IdxHeader& images, std::uint32_t count_classes);
-
-/// Grey images kept as bytes; decoded to value / 255 in the batch's dtype.
-class IdxSource final : public Source {
- public:
-  /// Throws Error{invalid} when counts differ or a label is not below `count_classes`.
-  IdxSource(IdxFile images, IdxFile labels, std::uint32_t count_classes);
-
-  std::uint64_t count_samples() const noexcept override { return images_.header.count; }
-  /// As image_fields().
-  const std::vector<Field>& fields() const noexcept override { return fields_; }
-  void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const override;
-  std::uint64_t size_bytes() const noexcept override { return images_.content.size() + labels_.content.size(); }
-
- private:
-  template <class Number>
-  void decode_rows(std::span<const Sample> samples, Number* inputs) const;
-  void decode_field(std::span<const Sample> samples, DType dtype, std::byte* to) const;
-  void decode_batch(const FillRequest& request) const;
-  IdxFile images_;
-  IdxFile labels_;
-  std::vector<Field> fields_;
-};
+/// The images and labels of one set. Throws Error{invalid} when counts differ or a label is not below `classes`.
+ByteImageSet idx_image_set(IdxFile images, IdxFile labels, std::uint32_t classes);
 
 }  // namespace troupe

@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import sys
+import tarfile
 import tempfile
 import threading
 import unittest
@@ -113,6 +114,28 @@ class GetData(unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assert_all_there()
         self.assertNotIn("--set", said)
+
+    def test_unpacks_the_files_of_an_archive(self):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            for name in ("one.bin", "two.bin", "readme.html"):
+                member = tarfile.TarInfo(f"inner/{name}")
+                member.size = 1000
+                tar.addfile(member, io.BytesIO(name.encode() * 200))
+        archive = packed.getvalue()
+        get_data.SETS["mnist"] = ({"set.tar.gz": (len(archive), hashlib.sha256(archive).hexdigest())}, [])
+        get_data.ARCHIVES["set.tar.gz"] = ("inner", {"one.bin": 1000, "two.bin": 1000})
+        self.addCleanup(get_data.ARCHIVES.pop, "set.tar.gz")
+        with Server(lambda name: archive) as server:
+            code, said = self.run_tool(server.url)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["one.bin", "set.tar.gz", "two.bin"])
+        self.assertEqual((self.folder / "two.bin").read_bytes(), (b"two.bin" * 200)[:1000])
+        get_data.ARCHIVES["set.tar.gz"] = ("inner", {"one.bin": 999})
+        with Server(lambda name: archive) as server:
+            code, said = self.run_tool(server.url)
+        self.assertEqual(code, 3, said)
+        self.assertIn("inner/one.bin has 1000 bytes, 999 were expected", said)
 
     def test_fetches_nothing_that_is_there_and_whole(self):
         with Server() as server:

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/base/error.hpp"
+#include "tools/bench/data/command.hpp"
 #include "tools/bench/group/command.hpp"
 #include "tools/bench/messages/command.hpp"
 #include "tools/bench/options.hpp"
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
   step->add_option("--rounds", rounds, "Turns")->capture_default_str()->check(CLI::Range(1, 1000));
   bench::MessagesCommand messages{app};
   bench::GroupCommand group{app};
+  bench::DataCommand data{app};
   int line = -1;
   auto* member = app.add_subcommand("member")->group("");  // for this program's own use
   member->add_option("--line", line)->required();
@@ -75,6 +77,7 @@ int main(int argc, char** argv) {
     const rtrun::Signals signals;
     Blocking blocking = Blocking::on_thread("main");
     if (messages.parsed()) return messages.run(blocking, signals);
+    if (data.parsed()) return data.run(blocking);
     if (group.parsed()) return group.run(blocking, signals);
     what.products = products->parsed();
     return bench::run_train(blocking, signals, what, {argv, argv + argc});

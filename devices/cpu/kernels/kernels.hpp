@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/base/cpu_isa.hpp"
 #include "runtime/compute/rules/rule.hpp"
 #include "runtime/compute/update_pass.hpp"
 
@@ -59,12 +60,6 @@ extern const Kernels kBaselineKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 #endif
-
-/// Which instruction sets may be used, by us and by oneDNN: TROUPE_MAX_CPU_ISA, read once.
-enum class MaxCpuIsa : std::uint8_t { baseline, avx2, avx512, all };
-/// "baseline", "avx2", "avx512" (without AMX); null or empty: all. Throws Error{invalid} for other text.
-MaxCpuIsa parse_max_cpu_isa(const char* text);
-MaxCpuIsa max_cpu_isa();
 
 /// All sets this machine can execute and max_cpu_isa() allows, the narrowest first.
 std::vector<const Kernels*> usable_kernels();

@@ -72,7 +72,7 @@ batch = 64
 prefetch = 5
 scatter = "equal"
 loader = "node"
-augment = []
+augment = ["flip", "crop:4"]
 [model]
 name = "mlp"
 units = [500, 250]

@@ -23,10 +23,14 @@ IdxFile labels_of(const Bytes& labels) {
                    IdxKind::labels);
 }
 
+ByteImages thirty_images() {
+  return {idx_image_set(images_of(30), labels_of(testing::counting(30, 10)), 10), {}, true};
+}
+
 const Shape kImageShape{{4, 3, 1}};  // of testing::image_file
 
 /// Of samples by their numbers.
-void fill_rows(const IdxSource& source, const std::vector<std::uint64_t>& indices, const BatchLayout& batch,
+void fill_rows(const Source& source, const std::vector<std::uint64_t>& indices, const BatchLayout& batch,
                std::byte* slot) {
   std::vector<Sample> samples;
   for (const std::uint64_t index : indices) samples.push_back({.index = index});
@@ -38,8 +42,8 @@ std::vector<std::byte> used_slot(const BatchLayout& batch) {
   return std::vector<std::byte>(batch.size_bytes(), std::byte{0x5a});
 }
 
-TEST(IdxSource, GathersSamplesAsFractionsOf255) {
-  const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
+TEST(ByteImages, GathersSamplesAsFractionsOf255) {
+  const ByteImages source = thirty_images();
   const BatchLayout batch = testing::image_batch(3, kImageShape);
   auto slot = used_slot(batch);
   const std::vector<std::uint64_t> indices{29, 0, 7};
@@ -54,8 +58,8 @@ TEST(IdxSource, GathersSamplesAsFractionsOf255) {
   }
 }
 
-TEST(IdxSource, RoundsToBf16Once) {
-  const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
+TEST(ByteImages, RoundsToBf16Once) {
+  const ByteImages source = thirty_images();
   const BatchLayout batch = testing::image_batch(1, kImageShape, DType::bf16);
   auto slot = used_slot(batch);
   for (std::uint64_t index = 0; index < 30; ++index) {
@@ -66,8 +70,8 @@ TEST(IdxSource, RoundsToBf16Once) {
   }
 }
 
-TEST(IdxSource, LeavesRowsWithoutASampleAlone) {
-  const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
+TEST(ByteImages, LeavesRowsWithoutASampleAlone) {
+  const ByteImages source = thirty_images();
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const BatchLayout batch = testing::image_batch(4, kImageShape, dtype);
     auto slot = used_slot(batch);
@@ -83,8 +87,8 @@ TEST(IdxSource, LeavesRowsWithoutASampleAlone) {
   }
 }
 
-TEST(IdxSource, FillsTheFieldsAloneThatABatchHas) {
-  const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
+TEST(ByteImages, FillsTheFieldsAloneThatABatchHas) {
+  const ByteImages source = thirty_images();
   const BatchLayout labels{3, {{"label", {}, DType::i32}}};
   auto slot = used_slot(labels);
   fill_rows(source, {7, 28, 9}, labels, slot.data());
@@ -92,8 +96,8 @@ TEST(IdxSource, FillsTheFieldsAloneThatABatchHas) {
   EXPECT_EQ((std::vector<std::int32_t>{found, found + 4}), (std::vector<std::int32_t>{7, 8, 9, 0x5a5a5a5a}));
 }
 
-TEST(IdxSource, RefusesWhatDoesNotFitTheBatch) {
-  const IdxSource source{images_of(30), labels_of(testing::counting(30, 10)), 10};
+TEST(ByteImages, RefusesWhatDoesNotFitTheBatch) {
+  const ByteImages source = thirty_images();
   const BatchLayout batch = testing::image_batch(2, kImageShape);
   auto slot = used_slot(batch);
   const std::vector<std::uint64_t> many{1, 2, 3}, stray{30};
@@ -107,18 +111,18 @@ TEST(IdxSource, RefusesWhatDoesNotFitTheBatch) {
               HasSubstr("a batch reads boxes [4] f32"));
 }
 
-TEST(IdxSource, RefusesImagesAndLabelsOfDifferentCount) {
+TEST(IdxImageSet, RefusesImagesAndLabelsOfDifferentCount) {
   EXPECT_THAT(error_of(Code::invalid,
                        [] {
-                         IdxSource(images_of(3), labels_of({1, 2}), 10);
+                         idx_image_set(images_of(3), labels_of({1, 2}), 10);
                        }),
               HasSubstr("do not belong together"));
 }
 
-TEST(IdxSource, NamesTheByteOfALabelThatIsNoClass) {
+TEST(IdxImageSet, NamesTheByteOfALabelThatIsNoClass) {
   EXPECT_THAT(error_of(Code::invalid,
                        [] {
-                         IdxSource(images_of(3), labels_of({1, 10, 2}), 10);
+                         idx_image_set(images_of(3), labels_of({1, 10, 2}), 10);
                        }),
               HasSubstr("labels: byte 9: label 10"));
 }

@@ -1,0 +1,51 @@
+#include "runtime/data/byte_images.hpp"
+
+#include <utility>
+
+#include "runtime/base/error.hpp"
+
+namespace troupe {
+
+std::vector<Field> image_fields(const Shape& image, std::uint32_t classes, const Augmentation& augmentation) {
+  return {{std::string{kImage}, augmentation.shape_of(image), DType::f32},
+          {std::string{kLabel}, {}, DType::i32, classes}};
+}
+
+ByteImages::ByteImages(ByteImageSet set, Augmentation augmentation, bool training)
+    : set_(std::move(set)),
+      fields_(image_fields({{set_.height, set_.width, set_.channels}}, set_.classes, augmentation)),
+      writer_(std::move(augmentation), set_.channels, training) {
+  const std::uint64_t image_bytes = std::uint64_t{set_.height} * set_.width * set_.channels;
+  TROUPE_CHECK(set_.pixels.size() == set_.labels.size() * image_bytes, Code::invalid, set_.labels.size(),
+               " labels, but ", set_.pixels.size(), " bytes of images of ", image_bytes, " bytes");
+}
+
+void ByteImages::fill_images(const FillRequest& request, const BatchLayout::Entry& entry) const {
+  const std::size_t image_bytes = std::size_t{set_.height} * set_.width * set_.channels;
+  ImageWriter::Scratch scratch;
+  std::byte* to = request.slot + entry.offset;
+  for (const Sample& sample : request.samples) {
+    const PixelView image{set_.pixels.data() + sample.index * image_bytes, set_.height, set_.width, set_.channels,
+                          std::size_t{set_.width} * set_.channels};
+    writer_.write(image, writer_.draw(request.seed, sample, set_.height, set_.width), entry.field.dtype, to, scratch);
+    to += entry.row_bytes();
+  }
+}
+
+void ByteImages::fill_batch(const FillRequest& request) const {
+  check_request(*this, request);
+  for (const BatchLayout::Entry& entry : request.batch->entries()) {
+    if (entry.field.name == kImage) {
+      fill_images(request, entry);
+      continue;
+    }
+    auto* to = reinterpret_cast<std::int32_t*>(request.slot + entry.offset);
+    for (const Sample& sample : request.samples) *to++ = set_.labels[sample.index];
+  }
+}
+
+void ByteImages::fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const {
+  fill_on(threads, request, std::move(done), [this](const FillRequest& what) { fill_batch(what); });
+}
+
+}  // namespace troupe

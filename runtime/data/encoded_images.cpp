@@ -1,0 +1,146 @@
+#include "runtime/data/encoded_images.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/data/byte_images.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; then only their number is told, now and then
+
+std::string errno_fault(const char* what) { return text(what, ": ", std::strerror(errno)); }
+
+}  // namespace
+
+void PathFiles::add(std::string_view path) {
+  paths_ += path;
+  ends_.push_back(paths_.size());
+}
+
+std::string PathFiles::name(std::uint64_t image) const {
+  const std::uint64_t first = image == 0 ? 0 : ends_.at(image - 1);
+  return paths_.substr(first, ends_.at(image) - first);
+}
+
+std::string PathFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) const {
+  const std::string path = name(image);
+  const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe in its place must not hang us
+  if (!fd) return errno_fault("cannot be opened");
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "is not a regular file";
+  const auto size = static_cast<std::uint64_t>(facts.st_size);
+  if (size > kMostFileBytes) return text("has ", size, " bytes, more than the ", kMostFileBytes, " that are taken");
+  to.resize(size);
+  for (std::size_t got = 0; got < size;) {
+    const ssize_t n = ::read(fd.get(), to.data() + got, size - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_fault("cannot be read");
+    if (n == 0) return "became shorter while it was read";
+    got += static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
+/// What a thread uses again from image to image of a batch.
+struct EncodedImages::Workplace {
+  std::vector<std::uint8_t> bytes;
+  ImageDecoder decoder;
+  ImageWriter::Scratch scratch;
+};
+
+EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
+    : set_(std::move(set)), options_(std::move(options)), writer_(options_.augmentation, 3, options_.training) {
+  TROUPE_CHECK(set_.files->count() > 0, Code::invalid, "a set of images has none");
+  TROUPE_CHECK(set_.files->count() == set_.labels.size(), Code::invalid, set_.files->count(), " images, but ",
+               set_.labels.size(), " labels");
+  for (std::uint64_t i = 0; i < set_.labels.size(); ++i) {
+    TROUPE_CHECK(set_.labels[i] >= 0 && static_cast<std::uint32_t>(set_.labels[i]) < set_.classes, Code::invalid,
+                 set_.files->name(i), ": label ", set_.labels[i], " is not one of the training set's ", set_.classes,
+                 " classes");
+  }
+  fields_ = image_fields(measure_first(), set_.classes, options_.augmentation);
+}
+
+/// The size of the first image, where it is the size of all.
+Shape EncodedImages::measure_first() const {
+  if (options_.augmentation.fit != Fit::none) return {{1, 1, 3}};
+  Workplace first;
+  std::string fault = set_.files->read(0, first.bytes);
+  if (fault.empty()) fault = first.decoder.open(first.bytes);
+  TROUPE_CHECK(fault.empty(), Code::invalid, set_.files->name(0), ": ", fault,
+               "; it is the first image, whose size is taken for that of all: mend or remove it, or add an operation "
+               "that brings images to a size to data.augment, such as resize:32");
+  return {{first.decoder.height(), first.decoder.width(), 3}};
+}
+
+/// Decodes one sample into its row. Returns what is wrong with it; the row may be half written then.
+std::string EncodedImages::write_image(const FillRequest& request, std::size_t row, const BatchLayout::Entry& entry,
+                                       Workplace& workplace) const {
+  const Sample& sample = request.samples[row];
+  if (std::string fault = set_.files->read(sample.index, workplace.bytes); !fault.empty()) return fault;
+  ImageDecoder& decoder = workplace.decoder;
+  if (std::string fault = decoder.open(workplace.bytes); !fault.empty()) return fault;
+  const std::vector<std::uint32_t>& wanted = entry.field.shape.extents;
+  if (options_.augmentation.fit == Fit::none && (decoder.height() != wanted[0] || decoder.width() != wanted[1])) {
+    return text("is ", decoder.height(), " x ", decoder.width(), " pixels large, the first image is ", wanted[0], " x ",
+                wanted[1],
+                ": add an operation that brings images to a size to data.augment, such as resize:", wanted[0]);
+  }
+  const DrawnAugmentation drawn = writer_.draw(request.seed, sample, decoder.height(), decoder.width());
+  ImageDecoder::Decoded image = decoder.decode(drawn.window, wanted[0], wanted[1]);
+  if (!image.fault.empty()) return std::move(image.fault);
+  DrawnAugmentation in_pixels = drawn;
+  in_pixels.window = image.window;
+  writer_.write(image.pixels, in_pixels, entry.field.dtype, request.slot + entry.offset + row * entry.row_bytes(),
+                workplace.scratch);
+  return {};
+}
+
+void EncodedImages::take_broken(std::uint64_t image, const std::string& fault) const {
+  const std::string what = text(set_.files->name(image), ": ", fault);
+  TROUPE_CHECK(options_.broken == Broken::skip, Code::invalid, what,
+               "; mend or remove it, or go on without such files: data.broken = \"skip\"");
+  const std::uint64_t count = skipped_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (!options_.note) return;
+  if (count <= kMostNotes) options_.note(text(what, "; skipped"));
+  if (count > kMostNotes && (count & (count - 1)) == 0) options_.note(text(count, " broken images skipped so far"));
+}
+
+void EncodedImages::fill_batch(const FillRequest& request) const {
+  check_request(*this, request);
+  std::vector<bool> broken(request.samples.size());
+  Workplace workplace;
+  for (const BatchLayout::Entry& entry : request.batch->entries()) {
+    if (entry.field.name != kImage) continue;
+    for (std::size_t row = 0; row < request.samples.size(); ++row) {
+      const std::string fault = write_image(request, row, entry, workplace);
+      if (fault.empty()) continue;
+      take_broken(request.samples[row].index, fault);
+      broken[row] = true;
+      std::memset(request.slot + entry.offset + row * entry.row_bytes(), 0, entry.row_bytes());
+    }
+  }
+  for (const BatchLayout::Entry& entry : request.batch->entries()) {
+    if (entry.field.name != kLabel) continue;
+    auto* const to = reinterpret_cast<std::int32_t*>(request.slot + entry.offset);
+    for (std::size_t row = 0; row < request.samples.size(); ++row)
+      to[row] = broken[row] ? -1 : set_.labels[request.samples[row].index];
+  }
+}
+
+void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const {
+  fill_on(threads, request, std::move(done), [this](const FillRequest& what) { fill_batch(what); });
+}
+
+}  // namespace troupe

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/data/broken.hpp"
+#include "runtime/data/image_decoder.hpp"
+#include "runtime/data/source.hpp"
+
+namespace troupe {
+
+/// Where the bytes of encoded images are, by number. Threads: any.
+class EncodedFiles {
+ public:
+  virtual ~EncodedFiles() = default;
+  virtual std::uint64_t count() const noexcept = 0;
+  /// For people: a path, or a place in an archive.
+  virtual std::string name(std::uint64_t image) const = 0;
+  /// Reads all bytes of `image` into `to`. Returns what is wrong, as half a sentence; empty: nothing. Blocks.
+  virtual std::string read(std::uint64_t image, std::vector<std::uint8_t>& to) const = 0;
+  /// Memory it takes itself.
+  virtual std::uint64_t size_bytes() const noexcept = 0;
+};
+
+/// A file for each image, in the order in which they are added.
+class PathFiles final : public EncodedFiles {
+ public:
+  void add(std::string_view path);
+  std::uint64_t count() const noexcept override { return ends_.size(); }
+  std::string name(std::uint64_t image) const override;
+  std::string read(std::uint64_t image, std::vector<std::uint8_t>& to) const override;
+  std::uint64_t size_bytes() const noexcept override { return paths_.size() + ends_.size() * sizeof ends_[0]; }
+
+ private:
+  std::string paths_;  // one behind the other
+  std::vector<std::uint64_t> ends_;
+};
+
+/// Labelled images that are decoded on their way into a batch.
+struct EncodedImageSet {
+  std::unique_ptr<EncodedFiles> files;
+  std::vector<std::int32_t> labels;  // by image
+  std::uint32_t classes = 0;
+};
+
+/// How they are made into samples.
+struct EncodedImageOptions {
+  Augmentation augmentation;
+  bool training = true;
+  Broken broken = Broken::fatal;
+  std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
+};
+
+/// A set of encoded images. Without an operation that brings images to a size, all have the size of the first one.
+class EncodedImages final : public Source {
+ public:
+  /// Throws Error{invalid} when there are no images, a label is missing or no class, or the first image is needed to
+  /// tell the size and is broken; and as Augmentation::shape_of. Blocks on the file system.
+  EncodedImages(EncodedImageSet set, EncodedImageOptions options);
+
+  std::uint64_t count_samples() const noexcept override { return set_.labels.size(); }
+  const std::vector<Field>& fields() const noexcept override { return fields_; }
+  void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const override;
+  std::uint64_t size_bytes() const noexcept override {
+    return set_.files->size_bytes() + set_.labels.size() * sizeof set_.labels[0];
+  }
+  /// Rows that were filled without their image so far.
+  std::uint64_t count_skipped() const noexcept { return skipped_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Workplace;
+  Shape measure_first() const;
+  std::string write_image(const FillRequest& request, std::size_t row, const BatchLayout::Entry& entry,
+                          Workplace& workplace) const;
+  void take_broken(std::uint64_t image, const std::string& fault) const;
+  void fill_batch(const FillRequest& request) const;
+
+  EncodedImageSet set_;
+  EncodedImageOptions options_;
+  std::uint32_t height_ = 0, width_ = 0;  // that all images have; 0: any
+  std::vector<Field> fields_;
+  ImageWriter writer_;
+  mutable std::atomic<std::uint64_t> skipped_{0};
+};
+
+}  // namespace troupe

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/data/image_writer.hpp"
+
+namespace troupe {
+
+/// Images of more pixels than this are refused.
+inline constexpr std::uint64_t kMostImagePixels = std::uint64_t{1} << 26;
+
+/// Decodes JPEG (libjpeg-turbo) and PNG (libspng) images, told apart by their first bytes, one after the other: open(),
+/// then decode(). Colors come out as red, green and blue, whatever the file has: grey is made three times the same,
+/// transparency is left out. Memory grows with the largest image. Threads: one.
+class ImageDecoder {
+ public:
+  ImageDecoder();
+  ~ImageDecoder();
+  ImageDecoder(ImageDecoder&&) noexcept;
+  ImageDecoder& operator=(ImageDecoder&&) noexcept;
+
+  /// Reads the head of an image; `bytes` stay as they are until it is decoded. Returns what is wrong with it, as half a
+  /// sentence for people; empty: nothing. Damage behind the head is found by decode().
+  std::string open(std::span<const std::uint8_t> bytes);
+  /// Of the image that is open.
+  std::uint32_t height() const noexcept;
+  std::uint32_t width() const noexcept;
+
+  struct Decoded {
+    PixelView pixels;    // the decoder's own, until the next call; four channels, of which the last is filling
+    PixelWindow window;  // where in `pixels` the wanted window lies
+    std::string fault;   // what is wrong with the image; empty: nothing
+  };
+  /// Decodes what `window` needs to be resized to `height` x `width`, and little more: of a JPEG only the rows and
+  /// columns around it, by half, a quarter or an eighth where the window is at least so much larger than what becomes
+  /// of it. Once for each open().
+  Decoded decode(const PixelWindow& window, std::uint32_t height, std::uint32_t width);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe

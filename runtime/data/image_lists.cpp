@@ -1,0 +1,204 @@
+#include "runtime/data/image_lists.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
+#include "runtime/data/detail/data_format.hpp"
+#include "runtime/data/detail/unpacked.hpp"
+#include "runtime/data/encoded_images.hpp"
+
+// data.source = "folder" and "map": a file for each image.
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kListCure = "; correct the file, or name another folder (--set data.path=FOLDER)";
+constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 30;
+constexpr std::array kTestFolders{"test", "val"};
+
+EncodedImageOptions image_options(const DataOptions& options, bool training) {
+  return {options.augmentation, training, options.broken, options.note};
+}
+
+DataFacts facts_of_read(const DataSet& set) {
+  return {.fields = set.train->fields(),
+          .train_samples = set.train->count_samples(),
+          .test_samples = set.test->count_samples(),
+          .size_bytes = set.train->size_bytes() + set.test->size_bytes()};
+}
+
+bool is_image_name(const fs::path& path) {
+  const std::string ending = lower_case(path.extension().string());
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+/// The names in `folder` of what `wanted` says, sorted, so that every machine numbers them alike.
+template <class Wanted>
+std::vector<std::string> sorted_names(const fs::path& folder, Wanted wanted) {
+  std::vector<std::string> names;
+  std::error_code reason;
+  for (fs::directory_iterator at{folder, reason}, end; !reason && at != end; at.increment(reason))
+    if (wanted(*at)) names.push_back(at->path().filename().string());
+  TROUPE_CHECK(!reason, Code::environment, folder.string(), ": cannot be read: ", reason.message());
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> folders_in(const fs::path& folder) {
+  return sorted_names(folder, [](const fs::directory_entry& entry) {
+    std::error_code ignored;
+    return entry.is_directory(ignored) && !entry.path().filename().string().starts_with('.');
+  });
+}
+
+std::optional<fs::path> test_folder_in(const std::string& folder) {
+  for (const char* name : kTestFolders)
+    if (const fs::path path = fs::path{folder} / name; detail::is_there(path.string())) return path;
+  return std::nullopt;
+}
+
+/// The images of `folder`, which has a folder for each of `classes` that occurs in it.
+EncodedImageSet images_by_class(const fs::path& folder, const std::vector<std::string>& classes) {
+  auto files = std::make_unique<PathFiles>();
+  EncodedImageSet set{.classes = static_cast<std::uint32_t>(classes.size())};
+  for (const std::string& name : folders_in(folder)) {
+    const auto at = std::ranges::lower_bound(classes, name);
+    TROUPE_CHECK(at != classes.end() && *at == name, Code::invalid, (folder / name).string(),
+                 ": no class of the training set is called ", name, "; it has ", joined(classes));
+    for (const std::string& image :
+         sorted_names(folder / name, [](const fs::directory_entry& entry) { return is_image_name(entry.path()); })) {
+      files->add((folder / name / image).string());
+      set.labels.push_back(static_cast<std::int32_t>(at - classes.begin()));
+    }
+  }
+  TROUPE_CHECK(files->count() > 0, Code::invalid, folder.string(),
+               ": none of its folders holds a .jpg, .jpeg or .png file", kListCure);
+  set.files = std::move(files);
+  return set;
+}
+
+DataSet read_folders(const std::string& folder, const DataOptions& options) {
+  const fs::path train = fs::path{folder} / "train";
+  const auto test = test_folder_in(folder);
+  TROUPE_CHECK(test, Code::invalid, folder, ": has neither test nor val, with a folder of images for each class",
+               kListCure);
+  const std::vector<std::string> classes = folders_in(train);
+  DataSet set;
+  set.train = std::make_unique<EncodedImages>(images_by_class(train, classes), image_options(options, true));
+  set.test = std::make_unique<EncodedImages>(images_by_class(*test, classes), image_options(options, false));
+  return set;
+}
+
+/// All of a text file.
+std::string read_list(const std::string& file) {
+  detail::FileInput input{file, kListCure};
+  TROUPE_CHECK(input.size_bytes() <= kMostListBytes, Code::invalid, file, ": has ", input.size_bytes(),
+               " bytes, more than the ", kMostListBytes, " that are taken", kListCure);
+  std::string content(input.size_bytes(), '\0');
+  const std::size_t got = input.read(0, {reinterpret_cast<std::uint8_t*>(content.data()), content.size()});
+  content.resize(got);
+  return content;
+}
+
+/// Paths are relative to the folder of the map file.
+EncodedImageSet mapped_images(const fs::path& file, std::uint32_t classes) {
+  auto files = std::make_unique<PathFiles>();
+  EncodedImageSet set;
+  for (const MapEntry& entry : parse_map(read_list(file.string()), file.string())) {
+    files->add((file.parent_path() / entry.path).string());
+    set.labels.push_back(entry.label);
+  }
+  set.classes = classes;
+  set.files = std::move(files);
+  return set;
+}
+
+/// Labels of a training set must be without gaps, so that one that is far off is an error and not a class.
+std::uint32_t count_map_classes(const std::vector<std::int32_t>& labels, const std::string& file) {
+  std::vector<bool> occurs(static_cast<std::size_t>(*std::ranges::max_element(labels)) + 1);
+  for (const std::int32_t label : labels) occurs[static_cast<std::size_t>(label)] = true;
+  const auto gap = std::ranges::find(occurs, false);
+  TROUPE_CHECK(gap == occurs.end(), Code::invalid, file, ": there is a label ", occurs.size() - 1, ", but no label ",
+               gap - occurs.begin(), "; number the classes from 0 without gaps");
+  return static_cast<std::uint32_t>(occurs.size());
+}
+
+constexpr const char* kTrainMap = "train_map.txt";
+constexpr const char* kTestMap = "test_map.txt";
+
+DataSet read_maps(const std::string& folder, const DataOptions& options) {
+  const fs::path train_file = fs::path{folder} / kTrainMap;
+  EncodedImageSet train = mapped_images(train_file, 0);
+  train.classes = count_map_classes(train.labels, train_file.string());
+  EncodedImageSet test = mapped_images(fs::path{folder} / kTestMap, train.classes);
+  DataSet set;
+  set.train = std::make_unique<EncodedImages>(std::move(train), image_options(options, true));
+  set.test = std::make_unique<EncodedImages>(std::move(test), image_options(options, false));
+  return set;
+}
+
+bool has_maps(const std::string& folder) {
+  const bool train = detail::is_there((fs::path{folder} / kTrainMap).string());
+  const bool test = detail::is_there((fs::path{folder} / kTestMap).string());
+  TROUPE_CHECK(train == test, Code::invalid, folder, ": lacks ", train ? kTestMap : kTrainMap, kListCure);
+  return train;
+}
+
+}  // namespace
+
+std::vector<MapEntry> parse_map(std::string_view text_, const std::string& name) {
+  std::vector<MapEntry> entries;
+  for (std::uint64_t line = 1; !text_.empty(); ++line) {
+    const std::size_t end = text_.find('\n');
+    std::string_view row = text_.substr(0, end);
+    text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
+    if (row.ends_with('\r')) row.remove_suffix(1);
+    if (trimmed(row).empty()) continue;
+    const std::size_t tab = row.rfind('\t');
+    TROUPE_CHECK(tab != std::string_view::npos && tab > 0, Code::invalid, name, ':', line,
+                 ": is not a path, a tab and a label", kListCure);
+    const std::string_view label = trimmed(row.substr(tab + 1));
+    std::int32_t number = -1;
+    const auto [stop, error] = std::from_chars(label.data(), label.data() + label.size(), number);
+    TROUPE_CHECK(error == std::errc{} && stop == label.data() + label.size() && number >= 0 && number <= kMostMapLabel,
+                 Code::invalid, name, ':', line, ": the label is not a whole number from 0 to ", kMostMapLabel,
+                 kListCure);
+    TROUPE_CHECK(row.substr(0, tab).find('\0') == std::string_view::npos, Code::invalid, name, ':', line,
+                 ": the path has a zero character", kListCure);
+    entries.push_back({std::string{row.substr(0, tab)}, number});
+  }
+  TROUPE_CHECK(!entries.empty(), Code::invalid, name, ": has no line with an image", kListCure);
+  return entries;
+}
+
+const detail::DataFormat detail::kFolderFormat{
+    .word = "folder",
+    .title = "image folder",
+    .set = {},
+    .needs = "a folder train with a folder of .jpg or .png images for each class, and test or val with the same",
+    .cure = {},
+    .is_in = [](const std::string& folder) { return is_there((fs::path{folder} / "train").string()); },
+    .look = [](const std::string& folder,
+               const DataOptions& options) { return facts_of_read(read_folders(folder, options)); },
+    .read = read_folders};
+
+const detail::DataFormat detail::kMapFormat{
+    .word = "map",
+    .title = "map files",
+    .set = {},
+    .needs = "train_map.txt and test_map.txt, with a path, a tab and a label in each line",
+    .cure = {},
+    .is_in = has_maps,
+    .look = [](const std::string& folder,
+               const DataOptions& options) { return facts_of_read(read_maps(folder, options)); },
+    .read = read_maps};
+
+}  // namespace troupe

@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <random>
+
+#include "runtime/base/clock.hpp"
+#include "runtime/data/image_decoder.hpp"
+#include "runtime/data/image_lists.hpp"
+#include "tests/fuzz/allocation_watch.hpp"
+#include "tests/fuzz/damage.hpp"
+#include "tests/fuzz/seed.hpp"
+#include "tests/runtime/data/encoded.hpp"
+
+namespace troupe {
+namespace {
+
+using testing::Bytes;
+
+Bytes damaged(const Bytes& bytes, std::mt19937& dice) {
+  std::vector<std::byte> raw(bytes.size());
+  std::transform(bytes.begin(), bytes.end(), raw.begin(), [](std::uint8_t b) { return std::byte{b}; });
+  testing::damage(raw, 0, dice);
+  Bytes out(raw.size());
+  std::transform(raw.begin(), raw.end(), out.begin(), [](std::byte b) { return static_cast<std::uint8_t>(b); });
+  return out;
+}
+
+TEST(ImagesFuzz, EndsWithPixelsOrAFaultInBoundedMemory) {
+  const std::uint32_t seed = testing::chosen_seed();
+  std::mt19937 dice{seed};
+  const Bytes grey = testing::smooth_image(20, 30, 1), rgb = testing::smooth_image(20, 30, 3),
+              inks = testing::smooth_image(20, 30, 4);
+  const std::vector<Bytes> good{
+      testing::jpeg_of(grey, 20, 30, 1), testing::jpeg_of(rgb, 20, 30, 3), testing::jpeg_of(rgb, 20, 30, 3, 80, true),
+      testing::jpeg_of(inks, 20, 30, 4), testing::png_of(grey, 20, 30, 1), testing::png_of(rgb, 20, 30, 3),
+      testing::png_of(inks, 20, 30, 4)};
+  ImageDecoder decoder;  // one for all: what it meets must not harm what follows
+  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  std::uint64_t read = 0, refused = 0;
+  while (!end.passed()) {
+    const Bytes& whole = good[dice() % good.size()];
+    const Bytes bytes = dice() % 8 == 0 ? whole : damaged(whole, dice);
+    testing::reset_largest_allocation();
+    std::string fault = decoder.open(bytes);
+    if (fault.empty()) {
+      const std::uint32_t height = decoder.height(), width = decoder.width();
+      ASSERT_LE(std::uint64_t{height} * width, kMostImagePixels);
+      if (std::uint64_t{height} * width > 4'000'000) continue;  // allowed, and too slow for here
+      const double top = dice() % height, left = dice() % width;
+      const PixelWindow window{top, left, 1.0 + dice() % (height - static_cast<std::uint32_t>(top)),
+                               1.0 + dice() % (width - static_cast<std::uint32_t>(left))};
+      const ImageDecoder::Decoded image = decoder.decode(window, 1 + dice() % 16, 1 + dice() % 16);
+      fault = image.fault;
+      if (fault.empty()) {
+        ASSERT_GE(image.window.top, 0);
+        ASSERT_GE(image.window.left, 0);
+        ASSERT_LE(image.window.top + image.window.height, image.pixels.height + 1e-9) << "seed " << seed;
+        ASSERT_LE(image.window.left + image.window.width, image.pixels.width + 1e-9) << "seed " << seed;
+        std::vector<std::uint8_t> to(3 * 5 * 7);
+        Resizer{}.resize(image.pixels, image.window, 5, 7, 3, to.data());
+      }
+    }
+    ++(fault.empty() ? read : refused);
+    ASSERT_LE(testing::largest_allocation(), 4U * kMostImagePixels) << "seed " << seed;
+  }
+  std::cout << read << " images read, " << refused << " refused\n";
+  EXPECT_GT(read, 0U);
+  EXPECT_GT(refused, 0U);
+}
+
+TEST(MapFuzz, EndsWithEntriesOrAnError) {
+  const std::uint32_t seed = testing::chosen_seed();
+  std::mt19937 dice{seed};
+  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const std::string good = "a/b c.jpg\t0\n\nd.png\t12\r\n../e.jpeg\t3";
+  std::uint64_t read = 0, refused = 0;
+  while (!end.passed()) {
+    const Bytes bytes = damaged(Bytes(good.begin(), good.end()), dice);
+    testing::reset_largest_allocation();
+    try {
+      const std::string text(bytes.begin(), bytes.end());
+      for (const MapEntry& entry : parse_map(text, "fuzz")) {
+        ASSERT_GE(entry.label, 0);
+        ASSERT_LE(entry.label, kMostMapLabel);
+        ASSERT_FALSE(entry.path.empty());
+      }
+      ++read;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), Code::invalid) << error.what();
+      ++refused;
+    }
+    ASSERT_LE(testing::largest_allocation(), 4096U) << "seed " << seed;
+  }
+  EXPECT_GT(read, 0U);
+  EXPECT_GT(refused, 0U);
+}
+
+}  // namespace
+}  // namespace troupe
