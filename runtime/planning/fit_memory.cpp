@@ -21,6 +21,7 @@ struct HostMemory {
 HostMemory memory_of_host(const Topology& host) {
   HostMemory memory;
   for (const NumaNode& numa : host.numa) memory.there += numa.memory_bytes;
+  memory.there = std::max(memory.there, host.memory_bytes);
   memory.is_granted = host.memory_limit_bytes > 0 && (memory.there == 0 || host.memory_limit_bytes < memory.there);
   if (memory.is_granted) memory.there = host.memory_limit_bytes;
   return memory;
@@ -33,6 +34,8 @@ std::vector<NumaUse> numa_with_cores(const Topology& host) {
   for (const std::uint32_t numa : with_cores)
     if (numa < host.numa.size())
       uses.push_back({.os_index = host.numa[numa].os_index, .there = host.numa[numa].memory_bytes});
+  if (uses.size() == 1 && host.numa.size() == 1 && uses[0].there != 0)
+    uses[0].there = std::max(uses[0].there, host.memory_bytes);
   return uses;
 }
 

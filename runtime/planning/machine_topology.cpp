@@ -45,6 +45,7 @@ class Conversion {
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
       if (part(i).kind != PartKind::numa) continue;
       numa_.emplace(i, static_cast<std::uint32_t>(out_.numa.size()));
+      out_.memory_bytes += part(i).bytes;
       out_.numa.push_back({static_cast<std::uint32_t>(std::max(part(i).os_index, 0)), part(i).bytes});
     }
   }

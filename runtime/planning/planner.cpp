@@ -170,19 +170,20 @@ std::vector<ExchangeLevel> levels_of(const Plan& plan) {
 }
 
 std::string why(const Plan& plan, std::size_t buckets) {
+  const std::string in_buckets =
+      text(", in ", buckets, buckets == 1 ? " bucket" : " buckets", ", each as soon as it is ready.");
   if (plan.world_size() == 1)
     return "One rank: no gradients are exchanged, and the update is one pass over its memory.";
   if (!plan.crosses_nodes())
     return text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
                 ": gradients are reduced where they lie, in shared memory.");
   if (!plan.shares_memory())
-    return text("The ranks are on ", plan.nodes.size(), " nodes: gradients travel over the transport, in ", buckets,
-                " buckets of 1 MiB or more, each as soon as it is ready.");
+    return text("The ranks are on ", plan.nodes.size(), " nodes: gradients travel over the transport", in_buckets);
   return text(
       "The ", plan.world_size(), " ranks are on ", plan.nodes.size(),
       " nodes: those of a node reduce their gradients in its shared memory, and each exchanges its share of the "
-      "sums with its counterparts on the other nodes, in ",
-      buckets, " buckets of 1 MiB or more, each as soon as it is ready.");
+      "sums with its counterparts on the other nodes",
+      in_buckets);
 }
 
 void choose_levels(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {

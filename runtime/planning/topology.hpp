@@ -59,9 +59,10 @@ struct Topology {
   std::vector<NumaNode> numa;
   std::vector<Core> cores;  // allowed ones, by index
   std::vector<Nic> nics;
-  std::uint64_t l2_bytes = 0;             // of a core
-  std::uint64_t l3_bytes = 0;             // of a package
-  double cpu_quota = 0;                   // cores' worth of time a cgroup grants; 0: no limit
+  std::uint64_t l2_bytes = 0;      // of a core
+  std::uint64_t l3_bytes = 0;      // of a package
+  double cpu_quota = 0;            // cores' worth of time a cgroup grants; 0: no limit
+  std::uint64_t memory_bytes = 0;  // of the host; a NUMA node's file may tell of less where memory was added later
   std::uint64_t memory_limit_bytes = 0;   // that a cgroup grants; 0: no limit
   std::vector<Accelerator> accelerators;  // of machines from files; a run does not look for them, hellos do not tell
   friend bool operator==(const Topology&, const Topology&) = default;

@@ -32,6 +32,7 @@ struct Topology {
   l3Bytes @8 :UInt64;
   cpuQuota @9 :Float64;         # cores' worth of time; 0: no limit
   memoryLimitBytes @10 :UInt64; # 0: no limit
+  memoryBytes @11 :UInt64;
 
   struct NumaNode {
     osIndex @0 :UInt32;

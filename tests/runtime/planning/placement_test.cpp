@@ -148,6 +148,9 @@ TEST(Placement, MemoryThatAHostDoesNotHaveIsRefused) {
   EXPECT_THAT(refusal([&] { with(used / 4, 0); }), AllOf(HasSubstr("node a has"), HasSubstr("its 4 ranks take")));
   EXPECT_THAT(refusal([&] { with(64'000'000'000, used - 1); }), HasSubstr("a control group grants"));
   EXPECT_EQ(with(64'000'000'000, used).nodes[0].memory_there, used);
+  small.memory_bytes = 256'000'000'000;
+  EXPECT_EQ(with(64'000'000'000, 0).nodes[0].memory_there, 256'000'000'000u) << "memory that was added later";
+  small.memory_bytes = 0;
   EXPECT_EQ(with(0, 0).nodes[0].memory_there, 0u) << "what is not known is not judged";
 }
 

@@ -57,6 +57,7 @@ void write(wire::Topology::Builder to, const Topology& from) {
   to.setL2Bytes(from.l2_bytes);
   to.setL3Bytes(from.l3_bytes);
   to.setCpuQuota(from.cpu_quota);
+  to.setMemoryBytes(from.memory_bytes);
   to.setMemoryLimitBytes(from.memory_limit_bytes);
 }
 
@@ -77,6 +78,7 @@ Topology read(wire::Topology::Reader from) {
   to.l2_bytes = from.getL2Bytes();
   to.l3_bytes = from.getL3Bytes();
   to.cpu_quota = from.getCpuQuota();
+  to.memory_bytes = from.getMemoryBytes();
   to.memory_limit_bytes = from.getMemoryLimitBytes();
   return to;
 }
