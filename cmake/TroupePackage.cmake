@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 set_property(GLOBAL APPEND PROPERTY TROUPE_INSTALLED rtrun rttopo ckpt rtbench)
 install(TARGETS rtrun rttopo ckpt rtbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/apps/mnist/app.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
-install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/get-data DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/get-data ${PROJECT_SOURCE_DIR}/tools/make-shards DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT runtime)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
@@ -23,7 +23,7 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME troupe)
 set(CPACK_DEBIAN_RUNTIME_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "python3, openmpi-bin")  # for get-data, and one of the launchers
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "python3, openmpi-bin")  # for get-data and make-shards, and one of the launchers
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "rtrun trains neural networks on what a machine or a cluster has, as a TOML
 file describes it; rttopo shows and examines machines, ckpt looks into
 checkpoints, rtbench measures.

@@ -95,15 +95,16 @@ std::optional<Finding> check_report_dir(const V& v) {
 Keys data_and_model_keys() {
   return {
       {"data.source", at<&S::data, &D::source>,
-       one_of({"idx", "cifar10", "folder", "map", "generated"}, {"shards", "voc"},
-              "data.source = \"idx\", \"cifar10\", \"folder\" or \"map\""),
+       one_of({"idx", "cifar10", "folder", "map", "shards", "generated"}, {"voc"},
+              "data.source = \"idx\", \"cifar10\", \"folder\", \"map\" or \"shards\""),
        "what kind of data set", "\"idx\"",
        "idx: MNIST's four files, plain or .gz. If nothing is found, rtrun generates digits and says so. cifar10: the "
        "binary version of CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin, plain or .gz. folder: a "
        "folder train with a folder of .jpg or .png images for each class, whose names are sorted, and test or val with "
        "the same. map: train_map.txt and test_map.txt, a line for each image: its path from the folder of the map "
        "file, "
-       "a tab, its label as a number from 0 on. generated: "
+       "a tab, its label as a number from 0 on. shards: train-*.tar and test-*.tar or val-*.tar with images and "
+       "their labels, each with an .index, as tools/make-shards makes them. generated: "
        "60,000 training and 10,000 test images of digits that rtrun generates once and keeps in ~/.cache/troupe (55 "
        "MB)."},
       {"data.path", at<&S::data, &D::path>, text_in_quotes(), "folder of the data set, relative to the file",
@@ -122,14 +123,15 @@ Keys data_and_model_keys() {
       {"data.threads", at<&S::data, &D::threads>, integer(0, 64),
        "number of threads of each loader that decode batches; 0: the loader itself does", "2",
        "The batches are the same, in the same order. Threads help where decoding takes longer than a step, and cores "
-       "are left."},
+       "are left. Images that are files always have one."},
       {"data.augment", at<&S::data, &D::augment>,
        Takes{.kind = K::texts, .least_items = 0, .most_items = 16, .check = check_augment},
        "what is done to images on their way into a batch", "[\"crop:4\", \"flip\"]", augment_text()},
       {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
        "what happens where an image cannot be read or is damaged", "\"skip\"",
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
-       "gradient nor in the figures. Of source = \"folder\" and \"map\", whose images are decoded in the run."},
+       "gradient nor in the figures. Of source = \"folder\", \"map\" and \"shards\", whose images are decoded in the "
+       "run."},
       {"data.scatter", at<&S::data, &D::scatter>, one_of_first<Scatter>(3), "what the last step of an epoch takes",
        "\"exact\"",
        "endless: every step takes data.batch samples per rank; the step in which an epoch ends also takes the first "

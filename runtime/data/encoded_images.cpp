@@ -12,6 +12,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/data/byte_images.hpp"
+#include "runtime/data/detail/encoded_format.hpp"
 
 namespace troupe {
 namespace {
@@ -141,6 +142,27 @@ void EncodedImages::fill_batch(const FillRequest& request) const {
 
 void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const {
   fill_on(threads, request, std::move(done), [this](const FillRequest& what) { fill_batch(what); });
+}
+
+EncodedImageOptions detail::image_options(const DataOptions& options, bool training) {
+  return {options.augmentation, training, options.broken, options.note};
+}
+
+DataFacts detail::facts_of_read(const DataSet& set) {
+  return {.fields = set.train->fields(),
+          .train_samples = set.train->count_samples(),
+          .test_samples = set.test->count_samples(),
+          .size_bytes = set.train->size_bytes() + set.test->size_bytes()};
+}
+
+std::uint32_t detail::count_label_classes(const std::vector<std::int32_t>& labels, const std::string& where) {
+  TROUPE_CHECK(!labels.empty(), Code::invalid, where, ": has no images");
+  std::vector<bool> occurs(static_cast<std::size_t>(*std::ranges::max_element(labels)) + 1);
+  for (const std::int32_t label : labels) occurs[static_cast<std::size_t>(label)] = true;
+  const auto gap = std::ranges::find(occurs, false);
+  TROUPE_CHECK(gap == occurs.end(), Code::invalid, where, ": there is a label ", occurs.size() - 1, ", but no label ",
+               gap - occurs.begin(), "; number the classes from 0 without gaps");
+  return static_cast<std::uint32_t>(occurs.size());
 }
 
 }  // namespace troupe

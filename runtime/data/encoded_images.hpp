@@ -69,6 +69,7 @@ class EncodedImages final : public Source {
   std::uint64_t size_bytes() const noexcept override {
     return set_.files->size_bytes() + set_.labels.size() * sizeof set_.labels[0];
   }
+  bool reads_files() const noexcept override { return true; }
   /// Rows that were filled without their image so far.
   std::uint64_t count_skipped() const noexcept { return skipped_.load(std::memory_order_relaxed); }
 

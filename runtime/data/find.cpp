@@ -231,7 +231,7 @@ bool detail::is_there(const std::string& path) {
 }
 
 std::span<const DataFormat* const> detail::data_formats() {
-  static constexpr std::array kFormats{&kIdxFormat, &kCifarFormat, &kFolderFormat, &kMapFormat};
+  static constexpr std::array kFormats{&kIdxFormat, &kCifarFormat, &kFolderFormat, &kMapFormat, &kShardsFormat};
   return kFormats;
 }
 

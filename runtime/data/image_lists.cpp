@@ -11,6 +11,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/data/detail/data_format.hpp"
+#include "runtime/data/detail/encoded_format.hpp"
 #include "runtime/data/detail/unpacked.hpp"
 #include "runtime/data/encoded_images.hpp"
 
@@ -20,20 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using detail::count_label_classes;
+using detail::image_options;
+
 constexpr const char* kListCure = "; correct the file, or name another folder (--set data.path=FOLDER)";
 constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 30;
 constexpr std::array kTestFolders{"test", "val"};
-
-EncodedImageOptions image_options(const DataOptions& options, bool training) {
-  return {options.augmentation, training, options.broken, options.note};
-}
-
-DataFacts facts_of_read(const DataSet& set) {
-  return {.fields = set.train->fields(),
-          .train_samples = set.train->count_samples(),
-          .test_samples = set.test->count_samples(),
-          .size_bytes = set.train->size_bytes() + set.test->size_bytes()};
-}
 
 bool is_image_name(const fs::path& path) {
   const std::string ending = lower_case(path.extension().string());
@@ -121,23 +114,13 @@ EncodedImageSet mapped_images(const fs::path& file, std::uint32_t classes) {
   return set;
 }
 
-/// Labels of a training set must be without gaps, so that one that is far off is an error and not a class.
-std::uint32_t count_map_classes(const std::vector<std::int32_t>& labels, const std::string& file) {
-  std::vector<bool> occurs(static_cast<std::size_t>(*std::ranges::max_element(labels)) + 1);
-  for (const std::int32_t label : labels) occurs[static_cast<std::size_t>(label)] = true;
-  const auto gap = std::ranges::find(occurs, false);
-  TROUPE_CHECK(gap == occurs.end(), Code::invalid, file, ": there is a label ", occurs.size() - 1, ", but no label ",
-               gap - occurs.begin(), "; number the classes from 0 without gaps");
-  return static_cast<std::uint32_t>(occurs.size());
-}
-
 constexpr const char* kTrainMap = "train_map.txt";
 constexpr const char* kTestMap = "test_map.txt";
 
 DataSet read_maps(const std::string& folder, const DataOptions& options) {
   const fs::path train_file = fs::path{folder} / kTrainMap;
   EncodedImageSet train = mapped_images(train_file, 0);
-  train.classes = count_map_classes(train.labels, train_file.string());
+  train.classes = count_label_classes(train.labels, train_file.string());
   EncodedImageSet test = mapped_images(fs::path{folder} / kTestMap, train.classes);
   DataSet set;
   set.train = std::make_unique<EncodedImages>(std::move(train), image_options(options, true));

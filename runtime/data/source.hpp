@@ -55,6 +55,8 @@ class Source {
   virtual void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const = 0;
   /// Memory the samples take.
   virtual std::uint64_t size_bytes() const noexcept = 0;
+  /// Whether fill() reads files, for which it must have a thread wherever an actor calls it.
+  virtual bool reads_files() const noexcept { return false; }
 };
 
 /// Throws Error{invalid}, naming `reader`, unless `wanted` is among the `offered`, of that shape and, but for bf16 in

@@ -10,6 +10,7 @@
 #include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"
 #include "tests/runtime/data/encoded.hpp"
+#include "tests/runtime/data/shard_files.hpp"
 
 namespace troupe {
 namespace {
@@ -83,6 +84,37 @@ TEST(MapFuzz, EndsWithEntriesOrAnError) {
         ASSERT_GE(entry.label, 0);
         ASSERT_LE(entry.label, kMostMapLabel);
         ASSERT_FALSE(entry.path.empty());
+      }
+      ++read;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), Code::invalid) << error.what();
+      ++refused;
+    }
+    ASSERT_LE(testing::largest_allocation(), 4096U) << "seed " << seed;
+  }
+  EXPECT_GT(read, 0U);
+  EXPECT_GT(refused, 0U);
+}
+
+TEST(ShardIndexFuzz, EndsWithEntriesInTheShardOrAnError) {
+  const std::uint32_t seed = testing::chosen_seed();
+  std::mt19937 dice{seed};
+  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  std::uint64_t read = 0, refused = 0;
+  while (!end.passed()) {
+    testing::IndexEntries entries(dice() % 5);
+    for (ShardEntry& entry : entries)  // the checksum agrees, so that the entries are looked at
+      entry = {dice() % 20'000, dice() % 8 == 0 ? dice() : dice() % 2'000, static_cast<std::int32_t>(dice() % 30) - 1};
+    Bytes bytes = testing::shard_index(entries, 20'000);
+    if (dice() % 4 == 0) bytes = damaged(bytes, dice);
+    testing::reset_largest_allocation();
+    try {
+      std::uint64_t last = 0;
+      for (const ShardEntry& entry : parse_shard_index(bytes, 20'000, "fuzz")) {
+        ASSERT_GE(entry.offset, last + 512);
+        ASSERT_LE(entry.offset + entry.size_bytes, 20'000U);
+        ASSERT_GE(entry.label, 0);
+        last = entry.offset + entry.size_bytes;
       }
       ++read;
     } catch (const Error& error) {

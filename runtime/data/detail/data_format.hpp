@@ -30,6 +30,7 @@ extern const DataFormat kIdxFormat;
 extern const DataFormat kCifarFormat;
 extern const DataFormat kFolderFormat;
 extern const DataFormat kMapFormat;
+extern const DataFormat kShardsFormat;
 
 std::span<const DataFormat* const> data_formats();
 

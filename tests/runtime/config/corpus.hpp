@@ -146,7 +146,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:8: optimizer.rule",
         "one of \"sgd\", \"momentum\", \"nesterov\", \"adam\", \"adamw\", \"adagrad\", \"rmsprop\""}},
       {"[data]\nsource = \"mnist\"\n",
-       {"app.toml:2:10: data.source is the text \"mnist\", but takes one of \"idx\", \"cifar10\", \"folder\", \"map\", \"generated\""}},
+       {"app.toml:2:10: data.source is the text \"mnist\", but takes one of \"idx\", \"cifar10\", \"folder\", \"map\", "
+        "\"shards\", \"generated\""}},
       {"[cluster]\ntransport = \"ib\"\n",
        {"app.toml:2:13: cluster.transport is the text \"ib\"", "\"auto\", \"shm\", \"tcp\""}},
       // What needs a verdict.

@@ -119,7 +119,8 @@ TEST(ImageDecoder, DecodesOfAJpegWhatTheWindowNeeds) {
     const Bytes of_part = resized(part.pixels, part.window);
     ASSERT_EQ(decoder.open(bytes), "");
     const auto whole = decoder.decode({0, 0, kTall, kWide}, kTall, kWide);
-    EXPECT_LT(mean_difference(of_part, resized(whole.pixels, window)), 1.5) << "round " << round;
+    const bool shrunk = std::min(window.height, window.width) >= 2.0 * side;  // by another filter then
+    EXPECT_LT(mean_difference(of_part, resized(whole.pixels, window)), shrunk ? 3 : 0.5) << "round " << round;
   }
 }
 

@@ -97,12 +97,15 @@ DataCommand::DataCommand(CLI::App& app)
   options
       .choice("--case", case_.what,
               "mnist: 60,000 images of 28 x 28 bytes in memory, normalized; cifar: 50,000 of 32 x 32 x 3, padded, "
-              "cropped, mirrored, normalized",
-              {"mnist", "cifar"})
+              "cropped, mirrored, normalized; jpeg: photographs of 500 x 375 in memory, decoded, cropped at random, "
+              "resized "
+              "to 224 x 224, mirrored, normalized",
+              {"mnist", "cifar", "jpeg"})
       ->capture_default_str();
   options.choice("--dtype", case_.dtype, "f32 or bf16", {"f32", "bf16"})->capture_default_str();
   data_->add_option("--augment", case_.augment,
                     "An operation of data.augment in place of the usual ones (again for more)");
+  data_->add_option("--folder", case_.folder, "Of jpeg: a folder of .jpg files to take instead of drawn ones");
   options.number("--threads", case_.threads, "Threads that decode; 0: the one that asks", 0, 64)->capture_default_str();
   options.number("--batch", case_.batch, "Samples a batch", 1, 100000)->capture_default_str();
   options.number("--rounds", case_.rounds, "Rounds, each a figure", 1, 1000)->capture_default_str();
