@@ -14,7 +14,6 @@ constexpr std::array kPlannedKeys{
     PlannedKey{"data.augment", "[]", ""},
     PlannedKey{"model.layers", "", "model.name = \"mlp\" with model.units"},
     PlannedKey{"placement.mesh", "", "leave the key out: ranks form one row"},
-    PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
     PlannedKey{"report.metrics_port", "0", ""},
 };
 
