@@ -87,10 +87,14 @@ TEST_F(SessionLoop, TellsAfterItsFirstStepOfThreadsThatCameSinceAndAreNotWhereTh
   SessionOptions own = options({"train.steps=2", "placement.cores=1"});
   own.owns_process = true;
   own.listener = &notes;
-  std::promise<void> end;
+  std::promise<void> named, end;
   const auto results = run(1, own, [&](Blocking& blocking, Session& session, std::uint32_t) {
     EXPECT_TRUE(session.next(blocking));
-    std::thread stray = start_thread("stray", [&] { end.get_future().wait(); });
+    std::thread stray = start_thread("stray", [&] {
+      named.set_value();
+      end.get_future().wait();
+    });
+    named.get_future().wait();
     keep_on(stray, std::vector{usable.back()}, "the test's thread");
     while (session.step(blocking) && session.next(blocking)) {
     }
