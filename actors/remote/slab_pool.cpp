@@ -70,8 +70,7 @@ bool SlabPool::grow(std::uint64_t slab_bytes) {
   const std::uint64_t bytes = std::min(std::max(slab_bytes, step), cap_bytes_ - size_bytes_) / kSmallest * kSmallest;
   if (bytes < slab_bytes || arenas_.size() == kArenas) return false;
   try {
-    auto arena = Arena::create(arena_id(self_, first_arena_ + static_cast<std::uint32_t>(arenas_.size())), bytes);
-    space_.map(arena);
+    auto arena = space_.make_arena(arena_id(self_, first_arena_ + static_cast<std::uint32_t>(arenas_.size())), bytes);
     std::uint64_t offset = arena->allocate(bytes, kSmallest).offset;
     for (std::uint64_t left = bytes; left > 0;) {
       const std::uint64_t slab = std::bit_floor(left);

@@ -1,7 +1,6 @@
 #include "apps/session/job.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "transports/ucx/ucx_transport.hpp"
@@ -22,15 +21,6 @@ std::chrono::milliseconds start_within(const Settings& settings) {
 UcxMeans means(const Settings& settings) {
   if (settings.cluster.transport == "shm") return UcxMeans::shm;
   return settings.cluster.transport == "tcp" ? UcxMeans::tcp : UcxMeans::automatic;
-}
-
-/// The loopback interface when all ranks are on one node, so that nobody else can connect to them; otherwise none: all,
-/// or what the user says.
-std::string network_device(const Plan& plan, const Topology& node) {
-  if (plan.nodes.size() > 1 || std::getenv("UCX_NET_DEVICES") != nullptr) return {};
-  const auto loopback =
-      std::find_if(node.nics.begin(), node.nics.end(), [](const Nic& nic) { return nic.loopback && nic.up; });
-  return loopback == node.nics.end() ? std::string{} : loopback->name;
 }
 
 SessionOptions checked(SessionOptions options) {
@@ -68,17 +58,30 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
       deadline_(Deadline::after(start_within(settings()))),
       listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
       joined_(join_job(blocking, options_, deadline_, listener_.get())),
+      place_(joined_.plan, joined_.self(), joined_.hellos.at(joined_.place.rank).topology, settings()),
+      place_check_(place_, options_.owns_process),
       trace_(settings().report.trace),
       log_(std::move(log)),
       silences_(joined_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()),
       group_(options_.group) {
+  place_check_.joined(joined_.plan, joined_.self(), joined_.hellos, settings());
+  if (options_.owns_process) place_.take_process();
+  if (listener_) listener_->keep_on(place_.rank().cpus);
   if (group_ != nullptr) return;
-  const ThreadAffinity affinity(joined_.mine().cpus);  // of the threads that are started
+  const InPlace in_place(place_);  // of the threads that are started
   own_space_ = std::make_unique<AddressSpace>();
+  own_space_->place(place_.memory(), place_.rank().cpus);
   own_config_ = std::make_unique<SystemConfig>(std::max<std::size_t>(1, joined_.mine().cpus.size() / 2));
   own_system_ = std::make_unique<caf::actor_system>(*own_config_);
   own_group_ = Group::join(blocking, *own_system_, group_options());
   group_ = own_group_.get();
+}
+
+void Job::look_again() {
+  if (!listener_) return;
+  listener_->later([this](SessionListener& listener) {
+    for (const std::string& line : place_check_.news(nullptr)) listener.note(line);
+  });
 }
 
 Deadline Job::new_deadline() const { return Deadline::after(start_within(settings())); }
@@ -89,13 +92,14 @@ GroupOptions Job::group_options() {
   options.make_transport = [this](const TransportSite& site) {
     TROUPE_CHECK(ucx_available(), Code::unsupported,
                  "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
-    return make_ucx_transport(site.space,
-                              {.self = site.self,
-                               .means = means(settings()),
-                               .hosts = hosts_of(site.hellos),
-                               .network_device = network_device(joined_.plan, site.hellos[site.self.value].topology)});
+    auto transport = make_ucx_transport(site.space, {.self = site.self,
+                                                     .means = means(settings()),
+                                                     .hosts = hosts_of(site.hellos),
+                                                     .network_devices = place_.network().devices});
+    place_check_.opened(ucx_network_devices(*transport));
+    return transport;
   };
-  LanePair lanes = lanes_on(joined_.mine().control_cpus, joined_.mine().bulk_cpus);
+  LanePair lanes = lanes_on(place_.rank().control_cpus, place_.rank().bulk_cpus);
   options.control = lanes.control;
   options.control.trace = trace_.control_lane;
   options.bulk = lanes.bulk;

@@ -7,10 +7,11 @@
 #include <string_view>
 
 #include "actors/group/group.hpp"
-#include "apps/session/affinity.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/log_writer.hpp"
+#include "apps/session/own_place.hpp"
+#include "apps/session/place_check.hpp"
 #include "apps/session/session.hpp"
 #include "apps/session/session_trace.hpp"
 #include "apps/session/silence_notes.hpp"
@@ -32,6 +33,12 @@ class Job {
   const SessionOptions& options() const noexcept { return options_; }
   const Settings& settings() const noexcept { return options_.configuration.settings; }
   const JoinedJob& joined() const noexcept { return joined_; }
+  /// This process's.
+  const OwnPlace& place() const noexcept { return place_; }
+  PlaceCheck& place_check() noexcept { return place_check_; }
+  /// The rank's threads are all there: what is not where it should be, and was not told of yet, is told to the listener
+  /// by its own thread.
+  void look_again();
   /// Of the start.
   Deadline deadline() const noexcept { return deadline_; }
   AddressSpace& space() const noexcept { return group_->space(); }
@@ -64,6 +71,8 @@ class Job {
   const Deadline deadline_;
   std::unique_ptr<ListenerThread> listener_;  // outlives the data, which may have notes
   JoinedJob joined_;
+  OwnPlace place_;
+  PlaceCheck place_check_;
   SessionTrace trace_;  // outlives lanes and actors
   std::unique_ptr<LogWriter> log_;
   SilenceNotes silences_;  // told by the control lane

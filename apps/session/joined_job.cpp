@@ -1,6 +1,7 @@
 #include "apps/session/joined_job.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "actors/group/group.hpp"
 #include "apps/models/models.hpp"
@@ -32,13 +33,15 @@ std::vector<Hello> hellos_of(const Group& group) {
 }
 
 /// Adds the cores of `more` that `topology` lacks: a launcher may have bound each rank of a node to cores of its own.
+/// They are known by their CPUs: a process in a control group numbers only the cores that it may use.
 void add_cores(Topology& topology, const Topology& more) {
   for (const Core& core : more.cores) {
-    const auto same = [&](const Core& known) { return known.index == core.index; };
-    if (std::none_of(topology.cores.begin(), topology.cores.end(), same)) topology.cores.push_back(core);
+    const auto same = [&](const Core& known) {
+      return std::ranges::find_first_of(known.cpus, core.cpus) != known.cpus.end();
+    };
+    if (std::ranges::none_of(topology.cores, same)) topology.cores.push_back(core);
   }
-  std::sort(topology.cores.begin(), topology.cores.end(),
-            [](const Core& a, const Core& b) { return a.index < b.index; });
+  std::ranges::sort(topology.cores, {}, [](const Core& core) { return std::tie(core.index, core.cpus); });
 }
 
 /// One topology for each different node among the hellos.

@@ -11,6 +11,10 @@ ListenerThread::ListenerThread(SessionListener& listener)
 
 ListenerThread::~ListenerThread() { finish(); }
 
+void ListenerThread::keep_on(std::span<const std::uint32_t> cpus) {
+  if (!cpus.empty()) troupe::keep_on(thread_, cpus, "the listener's thread");
+}
+
 void ListenerThread::note(const std::string& text) {
   post([this, text] { listener_.note(text); });
 }

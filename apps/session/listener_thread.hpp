@@ -1,12 +1,15 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "apps/session/session.hpp"
 
@@ -28,6 +31,12 @@ class ListenerThread final : public SessionListener {
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& line) override;
   void step(Step step, const StepSums& total) override;
+  /// Keeps the thread on `cpus`; empty: where it is. Throws Error{environment} when the system refuses.
+  void keep_on(std::span<const std::uint32_t> cpus);
+  /// Does something on the listener's thread, in turn with what is told, which may tell the listener more.
+  void later(std::function<void(SessionListener&)> work) {
+    post([this, work = std::move(work)] { work(listener_); });
+  }
   /// Returns when the listener has been told everything so far.
   void flush();
   /// The same, and nothing is told any more.

@@ -86,6 +86,9 @@ struct SessionOptions {
   /// ucx_group_options() does). The group outlives the session, which neither stops nor leaves it.
   Group* group = nullptr;
   SessionListener* listener = nullptr;  // outlives the session
+  /// The process is there for this session alone (rtrun's ranks are): all of its threads, also those that it had
+  /// before, go where the plan wants the rank (placement.affinity) and stay there. Otherwise those of the session do.
+  bool owns_process = false;
   bool every_step = false;
   bool log = true;  // rank 0 writes report.dir's log and log.csv, and makes the folder
   std::optional<std::chrono::milliseconds> time_limit;  // end after this much training time (benchmarks)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 
 #include "apps/session/host_replica.hpp"
 #include "apps/session/run_log.hpp"
@@ -26,6 +27,33 @@ constexpr std::uint64_t kLeftOutNotes = 5;
 /// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
 
+/// How many ranks are noted that are not where the plan wants them, and how much each may tell.
+constexpr std::size_t kMostMisplaced = 8;
+constexpr std::size_t kMostTold = 4096;
+
+/// Lines for another rank.
+std::vector<std::byte> as_told(const std::vector<std::string>& lines) {
+  std::string all;
+  for (const std::string& line : lines) all += line + '\n';
+  all.resize(std::min(all.size(), kMostTold));
+  const auto bytes = std::as_bytes(std::span{all});
+  return {bytes.begin(), bytes.end()};
+}
+
+/// What another rank wrote: nothing but what can be shown is taken.
+std::vector<std::string> from_told(std::span<const std::byte> told) {
+  std::vector<std::string> lines(1);
+  for (const std::byte byte : told.first(std::min(told.size(), kMostTold))) {
+    const char c = static_cast<char>(byte);
+    if (c == '\n')
+      lines.emplace_back();
+    else if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f)
+      lines.back() += c;
+  }
+  std::erase(lines, "");
+  return lines;
+}
+
 /// A deadline of waits that others keep an eye on.
 constexpr std::chrono::milliseconds kWithWatch = 24h;
 
@@ -46,7 +74,7 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
       goes_on_(before_ != nullptr),
       left_(std::make_unique<ViewState>()),
       record_(before_ ? before_->record : std::make_shared<RunRecord>()) {
-  ThreadAffinity affinity(job_.mine().cpus);  // of the threads that are started
+  const InPlace in_place(home_.place());  // also of the threads that are started
   home_.quiet(false);
   space_.may_spin(job_.mine().may_spin);
   make_device();
@@ -73,8 +101,22 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
     publish("digests", actors_->digests());
   }
   publish("loader", actors_->node_loader());
-  home_.group().all_gather(blocking, text("view ", view_.value, ": ready"), {}, deadline_);
+  stand(blocking);
   before_.reset();
+}
+
+/// Waits until all ranks have come so far. They tell what is not where the plan wants it, which rank 0 notes.
+void View::stand(Blocking& blocking) {
+  const auto told = home_.group().all_gather(blocking, text("view ", view_.value, ": ready"),
+                                             as_told(home_.place_check().news(arena_.get())), deadline_);
+  if (!leads_job()) return;
+  std::size_t ranks = 0;
+  for (const std::vector<std::byte>& lines : told) {
+    if (lines.empty() || ++ranks > kMostMisplaced) continue;
+    for (const std::string& line : from_told(lines)) note(line);
+  }
+  if (ranks > kMostMisplaced)
+    note(text("warning: ", ranks - kMostMisplaced, " more ranks are not where the plan wants them (`rtrun plan`)"));
 }
 
 View::~View() {
@@ -90,7 +132,8 @@ void View::make_memory() {
     const std::uint64_t own = needs.device_bytes();
     const std::uint64_t staging = device_staging_bytes(job_.plan, job_.self());
     arena_ = Arena::create(space_.new_arena(self),
-                           job_.mine().arena_bytes - own - needs.staging + needs.words + staging + kLeftInArena);
+                           job_.mine().arena_bytes - own - needs.staging + needs.words + staging + kLeftInArena,
+                           home_.place().memory());
     space_.map(arena_);
     const ArenaId id = space_.new_arena(self);
     arenas_.push_back(id);
@@ -98,7 +141,7 @@ void View::make_memory() {
     RankStore store(*arena_, device, wires_->device->ticket(id));
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
   } else {
-    arena_ = Arena::create(space_.new_arena(self), job_.mine().arena_bytes);
+    arena_ = Arena::create(space_.new_arena(self), job_.mine().arena_bytes, home_.place().memory());
     space_.map(arena_);
     RankStore store(*arena_);
     memory_ = allocate_rank_memory(store, job_.plan, job_.self());
@@ -280,7 +323,7 @@ void View::make_device() {
     const auto spin = mine.may_spin ? kPollLane : std::chrono::microseconds::zero();
     wires_->waits = std::make_unique<LaneWait>(home_.group().bulk(), spin);
   }
-  wires_->device = device_for(mine);
+  wires_->device = device_for(home_.place().rank());
   const ArenaId buffer = space_.new_arena({job_.self().value});
   arenas_.push_back(buffer);  // bound when it is needed
   copies_ = std::make_unique<HostCopies>(*wires_->device, space_, buffer, settings().faults.exchange);
@@ -408,6 +451,7 @@ void View::make_actors() {
       .committed =
           [this](Step step) {
             committed_ = step.value + 1;
+            if (step.value == schedule_.first_step) home_.look_again();  // kernels have started their threads
             if (owned_) loop_->committed(step, work_.steps->total(step));
           },
       .checkpoints = {},

@@ -151,6 +151,7 @@ class View {
   void abort_exchanges(const Status& why) noexcept;
   void make_loop();
   void load();
+  void stand(Blocking& blocking);
   void fill_parameters();
   void make_actors();
   void add_loader(TrainingParts& parts);

@@ -78,7 +78,7 @@ RunResult View::run(Blocking& blocking) {
   TROUPE_CHECK(
       options_.model->step && options_.own_samples == 0, Code::invalid,
       "run() needs a model that computes its steps on the session's data; write the loop yourself and call exchange()");
-  const ThreadAffinity stay(job_.mine().cpus);
+  const InPlace in_place(home_.place());
   while (next(blocking)) {
     if (!step(blocking)) break;
   }
@@ -155,6 +155,7 @@ std::string View::describe(Blocking& blocking, Deadline deadline) {
       }
     }
   }
+  all += home_.place_check().describe(arena_.get());
   if (is_alone()) return all + "the job is this one process: no messages to others\n";
   try {
     return all + home_.group().remote().describe(blocking, deadline);

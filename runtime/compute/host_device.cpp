@@ -26,8 +26,7 @@ Memory whole_of(const Arena& arena) noexcept {
 Memory HostDevice::allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) {
   TROUPE_CHECK(kind != MemoryKind::device, Code::unsupported, "a ", traits().kind,
                " device has no memory of its own, it works in the host's");
-  const auto arena = Arena::create(id, size_bytes);
-  space_.map(arena);
+  const auto arena = space_.make_arena(id, size_bytes);
   tickets_.emplace(id, region_ticket(arena->ticket(), kind));
   return slice(whole_of(*arena), 0, size_bytes);
 }

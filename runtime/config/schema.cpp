@@ -11,7 +11,6 @@ namespace troupe::detail {
 namespace {
 
 constexpr std::array kPlannedKeys{
-    PlannedKey{"placement.affinity", "", "placement.cores, the number of cores of a rank"},
     PlannedKey{"report.metrics_port", "0", ""},
 };
 

@@ -231,6 +231,13 @@ Keys other_keys() {
        "number of cores for each rank; 0: the node's cores are divided among its ranks", "2",
        "These cores compute. The node's remaining cores go to the lanes, which then poll: first one for the control "
        "lane of each rank, then one for its bulk lane. More cores than the node has is an error."},
+      {"placement.affinity", at<&S::placement, &P::affinity>, one_of({"plan", "threads", "none"}),
+       "what is kept in the place that the plan gives a rank", "\"none\"",
+       "plan: its threads stay on the rank's processors, its memory comes from the rank's NUMA nodes, and its "
+       "transport "
+       "uses the rank's network device (UCX_NET_DEVICES comes first). threads: the threads alone. none: nothing, and "
+       "waits sleep at once; for machines whose processors other jobs use too. What could not be had is told at the "
+       "start of the run."},
       {"placement.split", at<&S::placement, &P::split>, one_of({"equal", "measured"}),
        "how ranks share a step's samples", "\"measured\"",
        "equal: each rank takes data.batch. measured: in proportion to the speed at which each rank is seen to compute. "

@@ -86,6 +86,7 @@ struct Settings {
       friend bool operator==(const Mesh&, const Mesh&) = default;
     } mesh;
     std::uint32_t cores = 0;        // per rank; 0: the node's cores shared out
+    std::string affinity = "plan";  // plan, threads, none
     std::string split = "equal";    // equal, measured
     double min_share = 0.05;        // of data.batch, with split = "measured"
     double max_share = 4;           // the same

@@ -101,7 +101,8 @@ struct AddressSpace::State {
   std::vector<TimelineId> ended_private;  // of them
   std::uint32_t next_arena = kFirstFreeArena;
   std::unordered_map<TimelineId, Line> lines;
-  LineWatchers watchers;  // ends before the lines it watches
+  LineWatchers watchers;             // ends before the lines it watches
+  MemoryBinding* binding = nullptr;  // of arenas to come
 
   Timeline* find(TimelineId id) const noexcept {
     if (const auto found = bound.find(id); found != bound.end()) return found->second;
@@ -168,6 +169,23 @@ void AddressSpace::map(std::shared_ptr<Arena> arena) {
   TROUPE_CHECK(arena != nullptr, Code::invalid, "there is no arena to map");
   const Region region{arena->id(), arena->base(), arena->size_bytes(), MemoryKind::host};
   state_->enter({region, std::move(arena)});
+}
+
+std::shared_ptr<Arena> AddressSpace::make_arena(ArenaId id, std::uint64_t size_bytes) {
+  MemoryBinding* binding = nullptr;
+  {
+    const std::shared_lock lock{state_->mutex};
+    binding = state_->binding;
+  }
+  auto arena = Arena::create(id, size_bytes, binding);
+  map(arena);
+  return arena;
+}
+
+void AddressSpace::place(MemoryBinding* binding, std::vector<std::uint32_t> cpus) {
+  const std::lock_guard lock{state_->mutex};
+  state_->binding = binding;
+  state_->watchers.keep_on(std::move(cpus));
 }
 
 ArenaId AddressSpace::new_arena(Peer creator) {

@@ -20,6 +20,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/host_identity.hpp"
 #include "runtime/memory/detail/memory_left.hpp"
+#include "runtime/memory/memory_binding.hpp"
 
 namespace troupe {
 namespace {
@@ -157,7 +158,7 @@ void add_entry(std::byte* base, std::string_view name, Kind kind, const Memory& 
 
 }  // namespace
 
-std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes) {
+std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes, MemoryBinding* binding) {
   TROUPE_CHECK(id.value != 0, Code::invalid, "an arena needs an id other than 0, which stands for none");
   TROUPE_CHECK(size_bytes <= kMaxBytes - 2 * kPageBytes, Code::out_of_memory, "an arena of ", size_bytes,
                " bytes is over the limit of ", kMaxBytes - 2 * kPageBytes);
@@ -166,22 +167,27 @@ std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes) {
   check_limits(whole);
   Fd file{memfd_create("troupe-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   TROUPE_CHECK_ERRNO(file, Code::environment, "cannot make an anonymous file for an arena");
+  TROUPE_CHECK_ERRNO(ftruncate(file.get(), static_cast<off_t>(whole)) == 0, Code::out_of_memory,
+                     "cannot make an arena of ", whole, " bytes");
+  const int fd = file.get();
+  std::byte* base = map_shared(fd, whole);
+  std::shared_ptr<Arena> arena{new Arena{id, file.release(), base, whole, /*creator=*/true}};
+  // Between the mapping and its first page: the kernel keeps the nodes with the file, and every page follows them.
+  if (binding != nullptr) binding->bind(base, whole);
   // Not ftruncate alone: every page must exist now, or touching one later could end the process with SIGBUS.
   int refused;
-  while ((refused = posix_fallocate(file.get(), 0, static_cast<off_t>(whole))) == EINTR) {
+  while ((refused = posix_fallocate(fd, 0, static_cast<off_t>(whole))) == EINTR) {
   }
   errno = refused;
   TROUPE_CHECK_ERRNO(refused == 0, Code::out_of_memory, "cannot reserve ", whole, " bytes for an arena");
   // Before anybody can open it: a file that shrinks under a mapping ends whoever touches it by SIGBUS.
-  TROUPE_CHECK_ERRNO(fcntl(file.get(), F_ADD_SEALS, kSeals) == 0, Code::environment, "cannot seal an arena");
-  std::byte* base = map_shared(file.get(), whole);
+  TROUPE_CHECK_ERRNO(fcntl(fd, F_ADD_SEALS, kSeals) == 0, Code::environment, "cannot seal an arena");
   Directory& page = directory(base);
   page.magic = kPageMagic;
   page.size_bytes = whole;
   page.used_bytes = kPageBytes;
   page.id = id;
-  std::shared_ptr<Arena> arena{new Arena{id, file.release(), base, whole, /*creator=*/true}};
-  page.nonce = random_nonce();  // when the arena has its owner, since this may throw
+  page.nonce = random_nonce();
   return arena;
 }
 

@@ -19,6 +19,8 @@
 
 namespace troupe {
 
+class MemoryBinding;
+
 /// What a peer needs to open an arena: plain data, sent in the hello.
 struct ArenaTicket {
   std::array<char, 40> boot_id{};   // of the host, zero-terminated
@@ -40,9 +42,10 @@ class Arena {
   static constexpr std::uint64_t kPageBytes = 4096;
   static constexpr std::size_t kMaxNames = 100;
 
-  /// Makes an arena of at least `size_bytes` (rounded up to pages) beside its directory page. Throws
-  /// Error{out_of_memory} with the limit that was met, Error{environment} when the kernel refuses.
-  static std::shared_ptr<Arena> create(ArenaId id, std::uint64_t size_bytes);
+  /// Makes an arena of at least `size_bytes` (rounded up to pages) beside its directory page. `binding`: where its
+  /// pages come from; null: where the calling thread's memory does. Throws Error{out_of_memory} with the limit that was
+  /// met, Error{environment} when the kernel refuses.
+  static std::shared_ptr<Arena> create(ArenaId id, std::uint64_t size_bytes, MemoryBinding* binding = nullptr);
   /// Maps a peer's arena through /proc. Throws Error{environment} when it cannot be reached (another pid namespace,
   /// no permission) and Error{corrupt} when seals, size or nonce are not what the ticket says.
   static std::shared_ptr<Arena> open(const ArenaTicket& ticket);
@@ -104,6 +107,12 @@ class AddressSpace {
   /// An id that no other arena of this process has had, above those that callers choose themselves (below 256). Throws
   /// Error{unsupported} after 65,280.
   ArenaId new_arena(Peer creator);
+  /// Makes an arena whose memory comes from where place() said, and maps it. Throws as Arena::create.
+  std::shared_ptr<Arena> make_arena(ArenaId id, std::uint64_t size_bytes);
+  /// Where the memory of arenas that make_arena() makes comes from, and the CPUs that this space's threads are kept on
+  /// (those that watch lines); before the first of either is made. `binding` outlives the space; null, or no CPUs:
+  /// wherever the calling thread's do.
+  void place(MemoryBinding* binding, std::vector<std::uint32_t> cpus);
   /// How many more ids new_arena() has.
   std::uint32_t arenas_left() const noexcept;
   /// Adds an arena; its memory stays mapped until unmap(), or as long as the address space lives. At most 1,024 arenas

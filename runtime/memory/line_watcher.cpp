@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/thread.hpp"
+#include "runtime/base/thread_affinity.hpp"
 #include "runtime/memory/detail/futex.hpp"
 
 namespace troupe {
@@ -86,8 +87,14 @@ void LineWatchers::watch(FutexTimeline& line) {
   const std::lock_guard lock{mutex_};
   for (const auto& watcher : watchers_)
     if (watcher->add(line)) return;
+  const ThreadAffinity affinity(cpus_);  // of the thread that is started: a lane's would keep it on the lane's CPU
   watchers_.push_back(std::make_unique<LineWatcher>(has_waitv_));
   watchers_.back()->add(line);
+}
+
+void LineWatchers::keep_on(std::vector<std::uint32_t> cpus) {
+  const std::lock_guard lock{mutex_};
+  cpus_ = std::move(cpus);
 }
 
 void LineWatchers::forget(Blocking& blocking, std::span<FutexTimeline* const> lines) {

@@ -50,12 +50,15 @@ class LineWatchers final : public LineWatch {
  public:
   explicit LineWatchers(bool has_waitv = true) : has_waitv_(has_waitv) {}
   void watch(FutexTimeline& line) override;
+  /// The CPUs of threads that start from now on; empty: those of the thread that is the first to wait for a line.
+  void keep_on(std::vector<std::uint32_t> cpus);
   /// Returns when no watcher uses one of `lines` any more. Not from a waker.
   void forget(Blocking& blocking, std::span<FutexTimeline* const> lines);
 
  private:
   const bool has_waitv_;
-  std::mutex mutex_;  // guards watchers_
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::uint32_t> cpus_;
   std::vector<std::unique_ptr<LineWatcher>> watchers_;
 };
 

@@ -75,6 +75,18 @@ void respect_quota(double quota, const std::string& host, const std::vector<Rank
                          ", less than their cores: threads by that time, and waits sleep at once."));
 }
 
+/// placement.affinity = "none": no thread stays on these cores, so none of them is a lane's own, nor to be polled on.
+void keep_none(const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
+  for (RankPlan* rank : ranks) {
+    rank->control_cpus.clear();
+    rank->bulk_cpus.clear();
+    rank->may_spin = false;
+  }
+  reasons.push_back(text("Node ", host,
+                         ": placement.affinity = \"none\" keeps no thread on these cores, so waits sleep ",
+                         "at once instead of polling."));
+}
+
 /// placement.policy = "auto": cores in order, which ranks share where there are fewer than ranks.
 void place_in_order(const Settings::Placement& placement, const Topology& node, const std::string& host,
                     const std::vector<Core>& cores, const std::vector<RankPlan*>& ranks, bool with_lanes,
@@ -394,6 +406,7 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
     place_in_order(placement, node, host, cores, ranks, with_lanes, reasons);
   if (has_devices) name_accelerators(node, ranks);
   respect_quota(node.cpu_quota, host, ranks, reasons);
+  if (placement.affinity == "none") keep_none(host, ranks, reasons);
   if (!ranks.front()->control_cpus.empty()) {
     reasons.push_back(text("Node ", host, ": placement.cores leaves cores free: each rank's control lane has one",
                            ranks.front()->bulk_cpus.empty() ? "" : ", its bulk lane another",

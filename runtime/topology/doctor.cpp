@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/topology/detail/placement_rules.hpp"
 #include "runtime/topology/outliers.hpp"
 #include "runtime/topology/paths.hpp"
 
@@ -114,8 +115,7 @@ void rank_far_from_gpu(const Context& c, std::string_view rule) {
     c.add(rule, Severity::warning,
           text("rank ", rank.rank, " (pid ", rank.pid, ") may run on processors ", rank.cpus.list(), "; its ",
                c.name(gpu->part), " is near ", near.list()),
-          text("bind the rank to ", near.list(), " (placement.affinity, `taskset -cp ", near.list(), ' ', rank.pid,
-               "`)"));
+          text("bind the rank to ", near.list(), " (`taskset -cp ", near.list(), ' ', rank.pid, "`)"));
   }
 }
 
@@ -426,6 +426,12 @@ bool knows_instances(const Machine& m) {
 bool knows_nccl_file(const Machine& m) { return m.system.nccl_file.has_value(); }
 bool knows_clock(const Machine& m) { return m.system.clock_synchronized.has_value(); }
 
+/// A rule that looks at what ranks told of their placement.
+template <void (*look)(const Machine&, std::string_view, std::vector<Finding>&)>
+void among_ranks(const Context& c, std::string_view rule) {
+  look(c.machine, rule, c.findings);
+}
+
 struct Rule {
   RuleName name;
   bool (*applies)(const Machine&);  // somebody looked up what it needs
@@ -448,6 +454,18 @@ constexpr std::array kRules{
     Rule{{"memory-far", "a rank's memory is on other NUMA nodes than its processors"}, knows_rank_memory, memory_far},
     Rule{{"nic-far", "a rank uses a NIC though another is nearer to its GPU"}, knows_rank_nics, nic_far},
     Rule{{"nic-shared", "ranks with GPUs share one NIC where there are several"}, knows_rank_nics, nic_shared},
+    Rule{{"threads-off-plan", "threads of a rank may run on other processors than its plan has"},
+         detail::knows_threads,
+         among_ranks<detail::threads_off_plan>},
+    Rule{{"memory-off-plan", "shared memory of a rank is on other NUMA nodes than its plan has"},
+         detail::knows_pages,
+         among_ranks<detail::memory_off_plan>},
+    Rule{{"memory-not-bound", "the system does not let a rank bind its memory to the NUMA nodes of its plan"},
+         detail::knows_memory_plan,
+         among_ranks<detail::memory_not_bound>},
+    Rule{{"network-off-plan", "a rank's transport uses another network device than its plan has"},
+         detail::knows_devices,
+         among_ranks<detail::network_off_plan>},
     Rule{{"gpu-shared", "two ranks use the same GPU"}, knows_rank_gpus, gpu_shared},
     Rule{{"peer-to-peer-off", "ACS or the IOMMU keeps GPUs from reaching each other directly"},
          knows_redirection,

@@ -218,6 +218,26 @@ struct SystemFacts {
   friend bool operator==(const SystemFacts&, const SystemFacts&) = default;
 };
 
+/// A thread of a rank.
+struct ThreadPlace {
+  std::string name;
+  CpuSet cpus;     // it may run on
+  CpuSet planned;  // it should stay on; empty: anywhere
+  friend bool operator==(const ThreadPlace&, const ThreadPlace&) = default;
+};
+
+/// Where a rank's threads, memory and transport are, and where its plan wants them, as the rank itself finds out.
+struct Placement {
+  std::vector<ThreadPlace> threads;
+  std::vector<std::uint32_t> planned_numa;       // by the system's numbers; empty: any
+  std::map<std::uint32_t, std::uint64_t> pages;  // of a sample of its shared memory, by the system's number of the node
+  std::string memory_refused;                    // what the system answered when memory was to be bound; empty: nothing
+  std::string planned_devices;                   // network devices as UCX_NET_DEVICES names them; empty: any
+  std::string chosen_devices;                    // UCX_NET_DEVICES of the user, which came before the plan
+  std::vector<std::string> open_devices;         // that the transport has opened
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
 /// Where one rank of a job runs, as seen from outside.
 struct RankPlace {
   std::uint32_t rank = 0;
@@ -227,6 +247,7 @@ struct RankPlace {
   std::string gpu;                                    // bus id; empty: none known
   std::string nic;                                    // an interface's or RDMA device's name; empty: none chosen
   std::string transports;                             // UCX_TLS; empty: UCX chooses
+  std::optional<Placement> placement;                 // absent: the rank did not tell
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };
 

@@ -135,10 +135,21 @@ void fields(V& v, Of<SystemFacts>) {
   v("nccl_file_not_found", &SystemFacts::nccl_file_not_found);
 }
 template <class V>
+void fields(V& v, Of<ThreadPlace>) {
+  v("name", &ThreadPlace::name), v("cpus", &ThreadPlace::cpus), v("planned", &ThreadPlace::planned);
+}
+template <class V>
+void fields(V& v, Of<Placement>) {
+  v("threads", &Placement::threads), v("planned_numa", &Placement::planned_numa), v("pages", &Placement::pages),
+      v("memory_refused", &Placement::memory_refused);
+  v("planned_devices", &Placement::planned_devices), v("chosen_devices", &Placement::chosen_devices),
+      v("open_devices", &Placement::open_devices);
+}
+template <class V>
 void fields(V& v, Of<RankPlace>) {
   v("rank", &RankPlace::rank), v("pid", &RankPlace::pid), v("cpus", &RankPlace::cpus),
       v("numa_bytes", &RankPlace::numa_bytes), v("gpu", &RankPlace::gpu);
-  v("nic", &RankPlace::nic), v("transports", &RankPlace::transports);
+  v("nic", &RankPlace::nic), v("transports", &RankPlace::transports), v("placement", &RankPlace::placement);
 }
 /// A part of another machine, by its place there.
 struct ChangedPart {

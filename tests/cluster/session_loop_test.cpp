@@ -5,11 +5,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 
+#include "runtime/base/thread.hpp"
+#include "runtime/base/thread_affinity.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "tests/cluster/session_threads.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -70,6 +73,41 @@ TEST_F(SessionLoop, OwnedByTheAppTrainsToTheSameBitsAsRun) {
     for (std::size_t e = 0; e < ran[0].epochs.size(); ++e)
       EXPECT_EQ(stepped[0].epochs[e].test_accuracy, ran[0].epochs[e].test_accuracy);
   }
+}
+
+struct Notes final : SessionListener {
+  void note(const std::string& text) override { all.push_back(text); }
+  std::vector<std::string> all;  // the listener's thread writes, and has ended when it is read
+};
+
+TEST_F(SessionLoop, TellsAfterItsFirstStepOfThreadsThatCameSinceAndAreNotWhereThePlanHasThem) {
+  const std::vector<std::uint32_t> usable = usable_cpus();
+  if (usable.size() < 2) GTEST_SKIP() << "this process may use one CPU alone";
+  Notes notes;
+  SessionOptions own = options({"train.steps=2", "placement.cores=1"});
+  own.owns_process = true;
+  own.listener = &notes;
+  std::promise<void> named, end;
+  const auto results = run(1, own, [&](Blocking& blocking, Session& session, std::uint32_t) {
+    EXPECT_TRUE(session.next(blocking));
+    std::thread stray = start_thread("stray", [&] {
+      named.set_value();
+      end.get_future().wait();
+    });
+    named.get_future().wait();
+    keep_on(stray, std::vector{usable.back()}, "the test's thread");
+    while (session.step(blocking) && session.next(blocking)) {
+    }
+    RunResult result = session.finish(blocking);
+    end.set_value();
+    stray.join();
+    return result;
+  });
+  keep_process_on(usable);
+  EXPECT_TRUE(results[0].status.ok()) << results[0].status.text();
+  EXPECT_THAT(notes.all, ::testing::ElementsAre(::testing::AllOf(
+                             ::testing::HasSubstr("thread stray may run on processors " + text(usable.back())),
+                             ::testing::HasSubstr("(threads-off-plan)"))));
 }
 
 TEST_F(SessionLoop, GivesTheSumsOverAllRanksWithEveryStep) {

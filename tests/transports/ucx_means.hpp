@@ -11,7 +11,7 @@ inline UcxOptions ucx_options(Peer self, const std::string& means) {
   UcxOptions options;
   options.self = self;
   options.means = means == "tcp" ? UcxMeans::tcp : UcxMeans::shm;
-  if (means == "tcp") options.network_device = "lo";
+  if (means == "tcp") options.network_devices = "lo";
   if (means == "shm") options.bulk_errors = UcxPeerErrors::silent;
   return options;
 }

@@ -15,7 +15,7 @@ class UcxMeeting : public ::testing::TestWithParam<UcxMeans> {
  protected:
   static std::unique_ptr<Transport> make(Peer self, AddressSpace& space) {
     UcxOptions options{.self = self, .means = GetParam()};
-    if (GetParam() == UcxMeans::tcp) options.network_device = "lo";
+    if (GetParam() == UcxMeans::tcp) options.network_devices = "lo";
     options.flush = std::chrono::milliseconds{0};
     return make_ucx_transport(space, options);
   }

@@ -41,9 +41,9 @@ INSTANTIATE_TEST_SUITE_P(
     Ucx, TransportContract,
     ::testing::Values(ucx("Shm", {.means = UcxMeans::shm, .bulk_errors = UcxPeerErrors::silent}),
                       ucx("ShmTold", {.means = UcxMeans::shm}),
-                      ucx("Tcp", {.means = UcxMeans::tcp, .network_device = "lo"}),
+                      ucx("Tcp", {.means = UcxMeans::tcp, .network_devices = "lo"}),
                       ucx("TcpFromItsHosts",
-                          {.means = UcxMeans::tcp, .hosts = loopback_hosts(), .network_device = "lo"}),
+                          {.means = UcxMeans::tcp, .hosts = loopback_hosts(), .network_devices = "lo"}),
                       ucx("SmallChunks", {.means = UcxMeans::shm, .max_messages = 16, .chunk_bytes = 10'000})),
     TransportCase::name_of);
 
@@ -103,7 +103,7 @@ TEST_F(Ucx, LetsOneMessageOverTheBoundOfBytesPassAlone) {
 TEST_F(Ucx, RefusesAPeerThatUsesOtherTransports) {
   AddressSpace space;
   const auto here = make_ucx_transport(space, shm(0));
-  const auto there = make_ucx_transport(space, {.self = Peer{1}, .means = UcxMeans::tcp, .network_device = "lo"});
+  const auto there = make_ucx_transport(space, {.self = Peer{1}, .means = UcxMeans::tcp, .network_devices = "lo"});
   try {
     here->connect(Peer{1}, there->address());
     ADD_FAILURE() << "connected";
@@ -128,7 +128,7 @@ TEST_F(Ucx, RefusesItsOwnAddressAndASecondOneForAPeer) {
 TEST_F(Ucx, NamesANetworkDeviceThatIsNotThere) {
   AddressSpace space;
   try {
-    make_ucx_transport(space, {.means = UcxMeans::tcp, .network_device = "nosuchdev0"});
+    make_ucx_transport(space, {.means = UcxMeans::tcp, .network_devices = "lo,nosuchdev0"});
     ADD_FAILURE() << "made";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::environment);
@@ -199,6 +199,29 @@ TEST_F(Ucx, TakesTcpBetweenNodesOfOneMachine) {
   const auto other_pids = make_ucx_transport(
       space, {.self = Peer{0}, .hosts = {{{"boot", 1}, 1, {"10.0.0.1"}}, {{"boot", 1}, 2, {"10.0.0.2"}}}});
   EXPECT_NE(other_pids->description().find("(tcp"), std::string::npos) << other_pids->description();
+}
+
+TEST_F(Ucx, OpensTheDevicesOfEachTransportAlone) {
+  if (std::getenv("UCX_NET_DEVICES") != nullptr) GTEST_SKIP() << "UCX_NET_DEVICES chooses";
+  AddressSpace space;
+  const auto any = make_ucx_transport(space, {.self = Peer{0}, .means = UcxMeans::tcp});
+  const auto all = ucx_network_devices(*any);
+  EXPECT_THAT(all, ::testing::Contains("lo"));
+  std::string others;  // all but loopback
+  for (const std::string& device : all)
+    if (device != "lo") others += (others.empty() ? "" : ",") + device;
+  if (others.empty()) GTEST_SKIP() << "there is no network device but loopback that is up";
+  const auto near = make_ucx_transport(space, {.self = Peer{1}, .means = UcxMeans::tcp, .network_devices = "lo"});
+  const auto far = make_ucx_transport(space, {.self = Peer{2}, .means = UcxMeans::tcp, .network_devices = others});
+  EXPECT_THAT(ucx_network_devices(*near), ::testing::ElementsAre("lo"));
+  EXPECT_THAT(ucx_network_devices(*far), ::testing::SizeIs(all.size() - 1));
+  EXPECT_THAT(ucx_network_devices(*far), ::testing::Not(::testing::Contains("lo")));
+}
+
+TEST_F(Ucx, OpensNoNetworkDeviceForSharedMemory) {
+  AddressSpace space;
+  const auto shared = make_ucx_transport(space, {.self = Peer{0}, .means = UcxMeans::shm, .network_devices = "lo"});
+  EXPECT_THAT(ucx_network_devices(*shared), ::testing::IsEmpty());
 }
 
 TEST_F(Ucx, RemovesFilesOfSharedMemoryThatNobodyHasOpen) {

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "apps/session/affinity.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "runtime/base/thread_affinity.hpp"
 #include "runtime/data/batch_cursor.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/bootstrap/bootstrap.hpp"

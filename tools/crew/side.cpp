@@ -39,7 +39,7 @@ std::unique_ptr<Transport> make_transport(const Means& means, AddressSpace& spac
                                           std::vector<ProcessHost> hosts) {
   UcxOptions ucx{
       .self = self, .means = means.transport == "tcp" ? UcxMeans::tcp : UcxMeans::shm, .hosts = std::move(hosts)};
-  ucx.network_device = means.device;
+  ucx.network_devices = means.device;
   return make_ucx_transport(space, ucx);
 }
 

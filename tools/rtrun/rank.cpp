@@ -114,6 +114,7 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
   options.configuration = configuration;
   options.data = data;
   options.place = std::move(place);
+  options.owns_process = true;
   options.listener = shows ? static_cast<SessionListener*>(&display) : &notes;
 
   guard_against_aborts();

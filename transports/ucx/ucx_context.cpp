@@ -1,8 +1,11 @@
 #include <net/if.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +44,16 @@ bool user_chose() {
   return named != nullptr && std::string_view{named} != "all";
 }
 
+/// UCX would go on without those that it does not find.
+void check_interfaces(std::string_view devices) {
+  while (!devices.empty()) {
+    const std::string device{devices.substr(0, devices.find(','))};
+    devices.remove_prefix(std::min(devices.size(), device.size() + 1));
+    TROUPE_CHECK(if_nametoindex(device.c_str()) != 0, Code::environment, "there is no network device ", device,
+                 " in this network namespace; `ip link` lists them");
+  }
+}
+
 /// `chosen`: the transports are not those that the user named.
 Config read_config(const UcxOptions& options, bool chosen) {
   ucp_config_t* raw = nullptr;
@@ -64,11 +77,9 @@ Config read_config(const UcxOptions& options, bool chosen) {
   if (options.means != UcxMeans::tcp) set(raw, "MM_RX_BUFS_GROW", kSharedBuffers);
   // Without it UCX refuses shared memory to endpoints that want to hear of their peer's death.
   if (options.means != UcxMeans::tcp) set(raw, "MM_ERROR_HANDLING", "y");
-  if (!options.network_device.empty()) {
-    TROUPE_CHECK(options.means != UcxMeans::tcp || if_nametoindex(options.network_device.c_str()) != 0,
-                 Code::environment, "there is no network device ", options.network_device,
-                 " in this network namespace; `ip link` lists them");
-    set(raw, "NET_DEVICES", options.network_device);
+  if (!options.network_devices.empty()) {
+    if (options.means == UcxMeans::tcp) check_interfaces(options.network_devices);
+    set(raw, "NET_DEVICES", options.network_devices);
   }
   return config;
 }
@@ -120,10 +131,33 @@ UcxContext::UcxContext(const UcxOptions& options, bool chosen) {
   params.name = "troupe";
   TROUPE_UCX(ucp_init(&params, config.get(), &context_), Code::environment, "UCX cannot start with transports ",
              name_of(static_cast<std::uint8_t>(options.means)), ", network device ",
-             options.network_device.empty() ? "any" : options.network_device);
+             options.network_devices.empty() ? "any" : options.network_devices);
 }
 
 UcxContext::~UcxContext() { ucp_cleanup(context_); }
+
+/// From UCX's description for people, "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0": there is no other way to
+/// ask for it.
+std::vector<std::string> UcxContext::network_devices() const {
+  char* raw = nullptr;
+  std::size_t size = 0;
+  std::FILE* const stream = ::open_memstream(&raw, &size);
+  TROUPE_CHECK_ERRNO(stream != nullptr, Code::out_of_memory, "cannot ask UCX for its devices");
+  ucp_context_print_info(context_, stream);
+  std::fclose(stream);
+  std::istringstream lines{std::string{raw, size}};
+  std::free(raw);
+  std::vector<std::string> devices;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t slash = line.rfind('/');
+    const std::size_t transport = slash == line.npos ? slash : line.rfind(' ', slash);
+    if (transport == line.npos || line.find(" resource ") == line.npos) continue;
+    const std::string device = line.substr(slash + 1);
+    const bool is_memory = device.starts_with("memory");  // of self, posix, cma: no device
+    if (!is_memory && std::find(devices.begin(), devices.end(), device) == devices.end()) devices.push_back(device);
+  }
+  return devices;
+}
 
 struct Directory::Head {
   std::uint32_t magic;

@@ -7,6 +7,8 @@ bool ucx_available() noexcept { return false; }
 
 std::string ucx_version() { return {}; }
 
+std::vector<std::string> ucx_network_devices(const Transport&) { return {}; }
+
 std::size_t remove_ucx_orphans() noexcept { return 0; }
 
 std::unique_ptr<Transport> make_ucx_transport(AddressSpace&, const UcxOptions&) {

@@ -52,9 +52,11 @@ class UcxTransport final : public Transport {
     const char* means = options_.means == UcxMeans::shm   ? "shared memory"
                         : options_.means == UcxMeans::tcp ? "tcp"
                                                           : "automatic";
-    const std::string device = options_.network_device.empty() ? "" : " on " + options_.network_device;
+    const std::string device = options_.network_devices.empty() ? "" : " on " + options_.network_devices;
     return text("ucx ", ucx_version(), " (", means, device, ")");
   }
+
+  std::vector<std::string> network_devices() const { return context_.network_devices(); }
 
   bool carries(MemoryKind kind) const noexcept override { return kind != MemoryKind::device; }
 
@@ -100,6 +102,11 @@ class UcxTransport final : public Transport {
 bool ucx_available() noexcept { return true; }
 
 std::string ucx_version() { return ucp_get_version_string(); }
+
+std::vector<std::string> ucx_network_devices(const Transport& transport) {
+  const auto* const own = dynamic_cast<const UcxTransport*>(&transport);
+  return own != nullptr ? own->network_devices() : std::vector<std::string>{};
+}
 
 std::unique_ptr<Transport> make_ucx_transport(AddressSpace& space, const UcxOptions& options) {
   return std::make_unique<UcxTransport>(space, options);

@@ -38,7 +38,9 @@ struct UcxOptions {
   /// packets from those hosts alone (the kernel drops others' unanswered), which every job needs on a network or a
   /// machine that others use too: one packet of rubbish to such a port ends the process. Empty: from everybody.
   std::vector<ProcessHost> hosts = {};
-  std::string network_device;  // eth0, lo, mlx5_0:1, ...; empty: all. Each process names its own.
+  /// By commas, as UCX_NET_DEVICES, in whose place they are: "eth0", "lo", "mlx5_0:1,ens1f0"; empty: what that says, or
+  /// all. Each process, and each transport of a process, names its own.
+  std::string network_devices;
   /// For the bulk lane; the control lane is always told. Silent, payloads go between processes of one host by a system
   /// call of the receiver (cross-memory attach); told, through shared pages, which both ends' cores copy at once. Must
   /// be the same in all processes.
@@ -59,6 +61,10 @@ struct UcxOptions {
 bool ucx_available() noexcept;
 /// The version of the library in use, "1.13.1"; empty without UCX.
 std::string ucx_version();
+
+/// The network devices that a transport of make_ucx_transport() has opened, by UCX's names, as UCX itself tells; empty
+/// where it uses shared memory alone, or for another transport.
+std::vector<std::string> ucx_network_devices(const Transport& transport);
 
 /// Removes from /dev/shm what processes of this user left there that were killed while UCX made its shared memory,
 /// within a millisecond of their start: files of UCX's that no process has open. Returns how many. Processes of other

@@ -23,8 +23,7 @@ std::shared_ptr<Arena> open_if_near(const ArenaTicket& ticket) {
 }  // namespace
 
 void SharedArenas::create(AddressSpace& space, Peer self, std::uint64_t size_bytes) {
-  own_ = Arena::create(arena_id(self, kRunning), size_bytes);
-  space.map(own_);
+  own_ = space.make_arena(arena_id(self, kRunning), size_bytes);
 }
 
 std::vector<std::byte> SharedArenas::ticket() const {

@@ -23,7 +23,7 @@ std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, Launc
   options.remote.dropped = [](std::string_view) {};
   options.make_transport = [kind](const TransportSite& at) {
     UcxOptions ucx{.self = at.self, .means = kind == "tcp" ? UcxMeans::tcp : UcxMeans::shm};
-    if (kind == "tcp") ucx.network_device = "lo";
+    if (kind == "tcp") ucx.network_devices = "lo";
     return make_ucx_transport(at.space, ucx);
   };
   return Group::join(blocking, system, std::move(options));

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -12,6 +13,9 @@
 #include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/base/thread_affinity.hpp"
+#include "runtime/memory/memory_binding.hpp"
 #include "tests/support/child_process.hpp"
 
 namespace troupe::testing {
@@ -57,6 +61,69 @@ TEST(Arena, GivesZeroedAlignedMemoryThatDoesNotOverlap) {
   EXPECT_GE(b.offset, a.offset + a.size_bytes);
   EXPECT_GE(c.offset, b.offset + b.size_bytes);
   for (std::uint64_t i = 0; i < a.size_bytes; ++i) EXPECT_EQ(arena->base()[a.offset + i], std::byte{0});
+}
+
+/// Remembers what it is asked for, and how many pages were there by then.
+class Recorder final : public MemoryBinding {
+ public:
+  const std::vector<std::uint32_t>& nodes() const noexcept override { return nodes_; }
+  void bind(std::byte* base, std::uint64_t size_bytes) noexcept override {
+    std::vector<unsigned char> there(size_bytes / Arena::kPageBytes);
+    EXPECT_EQ(mincore(base, size_bytes, there.data()), 0);
+    pages_before += static_cast<std::uint64_t>(
+        std::count_if(there.begin(), there.end(), [](unsigned char page) { return (page & 1) != 0; }));
+    bytes.push_back(size_bytes);
+  }
+  void bind_thread(bool) noexcept override {}
+  void release_thread() noexcept override {}
+  std::map<std::uint32_t, std::uint64_t> locate(const std::byte*, std::uint64_t, std::size_t) const noexcept override {
+    return {};
+  }
+  std::string refusal() const override { return {}; }
+
+  std::vector<std::uint64_t> bytes;
+  std::uint64_t pages_before = 0;
+
+ private:
+  std::vector<std::uint32_t> nodes_;
+};
+
+TEST(Arena, IsBoundBeforeItsFirstPageIsThere) {
+  Recorder binding;
+  const auto arena = Arena::create(kId, 1 << 16, &binding);
+  EXPECT_THAT(binding.bytes, ::testing::ElementsAre(arena->size_bytes()));
+  EXPECT_EQ(binding.pages_before, 0u);
+}
+
+TEST(Arena, OfAnAddressSpaceIsBoundAsTheSpaceSays) {
+  Recorder binding;
+  AddressSpace space;
+  space.place(&binding, {});
+  const auto arena = space.make_arena(kId, 1 << 16);
+  EXPECT_THAT(binding.bytes, ::testing::ElementsAre(arena->size_bytes()));
+  EXPECT_EQ(&space.arena(kId), arena.get());
+}
+
+struct Nobody final : Waker {
+  void reached(Point, Status) noexcept override {}
+};
+
+TEST(Arena, HasItsLinesWatchedOnTheCpusThatTheSpaceWasGiven) {
+  const std::vector<std::uint32_t> usable = usable_cpus();
+  if (usable.size() < 2) GTEST_SKIP() << "this process may use one CPU alone";
+  AddressSpace space;
+  space.place(nullptr, {usable.back()});
+  Timeline& line = space.timeline(space.make_arena(kId, 1 << 16)->make_timeline());
+  Nobody nobody;
+  {
+    const ThreadAffinity affinity(std::vector{usable.front()});  // as a lane's thread has one of its own
+    line.wake(1, nobody);
+  }
+  std::vector<std::uint32_t> watched_on;
+  for (const ThreadOnCpus& thread : threads_of_process())
+    if (thread.name == "troupe-lines") watched_on = thread.cpus;
+  line.signal(1);
+  EXPECT_THAT(watched_on, ::testing::ElementsAre(usable.back()));
 }
 
 TEST(Arena, HoldsAllThatWasAskedForBesideItsDirectory) {

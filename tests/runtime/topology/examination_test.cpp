@@ -156,6 +156,15 @@ Machine healthy() {
                     .gpu = "0000:22:00.0",
                     .nic = "mlx5_1:1",
                     .transports = "rc,cuda"}};
+  const auto cpus = CpuSet::from_list("0-3");
+  machine.ranks[0].placement = Placement{.threads = {{"rtrun", cpus, cpus},
+                                                     {"lane-control", CpuSet::from_list("4"), CpuSet::from_list("4")},
+                                                     {"cpu-stream", CpuSet::from_list("2"), cpus},
+                                                     {"listener", cpus, cpus}},
+                                         .planned_numa = {0},
+                                         .pages = {{0, 60}, {1, 4}},
+                                         .planned_devices = "mlx5_0:1",
+                                         .open_devices = {"mlx5_0:1"}};
   return machine;
 }
 
@@ -208,6 +217,30 @@ const std::vector<Illness>& illnesses() {
          m.ranks.push_back(m.ranks[0]);
          m.ranks[2].rank = 2;
          m.ranks[2].gpu = "0000:13:00.0";
+       }},
+      {"threads-off-plan", "rank 0 (pid 10): 2 threads (lane-control, listener) may run on processors 0-15; the plan",
+       [](Machine& m) {
+         for (const std::size_t thread : {1, 3}) {
+           m.ranks[0].placement->threads[thread].cpus = CpuSet::from_list("0-15");
+           m.ranks[0].placement->threads[thread].planned = CpuSet::from_list("0-3");
+         }
+       }},
+      {"threads-off-plan", "thread cpu-stream may run on processors 4-5; the plan has 0-3",
+       [](Machine& m) { m.ranks[0].placement->threads[2].cpus = CpuSet::from_list("4-5"); }},
+      {"memory-off-plan", "16 of 64 sampled pages of its shared memory are on NUMA node 1; the plan has NUMA node 0",
+       [](Machine& m) {
+         m.ranks[0].placement->pages = {{0, 48}, {1, 16}};
+       }},
+      {"memory-not-bound", "memory is not bound to NUMA node 0: mbind: Operation not permitted",
+       [](Machine& m) { m.ranks[0].placement->memory_refused = "mbind: Operation not permitted"; }},
+      {"network-off-plan", "rank 0 (pid 10) uses mlx5_0:1, eth1; the plan has mlx5_0:1",
+       [](Machine& m) { m.ranks[0].placement->open_devices.push_back("eth1"); }},
+      {"network-off-plan", "uses no network device; the plan",
+       [](Machine& m) { m.ranks[0].placement->open_devices.clear(); }},
+      {"network-off-plan", "uses eth1, since UCX_NET_DEVICES=eth1; the plan has mlx5_0:1",
+       [](Machine& m) {
+         m.ranks[0].placement->open_devices = {"eth1"};
+         m.ranks[0].placement->chosen_devices = "eth1";
        }},
       {"gpu-shared", "ranks 0, 2 use the same GPU 0000:12:00.0",
        [](Machine& m) {

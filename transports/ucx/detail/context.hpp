@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "transports/ucx/ucx_transport.hpp"
@@ -24,6 +25,7 @@ class UcxContext {
   UcxContext(const UcxContext&) = delete;
   UcxContext& operator=(const UcxContext&) = delete;
   ucp_context_h get() const noexcept { return context_; }
+  std::vector<std::string> network_devices() const;
 
  private:
   ucp_context_h context_ = nullptr;

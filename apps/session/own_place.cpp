@@ -1,0 +1,59 @@
+#include "apps/session/own_place.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "devices/discovery/memory_binding.hpp"
+
+namespace troupe {
+namespace {
+
+/// UCX names an RDMA device with its port; a function of today's adapters has one.
+std::string with_port(const std::string& rdma) { return rdma.find(':') == std::string::npos ? rdma + ":1" : rdma; }
+
+std::string ucx_names(const std::string& planned, const Topology& node, const std::string& transport) {
+  const std::string name = planned.substr(0, planned.find(':'));  // the plan may tell a port, too
+  const auto nic = std::find_if(node.nics.begin(), node.nics.end(),
+                                [&](const Nic& n) { return n.name == name || n.infiniband == name; });
+  if (nic == node.nics.end()) return planned;
+  if (nic->infiniband.empty()) return nic->name;
+  const std::string rdma = with_port(nic->infiniband == name ? planned : nic->infiniband);
+  if (nic->name.empty()) return rdma;
+  return transport == "tcp" ? nic->name : rdma + "," + nic->name;
+}
+
+}  // namespace
+
+NetworkChoice network_choice(const Plan& plan, Rank self, const Topology& node, const Settings& settings,
+                             const char* users) {
+  if (users != nullptr) return {.by = NetworkChoice::By::user, .devices = {}, .users = users};
+  if (plan.nodes.size() == 1) {
+    const auto loopback =
+        std::find_if(node.nics.begin(), node.nics.end(), [](const Nic& nic) { return nic.loopback && nic.up; });
+    if (loopback == node.nics.end()) return {};
+    return {.by = NetworkChoice::By::one_node, .devices = loopback->name, .users = {}};
+  }
+  const std::string& planned = plan.ranks.at(self.value).network_device;
+  if (planned.empty() || settings.placement.affinity != "plan") return {};
+  return {.by = NetworkChoice::By::plan, .devices = ucx_names(planned, node, settings.cluster.transport), .users = {}};
+}
+
+OwnPlace::OwnPlace(const Plan& plan, Rank self, const Topology& node, const Settings& settings)
+    : rank_(plan.ranks.at(self.value)),
+      network_(network_choice(plan, self, node, settings, std::getenv("UCX_NET_DEVICES"))) {
+  if (settings.placement.affinity == "none") {
+    rank_.cpus.clear();  // lanes have none of their own then
+    return;
+  }
+  for (auto* const cpus : {&rank_.cpus, &rank_.control_cpus, &rank_.bulk_cpus}) *cpus = permitted_cpus(*cpus);
+  // With one node there is nothing to choose.
+  if (settings.placement.affinity == "plan" && node.numa.size() > 1) memory_ = make_memory_binding(rank_.numa_nodes);
+}
+
+void OwnPlace::take_process() {
+  has_process_ = true;
+  keep_process_on(rank_.cpus);
+  if (memory_) memory_->bind_thread(/*moves=*/true);
+}
+
+}  // namespace troupe

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "runtime/topology/doctor.hpp"
+#include "runtime/topology/machine.hpp"
+
+namespace troupe::topology::detail {
+
+// The rules about where the threads, memory and transport of a rank are, for those that told (RankPlace::placement).
+// Each adds what it finds to `findings`.
+
+void threads_off_plan(const Machine& machine, std::string_view rule, std::vector<Finding>& findings);
+void memory_off_plan(const Machine& machine, std::string_view rule, std::vector<Finding>& findings);
+void memory_not_bound(const Machine& machine, std::string_view rule, std::vector<Finding>& findings);
+void network_off_plan(const Machine& machine, std::string_view rule, std::vector<Finding>& findings);
+
+bool knows_threads(const Machine& machine);
+bool knows_pages(const Machine& machine);
+bool knows_memory_plan(const Machine& machine);
+bool knows_devices(const Machine& machine);
+
+}  // namespace troupe::topology::detail
