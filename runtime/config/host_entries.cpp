@@ -54,13 +54,13 @@ std::optional<HostProblem> check_name(std::string_view name, std::size_t at) {
 }
 
 /// The numbers of one "01-04" or "7".
-struct Range {
+struct HostRange {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
   std::size_t width = 0;
 };
 
-std::optional<HostProblem> read_range(std::string_view written, std::size_t at, Range& range) {
+std::optional<HostProblem> read_range(std::string_view written, std::size_t at, HostRange& range) {
   const std::size_t dash = std::min(written.find('-'), written.size());
   const std::string_view first = written.substr(0, dash);
   const std::string_view last = dash == written.size() ? first : written.substr(dash + 1);
@@ -92,7 +92,7 @@ std::optional<HostProblem> expand(std::string_view name, std::vector<std::string
   std::string_view inside = name.substr(open + 1, close - open - 1);
   for (std::size_t at = open + 1;;) {
     const std::size_t comma = std::min(inside.find(','), inside.size());
-    Range range;
+    HostRange range;
     if (auto problem = read_range(inside.substr(0, comma), at, range)) return problem;
     for (std::uint32_t number = range.first; number <= range.last; ++number) {
       const std::string digits = std::to_string(number);
