@@ -55,12 +55,12 @@ void limit_scans(j_common_ptr jpeg) {
 }
 
 /// Pixels that are needed of one axis, and by how much the image is shrunk in decoding.
-struct Stretch {
+struct PixelRun {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
 };
 
-Stretch needed(double first, double extent, std::uint32_t count, std::uint32_t to) {
+PixelRun needed(double first, double extent, std::uint32_t count, std::uint32_t to) {
   const double reach = std::max(1.0, extent / to) + 1;
   const double low = std::floor(first - reach), high = std::ceil(first + extent + reach);
   return {static_cast<std::uint32_t>(std::max(0.0, low)),
@@ -137,7 +137,7 @@ struct ImageDecoder::State {
     return jpeg_start_decompress(&jpeg) == TRUE;
   }
   /// Leaves `columns` as they came out: their beginning is where a block begins.
-  bool crop_jpeg(Stretch& columns) noexcept {
+  bool crop_jpeg(PixelRun& columns) noexcept {
     if (setjmp(errors.back) != 0) return false;
     JDIMENSION first = columns.first, count = columns.end - columns.first;
     if (count < jpeg.output_width)
@@ -147,7 +147,7 @@ struct ImageDecoder::State {
     columns = {first, first + count};
     return true;
   }
-  bool read_jpeg_rows(Stretch rows, std::size_t stride) noexcept {
+  bool read_jpeg_rows(PixelRun rows, std::size_t stride) noexcept {
     if (setjmp(errors.back) != 0) return false;
     if (rows.first > 0) jpeg_skip_scanlines(&jpeg, rows.first);
     for (std::uint32_t y = rows.first; y < rows.end;) {
@@ -189,8 +189,8 @@ struct ImageDecoder::State {
     const unsigned factor = shrink_factor(window, to_height, to_width);
     if (!start_jpeg(factor)) return {.fault = jpeg_fault()};
     const PixelWindow small{window.top / factor, window.left / factor, window.height / factor, window.width / factor};
-    const Stretch rows = needed(small.top, small.height, jpeg.output_height, to_height);
-    Stretch columns = needed(small.left, small.width, jpeg.output_width, to_width);
+    const PixelRun rows = needed(small.top, small.height, jpeg.output_height, to_height);
+    PixelRun columns = needed(small.left, small.width, jpeg.output_width, to_width);
     if (!crop_jpeg(columns)) return {.fault = jpeg_fault()};
     const std::uint32_t count_columns = jpeg.output_width;
     const std::size_t stride = std::size_t{count_columns} * kFilledChannels;

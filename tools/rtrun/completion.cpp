@@ -38,10 +38,12 @@ constexpr std::array<Option, 7> kOptions{{{"set", "override a value", "a.b=c", t
                                           {"help", "print help", "", true}}};
 
 /// Of plan alone.
-constexpr std::array<Option, 4> kOptionsOfPlan{{{"nodes", "machines from files", "FILE:N,..."},
+constexpr std::array<Option, 6> kOptionsOfPlan{{{"nodes", "machines from files", "FILE:N,..."},
                                               {"ranks", "ranks on these machines together", "N"},
                                               {"what-if", "plan for so many ranks, GPUs or nodes", "ranks=N"},
-                                              {"svg", "write a picture", "FILE"}}};
+                                              {"svg", "write a picture", "FILE"},
+                                              {"figures", "what was measured", "FILE"},
+                                              {"compare", "print predicted against measured", "REPORT"}}};
 
 constexpr std::array<std::string_view, 3> kShellNames{"bash", "zsh", "fish"};
 

@@ -14,9 +14,11 @@
 namespace troupe::rtrun {
 namespace {
 
-constexpr std::array<std::string_view, 5> kVerbs{"check", "plan", "control", "completion", "reference"};
-constexpr std::array<std::string_view, 4> kWithValuesOfPlan{"--nodes", "--ranks", "--what-if", "--svg"};  // with values
-constexpr std::array<std::string_view, 7> kOptions{"set", "resume", "trace", "version", "quiet", "json", "help"};
+constexpr std::array<std::string_view, 6> kKnownVerbs{"check",    "plan",       "control",
+                                                      "timeline", "completion", "reference"};
+constexpr std::array<std::string_view, 6> kWithValuesOfPlan{"--nodes", "--ranks",   "--what-if",
+                                                            "--svg",   "--figures", "--compare"};
+constexpr std::array<std::string_view, 7> kKnownOptions{"set", "resume", "trace", "version", "quiet", "json", "help"};
 
 template <std::size_t kCount>
 std::string_view nearest_of(std::string_view word, const std::array<std::string_view, kCount>& words) {
@@ -47,7 +49,7 @@ std::string explain_option(std::string_view word, std::string_view next) {
   const std::string_view shown = word.substr(0, equals);
   std::string name{shown.substr(std::min(shown.find_first_not_of('-'), shown.size()))};
   std::replace(name.begin(), name.end(), '-', '_');
-  const std::string_view near = nearest_of(name, kOptions);
+  const std::string_view near = nearest_of(name, kKnownOptions);
   const std::string_view behind = is_option(next) || next.ends_with(".toml") ? "" : next;
   const std::string_view value = equals == word.npos ? behind : word.substr(equals + 1);
   const std::string_view key = detail::meant_key(name);
@@ -68,7 +70,7 @@ std::string explain_option(std::string_view word, std::string_view next) {
 /// `word` stands where app.toml or a verb is expected.
 std::string explain_first(std::string_view word) {
   if (word.find_first_of("./=") != word.npos || exists(word)) return {};
-  const std::string_view near = nearest_of(word, kVerbs);
+  const std::string_view near = nearest_of(word, kKnownVerbs);
   return near.empty() || near == word ? std::string{} : fmt::format("unknown verb {0}; did you mean {1}?", word, near);
 }
 
@@ -90,8 +92,9 @@ std::string explain_slip(std::span<const char* const> words) {
       if (name == word) ++i;
       continue;
     }
-    const bool known = name == "-q" || (name.starts_with("--") && name.size() > 3 &&
-                                        std::find(kOptions.begin(), kOptions.end(), name.substr(2)) != kOptions.end());
+    const bool known =
+        name == "-q" || (name.starts_with("--") && name.size() > 3 &&
+                         std::find(kKnownOptions.begin(), kKnownOptions.end(), name.substr(2)) != kKnownOptions.end());
     if (known || name == "-h") continue;
     return explain_option(word, i + 1 < words.size() ? std::string_view{words[i + 1]} : std::string_view{});
   }

@@ -258,7 +258,7 @@ void be_message_end(Blocking& blocking, int fd) {
   options.self = {role->at("self").get<std::uint32_t>()};
   const bool tcp = role->at("means") == "tcp";
   options.means = tcp ? UcxMeans::tcp : UcxMeans::shm;
-  if (tcp) options.network_device = "lo";
+  if (tcp) options.network_devices = "lo";
   MessageEnd end{options};
   line.tell({{"say", "address"}, {"address", crew::binary(end.address())}});
   const json other = line.await(blocking);
