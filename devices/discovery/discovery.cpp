@@ -22,8 +22,8 @@ Topology discover() {
   const std::string groups = read("/proc/self/cgroup").value_or("");
   const std::string mounts = read("/proc/self/mountinfo").value_or("");
   topology.cpu_quota = detail::cpu_quota(groups, mounts, read);
-  const auto unknown_below_one = [](long count) { return count > 0 ? static_cast<std::uint64_t>(count) : 0; };
-  topology.memory_bytes = unknown_below_one(::sysconf(_SC_PHYS_PAGES)) * unknown_below_one(::sysconf(_SC_PAGESIZE));
+  const auto at_least_zero = [](long count) { return count > 0 ? static_cast<std::uint64_t>(count) : 0; };
+  topology.memory_bytes = at_least_zero(::sysconf(_SC_PHYS_PAGES)) * at_least_zero(::sysconf(_SC_PAGESIZE));
   const std::uint64_t limit = detail::memory_limit(groups, mounts, read);
   topology.memory_limit_bytes = limit == ~std::uint64_t{0} ? 0 : limit;
   return topology;

@@ -138,12 +138,14 @@ bootstrap::WireHello rich_hello() {
   topology.host = "n\u00f6de";
   topology.cpu_model = "some processor";
   topology.numa = {{0, 1ull << 34}, {1, 1ull << 35}};
-  topology.cores = {{0, 0, 0, {0, 4}}, {1, 1, 0, {1, 5}}, {2, 1, 1, {}}};
+  topology.cores = {{0, 0, 0, {0, 4}, 0}, {1, 1, 0, {1, 5}, 1}, {2, 1, 1, {}, 3}};
   topology.nics = {{"eth0", "10.0.0.1", -1, 10'000'000'000, true, false, "mlx5_0"},
                    {"lo", "127.0.0.1", 0, 0, true, true, ""}};
   topology.l2_bytes = 1 << 20;
   topology.l3_bytes = 1 << 25;
   topology.cpu_quota = 1.5;
+  topology.memory_bytes = 1ull << 36;
+  topology.memory_limit_bytes = 1ull << 33;
   wire.hello.settings = {"data.batch = 100", "model.dtype = \"f32\""};
   return wire;
 }
