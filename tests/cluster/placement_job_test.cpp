@@ -63,14 +63,17 @@ class PlacementJob : public ClusterTest {
     ClusterTest::SetUp();
     if (usable_cpus().size() < 2) GTEST_SKIP() << "this process may use one CPU alone";
   }
-  /// By rank, the column "cpus" of `rtrun plan`.
-  std::map<std::uint32_t, CpuSet> planned(std::vector<std::string> settings = {}) const {
+  std::string plan(std::vector<std::string> settings) const {
     ProgramStart start = folder_.rtrun(std::move(settings));
     start.arguments.insert(start.arguments.begin() + 1, "plan");
     Program plan{start};
     EXPECT_EQ(plan.wait(20s), 0) << plan.err();
+    return plan.out();
+  }
+  /// By rank, the column "cpus" of `rtrun plan`.
+  std::map<std::uint32_t, CpuSet> planned(std::vector<std::string> settings = {}) const {
     std::map<std::uint32_t, CpuSet> cpus;
-    std::istringstream lines{plan.out()};
+    std::istringstream lines{plan(std::move(settings))};
     std::size_t column = 0;  // none yet
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words{line};
@@ -142,6 +145,7 @@ TEST_F(PlacementJob, KeepsNoThreadAnywhereWhereTheSettingsSaySo) {
   for (const pid_t pid : children_of(rtrun.pid()))
     for (const Thread& thread : threads_of(pid)) EXPECT_EQ(thread.cpus, all) << thread.name;
   EXPECT_THAT(control("describe"), HasSubstr("threads are not kept on processors"));
+  EXPECT_THAT(plan({"--set", "placement.affinity=none"}), HasSubstr("keeps no thread on these cores"));
 }
 
 TEST_F(PlacementJob, StaysWithinATaskset) {
