@@ -1,5 +1,7 @@
 #include "tools/rtrun/prediction.hpp"
 
+#include <algorithm>
+
 #include "apps/models/models.hpp"
 #include "apps/report/run_summary.hpp"
 #include "devices/discovery/discovery.hpp"
@@ -52,8 +54,13 @@ std::string predicted_text(const Configuration& configuration, const DataPlace& 
                            const std::string& figures) {
   const Settings& settings = configuration.settings;
   const Graph graph = build_model(settings, look_at_data(data).fields);
+  const Topology topology = discover();
   std::string trouble;
-  const CostFigures costs = find_figures(figures, discover(), trouble);
+  const CostFigures costs = find_figures(figures, topology, trouble);
+  if (std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                  [&](const NodePlan& node) { return node.identity.boot_id != topology.identity.boot_id; }))
+    trouble += text("- Other machines are taken to be as fast as ",
+                    costs.measured.host.empty() ? "this one" : costs.measured.host, ".\n");
   return describe(predict(plan, graph, layout_of(settings, graph), costs, plan.steps)) + trouble;
 }
 
