@@ -75,6 +75,18 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
   own_system_ = std::make_unique<caf::actor_system>(*own_config_);
   own_group_ = Group::join(blocking, *own_system_, group_options());
   group_ = own_group_.get();
+  machine_ = std::make_unique<MachineTeller>(*group_);
+}
+
+std::string Job::machines(Blocking& blocking, Deadline deadline) const {
+  TROUPE_CHECK(machine_, Code::unsupported, "the ranks of a group that an app has made tell no machines");
+  std::string all;
+  for (const NodePlan& node : joined_.plan.nodes) {
+    const std::string machine = MachineTeller::ask(blocking, *group_, {node.leader}, deadline);
+    all += text(all.empty() ? "" : ",", R"({"count":1,"source":"rank )", node.leader, R"(","machine":)", machine, '}');
+  }
+  std::erase(all, '\n');
+  return text(R"({"schema":"troupe.cluster","version":1,"machines":[)", all, "]}");
 }
 
 void Job::look_again() {

@@ -10,6 +10,7 @@
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/log_writer.hpp"
+#include "apps/session/machine_teller.hpp"
 #include "apps/session/own_place.hpp"
 #include "apps/session/place_check.hpp"
 #include "apps/session/session.hpp"
@@ -54,6 +55,8 @@ class Job {
   void quiet(bool yes) noexcept { quiet_ = yes; }
   /// Of the start of another view, from now on.
   Deadline new_deadline() const;
+  /// As Session::machines().
+  std::string machines(Blocking& blocking, Deadline deadline) const;
   /// Where checkpoints are looked for from now on (checkpoint.resume).
   void resume_from(std::string folder) { options_.configuration.settings.checkpoint.resume = std::move(folder); }
 
@@ -82,6 +85,7 @@ class Job {
   std::unique_ptr<SystemConfig> own_config_;
   std::unique_ptr<caf::actor_system> own_system_;
   std::unique_ptr<Group> own_group_;
+  std::unique_ptr<MachineTeller> machine_;
   Group* group_ = nullptr;
   bool left_ = false;
 };

@@ -190,6 +190,10 @@ class Session {
   /// under way to other ranks. Any thread, also while run() waits. Never throws for what it cannot find out: it says
   /// so.
   virtual std::string describe(Blocking& blocking, Deadline deadline) = 0;
+  /// The machine of each node of the job, as JSON: what `rttopo show --json` prints of several machines. Each node's
+  /// first rank looks when it is asked. Any thread that may block. Throws Error{timeout}, Error{peer_lost};
+  /// Error{environment} when a rank could not look; Error{unsupported} where SessionOptions::group is the app's.
+  virtual std::string machines(Blocking& blocking, Deadline deadline) = 0;
   /// The current parameters as bytes of f32 in the layout's order; only when run() is over.
   virtual std::vector<float> parameters() const = 0;
 };

@@ -57,6 +57,12 @@ TEST_F(ControlJob, SwitchesThePolicyOfARunThatGoesOnAndThenEndsIt) {
       << log();
   const Asked described = ask({"describe"});
   EXPECT_NE(described.out.find("rank 0 of 2"), std::string::npos) << described.out << described.err;
+  const Asked machines = ask({"machines"});
+  EXPECT_EQ(machines.code, 0) << machines.err;
+  EXPECT_EQ(machines.out.rfind(R"({"schema":"troupe.cluster","version":1,"machines":[{"count":1,"source":"rank 0")", 0),
+            0u)
+      << machines.out.substr(0, 200);
+  EXPECT_NE(machines.out.find("\"schema\":\"troupe.topology\""), std::string::npos);
   EXPECT_EQ(ask({"stop"}).code, 0);
   EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
   EXPECT_NE(rtrun.out().find("Stopped after"), std::string::npos) << rtrun.out();

@@ -186,8 +186,9 @@ std::string JobFolder::leftovers() const {
   for (const std::string& name : names_in(path_)) {
     const bool known = name == "app.toml" || name == "data" || name.starts_with("data/") || name == "tmp" ||
                        name == "run" || name == "run/log" || name == "run/log.csv" || name == "run/report.lock" ||
-                       name == "report.lock" || name == "run/report.html" || name == "trace.json" ||
-                       name == "trace.svg" || name.starts_with("run/rank-") || is_of_checkpoints(name);
+                       name == "report.lock" || name == "run/report.html" || name == "run/report.json" ||
+                       name == "trace.json" || name == "trace.svg" || name.starts_with("run/rank-") ||
+                       is_of_checkpoints(name);
     if (!known) found += "file " + name + "\n";
   }
   return found;

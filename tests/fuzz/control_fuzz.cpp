@@ -23,6 +23,7 @@ const std::vector<std::string>& corpus() {
       "stop",
       "describe",
       "rebuild",
+      "machines",
       "switch sync accumulate=4",
       "switch local_sgd every_steps=8",
       "switch block_momentum block_samples=2400 rule=cntk outer_momentum=0.75 nesterov=true reset_momentum=false",

@@ -13,6 +13,7 @@
 #include "apps/report/chart.hpp"
 #include "apps/report/page.hpp"
 #include "apps/report/report_writer.hpp"
+#include "apps/report/run_summary.hpp"
 #include "apps/report/words.hpp"
 #include "tests/tools/report_records.hpp"
 
@@ -259,7 +260,47 @@ TEST_F(ReportWriterTest, ShowsHowARunEnded) {
   result.status = {Code::peer_lost, "rank 1 was lost"};
   report.finish(result);
   EXPECT_THAT(page(), HasSubstr("Failed</b>: rank 1 was lost"));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{folder_}, {}), 1) << "another file stayed";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{folder_}, {}), 2) << "another file stayed";
+}
+
+TEST_F(ReportWriterTest, WritesASummaryForProgramsBesideThePage) {
+  ReportWriter report = writer();
+  start(report);
+  RunResult result;
+  result.total = {.steps = 600, .samples = 120000, .train_s = 4.0, .elapsed_s = 5.0};
+  result.total.times.compute = std::chrono::seconds{3};
+  report.finish(result);
+  const RunSummary summary = read_summary(folder_ / "report.json");
+  EXPECT_EQ(summary.state, RunState::finished);
+  EXPECT_EQ(summary.node_of_rank.size(), 2u);
+  EXPECT_EQ(summary.samples, 120000u);
+  const MeasuredSteps measured = summary.measured();
+  EXPECT_EQ(measured.steps, 120000 / summary.rows);
+  EXPECT_DOUBLE_EQ(measured.step_s, 4.0 / static_cast<double>(measured.steps));
+  EXPECT_DOUBLE_EQ(measured.seconds[static_cast<std::size_t>(StepPart::compute)],
+                   3.0 / static_cast<double>(measured.steps));
+  EXPECT_EQ(summary_from_json(to_json(summary), "x"), summary);
+}
+
+TEST(RunSummary, SaysWhatIsWrongWithAReport) {
+  const auto refusal = [](const std::string& text) {
+    try {
+      (void)summary_from_json(text, "report.json");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid);
+      return std::string{error.what()};
+    }
+    return std::string{"no error"};
+  };
+  const std::string head = R"({"schema": "troupe.report", "version": 1)";
+  EXPECT_THAT(refusal("{"), HasSubstr("report.json: no JSON"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("this is no run's report"));
+  EXPECT_THAT(refusal(R"({"schema": "troupe.report", "version": 2})"), HasSubstr("version 2"));
+  EXPECT_THAT(refusal(head + R"(, "train_s": -1})"), HasSubstr("train_s is not a number of seconds"));
+  EXPECT_THAT(refusal(head + R"(, "samples": 1.5})"), HasSubstr("samples is not a whole number"));
+  EXPECT_THAT(refusal(head + R"(, "node_of_rank": [0]})"), HasSubstr("node_of_rank is not a list of places"));
+  EXPECT_THAT(refusal(head + R"(, "state": "asleep"})"), HasSubstr("state is not one of"));
+  EXPECT_EQ(summary_from_json(head + "}", "x").measured().steps, 0u);
 }
 
 TEST_F(ReportWriterTest, ShowsWhyARunCouldNotBegin) {
@@ -282,6 +323,8 @@ TEST_F(ReportWriterTest, LetsALauncherTellOfAFailure) {
   start(report);
   tell_failure(folder_ / "report.html", "rank 0 was killed by SIGKILL");
   EXPECT_THAT(page(), HasSubstr("Failed</b>: rank 0 was killed by SIGKILL"));
+  EXPECT_EQ(read_summary(folder_ / "report.json").state, RunState::failed);
+  EXPECT_EQ(read_summary(folder_ / "report.json").reason, "rank 0 was killed by SIGKILL");
   tell_failure(folder_ / "none.html", "nobody hears");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "none.html"));
 }

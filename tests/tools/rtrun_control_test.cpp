@@ -39,6 +39,7 @@ TEST(ControlRequest, NamesAPolicyWithItsSettings) {
 
 TEST(ControlRequest, AsksForANewViewWithOneWord) {
   EXPECT_EQ(parse_control_request("rebuild").kind, ControlRequest::Kind::rebuild);
+  EXPECT_EQ(parse_control_request("machines").kind, ControlRequest::Kind::machines);
   EXPECT_THAT(refusal_of("rebuild now"), HasSubstr("\"rebuild\""));
 }
 

@@ -137,6 +137,31 @@ TEST_F(Rttopo, ShowAndMatrixHaveWhatWasMeasuredAndMarkWhatIsSlow) {
   EXPECT_THAT(rttopo({"matrix", "-i", made_.c_str()}).out, Not(HasSubstr("Measured")));
 }
 
+TEST_F(Rttopo, TakesTheMachinesOfARunAsThoseOfFiles) {
+  const std::string two =
+      R"({"schema": "troupe.cluster", "version": 1, "machines": [{"count": 1, "source": "rank 0", "machine": )" +
+      topology::to_json(topology::testing::two_sockets()) + R"(}, {"count": 2, "source": "rank 1", "machine": )" +
+      topology::to_json(topology::testing::two_sockets()) + "}]}";
+  const std::vector<Node> nodes = nodes_from_json(two, "the run in run");
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[1].source, "rank 1");
+  EXPECT_EQ(nodes[1].count, 2u);
+  CommandLine line;
+  line.verb = Verb::diff;
+  line.run = "run";
+  line.nodes = nodes;
+  std::ostringstream out;
+  EXPECT_EQ(run(line, out, false), 0);
+  EXPECT_EQ(out.str(), "The 3 machines are alike.\n");
+  for (const char* wrong :
+       {"[]", "{", R"({"schema": 7})", R"({"schema": "troupe.cluster", "version": 1, "machines": []})",
+        R"({"schema": "troupe.cluster", "version": 1, "machines": [{"count": -1}]})"})
+    EXPECT_THROW(nodes_from_json(wrong, "x"), Error) << wrong;
+  EXPECT_EQ(rttopo({"show", "--run", "run", "-i", made_.c_str()}).code, 2);
+  EXPECT_EQ(rttopo({"diff"}).code, 2);
+  EXPECT_EQ(rttopo({"diff", made_.c_str(), "--run", "run"}).code, 2);
+}
+
 TEST_F(Rttopo, FiguresThatAreNoneAreRefused) {
   const Said none = rttopo({"matrix", "-i", made_.c_str(), "--figures", path("none.json").c_str()});
   EXPECT_EQ(none.code, 2);

@@ -37,6 +37,7 @@ Examples:
 
 What it writes, into report.dir (run/):
   report.html    the run as a page, for any browser, also while it is under way
+  report.json    what programs want to know of the run; rtrun plan --compare reads it
   log            an entry per epoch, JSON as ChainerMN's LogReport writes it; log.csv: the same as a table
   rank-N.log     what rank N wrote, N > 0; messages of rtrun itself are shown on stderr too
   checkpoints/   see `ckpt --help`

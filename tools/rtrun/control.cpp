@@ -20,7 +20,8 @@
 namespace troupe::rtrun {
 namespace {
 
-constexpr const char* kRequests = "\"switch POLICY [key=value ...]\", \"rebuild\", \"stop\" or \"describe\"";
+constexpr const char* kRequests =
+    "\"switch POLICY [key=value ...]\", \"rebuild\", \"stop\", \"describe\" or \"machines\"";
 
 bool is_plain(std::string_view line) {
   return std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c <= '~'; });
@@ -71,6 +72,7 @@ ControlRequest parse_control_request(std::string_view line) {
   if (words.size() == 1 && words[0] == "stop") return {.kind = Kind::stop, .policy = {}};
   if (words.size() == 1 && words[0] == "rebuild") return {.kind = Kind::rebuild, .policy = {}};
   if (words.size() == 1 && words[0] == "describe") return {.kind = Kind::describe, .policy = {}};
+  if (words.size() == 1 && words[0] == "machines") return {.kind = Kind::machines, .policy = {}};
   TROUPE_CHECK(words.size() >= 2 && words[0] == "switch", Code::invalid, "a run takes ", kRequests);
   return {.kind = Kind::switch_policy, .policy = parse_policy(words[1], std::span{words}.subspan(2))};
 }

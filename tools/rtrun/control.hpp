@@ -15,7 +15,7 @@ namespace troupe::rtrun {
 
 /// What `rtrun control` asks of a run. It travels as one line of plain letters, `words` joined by spaces.
 struct ControlRequest {
-  enum class Kind : std::uint8_t { switch_policy, rebuild, stop, describe };
+  enum class Kind : std::uint8_t { switch_policy, rebuild, stop, describe, machines };
   Kind kind = Kind::describe;
   PolicySettings policy;  // of switch_policy
 };
@@ -28,9 +28,10 @@ struct ControlAnswer {
 
 /// The most bytes of a request's line, and of an answer's.
 inline constexpr std::size_t kRequestBytes = 1024;
-inline constexpr std::size_t kAnswerBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kAnswerBytes = std::size_t{64} << 20;  // machines of some hundred nodes
 
-/// Throws Error{invalid} for anything else than "switch POLICY [key=value ...]", "rebuild", "stop" and "describe".
+/// Throws Error{invalid} for anything else than "switch POLICY [key=value ...]", "rebuild", "stop", "describe" and
+/// "machines".
 ControlRequest parse_control_request(std::string_view line);
 std::string to_line(const ControlAnswer& answer);
 /// Throws Error{corrupt} for what to_line does not make.

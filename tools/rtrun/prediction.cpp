@@ -1,5 +1,7 @@
 #include "tools/rtrun/prediction.hpp"
 
+#include <algorithm>
+
 #include "apps/models/models.hpp"
 #include "apps/report/run_summary.hpp"
 #include "devices/discovery/discovery.hpp"
@@ -55,6 +57,10 @@ std::string predicted_text(const Configuration& configuration, const DataPlace& 
   const Graph graph = build_model(settings, look_at_data(data).fields);
   std::string trouble;
   const CostFigures costs = find_figures(figures, node, is_here, trouble);
+  if (is_here && std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                             [&](const NodePlan& other) { return other.identity.boot_id != node.identity.boot_id; }))
+    trouble += text("- Other machines are taken to be as fast as ",
+                    costs.measured.host.empty() ? "this one" : costs.measured.host, ".\n");
   return describe(predict(plan, graph, layout_of(settings, graph), costs, plan.steps)) + trouble;
 }
 

@@ -71,6 +71,7 @@ constexpr const char* kAskedFor = "asked for by rtrun control";
 std::string serve(Blocking& blocking, Session& session, const ControlRequest& request, Clock::duration patience) {
   switch (request.kind) {
     case ControlRequest::Kind::describe: return session.describe(blocking, Deadline::after(kReport));
+    case ControlRequest::Kind::machines: return session.machines(blocking, Deadline::after(patience));
     case ControlRequest::Kind::stop: session.request_stop(); return "the run ends after the steps under way";
     case ControlRequest::Kind::rebuild:
     case ControlRequest::Kind::switch_policy: break;

@@ -1,0 +1,94 @@
+#include "apps/session/machine_teller.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/response_promise.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <caf/stateful_actor.hpp>
+
+#include "actors/caf_error.hpp"
+#include "devices/discovery/machine_discovery.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/io_threads.hpp"
+#include "runtime/topology/machine_json.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr const char* kTellerName = "machine";
+using AskMachine = caf::atom_constant<caf::atom("machine")>;
+using MachineSeen = caf::atom_constant<caf::atom("seen")>;
+using MachineUnseen = caf::atom_constant<caf::atom("unseen")>;
+
+struct TellerState {
+  static constexpr const char* name = "machine";
+  std::vector<caf::response_promise> waiting;
+  std::unique_ptr<IoThreads> looker;  // once somebody has asked
+};
+
+/// The rank's threads stay on its own cores; of the machine all those count that it might use.
+void leave_own_cores() {
+  std::array<std::uint64_t, 128> all{};  // of 8,192 processors
+  all.fill(~std::uint64_t{0});
+  (void)::sched_setaffinity(0, sizeof all, reinterpret_cast<const cpu_set_t*>(all.data()));
+}
+
+/// Handlers of an actor take under a millisecond, so the look is a thread's, which only posts what it found.
+caf::behavior machine_teller(caf::stateful_actor<TellerState>* self) {
+  const auto answer = [self](const auto& what) {
+    for (caf::response_promise& each : self->state.waiting) each.deliver(what);
+    self->state.waiting.clear();
+  };
+  return {[self](AskMachine) {
+            caf::response_promise promise = self->make_response_promise();
+            self->state.waiting.push_back(promise);
+            if (self->state.waiting.size() > 1) return promise;  // it is looking already
+            if (!self->state.looker) self->state.looker = std::make_unique<IoThreads>("machine", 1);
+            self->state.looker->post([to = caf::actor_cast<caf::actor>(self)](Blocking&) {
+              leave_own_cores();
+              try {
+                caf::anon_send(to, MachineSeen::value, topology::to_json(discover_machine(), -1));
+              } catch (const std::exception& error) {
+                caf::anon_send(to, MachineUnseen::value, std::string{error.what()});
+              }
+            });
+            return promise;
+          },
+          [answer](MachineSeen, const std::string& machine) { answer(machine); },
+          [answer](MachineUnseen, const std::string& why) {
+            answer(to_caf(Status{Code::environment, why}));
+          }};
+}
+
+}  // namespace
+
+MachineTeller::MachineTeller(Group& group) : actor_(group.system().spawn(machine_teller)) {
+  group.publish(kTellerName, actor_);
+}
+
+MachineTeller::~MachineTeller() { caf::anon_send_exit(actor_, caf::exit_reason::user_shutdown); }
+
+std::string MachineTeller::ask(Blocking& blocking, Group& group, Peer peer, Deadline deadline) {
+  const caf::actor teller = group.lookup(blocking, peer, kTellerName, deadline);
+  caf::scoped_actor self{group.system()};
+  std::string machine;
+  caf::error failed;
+  self->request(teller, deadline.left(), AskMachine::value)
+      .receive([&](std::string& said) { machine = std::move(said); },
+               [&](caf::error& error) { failed = std::move(error); });
+  TROUPE_CHECK(!failed, Code::environment, "rank ", peer.value,
+               " does not tell its machine: ", group.system().render(failed));
+  return machine;
+}
+
+}  // namespace troupe
