@@ -97,7 +97,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
         "model.units = [1000, 1000]"}},
       {"[model]\nunits = [1000, \"x\"]\n", {"app.toml:2:9: model.units has the text \"x\" as entry 2"}},
       {"[model]\ndtype = 16\n", {"app.toml:2:9: model.dtype is the integer 16, but takes one of \"f32\", \"bf16\""}},
-      {"[model]\nname = [\"mlp\"]\n", {"app.toml:2:8: model.name is the array [\"mlp\"], but takes \"mlp\""}},
+      {"[model]\nname = [\"mlp\"]\n", {"app.toml:2:8: model.name is the array [\"mlp\"], but takes one of \"mlp\", \"lenet\""}},
       {"[optimizer]\nrate = \"0.001\"\n", {"app.toml:2:8: optimizer.rate is the text \"0.001\"", "(without quotes)"}},
       {"[train]\ndeterministic = 1\n",
        {"app.toml:2:17: train.deterministic is the integer 1, but takes true or false"}},
@@ -139,7 +139,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       // Words that are not among the choices.
       {"[model]\ndtype = \"fp32\"\n", {"app.toml:2:9: model.dtype is the text \"fp32\"", "did you mean \"f32\"?"}},
       {"[model]\ndtype = \"f16\"\n", {"app.toml:2:9: model.dtype is the text \"f16\"", "did you mean"}},
-      {"[model]\nname = \"resnet50\"\n", {"app.toml:2:8: model.name is the text \"resnet50\", but takes \"mlp\""}},
+      {"[model]\nname = \"resnet50\"\n", {"app.toml:2:8: model.name is the text \"resnet50\", but takes one of \"mlp\", \"lenet\""}},
       {"[optimizer]\nrule = \"Adam\"\n",
        {"app.toml:2:8: optimizer.rule is the text \"Adam\"", "did you mean \"adam\"?"}},
       {"[optimizer]\nrule = \"lion\"\n",
