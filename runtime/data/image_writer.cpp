@@ -13,7 +13,26 @@ namespace {
 
 using detail::Taps;
 
-constexpr std::size_t kStretchPixels = 256;  // whose scales and offsets are kept: 6 KiB for three channels
+constexpr std::size_t kStretchElements = 1024;  // about as many scales and offsets are kept: 8 KiB
+
+/// `count` pixels from the last to the first, of whose channels the first kTo are taken.
+template <std::size_t kFrom, std::size_t kTo>
+void mirror(std::uint8_t* __restrict to, const std::uint8_t* __restrict from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t c = 0; c < kTo; ++c) to[i * kTo + c] = from[(count - 1 - i) * kFrom + c];
+}
+void mirror_row(std::uint8_t* to, std::size_t to_channels, const std::uint8_t* from, std::size_t from_channels,
+                std::size_t count) {
+  if (from_channels == 1) return mirror<1, 1>(to, from, count);
+  if (from_channels == 3) return mirror<3, 3>(to, from, count);
+  if (to_channels == 3) return mirror<4, 3>(to, from, count);
+  mirror<4, 4>(to, from, count);
+}
+/// Three of four channels.
+void narrow_row(std::uint8_t* __restrict to, const std::uint8_t* __restrict from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t c = 0; c < 3; ++c) to[i * 3 + c] = from[i * 4 + c];
+}
 
 /// Mean of 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) from exact sums.
 float mean_grey(const std::uint8_t* pixels, std::size_t count_pixels, std::uint32_t channels) {
@@ -119,7 +138,8 @@ ImageWriter::ImageWriter(Augmentation augmentation, std::uint32_t channels, bool
   const auto of_channel = [&](const std::vector<float>& values, std::size_t channel, float otherwise) {
     return values.empty() ? otherwise : values[values.size() == 1 ? 0 : channel];
   };
-  for (std::size_t i = 0; i < kStretchPixels * channels; ++i) {
+  TROUPE_CHECK(channels == 1 || channels == 3 || channels == 4, Code::unsupported, "images of ", channels, " channels");
+  for (std::size_t i = 0; i < kStretchElements / channels * channels; ++i) {
     const float mean = of_channel(augmentation_.mean, i % channels, 0.0F);
     const float deviation = of_channel(augmentation_.deviation, i % channels, 1.0F);
     scale_.push_back(1.0F / deviation);
@@ -161,19 +181,18 @@ PixelView ImageWriter::arranged(const PixelView& image, const DrawnAugmentation&
     // Columns [begin, end) of the window lie in the image; what is beside them is black.
     const std::int64_t begin = std::clamp<std::int64_t>(-drawn.right, 0, width);
     const std::int64_t end = std::clamp<std::int64_t>(width - drawn.right, 0, width);
-    if (image.channels == channels_ && !drawn.flipped) {
-      const auto at = [&](std::int64_t x) { return static_cast<std::size_t>(x) * channels_; };
-      std::memset(to, 0, at(begin));
-      std::memcpy(to + at(begin), from + at(begin + drawn.right), at(end - begin));
-      std::memset(to + at(end), 0, row_bytes - at(end));
-      continue;
-    }
-    std::memset(to, 0, row_bytes);
-    for (std::int64_t x = begin; x < end; ++x) {
-      const std::uint8_t* const pixel = from + static_cast<std::size_t>(x + drawn.right) * image.channels;
-      const std::int64_t to_x = drawn.flipped ? width - 1 - x : x;
-      for (std::size_t c = 0; c < channels_; ++c) to[static_cast<std::size_t>(to_x) * channels_ + c] = pixel[c];
-    }
+    const auto at = [&](std::int64_t x) { return static_cast<std::size_t>(x) * channels_; };
+    const std::int64_t to_begin = drawn.flipped ? width - end : begin, to_end = drawn.flipped ? width - begin : end;
+    const auto count = static_cast<std::size_t>(end - begin);
+    const std::uint8_t* const source = from + static_cast<std::size_t>(begin + drawn.right) * image.channels;
+    std::memset(to, 0, at(to_begin));
+    if (drawn.flipped)
+      mirror_row(to + at(to_begin), channels_, source, image.channels, count);
+    else if (image.channels == channels_)
+      std::memcpy(to + at(to_begin), source, at(to_end - to_begin));
+    else
+      narrow_row(to + at(to_begin), source, count);
+    std::memset(to + at(to_end), 0, row_bytes - at(to_end));
   }
   if (recolored) jitter(scratch.arranged.data(), std::size_t{image.height} * image.width, channels_, drawn);
   return {scratch.arranged.data(), image.height, image.width, channels_, row_bytes};

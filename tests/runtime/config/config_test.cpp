@@ -73,6 +73,7 @@ prefetch = 5
 scatter = "equal"
 loader = "node"
 augment = ["flip", "crop:4"]
+broken = "skip"
 [model]
 name = "mlp"
 units = [500, 250]
@@ -113,6 +114,8 @@ stop_s = 0.25
   EXPECT_EQ(s.cluster.local, 3u);
   EXPECT_EQ(s.cluster.transport, "tcp");
   EXPECT_EQ(s.data.source, "generated");
+  EXPECT_EQ(s.data.augment, (std::vector<std::string>{"flip", "crop:4"}));
+  EXPECT_EQ(s.data.broken, Broken::skip);
   EXPECT_EQ(s.data.path, "somewhere");
   EXPECT_EQ(s.data.batch, 64u);
   EXPECT_EQ(s.data.prefetch, 5u);
