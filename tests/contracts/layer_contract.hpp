@@ -112,7 +112,7 @@ class LayerContract : public DeviceWorld {
   /// Whether the device computes the graph at all.
   bool compare(const Graph& graph, std::uint64_t key) {
     SCOPED_TRACE(text("key ", key, ": ", graph.to_string()));
-    // In bf16 a ReLU may cut off on one side alone: of one row that is much of the gradient.
+    // What bf16 rounds weighs less where more rows are added up.
     const std::uint32_t least = graph.dtype() == DType::bf16 ? 4 : 1;
     const BatchLayout batch{least + static_cast<std::uint32_t>(random_below(key, 8, 9)), graph.fields()};
     if (!room_) room_.emplace(take(kRunBytes));
