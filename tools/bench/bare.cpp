@@ -25,7 +25,7 @@ class BareRank {
   BareRank(Blocking& blocking, const SessionOptions& options)
       : settings_(options.configuration.settings),
         deadline_(Deadline::after(kPatience)),
-        job_(join_job(blocking, options, deadline_)),
+        job_(join_job(blocking, options, deadline_, nullptr)),
         affinity_(job_.mine().cpus),
         schedule_(job_.schedule(settings_, {})),
         ledger_(schedule_),

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPause{800};
 /// How often everyone is asked how it goes, and how often that is told.
-constexpr std::chrono::seconds kLook{5};
+constexpr std::chrono::seconds kLookEvery{5};
 constexpr std::uint32_t kLooksPerWord = 6;
 
 /// A group in which nobody may be lost, from its start to its end.
@@ -100,7 +100,7 @@ bool measure_load(const GroupRun& run) {
   found.line["seconds"] = 0;
   const Deadline end = Deadline::after(std::chrono::seconds(run.what.seconds));
   for (std::uint32_t looks = 1; !end.passed(); ++looks) {
-    group.crew.rest(run.blocking, std::min<Clock::duration>(end.left(), kLook));
+    group.crew.rest(run.blocking, std::min<Clock::duration>(end.left(), kLookEvery));
     group.look();
     const double seconds = milliseconds_since(begun) / 1e3;
     found.line["seconds"] = rounded(seconds);
