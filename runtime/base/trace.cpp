@@ -16,7 +16,7 @@ std::int64_t nanoseconds(Clock::time_point at) noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
 }
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string in_json_quotes(const std::string& text) { return nlohmann::json(text).dump(); }
 
 std::string name_of(const char* phase, const WorkLabel& label) {
   std::string name = phase;
@@ -73,7 +73,8 @@ TraceRow& Trace::row(std::string name) {
 void Trace::write(std::ostream& out, std::uint32_t process, const std::string& name) const {
   const std::lock_guard lock{mutex_};
   out << "[\n"
-      << fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", process, quoted(name));
+      << fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", process,
+                     in_json_quotes(name));
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     TraceRow& row = *rows_[r];
     const std::size_t written = row.written_.load(std::memory_order_acquire);
@@ -81,7 +82,7 @@ void Trace::write(std::ostream& out, std::uint32_t process, const std::string& n
     out << fmt::format(
         ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"args\":{{\"name\":{2}}}}},\n"
         "{{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"args\":{{\"sort_index\":{1}}}}}",
-        process, r, quoted(row.name_));
+        process, r, in_json_quotes(row.name_));
     const std::lock_guard blocks{row.mutex_};
     for (std::size_t i = 0; i < written; ++i) {
       const TraceRow::Span& span = row.blocks_[i / TraceRow::kBlock]->spans[i % TraceRow::kBlock];

@@ -13,7 +13,7 @@ namespace troupe::topology {
 namespace {
 
 /// As Graphviz reads it: its \n ends a line of a label.
-std::string quoted(std::string_view text) {
+std::string in_dot_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -126,11 +126,11 @@ std::string to_graphviz(const Machine& machine) {
                               : index.nic_at(i) != nullptr  ? "\"#cfe2f3\""
                               : part.kind == PartKind::numa ? "\"#fff2cc\""
                                                             : "white";
-    out += text("  p", i, " [label=", quoted(label), ", fillcolor=", color, "];\n");
+    out += text("  p", i, " [label=", in_dot_quotes(label), ", fillcolor=", color, "];\n");
     PartIndex above = part.parent;
     while (above != kNoPart && !is_drawn(index, above)) above = machine.parts[above].parent;
     if (above != kNoPart)
-      out += text("  p", above, " -- p", i, " [label=", quoted(part.pci ? text_of(part.pci->now) : ""), "];\n");
+      out += text("  p", above, " -- p", i, " [label=", in_dot_quotes(part.pci ? text_of(part.pci->now) : ""), "];\n");
   }
   std::vector<std::pair<PartIndex, std::string>> switches;  // places outside the PCI tree that links lead to
   for (const AcceleratorLink& link : index.links()) {
@@ -139,11 +139,11 @@ std::string to_graphviz(const Machine& machine) {
                                             : gigabytes(static_cast<double>(link.bytes_per_second));
     if (to != kNoPart && index.gpu_at(to) != nullptr) {
       if (link.from < to)
-        out += text("  p", link.from, " -- p", to, " [color=green, penwidth=2, constraint=false, label=", quoted(rate),
-                    "];\n");
+        out += text("  p", link.from, " -- p", to,
+                    " [color=green, penwidth=2, constraint=false, label=", in_dot_quotes(rate), "];\n");
     } else if (!link.to.empty()) {
-      out += text("  ", quoted(link.to), " [shape=hexagon];\n  p", link.from, " -- ", quoted(link.to),
-                  " [color=green, label=", quoted(rate), "];\n");
+      out += text("  ", in_dot_quotes(link.to), " [shape=hexagon];\n  p", link.from, " -- ", in_dot_quotes(link.to),
+                  " [color=green, label=", in_dot_quotes(rate), "];\n");
     }
   }
   return out + "}\n";
