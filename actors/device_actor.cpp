@@ -263,7 +263,7 @@ void hold(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audie
 
 /// All steps up to the evaluated one are committed at this rank, and no further one has begun at any. Where the ranks'
 /// weights are still different, one more step ends their block.
-void take_verdict(DeviceState& s, const EvaluationVerdict& verdict) {
+void take_verdict(DeviceState& s, const DeviceParts& parts, const EvaluationVerdict& verdict) {
   if (!s.evaluated_step || s.evaluated_step->value != verdict.step) return;
   const Step step = *std::exchange(s.evaluated_step, {});
   if (!verdict.end || s.stopped) return;
@@ -271,6 +271,7 @@ void take_verdict(DeviceState& s, const EvaluationVerdict& verdict) {
   s.stopped = true;
   s.retires = false;
   s.all_committed = s.consistent_there;
+  if (parts.ends_early) parts.ends_early(*s.last);
 }
 
 void follow(DeviceSelf self, const DeviceParts& parts, const StepOrder& order) {
@@ -286,6 +287,7 @@ void follow(DeviceSelf self, const DeviceParts& parts, const StepOrder& order) {
     case StepOrderKind::end:
       s.last = Step{order.at};
       s.stopped = true;
+      if (parts.ends_early) parts.ends_early(*s.last);
       break;
     case StepOrderKind::rebuild: s.orders.expect_rebuild({order.at}); break;
   }
@@ -353,7 +355,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
           [=](const HoldSteps& order) { hold(self, parts, audience, order); },
           [=](const StepOrder& order) { follow(self, parts, order); },
           [=](const EvaluationVerdict& verdict) {
-            take_verdict(self->state, verdict);
+            take_verdict(self->state, parts, verdict);
             enqueue_ready(self, parts);
             finish_when_done(self, parts, audience);
           },

@@ -92,6 +92,9 @@ struct DeviceParts {
   /// Told when a step begins under another policy than the one before it, and why; absent: nobody is. Without a reason
   /// the policy's turn had come.
   std::function<void(Step, const PolicySettings&, const std::string& reason)> switched{};
+  /// Told the last step when the run is to end before the plan does by somebody's word, not by the sums of a step;
+  /// absent: nobody is.
+  std::function<void(Step last)> ends_early{};
   /// Whether every step's sums are of all ranks, so that a wish to end is counted by all alike. Otherwise some steps'
   /// are the rank's own: a wish goes to the coordinator, and the sums to who gathers them.
   bool sums_are_common = true;

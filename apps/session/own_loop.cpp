@@ -54,6 +54,12 @@ void OwnLoop::committed(Step step, const StepSums& total) {
   changed_.notify_all();
 }
 
+void OwnLoop::ends_early(Step last) {
+  const std::lock_guard lock(mutex_);
+  end_ = std::min(end_, last.value + 1);
+  changed_.notify_all();
+}
+
 void OwnLoop::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
@@ -142,7 +148,9 @@ std::optional<StepSums> OwnLoop::run_step(Blocking& blocking, const OwnStep& com
   for (;;) {
     // As long as the step takes: the exchange has a deadline, and whatever ends the run closes the loop.
     changed_.wait(lock, [&] {
-      return closed_ || !work_.empty() || (total_ && (!evaluates || (pass_ended_ && evaluated == passed_)));
+      const bool is_beyond = step.value >= end_;  // its batch went to a device that takes none any more
+      return closed_ || is_beyond || !work_.empty() ||
+             (total_ && (!evaluates || (pass_ended_ && evaluated == passed_)));
     });
     if (work_.empty()) return total_;
     const HostWork work = work_.front();

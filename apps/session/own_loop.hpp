@@ -25,7 +25,7 @@ struct OwnLoopParts {
   const OwnModel* model = nullptr;     // null: the device computes
   LeasePool* empty_batches = nullptr;  // of an app that brings its own samples; null: a loader sends batches
   std::chrono::milliseconds wait_deadline{30000};  // for what the stream does before the app's work
-  /// Whether totals are of all ranks, and so say when the run ends; otherwise close() does.
+  /// Whether totals are of all ranks, and so say when the run ends; otherwise ends_early() does.
   bool sums_are_common = true;
   std::function<void()> stop;  // asks the job to end
 };
@@ -42,6 +42,8 @@ class OwnLoop {
   BatchReceiver gate(caf::actor_system& system, const DeviceActor& device);
   void post(const HostWork& work);
   void committed(Step step, const StepSums& total);
+  /// The job ends with `last`, before its plan does: there is no batch behind it, and no total of a step behind it.
+  void ends_early(Step last);
   /// The run is over, well or not: nobody waits here any more.
   void close();
 

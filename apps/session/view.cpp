@@ -458,6 +458,7 @@ void View::make_actors() {
       .balancer = {},
       .answer_within = settings().faults.exchange,
       .so_far = {}};
+  parts.device.ends_early = [this](Step last) { loop_->ends_early(last); };
   parts.device.sums_are_common = sums_are_common();
   parts.device.trace = trace_.device_actor;
   parts.device.programs = &work_.programs;

@@ -122,31 +122,31 @@ struct World {
       digest_plan = DigestPlan{digest_steps, {tensor, slice(tensor, 0, 8)}, arena->allocate(digest_bytes(2))};
     actor = spawn_device(
         actors.system(),
-        {*stream,
-         *replica,
-         *steps,
-         space,
-         step_messages,
-         evaluation_messages,
-         arena->allocate(kEvaluationsKept * sizeof(StepSums)),
-         schedule,
-         snapshot_messages,
-         std::move(saves),
-         Rank{0},
-         [this](Step step, const StepSums&) {
-           return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
-         },
-         [this](Step step, const PolicySettings& policy, const std::string& why) {
-           switches.emplace_back(step.value, policy.kind);
-           reasons.push_back(why);
-         },
-         sums_are_common,
-         {},
-         digest_plan,
-         awaits_verdicts,
-         [] { return std::string{}; },
-         {},
-         [this](const DeviceProgress& left) { progress = left; }},
+        {.stream = *stream,
+         .replica = *replica,
+         .exchange = *steps,
+         .space = space,
+         .steps = step_messages,
+         .evaluations = evaluation_messages,
+         .evaluation_sums = arena->allocate(kEvaluationsKept * sizeof(StepSums)),
+         .schedule = schedule,
+         .snapshots = snapshot_messages,
+         .saves = std::move(saves),
+         .verdict =
+             [this](Step step, const StepSums&) {
+               return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
+             },
+         .switched =
+             [this](Step step, const PolicySettings& policy, const std::string& why) {
+               switches.emplace_back(step.value, policy.kind);
+               reasons.push_back(why);
+             },
+         .ends_early = [this](Step last) { early_end = last; },
+         .sums_are_common = sums_are_common,
+         .digests = digest_plan,
+         .awaits_verdicts = awaits_verdicts,
+         .rebuild_refusal = [] { return std::string{}; },
+         .retired = [this](const DeviceProgress& left) { progress = left; }},
         {{committed_to}, evaluated_to, {finished_to}, snapshots_to, coordinator.handle(actors), sums_to, digests_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
@@ -193,6 +193,7 @@ struct World {
   std::vector<bool> finished;                                  // whether it was stopped
   std::vector<bool> retired;                                   // at the same ends
   DeviceProgress progress;                                     // that it left
+  std::optional<Step> early_end;                               // told to an app's loop
   Status verdict;                                              // that it finished with
   std::vector<std::pair<std::uint64_t, std::uint32_t>> saved;  // steps, numbers
   std::vector<std::optional<Step>> saved_for;                  // which evaluations
@@ -521,6 +522,7 @@ TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   EXPECT_EQ(w.own_sums.size(), 6u);
   EXPECT_TRUE(w.exchange.facts.back().last);
   EXPECT_THAT(w.finished, ElementsAre(true));
+  EXPECT_EQ(w.early_end, Step{5});
 }
 
 /// Holds and orders that the view ends with step `at`, or the first one after it that leaves no round under way.
@@ -699,6 +701,7 @@ TEST(DeviceActor, EndsWithTheStepBehindWhereTheEvaluatedOneIsInsideABlock) {
   EXPECT_EQ(w.committed.size(), 3u);
   EXPECT_EQ(w.finished, std::vector<bool>{true});
   EXPECT_TRUE(w.exchange.facts.back().last);
+  EXPECT_EQ(w.early_end, Step{2});
 }
 
 TEST(DeviceActor, NamesRankZeroWhenItIsHeldForTooLong) {
