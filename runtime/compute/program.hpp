@@ -21,8 +21,8 @@ class Program {
 };
 
 /// The programs of work that comes again and again on one stream, in a few forms: a step with a round and one without,
-/// a first step whose waits are over from the start. The forms that were used last are kept. Outlives the stream's
-/// work. Threads: as the stream.
+/// a first step whose waits are over from the start. The forms that were used last are kept. Must be destroyed after
+/// the stream, which may still read a piece of work whose last point is reached. Threads: as the stream.
 class Programs {
  public:
   static constexpr std::size_t kKept = 16;

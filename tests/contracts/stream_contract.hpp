@@ -566,8 +566,8 @@ TEST_P(StreamContract, CompletesAnUpdateThatAnotherProcessLeftAtAnyMoment) {
 }
 
 TEST_P(StreamContract, DoesWorkThatComesAgainWithTheValuesOfThisTime) {
-  const auto stream = device().stream(), plain = device().stream();
   Programs programs;
+  const auto stream = device().stream(), plain = device().stream();
   Timeline& gate = make_line();
   const Case one = make_case(RuleKind::adam, 1, 1500, 2, true, true),
              other = make_case(RuleKind::adam, 1, 1500, 2, true, true);
@@ -600,8 +600,8 @@ TEST_P(StreamContract, DoesWorkThatComesAgainWithTheValuesOfThisTime) {
 }
 
 TEST_P(StreamContract, KeepsWhatWasEnqueuedBeforeTheWorkThrew) {
-  const auto stream = device().stream();
   Programs programs;
+  const auto stream = device().stream();
   const Memory a = put({1, 2}), b = put({3, 4}), c = put({5, 6});
   for (int i = 0; i < 3; ++i) {
     EXPECT_THROW(stream->enqueue(programs,
