@@ -127,7 +127,7 @@ void LaneLoop::State::wake_sleeper() noexcept {
   }
 }
 
-/// Runs what was taken from the list, oldest first; whether there was any.
+/// Runs what was taken from the list, oldest first.
 bool LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
   const bool any = oldest != nullptr;
   while (oldest != nullptr) {
@@ -142,8 +142,7 @@ bool LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
 /// did something, and once more after a hook that did, since that may have made actors runnable.
 bool LaneLoop::State::round() {
   const auto begun = options.trace == nullptr ? Clock::time_point{} : Clock::now();
-  LaneTask* const oldest = posted.take_all();
-  bool did = oldest != nullptr && run_tasks(oldest);
+  bool did = run_tasks(posted.take_all());
   for (int call = 0; call < kProgressCalls && transport.progress(lane); ++call) did = true;
   did |= std::exchange(busy_hook, false);
   if (did && hook) busy_hook = hook();
