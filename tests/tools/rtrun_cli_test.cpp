@@ -139,6 +139,7 @@ TEST(CommandLine, NamesTheOptionOrVerbThatAMisspeltOneIsNearTo) {
   expect_refusal(parse({"job.toml", "--sets", "data.batch=50"}), "unknown option --sets; did you mean --set?");
   expect_refusal(parse({"chekc", "job.toml"}), "unknown verb chekc; did you mean check?");
   expect_refusal(parse({"pln"}), "unknown verb pln; did you mean plan?");
+  expect_refusal(parse({"--trace", "trace.json", "timelin"}), "unknown verb timelin; did you mean timeline?");
 }
 
 TEST(CommandLine, SaysWhichKeyAnOptionOfOtherProgramsIs) {

@@ -7,43 +7,10 @@
 
 #include "runtime/base/words.hpp"
 #include "runtime/config/detail/schema.hpp"
+#include "tools/rtrun/command_words.hpp"
 
 namespace troupe::rtrun {
 namespace {
-
-struct Word {
-  std::string_view name;
-  std::string_view help;
-};
-
-constexpr std::array<Word, 6> kVerbs{{{"check", "print the effective settings; runs nothing"},
-                                      {"plan", "print who would run where; runs nothing"},
-                                      {"control", "ask a run for another policy or view, or its end"},
-                                      {"timeline", "draw a step of a run's trace"},
-                                      {"reference", "print every key of app.toml, or every kind of layer"},
-                                      {"completion", "print a completion script"}}};
-
-struct Option {
-  std::string_view name;  // without the dashes
-  std::string_view help;
-  std::string_view value;  // of its argument, if it has one
-  bool of_verbs = false;   // check and plan take it too
-};
-constexpr std::array<Option, 7> kOptions{{{"set", "override a value", "a.b=c", true},
-                                          {"resume", "go on from a checkpoint", "auto|never|PATH"},
-                                          {"trace", "write a time line of the run", "FILE"},
-                                          {"quiet", "only the last line and errors", ""},
-                                          {"json", "lines of JSON on stdout", ""},
-                                          {"version", "print versions", ""},
-                                          {"help", "print help", "", true}}};
-
-/// Of plan alone.
-constexpr std::array<Option, 6> kOptionsOfPlan{{{"nodes", "machines from files", "FILE:N,..."},
-                                              {"ranks", "ranks on these machines together", "N"},
-                                              {"what-if", "plan for so many ranks, GPUs or nodes", "ranks=N"},
-                                              {"svg", "write a picture", "FILE"},
-                                              {"figures", "what was measured", "FILE"},
-                                              {"compare", "print predicted against measured", "REPORT"}}};
 
 constexpr std::array<std::string_view, 3> kShellNames{"bash", "zsh", "fish"};
 
@@ -65,20 +32,20 @@ std::string in_single_quotes(std::string_view text) {
 
 std::string option_words(bool of_verbs) {
   std::vector<std::string> words;
-  for (const Option& option : kOptions)
+  for (const OptionWord& option : kOptionWords)
     if (!of_verbs || option.of_verbs) words.push_back(fmt::format("--{}", option.name));
   return joined(words, " ");
 }
 
 std::string plan_option_words() {
   std::vector<std::string> words;
-  for (const Option& option : kOptionsOfPlan) words.push_back(fmt::format("--{}", option.name));
+  for (const OptionWord& option : kPlanOptionWords) words.push_back(fmt::format("--{}", option.name));
   return joined(words, " ") + ' ' + option_words(true);
 }
 
 std::string verb_words() {
   std::vector<std::string> words;
-  for (const Word& verb : kVerbs) words.emplace_back(verb.name);
+  for (const VerbWord& verb : kVerbWords) words.emplace_back(verb.name);
   return joined(words, " ");
 }
 
@@ -165,16 +132,16 @@ std::string zsh_script() {
       values += fmt::format("      {}) compadd -- {} ;;\n", key.name, joined(words, " "));
   }
   std::string verbs;
-  for (const Word& verb : kVerbs) verbs += fmt::format("    '{}:{}'\n", verb.name, in_single_quotes(verb.help));
+  for (const VerbWord& verb : kVerbWords) verbs += fmt::format("    '{}:{}'\n", verb.name, in_single_quotes(verb.help));
   std::string options;
-  for (const Option& option : kOptions) {
+  for (const OptionWord& option : kOptionWords) {
     const std::string_view action = option.name == "set"      ? ":a.b=c:_rtrun_settings"
                                     : option.name == "resume" ? ":checkpoint:_rtrun_resume"
                                                               : "";
     options += fmt::format("    '{}--{}[{}]{}' \\\n", option.name == "set" ? "*" : "", option.name,
                            in_single_quotes(option.help), action);
   }
-  for (const Option& option : kOptionsOfPlan)
+  for (const OptionWord& option : kPlanOptionWords)
     options += fmt::format("    '--{}[plan: {}]:{}:{}' \\\n", option.name, in_single_quotes(option.help), option.value,
                            option.name == "nodes" || option.name == "svg" ? "_files" : "");
   return fmt::format(R"script(#compdef rtrun
@@ -218,17 +185,17 @@ std::string fish_script() {
   std::string out = "# Completion of rtrun for fish: rtrun completion fish > ~/.config/fish/completions/rtrun.fish\n";
   out += "complete -c rtrun -f\n";
   out += "complete -c rtrun -n 'not __fish_seen_subcommand_from completion' -k -a '(__fish_complete_suffix .toml)'\n";
-  for (const Word& verb : kVerbs)
+  for (const VerbWord& verb : kVerbWords)
     out += fmt::format("complete -c rtrun -n __fish_use_subcommand -a {} -d '{}'\n", verb.name, verb.help);
   out += "complete -c rtrun -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
-  for (const Option& option : kOptions) {
+  for (const OptionWord& option : kOptionWords) {
     if (option.name == "set") continue;
     out +=
         fmt::format("complete -c rtrun {}-l {} -d '{}'{}\n",
                     option.of_verbs ? "" : "-n 'not __fish_seen_subcommand_from check plan completion' ", option.name,
                     option.help, option.name == "resume" ? " -r -a 'auto never (__fish_complete_directories)'" : "");
   }
-  for (const Option& option : kOptionsOfPlan)
+  for (const OptionWord& option : kPlanOptionWords)
     out += fmt::format("complete -c rtrun -n '__fish_seen_subcommand_from plan' -l {} -r -d '{}'{}\n", option.name,
                        option.help, option.name == "what-if" ? " -f -a 'ranks= gpus= nodes='" : " -F");
   for (const detail::SettingKey& key : detail::setting_keys()) {

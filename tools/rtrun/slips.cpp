@@ -10,19 +10,27 @@
 #include <vector>
 
 #include "runtime/config/detail/schema.hpp"
+#include "tools/rtrun/command_words.hpp"
 
 namespace troupe::rtrun {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKnownVerbs{"check",    "plan",       "control",
-                                                      "timeline", "completion", "reference"};
-constexpr std::array<std::string_view, 6> kWithValuesOfPlan{"--nodes", "--ranks",   "--what-if",
-                                                            "--svg",   "--figures", "--compare"};
-constexpr std::array<std::string_view, 7> kKnownOptions{"set", "resume", "trace", "version", "quiet", "json", "help"};
+template <class Words>
+std::string_view nearest_of(std::string_view word, const Words& words) {
+  std::vector<std::string_view> names;
+  for (const auto& each : words) names.push_back(each.name);
+  return detail::nearest(word, names);
+}
 
-template <std::size_t kCount>
-std::string_view nearest_of(std::string_view word, const std::array<std::string_view, kCount>& words) {
-  return detail::nearest(word, {words.begin(), words.end()});
+/// The option that `word` ("--set=a.b=c") names, of the verb `verb` or of rtrun itself; null: there is none.
+const OptionWord* option_of(std::string_view word, std::string_view verb) {
+  if (!word.starts_with("--")) return nullptr;
+  const std::string_view name = word.substr(2, word.find('=') - 2);
+  const auto called = [&](const OptionWord& option) { return option.name == name; };
+  if (const auto at = std::ranges::find_if(kOptionWords, called); at != kOptionWords.end()) return &*at;
+  if (verb != "plan") return nullptr;
+  const auto at = std::ranges::find_if(kPlanOptionWords, called);
+  return at != kPlanOptionWords.end() ? &*at : nullptr;
 }
 
 bool is_option(std::string_view word) { return word.size() > 1 && word.front() == '-'; }
@@ -49,7 +57,7 @@ std::string explain_option(std::string_view word, std::string_view next) {
   const std::string_view shown = word.substr(0, equals);
   std::string name{shown.substr(std::min(shown.find_first_not_of('-'), shown.size()))};
   std::replace(name.begin(), name.end(), '-', '_');
-  const std::string_view near = nearest_of(name, kKnownOptions);
+  const std::string_view near = nearest_of(name, kOptionWords);
   const std::string_view behind = is_option(next) || next.ends_with(".toml") ? "" : next;
   const std::string_view value = equals == word.npos ? behind : word.substr(equals + 1);
   const std::string_view key = detail::meant_key(name);
@@ -70,7 +78,7 @@ std::string explain_option(std::string_view word, std::string_view next) {
 /// `word` stands where app.toml or a verb is expected.
 std::string explain_first(std::string_view word) {
   if (word.find_first_of("./=") != word.npos || exists(word)) return {};
-  const std::string_view near = nearest_of(word, kKnownVerbs);
+  const std::string_view near = nearest_of(word, kVerbWords);
   return near.empty() || near == word ? std::string{} : fmt::format("unknown verb {0}; did you mean {1}?", word, near);
 }
 
@@ -85,17 +93,11 @@ std::string explain_slip(std::span<const char* const> words) {
       others.push_back(word);
       continue;
     }
-    const std::string_view name = word.substr(0, word.find('='));
-    const bool of_plan = !others.empty() && others.front() == "plan" &&
-                         std::find(kWithValuesOfPlan.begin(), kWithValuesOfPlan.end(), name) != kWithValuesOfPlan.end();
-    if (name == "--set" || name == "--resume" || of_plan) {
-      if (name == word) ++i;
+    if (const OptionWord* const option = option_of(word, others.empty() ? std::string_view{} : others.front())) {
+      if (!option->value.empty() && word.find('=') == word.npos) ++i;
       continue;
     }
-    const bool known =
-        name == "-q" || (name.starts_with("--") && name.size() > 3 &&
-                         std::find(kKnownOptions.begin(), kKnownOptions.end(), name.substr(2)) != kKnownOptions.end());
-    if (known || name == "-h") continue;
+    if (word == "-q" || word == "-h") continue;
     return explain_option(word, i + 1 < words.size() ? std::string_view{words[i + 1]} : std::string_view{});
   }
   if (others.empty()) return {};
