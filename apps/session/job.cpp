@@ -80,11 +80,13 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
 
 std::string Job::machines(Blocking& blocking, Deadline deadline) const {
   TROUPE_CHECK(machine_, Code::unsupported, "the ranks of a group that an app has made tell no machines");
+  std::vector<Peer> leaders;
+  for (const NodePlan& node : joined_.plan.nodes) leaders.push_back({node.leader});
+  const std::vector<std::string> machines = MachineTeller::ask(blocking, *group_, leaders, deadline);
   std::string all;
-  for (const NodePlan& node : joined_.plan.nodes) {
-    const std::string machine = MachineTeller::ask(blocking, *group_, {node.leader}, deadline);
-    all += text(all.empty() ? "" : ",", R"({"count":1,"source":"rank )", node.leader, R"(","machine":)", machine, '}');
-  }
+  for (std::size_t n = 0; n < machines.size(); ++n)
+    all +=
+        text(n == 0 ? "" : ",", R"({"count":1,"source":"rank )", leaders[n].value, R"(","machine":)", machines[n], '}');
   std::erase(all, '\n');
   return text(R"({"schema":"troupe.cluster","version":1,"machines":[)", all, "]}");
 }

@@ -78,17 +78,22 @@ MachineTeller::MachineTeller(Group& group) : actor_(group.system().spawn(machine
 
 MachineTeller::~MachineTeller() { caf::anon_send_exit(actor_, caf::exit_reason::user_shutdown); }
 
-std::string MachineTeller::ask(Blocking& blocking, Group& group, Peer peer, Deadline deadline) {
-  const caf::actor teller = group.lookup(blocking, peer, kTellerName, deadline);
+std::vector<std::string> MachineTeller::ask(Blocking& blocking, Group& group, std::span<const Peer> peers,
+                                            Deadline deadline) {
+  std::vector<caf::actor> tellers;
+  for (const Peer peer : peers) tellers.push_back(group.lookup(blocking, peer, kTellerName, deadline));
   caf::scoped_actor self{group.system()};
-  std::string machine;
-  caf::error failed;
-  self->request(teller, deadline.left(), AskMachine::value)
-      .receive([&](std::string& said) { machine = std::move(said); },
-               [&](caf::error& error) { failed = std::move(error); });
-  TROUPE_CHECK(!failed, Code::environment, "rank ", peer.value,
-               " does not tell its machine: ", group.system().render(failed));
-  return machine;
+  using Answer = decltype(self->request(tellers.front(), deadline.left(), AskMachine::value));
+  std::vector<Answer> answers;
+  for (const caf::actor& teller : tellers) answers.push_back(self->request(teller, deadline.left(), AskMachine::value));
+  std::vector<std::string> machines(peers.size());
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    Status failed;
+    answers[i].receive([&](std::string& said) { machines[i] = std::move(said); },
+                       [&](caf::error& error) { failed = from_caf(error); });
+    TROUPE_CHECK(failed.ok(), failed.code(), "rank ", peers[i].value, " does not tell its machine: ", failed.text());
+  }
+  return machines;
 }
 
 }  // namespace troupe

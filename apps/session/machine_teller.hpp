@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include <caf/actor.hpp>
 
@@ -19,9 +21,9 @@ class MachineTeller {
   MachineTeller(const MachineTeller&) = delete;
   MachineTeller& operator=(const MachineTeller&) = delete;
 
-  /// What `peer`'s says, as topology::to_json() on one line. Throws Error{timeout}, Error{peer_lost}, and
-  /// Error{environment} when that process could not look.
-  static std::string ask(Blocking& blocking, Group& group, Peer peer, Deadline deadline);
+  /// What those of `peers` say, in their order, as topology::to_json() on one line each; all look at once. Throws
+  /// Error{timeout}, Error{peer_lost}, and Error{environment} when a process could not look.
+  static std::vector<std::string> ask(Blocking& blocking, Group& group, std::span<const Peer> peers, Deadline deadline);
 
  private:
   caf::actor actor_;

@@ -13,7 +13,7 @@
 
 #include "runtime/data/find.hpp"
 #include "tests/cluster/job_folder.hpp"
-#include "tests/support/cpu_quota.hpp"
+#include "tests/support/control_group.hpp"
 #include "tests/support/network.hpp"
 
 namespace troupe::testing {
