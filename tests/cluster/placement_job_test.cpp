@@ -15,7 +15,7 @@
 #include "runtime/base/thread.hpp"
 #include "runtime/topology/cpu_set.hpp"
 #include "tests/cluster/job_folder.hpp"
-#include "tests/support/cpuset_group.hpp"
+#include "tests/support/control_group.hpp"
 
 namespace troupe::testing {
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "apps/models/models.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/blocking.hpp"
@@ -219,18 +220,12 @@ Graph mnist_mlp(DType dtype) {
            {"loss", SoftmaxCrossEntropy{}}}};
 }
 
-/// As apps/mnist/lenet.toml.
 Graph lenet(DType dtype) {
-  LayerList net;
-  for (const std::uint32_t filters : {20, 50}) {
-    net.add(Conv2d{.filters = filters, .kernel = {5, 5}});
-    net.add(Tanh{});
-    net.add(MaxPool{});
-  }
-  net.add(Dense{500});
-  net.add(Tanh{});
-  net.add(Dense{10});
-  return {"lenet", Shape{{28, 28, 1}}, dtype, net.finish()};
+  Settings settings;
+  settings.model.name = "lenet";
+  settings.model.dtype = dtype;
+  return build_model(settings,
+                     {{std::string{kImage}, {{28, 28, 1}}, DType::f32}, {std::string{kLabel}, {}, DType::i32, 10}});
 }
 
 /// The ConvNet that CNTK trains on CIFAR-10, without its dropout.
