@@ -150,7 +150,8 @@ std::string to_json(const RunSummary& summary) {
 
 RunSummary summary_from_json(std::string_view text, std::string_view source) {
   const ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  TROUPE_CHECK(!json.is_discarded(), Code::invalid, source, ": no JSON, or not all of it");
+  TROUPE_CHECK(!json.is_discarded(), Code::invalid, source,
+               ": no JSON, or not all of it; every run writes such a file, report.json in report.dir");
   const Keys keys{json, source};
   std::string schema;
   keys.take("schema", schema);

@@ -8,18 +8,13 @@
 namespace troupe {
 namespace {
 
-/// UCX names an RDMA device with its port; a function of today's adapters has one.
-std::string with_port(const std::string& rdma) { return rdma.find(':') == std::string::npos ? rdma + ":1" : rdma; }
-
 std::string ucx_names(const std::string& planned, const Topology& node, const std::string& transport) {
-  const std::string name = planned.substr(0, planned.find(':'));  // the plan may tell a port, too
-  const auto nic = std::find_if(node.nics.begin(), node.nics.end(),
-                                [&](const Nic& n) { return n.name == name || n.infiniband == name; });
+  const auto nic =
+      std::find_if(node.nics.begin(), node.nics.end(), [&](const Nic& each) { return is_called(each, planned); });
   if (nic == node.nics.end()) return planned;
   if (nic->infiniband.empty()) return nic->name;
-  const std::string rdma = with_port(nic->infiniband == name ? planned : nic->infiniband);
-  if (nic->name.empty()) return rdma;
-  return transport == "tcp" ? nic->name : rdma + "," + nic->name;
+  if (nic->name.empty()) return rdma_name(*nic);
+  return transport == "tcp" ? nic->name : rdma_name(*nic) + "," + nic->name;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace troupe {
 
 /// Compares where a rank is with where its plan wants it, by what the system says: the processors of every thread, the
-/// NUMA nodes of pages, the devices that the transport has opened. Takes less than a millisecond. Threads: any.
+/// NUMA nodes of pages, the devices that the transport has opened. Threads: any.
 class PlaceCheck {
  public:
   /// `place` outlives it. `whole_process`: all threads are the rank's; otherwise neither those that are there now, nor

@@ -58,19 +58,6 @@ std::string color_of(std::uint32_t local_rank) {
 
 std::string counted(std::size_t count, std::string_view one) { return text(count, ' ', one, count == 1 ? "" : "s"); }
 
-/// "0-3, 8"
-std::string number_ranges(const std::vector<std::uint32_t>& numbers) {
-  std::string out;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    out += text(out.empty() ? "" : ", ", numbers[i]);
-    if (last > i) out += text('-', numbers[last]);
-    i = last + 1;
-  }
-  return out;
-}
-
 std::string share_text(std::uint64_t used, std::uint64_t there) {
   return there == 0 ? bytes_text(used) : text(bytes_text(used), " of ", bytes_text(there));
 }
@@ -104,16 +91,12 @@ struct DrawnNode {
 
 constexpr std::size_t kMostIdleNics = 4;
 
-bool is_nic_of(const RankPlan& rank, const Nic& nic) {
-  return rank.network_device == nic.name || (!nic.infiniband.empty() && rank.network_device == nic.infiniband + ":1");
-}
-
 /// Those that ranks use, and a few of the others.
 void find_nics(DrawnNode& node) {
   std::size_t idle = 0;
   for (const Nic& nic : node.topology->nics) {
-    const bool used =
-        std::any_of(node.ranks.begin(), node.ranks.end(), [&](const RankPlan* rank) { return is_nic_of(*rank, nic); });
+    const bool used = std::any_of(node.ranks.begin(), node.ranks.end(),
+                                  [&](const RankPlan* rank) { return is_called(nic, rank->network_device); });
     if (used || (!nic.loopback && idle++ < kMostIdleNics)) node.nics.push_back(&nic);
   }
 }
@@ -381,7 +364,7 @@ class PlanDrawing {
       const double x = kEdge + kLeft + kSpace;
       std::vector<std::uint32_t> users;
       for (const RankPlan* const rank : node.ranks)
-        if (is_nic_of(*rank, *nic)) users.push_back(rank->rank.value);
+        if (is_called(*nic, rank->network_device)) users.push_back(rank->rank.value);
       const std::string speed = nic->bits_per_second > 0
                                     ? fmt::format("{:g} Gbit/s", static_cast<double>(nic->bits_per_second) / 1e9)
                                     : "speed not known";
@@ -395,8 +378,7 @@ class PlanDrawing {
                nic->numa < 0 ? "" : text(", NUMA ", node.topology->numa[static_cast<std::size_t>(nic->numa)].os_index)),
           kNicWidth - 14);
       words("small", x + 8, y + 42,
-            users.empty() ? "not used" : text(users.size() == 1 ? "rank " : "ranks ", number_ranges(users)),
-            kNicWidth - 14);
+            users.empty() ? "not used" : text(users.size() == 1 ? "rank " : "ranks ", ranges(users)), kNicWidth - 14);
       if (!users.empty()) link(node, *nic, x + kNicWidth, y + kNicHeight / 2, users.size(), speed);
       y += kNicHeight + 6;
     }
@@ -405,7 +387,7 @@ class PlanDrawing {
   void link(const DrawnNode& node, const Nic& nic, double x, double y, std::size_t users, const std::string& speed) {
     const auto ends_here = [&](Rank rank) {
       const RankPlan& at = plan_.ranks.at(rank.value);
-      return at.node == node.number && is_nic_of(at, nic);
+      return at.node == node.number && is_called(nic, at.network_device);
     };
     const RankOrder& ring = orders_.ring;
     const bool crosses = ring.order.size() > 1 && ring.slowest > 0 &&

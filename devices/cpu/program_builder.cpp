@@ -142,12 +142,15 @@ memory ProgramBuilder::value_as(std::uint32_t tensor, const Descriptor& desc) co
   return {desc, engine_, tensors_.at(tensor).value.get_data_handle()};
 }
 
+memory::desc ProgramBuilder::as_stored(Descriptor desc) const {
+  desc.data.data_type = static_cast<dnnl_data_type_t>(stored_);
+  return desc;
+}
+
 memory ProgramBuilder::weights(std::size_t parameter, const Descriptor& desc) const {
-  Descriptor as_stored = desc;
-  as_stored.data.data_type = static_cast<dnnl_data_type_t>(stored_);
   const std::uint64_t first = layout_.entries()[parameter].first;
-  if (memory_.bf16 != nullptr) return {as_stored, engine_, memory_.bf16 + first};
-  return {as_stored, engine_, memory_.parameters + first};
+  if (memory_.bf16 != nullptr) return {as_stored(desc), engine_, memory_.bf16 + first};
+  return {as_stored(desc), engine_, memory_.parameters + first};
 }
 
 memory ProgramBuilder::bias(std::size_t parameter, const Descriptor& desc) const {

@@ -70,6 +70,8 @@ class ProgramBuilder {
   Descriptor matrix(std::uint64_t rows, std::uint64_t columns, Type type) const;
   /// [rows, height, width, channels], whose dimensions oneDNN lists as rows, channels, height, width.
   Descriptor image(const Shape& shape, Type type) const;
+  /// `desc` in the stored type.
+  Descriptor as_stored(Descriptor desc) const;
   /// A tensor's value in another shape.
   dnnl::memory value_as(std::uint32_t tensor, const Descriptor& desc) const;
   /// A parameter as it is read: weights in the stored type. `desc` is plain, of any type.

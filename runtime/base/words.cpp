@@ -22,4 +22,16 @@ std::string seconds(Clock::duration span) {
   return text(s < 10 ? std::round(s * 100) / 100 : std::round(s), " s");
 }
 
+std::string ranges(std::span<const std::uint32_t> numbers) {
+  std::string out;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    out += text(out.empty() ? "" : ",", numbers[i]);
+    if (last > i) out += text('-', numbers[last]);
+    i = last + 1;
+  }
+  return out;
+}
+
 }  // namespace troupe

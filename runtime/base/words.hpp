@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +15,8 @@ namespace troupe {
 std::string lower_case(std::string_view words);
 /// Without the spaces, tabs and ends of lines around it.
 std::string_view trimmed(std::string_view words) noexcept;
+/// "0-3,8" of ascending numbers.
+std::string ranges(std::span<const std::uint32_t> numbers);
 /// "30 s", "0.25 s"
 std::string seconds(Clock::duration span);
 

@@ -96,6 +96,8 @@ class Graph {
   /// matrix.
   std::uint64_t forward_flops() const noexcept;
   std::uint64_t training_flops() const noexcept;
+  /// Layer `index`'s part of forward_flops().
+  std::uint64_t forward_flops(std::size_t index) const { return 2 * multiply_adds_.at(index); }
   /// A text that is equal exactly when two graphs are; hashed into the plan.
   std::string to_string() const;
 

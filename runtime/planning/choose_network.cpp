@@ -166,7 +166,7 @@ void choose_network(Plan& plan, std::string_view transport, std::span<const Topo
   for (std::size_t n = 0; n < nodes.size(); ++n) nics.emplace_back(*nodes[n], (*network)[n]);
   for (RankPlan& rank : plan.ranks) {
     const Nic& nic = nics[rank.node].nearest_to(rank);
-    rank.network_device = takes_rdma ? nic.infiniband + ":1" : nic.name;
+    rank.network_device = takes_rdma ? rdma_name(nic) : nic.name;
   }
   if (std::any_of(nics.begin(), nics.end(), [](const NodeNics& each) { return each.has_choice(); }))
     plan.reasons.push_back(

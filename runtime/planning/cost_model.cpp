@@ -225,18 +225,15 @@ Slowest slowest_rank(const Plan& plan, Figures& figures) {
 std::vector<detail::LayerTime> layer_times(const Graph& graph, double compute_s) {
   std::vector<detail::LayerTime> layers(std::max<std::size_t>(1, graph.layers().size()));
   const double all = static_cast<double>(graph.training_flops());
-  if (all <= 0) return layers;
-  for (std::size_t l = 0; l < graph.layers().size(); ++l) {
-    const auto* const dense = std::get_if<Dense>(&graph.layers()[l].operation);
-    if (dense == nullptr) continue;
-    const std::uint32_t input = graph.inputs_of(l).front();
-    const double product = 2.0 * static_cast<double>(graph.shape_of(input).count_elements()) * dense->units;
-    layers[l] = {compute_s * product / all, compute_s * product * (graph.is_trained(input) ? 2 : 1) / all};
+  if (graph.layers().empty() || all <= 0) {
+    layers.front() = {compute_s / 3, compute_s * 2 / 3};
+    return layers;
   }
-  double told = 0;
-  for (const detail::LayerTime& layer : layers) told += layer.forward_s + layer.backward_s;
-  layers.front().forward_s += (compute_s - told) / 3;
-  layers.front().backward_s += (compute_s - told) * 2 / 3;
+  for (std::size_t l = 0; l < graph.layers().size(); ++l) {
+    const double product = static_cast<double>(graph.forward_flops(l));
+    layers[l] = {compute_s * product / all,
+                 compute_s * product * (graph.is_trained(graph.inputs_of(l).front()) ? 2 : 1) / all};
+  }
   return layers;
 }
 

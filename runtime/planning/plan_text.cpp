@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "runtime/base/words.hpp"
 #include "runtime/exchange/chunks.hpp"
 #include "runtime/planning/detail/amounts.hpp"
 #include "runtime/planning/planner.hpp"
@@ -28,19 +29,6 @@ constexpr std::size_t kMostRows = 64;  // of a table; worlds beyond are told by 
 std::string thousands(std::uint64_t number) {
   std::string out = std::to_string(number);
   for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
-  return out;
-}
-
-/// 0-3,8,10-11.
-std::string ranges(const std::vector<std::uint32_t>& numbers) {
-  std::string out;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    out += fmt::format("{}{}", out.empty() ? "" : ",", numbers[i]);
-    if (last > i) out += fmt::format("-{}", numbers[last]);
-    i = last + 1;
-  }
   return out;
 }
 

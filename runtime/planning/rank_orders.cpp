@@ -73,7 +73,7 @@ class Edges {
  private:
   Edge of_device(const RankPlan& rank) const {
     for (const Nic& nic : topologies_[rank.node]->nics)
-      if (nic.name == rank.network_device || (!nic.infiniband.empty() && nic.infiniband + ":1" == rank.network_device))
+      if (is_called(nic, rank.network_device))
         return {static_cast<double>(nic.bits_per_second) / 8, text(rank.network_device, " of node ", rank.node)};
     return {};
   }

@@ -41,6 +41,14 @@ struct Nic {
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
+/// What plans and UCX call the RDMA device of a NIC that has one: with its port, of which a function of today's
+/// adapters has one.
+inline std::string rdma_name(const Nic& nic) { return nic.infiniband + ":1"; }
+/// Whether a plan means this NIC by `name`: by its interface, or by its RDMA device.
+inline bool is_called(const Nic& nic, const std::string& name) {
+  return nic.name == name || (!nic.infiniband.empty() && rdma_name(nic) == name);
+}
+
 /// A GPU, which no device of ours uses yet: ranks are placed near it.
 struct Accelerator {
   std::string name;   // GPU 0

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe::topology {
 namespace {
@@ -60,18 +61,7 @@ void CpuSet::trim() {
   while (!words_.empty() && words_.back() == 0) words_.pop_back();
 }
 
-std::string CpuSet::list() const {
-  const std::vector<std::uint32_t> all = numbers();
-  std::string out;
-  for (std::size_t i = 0; i < all.size();) {
-    std::size_t last = i;
-    while (last + 1 < all.size() && all[last + 1] == all[last] + 1) ++last;
-    out += (out.empty() ? "" : ",") + std::to_string(all[i]);
-    if (last > i) out += '-' + std::to_string(all[last]);
-    i = last + 1;
-  }
-  return out;
-}
+std::string CpuSet::list() const { return ranges(numbers()); }
 
 CpuSet CpuSet::from_list(std::string_view text) {
   CpuSet set;

@@ -154,7 +154,8 @@ Measurements measurements_from_json(std::string_view text, std::string_view sour
   TROUPE_CHECK(text.size() <= kMostMeasurementBytes, Code::invalid, source, " has ", text.size(), " bytes; at most ",
                kMostMeasurementBytes, " are read");
   const ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  TROUPE_CHECK(!json.is_discarded(), Code::invalid, source, ": no JSON, or not all of it");
+  TROUPE_CHECK(!json.is_discarded(), Code::invalid, source,
+               ": no JSON, or not all of it; `rttopo bench` makes such a file");
   const auto is = [&](const char* name, const ordered_json& value) {
     return json.is_object() && json.contains(name) && json[name] == value;
   };

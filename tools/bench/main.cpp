@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     const rtrun::Signals signals;
     Blocking blocking = Blocking::on_thread("main");
     if (messages.parsed()) return messages.run(blocking, signals);
-    if (data.parsed()) return data.run(blocking);
+    if (data.parsed()) return data.run(blocking, signals);
     if (group.parsed()) return group.run(blocking, signals);
     what.products = products->parsed();
     return bench::run_train(blocking, signals, what, {argv, argv + argc});

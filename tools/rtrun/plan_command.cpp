@@ -135,13 +135,14 @@ void print_plan(const CommandLine& line, const Configuration& configuration, std
       names_machines(line) ? plan_of_machines(line, configuration) : plan_of_run(configuration);
   const RankOrders orders = rank_orders(made.plan, made.machine_of, made.topology_of);
   if (!line.picture.empty()) return write_picture(line.picture, plan_picture(made.plan, made.topology_of, orders), out);
+  const std::string predicted = predicted_text(configuration, look_for_data(configuration), made.plan,
+                                               *made.topology_of.front(), !names_machines(line), line.figures);
   out << describe(made.plan);
   const std::string lines = describe(orders) + gpu_rings(made);
   if (!lines.empty())
     out << "\nRing and tree with the fastest slowest edge, by modelled rates (the exchange sends by neither):\n"
         << lines;
-  out << predicted_text(configuration, look_for_data(configuration), made.plan, *made.topology_of.front(),
-                        !names_machines(line), line.figures);
+  out << predicted;
 }
 
 }  // namespace troupe::rtrun

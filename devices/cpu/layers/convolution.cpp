@@ -27,7 +27,7 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.choose(descriptor, stage_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
-    const Output to = output_of(builder_.value_as(stage_.output, stored(output_)), descriptor.dst_desc(),
+    const Output to = output_of(builder_.value_as(stage_.output, builder_.as_stored(output_)), descriptor.dst_desc(),
                                 SharedUse::wide_output, SharedUse::packed_output);
     calls.emplace_back(Product{{convolution_forward{descriptor},
                                 {{DNNL_ARG_SRC, input},
@@ -41,7 +41,7 @@ class ConvolutionCalls final : public LayerCalls {
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       auto hint = forward_descriptor(Activation::none);
-      const memory stored_gradient{stored(output_), builder_.engine(), gradient.get_data_handle()};
+      const memory stored_gradient{builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()};
       const memory output_gradient = builder_.operand(calls, stored_gradient, SharedUse::wide_output);
       to_weights(calls, hint, output_gradient);
       if (input_gradient) to_input(calls, hint, output_gradient, input_gradient);
@@ -112,7 +112,7 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.choose(descriptor, stage_, "gradient of the input");
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);
     const memory weights = packed_weights(calls, descriptor.weights_desc());
-    const Output to = output_of({stored(input_), builder_.engine(), input_gradient.get_data_handle()},
+    const Output to = output_of({builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()},
                                 descriptor.diff_src_desc(), SharedUse::wide_input, SharedUse::packed_input);
     calls.emplace_back(Product{{convolution_backward_data{descriptor},
                                 {{DNNL_ARG_DIFF_DST, from},
@@ -123,7 +123,7 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   memory arranged_input(Calls& calls, const memory::desc& wanted) {
-    const memory input = builder_.value_as(stage_.inputs.front(), stored(input_));
+    const memory input = builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_));
     return builder_.arranged(calls, builder_.operand(calls, input, SharedUse::wide_input), wanted,
                              SharedUse::packed_input);
   }
@@ -141,10 +141,6 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.convert(calls, to.wide, to.kept);
   }
 
-  memory::desc stored(memory::desc desc) const {
-    desc.data.data_type = static_cast<dnnl_data_type_t>(builder_.stored());
-    return desc;
-  }
   dims weights_dims() const {
     const auto channels = static_cast<memory::dim>(stage_.input_shape.extents[2] / conv_.groups);
     if (conv_.groups == 1) return {conv_.filters, channels, conv_.kernel.height, conv_.kernel.width};

@@ -26,10 +26,10 @@ class PoolCalls final : public LayerCalls {
   }
 
   void forward(Calls& calls) override {
-    const memory kept = builder_.value_as(stage_.output, stored(output_));
+    const memory kept = builder_.value_as(stage_.output, builder_.as_stored(output_));
     const memory output = builder_.result(kept, SharedUse::wide_output);
-    const memory input =
-        builder_.operand(calls, builder_.value_as(stage_.inputs.front(), stored(input_)), SharedUse::wide_input);
+    const memory input = builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_)),
+                                          SharedUse::wide_input);
     calls.emplace_back(BoundPrimitive{
         pooling_forward{forward_},
         with_workspace(
@@ -46,9 +46,9 @@ class PoolCalls final : public LayerCalls {
                                                   forward_};
       builder_.choose(descriptor, stage_, "gradient of the input");
       const auto& engine = builder_.engine();
-      const memory from =
-          builder_.operand(calls, {stored(output_), engine, gradient.get_data_handle()}, SharedUse::wide_output);
-      const memory kept{stored(input_), engine, input_gradient.get_data_handle()};
+      const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()},
+                                           SharedUse::wide_output);
+      const memory kept{builder_.as_stored(input_), engine, input_gradient.get_data_handle()};
       const memory to = builder_.result(kept, SharedUse::wide_input);
       calls.emplace_back(BoundPrimitive{pooling_backward{descriptor},
                                         with_workspace({{DNNL_ARG_DIFF_DST, from},
@@ -70,10 +70,6 @@ class PoolCalls final : public LayerCalls {
     return {{1, 1, stage_.output_shape.extents[0]}};
   }
   static dims size(const Size2& of) { return {of.height, of.width}; }
-  memory::desc stored(memory::desc desc) const {
-    desc.data.data_type = static_cast<dnnl_data_type_t>(builder_.stored());
-    return desc;
-  }
 
   ProgramBuilder& builder_;
   const Stage& stage_;

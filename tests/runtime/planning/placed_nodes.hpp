@@ -109,7 +109,7 @@ inline void expect_sound(const Plan& plan, const std::vector<Topology>& topologi
       }
       if (!rank.network_device.empty()) {
         EXPECT_TRUE(std::any_of(at->nics.begin(), at->nics.end(), [&](const Nic& nic) {
-          return nic.up && (nic.name == rank.network_device || nic.infiniband + ":1" == rank.network_device);
+          return nic.up && is_called(nic, rank.network_device);
         })) << rank.network_device;
       }
       if (rank.accelerator.empty()) continue;

@@ -18,6 +18,8 @@
 namespace troupe::bench {
 namespace {
 
+constexpr std::chrono::seconds kBatchPatience{60};
+
 /// A slot with its batch, which is filled again and again.
 class FilledSlot final : public FillDone {
  public:
@@ -50,8 +52,9 @@ class FilledSlot final : public FillDone {
 /// Fills batches from `source`, as a loader with as many slots as it needs does.
 class Filler {
  public:
-  Filler(const Source& source, const DataCase& what, const BatchLayout& batch)
-      : source_(source),
+  Filler(const Source& source, const DataCase& what, const BatchLayout& batch, const rtrun::Signals& signals)
+      : signals_(signals),
+        source_(source),
         batch_(batch),
         threads_("data", what.threads),
         free_(static_cast<std::ptrdiff_t>(what.threads) * 2 + 1),
@@ -62,13 +65,15 @@ class Filler {
   /// Waits for what is under way.
   ~Filler() { threads_.close(); }
 
-  /// Samples a second over `seconds`.
+  /// Samples a second over `seconds`. Throws Error{aborted} when a signal comes, Error{timeout} when nothing does.
   double measure(double seconds) {
     const Clock::time_point begin = Clock::now();
     std::uint64_t samples = 0;
     std::chrono::duration<double> taken{};
     do {
-      free_.acquire();
+      TROUPE_CHECK(signals_.take() == 0, Code::aborted, "stopped by a signal");
+      TROUPE_CHECK(free_.try_acquire_for(kBatchPatience), Code::timeout, "no batch has come for ",
+                   kBatchPatience.count(), " s; is this machine very busy?");
       const auto slot = std::ranges::find_if(slots_, [](const auto& one) { return !one->busy(); });
       (*slot)->check();
       source_.fill((*slot)->request(order_, position_), threads_, *slot);
@@ -80,6 +85,7 @@ class Filler {
   }
 
  private:
+  const rtrun::Signals& signals_;
   const Source& source_;
   const BatchLayout& batch_;
   IoThreads threads_;
@@ -112,13 +118,13 @@ DataCommand::DataCommand(CLI::App& app)
   options.number("--seconds", case_.seconds, "Of a round", 0.01, 3600.0)->capture_default_str();
 }
 
-int DataCommand::run(Blocking&) const {
+int DataCommand::run(Blocking&, const rtrun::Signals& signals) const {
   const MeasuredSet set = make_measured_set(case_);
   std::vector<Field> fields = set.source->fields();
   for (Field& field : fields)
     if (field.dtype == DType::f32 && case_.dtype == "bf16") field.dtype = DType::bf16;
   const BatchLayout batch{case_.batch, fields};
-  Filler filler{*set.source, case_, batch};
+  Filler filler{*set.source, case_, batch, signals};
   filler.measure(case_.seconds);  // memory is touched, caches are filled
   std::vector<double> rates;
   for (std::uint32_t round = 0; round < case_.rounds; ++round)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/blocking.hpp"
+#include "tools/rtrun/signals.hpp"
 
 namespace troupe::bench {
 
@@ -26,8 +27,8 @@ class DataCommand {
  public:
   explicit DataCommand(CLI::App& app);
   bool parsed() const { return data_->parsed(); }
-  /// The exit code. Throws what the source throws.
-  int run(Blocking& blocking) const;
+  /// The exit code. Throws what the source throws, and Error{aborted} when a signal comes.
+  int run(Blocking& blocking, const rtrun::Signals& signals) const;
 
  private:
   CLI::App* data_;

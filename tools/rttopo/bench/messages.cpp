@@ -89,7 +89,7 @@ class MessageEnd final : Receiver, SendDone {
   double rate(Peer peer, Clock::duration span) {
     std::uint64_t sent = 0;
     const auto begun = Clock::now();
-    for (const Deadline end = Deadline::after(span); sent == 0 || !end.passed();) {
+    for (const Deadline end = Deadline::after(span); !end.passed();) {
       const MessageHead head{Word::payload, sent};
       if (under_way_ < kUnderWay && transport_->send(peer, Lane::bulk, Class::gradient, kChannel,
                                                      std::as_bytes(std::span{&head, 1}), {&payload_, 1}, *this)) {
@@ -155,9 +155,10 @@ class MessageEnd final : Receiver, SendDone {
   }
   void say(Peer peer, const MessageHead& head) {
     ++under_way_;
-    while (
-        !transport_->send(peer, Lane::control, Class::control, kChannel, std::as_bytes(std::span{&head, 1}), {}, *this))
-      look();
+    wait_until(peer, [&] {
+      return transport_->send(peer, Lane::control, Class::control, kChannel, std::as_bytes(std::span{&head, 1}), {},
+                              *this);
+    });
   }
 
   AddressSpace space_;
