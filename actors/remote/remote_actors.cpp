@@ -15,8 +15,16 @@
 
 namespace troupe {
 
+namespace {
+/// Messages that an actor handles before the next one has its turn: enough that the change, about a microsecond, does
+/// not count. CAF's default has no limit, so that as many actors as there are workers, each with a message to itself
+/// always under way, would let nobody else run: no look for a name, no room told.
+constexpr std::size_t kMessagesPerTurn = 300;
+}  // namespace
+
 void configure_remote(caf::actor_system_config& config) {
   load_network_module(config);
+  config.set("scheduler.max-throughput", kMessagesPerTurn);
   add_messages(config, MessageName<Tensor>{"troupe.Tensor"});
   add_error_names(config);
 }

@@ -27,8 +27,9 @@
 
 namespace troupe {
 
-/// What an actor system needs to have remote actors: a node id, the messages of this library, names for its errors.
-/// Before the system is made, in every process.
+/// What an actor system needs to have remote actors: a node id, the messages of this library, names for its errors,
+/// and a limit to what an actor handles at a time (CAF's `scheduler.max-throughput`). Before the system is made, in
+/// every process.
 void configure_remote(caf::actor_system_config& config);
 
 /// How many messages of this process one actor of another process may have unhandled at most: on their way, and in its

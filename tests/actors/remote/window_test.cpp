@@ -365,6 +365,23 @@ TEST(RemoteWindow, FullBothWaysHoldsNoWorkerAndLosesNothingSilently) {
   EXPECT_GT(there.came(), 0u);
 }
 
+/// Has a message to itself under way until it is told to end.
+caf::behavior busy(caf::event_based_actor* self) {
+  using Go = caf::atom_constant<caf::atom("go")>;
+  self->send(self, Go::value);
+  return {[=](Go) { self->send(self, Go::value); }};
+}
+
+TEST(RemoteActors, FindANameThoughAllWorkersHaveActorsThatAreNeverIdle) {
+  LoopbackWorld world;
+  std::vector<caf::actor> all;
+  for (std::size_t i = 0; i < 4 * world.there->system.scheduler().num_workers(); ++i)
+    all.push_back(world.there->system.spawn(busy));
+  auto blocking = Blocking::on_thread("test");
+  EXPECT_NE(world.here->remote->resolve(blocking, World::kThere, "server", Deadline::after(kLong)), nullptr);
+  for (const caf::actor& one : all) caf::anon_send_exit(one, caf::exit_reason::kill);
+}
+
 TEST(RemoteWindow, TellsWhoAsksWhenThereIsRoomAgain) {
   Holder holder;
   LoopbackWorld world;
