@@ -109,6 +109,7 @@ RunSummary summary_of(const RunRecord& record) {
   summary.elapsed_s = last.elapsed_s;
   summary.train_s = last.train_s;
   summary.times = last.times;
+  summary.notes = record.notes;
   if (!record.plan) return summary;
   summary.model = record.plan->model;
   summary.nodes = record.plan->nodes;
@@ -145,6 +146,7 @@ std::string to_json(const RunSummary& summary) {
     for (std::size_t i = 0; steps.has_parts && i < kStepParts; ++i)
       mean[std::string{name_of(static_cast<StepPart>(i))}] = steps.seconds[i] * 1e3;
   }
+  out["notes"] = summary.notes;
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
 }
 
@@ -180,6 +182,12 @@ RunSummary summary_from_json(std::string_view text, std::string_view source) {
       if (!each.is_number_unsigned() || each.get<std::uint64_t>() >= summary.nodes.size())
         keys.wrong("node_of_rank", "a list of places in \"nodes\"");
       summary.node_of_rank.push_back(each.get<std::uint32_t>());
+    }
+  }
+  if (const ordered_json* notes = keys.list("notes")) {
+    for (const ordered_json& each : *notes) {
+      if (!each.is_string()) keys.wrong("notes", "a list of texts");
+      summary.notes.push_back(each.get<std::string>());
     }
   }
   if (const ordered_json* at = keys.find("rank_0_s")) {

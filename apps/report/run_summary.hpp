@@ -22,8 +22,9 @@ struct RunSummary {
   std::uint64_t last_step = 0;              // steps so far, those before a checkpoint that it went on from included
   std::uint64_t samples = 0;                // trained in this run, all ranks
   double elapsed_s = 0;
-  double train_s = 0;  // evaluation not counted
-  StreamTimes times;   // rank 0's, in this run; all zero: its device does not measure
+  double train_s = 0;              // evaluation not counted
+  StreamTimes times;               // rank 0's, in this run; all zero: its device does not measure
+  std::vector<std::string> notes;  // as RunRecord::notes
 
   /// Means of this run's steps; 0 steps: there were none.
   MeasuredSteps measured() const;

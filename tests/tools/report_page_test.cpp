@@ -266,6 +266,7 @@ TEST_F(ReportWriterTest, ShowsHowARunEnded) {
 TEST_F(ReportWriterTest, WritesASummaryForProgramsBesideThePage) {
   ReportWriter report = writer();
   start(report);
+  report.note("rank 1: the thread compute may run on 0-1, and not on 1 alone");
   RunResult result;
   result.total = {.steps = 600, .samples = 120000, .train_s = 4.0, .elapsed_s = 5.0};
   result.total.times.compute = std::chrono::seconds{3};
@@ -274,6 +275,7 @@ TEST_F(ReportWriterTest, WritesASummaryForProgramsBesideThePage) {
   EXPECT_EQ(summary.state, RunState::finished);
   EXPECT_EQ(summary.node_of_rank.size(), 2u);
   EXPECT_EQ(summary.samples, 120000u);
+  EXPECT_THAT(summary.notes, ::testing::ElementsAre(HasSubstr("rank 1")));
   const MeasuredSteps measured = summary.measured();
   EXPECT_EQ(measured.steps, 120000 / summary.rows);
   EXPECT_DOUBLE_EQ(measured.step_s, 4.0 / static_cast<double>(measured.steps));
@@ -299,6 +301,7 @@ TEST(RunSummary, SaysWhatIsWrongWithAReport) {
   EXPECT_THAT(refusal(head + R"(, "train_s": -1})"), HasSubstr("train_s is not a number of seconds"));
   EXPECT_THAT(refusal(head + R"(, "samples": 1.5})"), HasSubstr("samples is not a whole number"));
   EXPECT_THAT(refusal(head + R"(, "node_of_rank": [0]})"), HasSubstr("node_of_rank is not a list of places"));
+  EXPECT_THAT(refusal(head + R"(, "notes": [1]})"), HasSubstr("notes is not a list of texts"));
   EXPECT_THAT(refusal(head + R"(, "state": "asleep"})"), HasSubstr("state is not one of"));
   EXPECT_EQ(summary_from_json(head + "}", "x").measured().steps, 0u);
 }
