@@ -12,9 +12,12 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
 
-/// What goes on from a checkpoint reads it first.
+constexpr std::chrono::milliseconds kStagingPatience = 2h;
+
+/// What goes on from a checkpoint reads it first, and all ranks wait for those that copy the data set.
 std::chrono::milliseconds start_within(const Settings& settings) {
-  return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save);
+  return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save) +
+         (settings.data.stage == Stage::none ? 0ms : kStagingPatience);
 }
 
 /// Of "auto" UCX makes shared memory where all ranks are on one node, without any TCP port.

@@ -34,6 +34,9 @@ class JobSession::Relay final : public SessionListener {
 
   void note(const std::string& text) override { to_.note(text); }
   void lost(std::uint32_t rank, const std::string& why) override { to_.lost(rank, why); }
+  void preparing(std::uint64_t done, std::uint64_t total, const std::string& what) override {
+    to_.preparing(done, total, what);
+  }
   void resumed(const std::string& folder, std::uint64_t steps) override {
     if (!started_) to_.resumed(folder, steps);
   }

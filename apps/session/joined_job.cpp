@@ -83,7 +83,14 @@ DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data, S
     return options.own_data->facts;
   }
   DataPlace place = *options.data;
-  if (listener != nullptr) place.options.note = [listener](const std::string& note) { listener->note(note); };
+  const Settings::Data& settings = options.configuration.settings.data;
+  place.options.stage = {.stage = settings.stage, .folder = settings.stage_path};
+  if (listener != nullptr) {
+    place.options.note = [listener](const std::string& note) { listener->note(note); };
+    place.options.stage.progress = [listener](std::uint64_t done, std::uint64_t total, const std::string& what) {
+      listener->preparing(done, total, what);
+    };
+  }
   if (reads) data = read_data(place);
   return reads ? facts_of(data) : look_at_data(place);
 }

@@ -19,6 +19,10 @@ void ListenerThread::note(const std::string& text) {
   post([this, text] { listener_.note(text); });
 }
 
+void ListenerThread::preparing(std::uint64_t done, std::uint64_t total, const std::string& what) {
+  post([this, done, total, what] { listener_.preparing(done, total, what); });
+}
+
 void ListenerThread::lost(std::uint32_t rank, const std::string& why) {
   post([this, rank, why] { listener_.lost(rank, why); });
 }

@@ -25,6 +25,7 @@ class ListenerThread final : public SessionListener {
   ~ListenerThread() override;
 
   void note(const std::string& text) override;
+  void preparing(std::uint64_t done, std::uint64_t total, const std::string& what) override;
   void lost(std::uint32_t rank, const std::string& why) override;
   void resumed(const std::string& folder, std::uint64_t steps) override;
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;

@@ -37,6 +37,8 @@ class SessionListener {
   virtual ~SessionListener() = default;
   /// Something a person should know (which data, who is missing, who has fallen silent). On every rank.
   virtual void note(const std::string&) {}
+  /// How far long work on the data is that begins before the run: `done` of `total`, `what` for people.
+  virtual void preparing(std::uint64_t /*done*/, std::uint64_t /*total*/, const std::string& /*what*/) {}
   /// Another rank has died, or was cut off; the run ends for that, unless it had ended already. On every rank.
   virtual void lost(std::uint32_t /*rank*/, const std::string& /*why*/) {}
   /// The run goes on from a checkpoint in `folder`, which has so many steps. Before started(), on rank 0.

@@ -132,6 +132,16 @@ Keys data_and_model_keys() {
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
        "gradient nor in the figures. Of source = \"folder\", \"map\" and \"shards\", whose images are decoded in the "
        "run."},
+      {"data.stage", at<&S::data, &D::stage>, one_of_first<Stage>(3),
+       "whether images that are files are copied before the run, and where to", "\"memory\"",
+       "none: each is read where it is, again in every epoch. memory, disk: whoever reads the data set first copies it "
+       "into memory, or into a file without a name in data.stage_path, from where images are then read; it is gone "
+       "with "
+       "the process. For folders on other hosts. Of source = \"folder\", \"map\" and \"shards\"; others are in memory "
+       "anyway. With several ranks on a node write data.loader = \"node\", so that there is one copy."},
+      {"data.stage_path", at<&S::data, &D::stage_path>, text_in_quotes(),
+       "folder of a node's own disk, for stage = \"disk\"", "\"/scratch\"",
+       "With room for all images, training and test. A relative path is looked for from where rtrun is started."},
       {"data.scatter", at<&S::data, &D::scatter>, one_of_first<Scatter>(3), "what the last step of an epoch takes",
        "\"exact\"",
        "endless: every step takes data.batch samples per rank; the step in which an epoch ends also takes the first "

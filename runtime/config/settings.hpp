@@ -10,6 +10,7 @@
 #include "runtime/config/hosts.hpp"
 #include "runtime/data/broken.hpp"
 #include "runtime/data/schedule.hpp"
+#include "runtime/data/stage.hpp"
 #include "runtime/exchange/filters/filter_settings.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 #include "runtime/model/graph.hpp"
@@ -38,10 +39,12 @@ struct Settings {
     std::vector<Batch> batches;  // a schedule of them; empty: always `batch`
     std::uint32_t prefetch = 3;
     Scatter scatter = Scatter::endless;
-    std::string loader = "rank";  // rank, node
-    std::uint32_t threads = 0;    // that decode batches beside the loader; 0: it does
+    std::string loader = "rank";       // rank, node
+    std::uint32_t threads = 0;         // that decode batches beside the loader; 0: it does
     std::vector<std::string> augment;  // as parse_augmentation() takes them
     Broken broken = Broken::fatal;
+    Stage stage = Stage::none;
+    std::string stage_path = "/var/tmp";
   } data;
   struct Model {
     std::string name = "mlp";

@@ -13,6 +13,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/data/byte_images.hpp"
 #include "runtime/data/detail/encoded_format.hpp"
+#include "runtime/data/staged_files.hpp"
 
 namespace troupe {
 namespace {
@@ -70,6 +71,8 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
                  set_.files->name(i), ": label ", set_.labels[i], " is not one of the training set's ", set_.classes,
                  " classes");
   }
+  if (options_.stage.stage != Stage::none)
+    set_.files = std::make_unique<StagedFiles>(std::move(set_.files), options_.stage);
   fields_ = image_fields(measure_first(), set_.classes, options_.augmentation);
 }
 
@@ -145,7 +148,7 @@ void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::sh
 }
 
 EncodedImageOptions detail::image_options(const DataOptions& options, bool training) {
-  return {options.augmentation, training, options.broken, options.note};
+  return {options.augmentation, training, options.broken, options.note, options.stage};
 }
 
 DataFacts detail::facts_of_read(const DataSet& set) {

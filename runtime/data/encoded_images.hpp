@@ -11,6 +11,7 @@
 #include "runtime/data/broken.hpp"
 #include "runtime/data/image_decoder.hpp"
 #include "runtime/data/source.hpp"
+#include "runtime/data/stage.hpp"
 
 namespace troupe {
 
@@ -54,13 +55,14 @@ struct EncodedImageOptions {
   bool training = true;
   Broken broken = Broken::fatal;
   std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
+  StageOptions stage{};
 };
 
 /// A set of encoded images. Without an operation that brings images to a size, all have the size of the first one.
 class EncodedImages final : public Source {
  public:
   /// Throws Error{invalid} when there are no images, a label is missing or no class, or the first image is needed to
-  /// tell the size and is broken; and as Augmentation::shape_of. Blocks on the file system.
+  /// tell the size and is broken; as Augmentation::shape_of; and as StagedFiles. Blocks on the file system.
   EncodedImages(EncodedImageSet set, EncodedImageOptions options);
 
   std::uint64_t count_samples() const noexcept override { return set_.labels.size(); }

@@ -45,11 +45,17 @@ std::string extents_text(const Shape& shape) {
   return joined(extents, " x ");
 }
 
+/// Who looks copies nothing.
+DataFacts look_in(const std::string& folder, const DataFormat& format, DataOptions options) {
+  options.stage = {};
+  return format.look(folder, options);
+}
+
 /// "IDX data from /data/mnist (data.path): 60,000 training, 10,000 test samples, 28 x 28, 10 classes". Checks the
 /// files.
 DataPlace place_at(const fs::path& folder, const DataFormat& format, const DataRequest& request,
                    const std::string& origin) {
-  const DataFacts facts = format.look(folder.string(), request.options);
+  const DataFacts facts = look_in(folder.string(), format, request.options);
   std::string description =
       text(format.title, " from ", folder.string(), " (", origin, "): ", grouped(facts.train_samples), " training, ",
            grouped(facts.test_samples), " test samples");
@@ -244,7 +250,7 @@ DataPlace find_data(const DataRequest& request) {
 }
 
 DataFacts look_at_data(const DataPlace& place) {
-  if (place.there) return format_of(place).look(place.folder, place.options);
+  if (place.there) return look_in(place.folder, format_of(place), place.options);
   const IdxHeader train{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide};
   const IdxHeader test{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
   return {.fields = image_fields({{kDigitSide, kDigitSide, 1}}, kDigitClasses, place.options.augmentation),

@@ -7,17 +7,16 @@
 #include "runtime/data/augment.hpp"
 #include "runtime/data/broken.hpp"
 #include "runtime/data/source.hpp"
+#include "runtime/data/stage.hpp"
 
 namespace troupe {
-
-/// Told how far a long piece of data work is: `done` of `total`, `what` for people.
-using DataProgress = std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)>;
 
 /// How the samples of a data set are made, whatever its format.
 struct DataOptions {
   Augmentation augmentation;
   Broken broken = Broken::fatal;
   std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
+  StageOptions stage{};                          // of read_data(), for images that are files
 };
 
 struct DataRequest {

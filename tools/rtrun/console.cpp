@@ -85,6 +85,11 @@ void Console::note(const std::string& text) {
   say(text);
 }
 
+void Console::preparing(std::uint64_t done, std::uint64_t total, const std::string& what) {
+  bar_.draw(what, total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0,
+            fmt::format("{}/{}", grouped(done), grouped(total)));
+}
+
 void Console::starting(std::uint32_t ranks) {
   const double patience = std::chrono::duration<double>(settings_.faults.start).count();
   bar_.say(fmt::format("starting {} rank{} (faults.start_s = {:g})", ranks, ranks == 1 ? "" : "s", patience));

@@ -26,6 +26,7 @@ class Console final : public SessionListener {
   Console(const Settings& settings, std::ostream& out, ConsoleOptions options);
 
   void note(const std::string& text) override;
+  void preparing(std::uint64_t done, std::uint64_t total, const std::string& what) override;
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& report) override;

@@ -43,6 +43,9 @@ class Display final : public SessionListener {
     report_.note(text);
   }
   void lost(std::uint32_t rank, const std::string& why) override { note_lost(rank, why); }
+  void preparing(std::uint64_t done, std::uint64_t total, const std::string& what) override {
+    console_.preparing(done, total, what);
+  }
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override {
     console_.started(plan, device, data);
     report_.started(plan, device, data);

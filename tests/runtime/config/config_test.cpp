@@ -74,6 +74,8 @@ scatter = "equal"
 loader = "node"
 augment = ["flip", "crop:4"]
 broken = "skip"
+stage = "disk"
+stage_path = "/scratch"
 [model]
 name = "mlp"
 units = [500, 250]
@@ -116,6 +118,8 @@ stop_s = 0.25
   EXPECT_EQ(s.data.source, "generated");
   EXPECT_EQ(s.data.augment, (std::vector<std::string>{"flip", "crop:4"}));
   EXPECT_EQ(s.data.broken, Broken::skip);
+  EXPECT_EQ(s.data.stage, Stage::disk);
+  EXPECT_EQ(s.data.stage_path, "/scratch");
   EXPECT_EQ(s.data.path, "somewhere");
   EXPECT_EQ(s.data.batch, 64u);
   EXPECT_EQ(s.data.prefetch, 5u);

@@ -1,9 +1,11 @@
 #include "runtime/data/encoded_images.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <latch>
 #include <mutex>
@@ -281,6 +283,55 @@ TEST_F(ImageFolder, SkipsBrokenFilesAndNamesThem) {
   EXPECT_THAT(notes[2],
               AllOf(HasSubstr("109.png: is 5 x 5 pixels large, the first image is 30 x 40"), HasSubstr("resize:30")));
   EXPECT_EQ(dynamic_cast<const EncodedImages&>(*whole.train).count_skipped(), 3U);
+}
+
+TEST_F(ImageFolder, GivesTheSameBatchesFromACopy) {
+  for (const Stage stage : {Stage::memory, Stage::disk}) {
+    write_set();
+    write_file(folder.path() / "train/bee/101.JPG", {0xff, 0xd8, 0xff, 0xe0});
+    const TempFolder disk;
+    DataRequest here = request({"random_crop:16", "flip"});
+    here.options.broken = Broken::skip;
+    const DataSet wanted = read(here);
+    const Batch train = batch_of(*wanted.train, samples_of(*wanted.train, 2));
+    const Batch test = batch_of(*wanted.test, samples_of(*wanted.test));
+
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> told;
+    here.options.stage = {
+        .stage = stage,
+        .folder = disk.path().string(),
+        .progress = [&](std::uint64_t done, std::uint64_t all, const std::string&) { told.emplace_back(done, all); }};
+    const DataPlace place = find_data(here);
+    EXPECT_TRUE(told.empty()) << "looking copies nothing";
+    const DataSet copy = read_data(place);
+    EXPECT_THAT(told, ::testing::Contains(std::pair{12U, 12U}));
+    EXPECT_EQ(told.back(), (std::pair<std::uint64_t, std::uint64_t>{5U, 5U}));
+    EXPECT_TRUE(fs::is_empty(disk.path())) << "the copy has no name";
+    for (const char* gone : {"train", "val"}) fs::remove_all(folder.path() / gone);
+    notes.clear();
+    EXPECT_EQ(batch_of(*copy.train, samples_of(*copy.train, 2)), train) << name_of(stage);
+    EXPECT_EQ(batch_of(*copy.test, samples_of(*copy.test)), test) << name_of(stage);
+    EXPECT_THAT(notes, ::testing::ElementsAre(HasSubstr("101.JPG: is a damaged JPEG")));
+  }
+}
+
+TEST_F(ImageFolder, SaysWhyItCannotBeCopied) {
+  write_set();
+  DataRequest staged = request();
+  staged.options.stage = {.stage = Stage::disk, .folder = folder.file("nowhere")};
+  EXPECT_THAT(error_of(Code::environment, [&] { read(staged); }),
+              AllOf(HasSubstr("nowhere (data.stage_path)"), HasSubstr("No such file")));
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (const Stage stage : {Stage::memory, Stage::disk}) {
+    staged.options.stage = {.stage = stage, .folder = folder.path().string()};
+    EXPECT_THAT(error_of(Code::environment, [&] { read(staged); }),
+                AllOf(HasSubstr("the copy of the data set cannot be written"), HasSubstr("data.stage = \"none\"")));
+  }
+  ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
 TEST_F(ImageFolder, DoesNotHangOnAPipe) {
