@@ -38,8 +38,8 @@ struct Settings {
     std::vector<Batch> batches;  // a schedule of them; empty: always `batch`
     std::uint32_t prefetch = 3;
     Scatter scatter = Scatter::endless;
-    std::string loader = "rank";  // rank, node
-    std::uint32_t threads = 0;    // that decode batches beside the loader; 0: it does
+    std::string loader = "rank";       // rank, node
+    std::uint32_t threads = 0;         // that decode batches beside the loader; 0: it does
     std::vector<std::string> augment;  // as parse_augmentation() takes them
     Broken broken = Broken::fatal;
   } data;
@@ -47,6 +47,7 @@ struct Settings {
     std::string name = "mlp";
     std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
     std::vector<Layer> layers;                     // a model of its own, with its loss; empty: the one named
+    double label_smoothing = 0;                    // of a last loss that gives none of its own
     DType dtype = DType::f32;
   } model;
   Rule rule;
