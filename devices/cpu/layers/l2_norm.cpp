@@ -22,15 +22,15 @@ struct Vectors {
   float epsilon = 0;
 };
 
-/// a . b with sixteen sums, which vectors of any width can hold.
-template <class A, class B>
-float dot(const A* a, const B* b, std::uint64_t count) noexcept {
+/// term(0) + term(1) + ... in sixteen sums, which vectors of any width can hold.
+template <class Term>
+float sum_of(std::uint64_t count, Term&& term) noexcept {
   constexpr std::uint64_t kLanes = 16;
   std::array<float, kLanes> lanes{};
   std::uint64_t at = 0;
   for (; at + kLanes <= count; at += kLanes)
-    for (std::uint64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += load(a[at + lane]) * load(b[at + lane]);
-  for (; at < count; ++at) lanes[0] += load(a[at]) * load(b[at]);
+    for (std::uint64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(at + lane);
+  for (; at < count; ++at) lanes[0] += term(at);
   float sum = 0;
   for (const float lane : lanes) sum += lane;
   return sum;
@@ -38,7 +38,7 @@ float dot(const A* a, const B* b, std::uint64_t count) noexcept {
 
 template <class T>
 float inverse_norm(const Vectors& of, const T* x) noexcept {
-  return 1.0F / std::sqrt(dot(x, x, of.channels) + of.epsilon);
+  return 1.0F / std::sqrt(sum_of(of.channels, [&](std::uint64_t c) { return load(x[c]) * load(x[c]); }) + of.epsilon);
 }
 
 template <class T>
@@ -57,13 +57,10 @@ void normalize_backward(const Vectors& of, const T* x, const float* scale, const
   std::fill_n(to_scale, of.channels, 0.0F);
   for (std::uint64_t v = 0; v < of.count; ++v, x += of.channels, dy += of.channels) {
     const float inverse = inverse_norm(of, x);
-    float along = 0;
-    for (std::uint64_t c = 0; c < of.channels; ++c) {
-      const float product = load(dy[c]) * load(x[c]) * inverse;
-      to_scale[c] += product;
-      along += scale[c] * product;
-    }
+    for (std::uint64_t c = 0; c < of.channels; ++c) to_scale[c] += load(dy[c]) * load(x[c]) * inverse;
     if (dx == nullptr) continue;
+    const float along =
+        inverse * sum_of(of.channels, [&](std::uint64_t c) { return scale[c] * load(dy[c]) * load(x[c]); });
     for (std::uint64_t c = 0; c < of.channels; ++c)
       save((scale[c] * load(dy[c]) - load(x[c]) * inverse * along) * inverse, dx + c);
     dx += of.channels;
