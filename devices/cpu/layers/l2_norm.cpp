@@ -3,17 +3,11 @@
 #include <cmath>
 
 #include "devices/cpu/layers/layers.hpp"
-#include "runtime/model/layout.hpp"
 
 namespace troupe::cpu {
 namespace {
 
 using dnnl::memory;
-
-float load(float value) noexcept { return value; }
-float load(std::uint16_t value) noexcept { return from_bf16(value); }
-void save(float value, float* to) noexcept { *to = value; }
-void save(float value, std::uint16_t* to) noexcept { *to = to_bf16(value); }
 
 /// The vectors whose norms are taken: all channels of a place of a row's image.
 struct Vectors {
@@ -36,42 +30,35 @@ float sum_of(std::uint64_t count, Term&& term) noexcept {
   return sum;
 }
 
-template <class T>
-float inverse_norm(const Vectors& of, const T* x) noexcept {
-  return 1.0F / std::sqrt(sum_of(of.channels, [&](std::uint64_t c) { return load(x[c]) * load(x[c]); }) + of.epsilon);
+float inverse_norm(const Vectors& of, const float* x) noexcept {
+  return 1.0F / std::sqrt(sum_of(of.channels, [&](std::uint64_t c) { return x[c] * x[c]; }) + of.epsilon);
 }
 
-template <class T>
-void normalize(const Vectors& of, const T* x, const float* scale, T* y) noexcept {
+void normalize(const Vectors& of, const float* x, const float* scale, float* y) noexcept {
   for (std::uint64_t v = 0; v < of.count; ++v, x += of.channels, y += of.channels) {
     const float inverse = inverse_norm(of, x);
-    for (std::uint64_t c = 0; c < of.channels; ++c) save(scale[c] * load(x[c]) * inverse, y + c);
+    for (std::uint64_t c = 0; c < of.channels; ++c) y[c] = scale[c] * x[c] * inverse;
   }
 }
 
-/// With u = x / norm: dx = (scale dy - u (u . (scale dy))) / norm; the scale's gradient is the sum of dy u. `dx` is
-/// null where nobody asks for it.
-template <class T>
-void normalize_backward(const Vectors& of, const T* x, const float* scale, const T* dy, T* dx,
+/// With u = x / norm: dx = (scale dy - u (u . (scale dy))) / norm; the scale's gradient is the sum of dy u. `dx` may be
+/// `dy`, and is null where nobody asks for it.
+void normalize_backward(const Vectors& of, const float* x, const float* scale, const float* dy, float* dx,
                         float* to_scale) noexcept {
   std::fill_n(to_scale, of.channels, 0.0F);
   for (std::uint64_t v = 0; v < of.count; ++v, x += of.channels, dy += of.channels) {
     const float inverse = inverse_norm(of, x);
-    for (std::uint64_t c = 0; c < of.channels; ++c) to_scale[c] += load(dy[c]) * load(x[c]) * inverse;
+    for (std::uint64_t c = 0; c < of.channels; ++c) to_scale[c] += dy[c] * x[c] * inverse;
     if (dx == nullptr) continue;
-    const float along =
-        inverse * sum_of(of.channels, [&](std::uint64_t c) { return scale[c] * load(dy[c]) * load(x[c]); });
-    for (std::uint64_t c = 0; c < of.channels; ++c)
-      save((scale[c] * load(dy[c]) - load(x[c]) * inverse * along) * inverse, dx + c);
+    const float along = inverse * sum_of(of.channels, [&](std::uint64_t c) { return scale[c] * dy[c] * x[c]; });
+    for (std::uint64_t c = 0; c < of.channels; ++c) dx[c] = (scale[c] * dy[c] - x[c] * inverse * along) * inverse;
     dx += of.channels;
   }
 }
 
-template <class T>
-T* elements(const memory& of) {
-  return of ? static_cast<T*>(of.get_data_handle()) : nullptr;
-}
+float* elements(const memory& of) { return of ? static_cast<float*>(of.get_data_handle()) : nullptr; }
 
+/// Loops over f32: what is stored in bf16 is widened before them, and their results are rounded.
 class L2NormCalls final : public LayerCalls {
  public:
   L2NormCalls(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm) : builder_(builder), stage_(stage) {
@@ -84,32 +71,40 @@ class L2NormCalls final : public LayerCalls {
   }
 
   void forward(Calls& calls) override {
-    in_stored_type([&]<class T>(T) {
-      calls.emplace_back(LayerLoop{[of = of_, x = input(), scale = scale_, y = builder_.tensor(stage_.output).value] {
-        normalize(of, elements<T>(x), elements<float>(scale), elements<T>(y));
-      }});
-    });
+    const memory& kept = builder_.tensor(stage_.output).value;
+    const memory x = wide_input(calls), y = wide(kept, SharedUse::wide_output);
+    calls.emplace_back(
+        LayerLoop{[of = of_, x, scale = scale_, y] { normalize(of, elements(x), elements(scale), elements(y)); }});
+    builder_.convert(calls, y, kept);
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      in_stored_type([&]<class T>(T) {
-        calls.emplace_back(
-            LayerLoop{[of = of_, x = input(), scale = scale_, dy = gradient, dx = input_gradient, to = to_scale_] {
-              normalize_backward(of, elements<T>(x), elements<float>(scale), elements<T>(dy), elements<T>(dx),
-                                 elements<float>(to));
-            }});
-      });
+      const memory x = wide_input(calls), dy = wide(gradient, SharedUse::wide_output);
+      builder_.convert(calls, gradient, dy);
+      // Where it is rounded, the gradient to the input takes the place of the widened one to the output.
+      const bool rounds = input_gradient && type_of(input_gradient) != ProgramBuilder::Type::f32;
+      const memory dx = rounds ? dy : input_gradient;
+      calls.emplace_back(LayerLoop{[of = of_, x, scale = scale_, dy, dx, to = to_scale_] {
+        normalize_backward(of, elements(x), elements(scale), elements(dy), elements(dx), elements(to));
+      }});
+      if (rounds) builder_.convert(calls, dx, input_gradient);
     });
   }
 
  private:
-  memory input() const {
-    return builder_.value_as(stage_.inputs.front(), builder_.tensor(stage_.output).value.get_desc());
+  static ProgramBuilder::Type type_of(const memory& of) { return of.get_desc().data_type(); }
+  /// Itself, or a place for an f32 copy.
+  memory wide(const memory& of, SharedUse use) const {
+    if (type_of(of) == ProgramBuilder::Type::f32) return of;
+    return builder_.places().share(
+        use, builder_.matrix(builder_.rows(), stage_.output_shape.count_elements(), ProgramBuilder::Type::f32));
   }
-  template <class Act>
-  void in_stored_type(Act&& act) const {
-    builder_.stored() == ProgramBuilder::Type::f32 ? act(float{}) : act(std::uint16_t{});
+  memory wide_input(Calls& calls) const {
+    const memory kept = builder_.value_as(stage_.inputs.front(), builder_.tensor(stage_.output).value.get_desc());
+    memory x = wide(kept, SharedUse::wide_input);
+    builder_.convert(calls, kept, x);
+    return x;
   }
 
   ProgramBuilder& builder_;
