@@ -91,8 +91,8 @@ TEST(Models, HaveTheLabelSmoothingOfTheSettingsInTheirLastLoss) {
   }
   settings.model.layers = {{"a", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}};
   EXPECT_EQ(build_model(settings, fields).layers().back(), smoothed);
-  const auto refusal = [&](Operation loss) {
-    settings.model.layers.back() = {"loss", std::move(loss), {"a", "label"}};
+  const auto refusal = [&](Operation loss, const char* targets = "label") {
+    settings.model.layers.back() = {"loss", std::move(loss), {"a", targets}};
     try {
       build_model(settings, fields);
     } catch (const Error& error) {
@@ -102,8 +102,8 @@ TEST(Models, HaveTheLabelSmoothingOfTheSettingsInTheirLastLoss) {
   };
   EXPECT_EQ(refusal(SoftmaxCrossEntropy{.smoothing = 0.1}), "accepted");
   EXPECT_THAT(refusal(SoftmaxCrossEntropy{.smoothing = 0.2}), HasSubstr("but layer loss has smoothing = 0.2"));
-  settings.model.layers = {{"a", Dense{784}}, {"loss", SoftmaxCrossEntropy{}, {"a", "label"}}};
-  EXPECT_THAT(refusal(SmoothL1{}), HasSubstr("label is no field of numbers"));
+  settings.model.layers.front() = {"a", Dense{784}};
+  EXPECT_THAT(refusal(SmoothL1{}, "image"), HasSubstr("the last layer, loss, is no softmax_cross_entropy"));
 }
 
 TEST(Models, LayersReadTheFieldsThatTheyNameInTheModelsType) {
