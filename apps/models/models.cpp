@@ -54,6 +54,20 @@ Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
 }
 
+/// The same graph, whose last loss has the settings' label smoothing.
+Graph with_smoothing(const Settings& settings, const Graph& graph) {
+  const double smoothing = settings.model.label_smoothing;
+  std::vector<Layer> layers = graph.layers();
+  auto* const loss = std::get_if<SoftmaxCrossEntropy>(&layers.back().operation);
+  TROUPE_CHECK(loss != nullptr, Code::invalid, "model.label_smoothing = ", smoothing, ": the last layer, ",
+               layers.back().name, ", is no softmax_cross_entropy; leave the key out");
+  TROUPE_CHECK(loss->smoothing == 0 || loss->smoothing == smoothing, Code::invalid,
+               "model.label_smoothing = ", smoothing, ", but layer ", layers.back().name,
+               " has smoothing = ", loss->smoothing, "; leave one of them out");
+  loss->smoothing = smoothing;
+  return {graph.name(), graph.fields(), graph.dtype(), std::move(layers)};
+}
+
 /// The layers of app.toml, which read the data's first field, the labels, and what they name.
 Graph build_layers(const Settings& settings, const std::vector<Field>& fields) {
   const std::vector<Layer>& layers = settings.model.layers;
@@ -78,9 +92,7 @@ struct Registered {
 };
 constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", build_lenet}};
 
-}  // namespace
-
-Graph build_model(const Settings& settings, const std::vector<Field>& fields) {
+Graph build_without_smoothing(const Settings& settings, const std::vector<Field>& fields) {
   if (!settings.model.layers.empty()) return build_layers(settings, fields);
   std::string names;
   for (const Registered& model : kModels) {
@@ -88,6 +100,13 @@ Graph build_model(const Settings& settings, const std::vector<Field>& fields) {
     names += text(names.empty() ? "" : ", ", model.name);
   }
   fail(Code::invalid, text("model.name = \"", settings.model.name, "\": there is no such model; there are: ", names));
+}
+
+}  // namespace
+
+Graph build_model(const Settings& settings, const std::vector<Field>& fields) {
+  Graph graph = build_without_smoothing(settings, fields);
+  return settings.model.label_smoothing > 0 ? with_smoothing(settings, graph) : graph;
 }
 
 }  // namespace troupe

@@ -40,6 +40,8 @@ void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kern
       product->primitive.execute(stream);
     } else if (const auto* primitive = std::get_if<BoundPrimitive>(&call)) {
       primitive->execute(stream);
+    } else if (const auto* loop = std::get_if<LayerLoop>(&call)) {
+      (*loop)();
     } else {
       run_loop(std::get<Elementwise>(call), kernels);
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <variant>
 #include <vector>
 
@@ -22,8 +23,11 @@ struct Elementwise {
   std::uint64_t count;
 };
 
+/// A layer's own loop. It holds what it works on, whose addresses are read when it is called, and allocates nothing.
+using LayerLoop = std::function<void()>;
+
 /// One entry of a program.
-using Call = std::variant<Product, BoundPrimitive, Elementwise>;
+using Call = std::variant<Product, BoundPrimitive, Elementwise, LayerLoop>;
 using Calls = std::vector<Call>;
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);

@@ -18,13 +18,23 @@ template <class T>
 void write_gradient(const LossShape& shape, const float* logits, float largest, float sum, std::uint32_t label,
                     T* gradient) {
   const float scale = 1.0F / sum;
+  const float shared = shape.smoothing / static_cast<float>(shape.classes), own = 1.0F - shape.smoothing;
   for (std::uint32_t k = 0; k < shape.classes; ++k) {
-    float value = std::exp(logits[k] - largest) * scale;
-    if (k == label) value -= 1.0F;
+    float value = std::exp(logits[k] - largest) * scale - shared;
+    if (k == label) value -= own;
     value *= shape.weight;
     if (shape.after_relu && !(logits[k] > 0)) value = 0;
     gradient[k] = to_gradient(value, T{});
   }
+}
+
+/// The mean of the logits, each weighed by its class's part of the target.
+double target_logit(const LossShape& shape, const float* logits, std::int32_t label) {
+  const auto of_label = static_cast<double>(logits[label]);
+  if (shape.smoothing == 0) return of_label;
+  double sum = 0;
+  for (std::uint32_t k = 0; k < shape.classes; ++k) sum += static_cast<double>(logits[k]);
+  return of_label + static_cast<double>(shape.smoothing) * (sum / shape.classes - of_label);
 }
 
 template <class T>
@@ -33,7 +43,7 @@ StepSums rows(const LossShape& shape, const float* logits, const std::int32_t* l
   for (std::uint32_t row = 0; row < shape.rows; ++row, logits += shape.classes) {
     const std::int32_t label = labels[row];
     T* out = gradient ? gradient + std::size_t{row} * shape.classes : nullptr;
-    if (label < 0) {
+    if (label < 0 || label == shape.ignore) {
       if (out) std::fill_n(out, shape.classes, T{});
       continue;
     }
@@ -43,7 +53,7 @@ StepSums rows(const LossShape& shape, const float* logits, const std::int32_t* l
     const float* best = std::max_element(logits, logits + shape.classes);
     float sum = 0;
     for (std::uint32_t k = 0; k < shape.classes; ++k) sum += std::exp(logits[k] - *best);
-    sums.loss += std::log(static_cast<double>(sum)) + (static_cast<double>(*best) - static_cast<double>(logits[label]));
+    sums.loss += std::log(static_cast<double>(sum)) + (static_cast<double>(*best) - target_logit(shape, logits, label));
     sums.correct += best - logits == label ? 1 : 0;
     ++sums.samples;
     if (out) write_gradient(shape, logits, *best, sum, static_cast<std::uint32_t>(label), out);

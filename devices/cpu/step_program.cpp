@@ -3,10 +3,42 @@
 #include <algorithm>
 
 #include "devices/cpu/layers/layers.hpp"
+#include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::cpu {
 
 using dnnl::memory;
+
+namespace {
+
+float weight_of(const troupe::Operation& loss) {
+  return std::visit(
+      []<class Kind>(const Kind& kind) {
+        if constexpr (requires { kind.weight; }) return static_cast<float>(kind.weight);
+        return 1.0F;
+      },
+      loss);
+}
+
+struct CallLoss {
+  const LossShape& shape;
+  const float* numbers;
+  const std::byte* targets;
+  void* gradient;
+
+  StepSums operator()(const SoftmaxCrossEntropy&) const {
+    return softmax_cross_entropy(shape, numbers, reinterpret_cast<const std::int32_t*>(targets), gradient);
+  }
+  StepSums operator()(const SmoothL1& loss) const {
+    return smooth_l1(shape, static_cast<float>(loss.beta), numbers, targets, gradient);
+  }
+  StepSums operator()(const SigmoidCrossEntropy&) const {
+    return sigmoid_cross_entropy(shape, numbers, targets, gradient);
+  }
+  StepSums operator()(const auto&) const { return {}; }  // no loss
+};
+
+}  // namespace
 
 /// What a program is made of while it is made.
 struct StepProgram::Layers {
@@ -40,17 +72,25 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
 void StepProgram::read_losses(const ProgramBuilder& builder) {
   const Graph& graph = builder.graph();
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
-    const auto* loss = std::get_if<SoftmaxCrossEntropy>(&graph.layers()[l].operation);
-    if (loss == nullptr) continue;
-    Loss made{
-        .layer = l, .tensor = builder.tensor_of(graph.inputs_of(l)[0]), .shape = {}, .logits = {}, .gradient = {}};
-    made.labels_offset = batch_.entries().at(graph.inputs_of(l)[1]).offset;
+    const troupe::Operation& operation = graph.layers()[l].operation;
+    if (!kind_of(operation).is_loss) continue;
+    Loss made{.layer = l,
+              .operation = operation,
+              .tensor = builder.tensor_of(graph.inputs_of(l)[0]),
+              .shape = {},
+              .logits = {},
+              .gradient = {}};
+    made.targets_offset = batch_.entries().at(graph.inputs_of(l)[1]).offset;
     const FlowTensor& logits = builder.tensor(made.tensor);
     made.shape = {.rows = rows_,
                   .classes = static_cast<std::uint32_t>(logits.width),
                   .dtype = graph.dtype(),
                   .after_relu = logits.readers == 1 && builder.activation_of(made.tensor) == Activation::relu,
-                  .weight = static_cast<float>(loss->weight)};
+                  .weight = weight_of(operation)};
+    if (const auto* softmax = std::get_if<SoftmaxCrossEntropy>(&operation)) {
+      made.shape.smoothing = static_cast<float>(softmax->smoothing);
+      made.shape.ignore = softmax->ignore;
+    }
     const auto rows_of = [&](ProgramBuilder::Type type) { return builder.matrix(rows_, logits.width, type); };
     const bool f32 = logits.value.get_desc().data_type() == ProgramBuilder::Type::f32;
     made.logits = f32 ? logits.value : places_.take(rows_of(ProgramBuilder::Type::f32));
@@ -156,9 +196,10 @@ StepSums StepProgram::call_losses(const RunProgram& what, bool training) const {
   for (const Loss& loss : losses_) {
     LossShape shape = loss.shape;
     shape.rows = what.rows;
-    const StepSums found = softmax_cross_entropy(shape, static_cast<const float*>(loss.logits.get_data_handle()),
-                                                 reinterpret_cast<const std::int32_t*>(what.batch + loss.labels_offset),
-                                                 training ? loss.gradient.get_data_handle() : nullptr);
+    const StepSums found =
+        std::visit(CallLoss{shape, static_cast<const float*>(loss.logits.get_data_handle()),
+                            what.batch + loss.targets_offset, training ? loss.gradient.get_data_handle() : nullptr},
+                   loss.operation);
     sums.loss += found.loss;
     sums.correct = found.correct;
     sums.samples = found.samples;

@@ -38,10 +38,11 @@ class StepProgram {
  private:
   struct Loss {
     std::uint32_t layer = 0;
+    troupe::Operation operation;
     std::uint32_t tensor = 0;  // of the logits
     LossShape shape;
-    std::uint64_t labels_offset = 0;  // bytes in the batch
-    dnnl::memory logits;              // f32: the tensor's value, or a copy of it
+    std::uint64_t targets_offset = 0;  // bytes in the batch
+    dnnl::memory logits;               // f32: the tensor's value, or a copy of it
     dnnl::memory gradient;
   };
   struct Layers;

@@ -46,6 +46,11 @@ bool take_count(const TomlValue& value, std::uint32_t& to) {
 struct TakeAttribute {
   const TomlValue& value;
   bool operator()(std::uint32_t* to) const { return take_count(value, *to); }
+  bool operator()(std::int32_t* to) const {
+    if (value.kind != Kind::integer || value.integer < -0x80000000LL || value.integer > 0x7fffffffLL) return false;
+    *to = static_cast<std::int32_t>(value.integer);
+    return true;
+  }
   bool operator()(double* to) const {
     *to = value.number;
     return value.kind == Kind::integer || value.kind == Kind::number;
@@ -145,6 +150,7 @@ std::optional<Finding> take_layer(const TomlValue& entry, LayerList& list) {
 /// As TOML.
 struct ShowAttribute {
   std::string operator()(const std::uint32_t* value) const { return std::to_string(*value); }
+  std::string operator()(const std::int32_t* value) const { return std::to_string(*value); }
   std::string operator()(const double* value) const { return number_text(*value); }
   std::string operator()(const Size2* size) const {
     if (size->height == size->width) return std::to_string(size->height);

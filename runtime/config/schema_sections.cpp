@@ -174,6 +174,10 @@ Keys data_and_model_keys() {
        "name. "
        "The first one reads the data's first field. Where the last one is no loss, softmax_cross_entropy on the labels "
        "follows. Cannot be used beside model.units."},
+      {"model.label_smoothing", at<&S::model, &S::Model::label_smoothing>, number(0, 1),
+       "part of the target that all classes share equally", "0.1",
+       "Sets smoothing of the last layer's softmax_cross_entropy, also of one that follows by itself. Losses of "
+       "evaluations have it too."},
       {"model.dtype", at<&S::model, &S::Model::dtype>, one_of_first<DType>(2),
        "number type of batches, activations and weights", "\"bf16\"",
        "bf16: weights are also kept as f32, where they are updated; gradients are exchanged as f32. Faster on "

@@ -50,6 +50,7 @@ struct Settings {
     std::string name = "mlp";
     std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
     std::vector<Layer> layers;                     // a model of its own, with its loss; empty: the one named
+    double label_smoothing = 0;                    // of a last loss that gives none of its own
     DType dtype = DType::f32;
   } model;
   Rule rule;

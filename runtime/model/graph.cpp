@@ -157,7 +157,10 @@ void Graph::infer(std::uint32_t layer) {
   for (std::size_t i = 0; i + labels < inputs_[layer].size(); ++i) shapes.inputs.push_back(numbers(layer, i));
   LayerResult result = kind.infer(shapes);
   check_shape(where(layer) + ": what it puts out,", result.output);
-  if (kind.is_loss) check_labels(layer, result.output);
+  if (kind.has_number_targets)
+    check_number_targets(layer, result.output);
+  else if (kind.is_loss)
+    check_labels(layer, result.output);
   bool trained = !result.parameters.empty();
   for (const std::uint32_t input : inputs_[layer]) trained = trained || trained_[input];
   for (Parameter& parameter : result.parameters) {
@@ -203,6 +206,17 @@ void Graph::check_labels(std::uint32_t layer, const Shape& logits) const {
                fields_[labels].classes, " classes");
 }
 
+/// Throws unless what the loss `layer` reads last is a field with a number for each that it reads first.
+void Graph::check_number_targets(std::uint32_t layer, const Shape& read) const {
+  const std::uint32_t targets = inputs_[layer].back();
+  const std::string_view name = layers_[layer].inputs.empty() ? kLabel : std::string_view{layers_[layer].inputs.back()};
+  TROUPE_CHECK(targets < fields_.size() && fields_[targets].dtype != DType::i32, Code::invalid, where(layer), ": ",
+               name, " is no field of numbers; this loss reads numbers, then a field of as many, its targets");
+  TROUPE_CHECK(fields_[targets].shape.count_elements() == read.count_elements(), Code::invalid, where(layer),
+               ": reads ", read.to_string(), " and targets of ", fields_[targets].shape.to_string(), " in field ", name,
+               "; there must be as many");
+}
+
 Graph::Graph(std::string name, std::vector<Field> fields, std::vector<Parameter> parameters)
     : name_(std::move(name)), fields_(std::move(fields)), dtype_(DType::f32), parameters_(std::move(parameters)) {
   check_fields();
@@ -222,6 +236,8 @@ Graph::Graph(std::string name, std::vector<Field> fields, std::vector<Parameter>
     TROUPE_CHECK(std::isfinite(parameter.deviation) && parameter.deviation >= 0, Code::invalid, "graph ", name_,
                  ", parameter ", parameter.name, ": its deviation is ", parameter.deviation,
                  "; it must be 0 or positive");
+    TROUPE_CHECK(std::isfinite(parameter.start), Code::invalid, "graph ", name_, ", parameter ", parameter.name,
+                 ": it starts from ", parameter.start, "; it must be finite");
     parameter.layer = i;
   }
 }
@@ -280,6 +296,7 @@ std::string Graph::to_string() const {
       out << ' ' << std::quoted(parameter.name) << '[';
       for (const std::uint64_t extent : parameter.extents) out << ' ' << extent;
       out << " ] deviation " << std::setprecision(17) << parameter.deviation;
+      if (parameter.start != 0) out << " start " << parameter.start;
     }
   }
   return out.str();

@@ -49,7 +49,8 @@ struct Parameter {
   std::string name;                    // layer.weight, layer.bias
   std::vector<std::uint64_t> extents;  // row-major
   std::uint32_t layer = 0;             // index in Graph::layers()
-  double deviation = 0;                // it starts as N(0, deviation^2); 0: as zeros
+  double deviation = 0;                // it starts as N(start, deviation^2)
+  double start = 0;
   std::uint64_t count_elements() const noexcept;
 };
 
@@ -77,7 +78,7 @@ class Graph {
   std::uint32_t output_tensor(std::size_t layer) const noexcept {
     return static_cast<std::uint32_t>(fields_.size() + layer);
   }
-  /// The tensors that layer `index` reads; a loss: logits, labels.
+  /// The tensors that layer `index` reads; a loss: logits, then labels or numbers.
   const std::vector<std::uint32_t>& inputs_of(std::size_t index) const { return inputs_.at(index); }
   const Shape& shape_of(std::uint32_t tensor) const { return shapes_.at(tensor); }
   /// What layer `index` puts out; a loss's entry is the shape of its logits.
@@ -109,6 +110,7 @@ class Graph {
   void check_count(std::uint32_t layer, std::size_t least, std::size_t most) const;
   const Shape& numbers(std::uint32_t layer, std::size_t index) const;
   void check_labels(std::uint32_t layer, const Shape& logits) const;
+  void check_number_targets(std::uint32_t layer, const Shape& read) const;
   std::string where(std::uint32_t layer) const;
 
   std::string name_;

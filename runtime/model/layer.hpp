@@ -35,10 +35,14 @@ struct Relu {
 struct Add {
   friend bool operator==(const Add&, const Add&) = default;
 };
-/// A loss of logits and a field of labels: -log softmax(x)[label] times `weight`, summed over the samples. A label
-/// below 0 marks a row that does not count.
+/// A loss of logits and a field of labels: the cross entropy of softmax(x) and a target, times `weight`, summed over
+/// the samples. The target gives the label 1 - smoothing, and every class smoothing / classes beside that (Szegedy et
+/// al. 2016, Rethinking the Inception architecture, section 7). A label below 0, or `ignore`, marks a row that does not
+/// count.
 struct SoftmaxCrossEntropy {
   double weight = 1;
+  double smoothing = 0;
+  std::int32_t ignore = -1;
   friend bool operator==(const SoftmaxCrossEntropy&, const SoftmaxCrossEntropy&) = default;
 };
 /// A cross-correlation: y[h, w, f] = b[f] + the sum over i, j, c of W[f, c, i, j] x[h * stride - padding + i *
@@ -89,9 +93,32 @@ struct Gelu {
   friend bool operator==(const Gelu&, const Gelu&) = default;
 };
 
+/// A loss of numbers x and a field y of as many: of each element, with d = x - y, d^2 / (2 beta) where |d| < beta, else
+/// |d| - beta / 2. A sample's loss is their mean times `weight`; none is right or wrong. Source: Girshick 2015 (Fast
+/// R-CNN), equation 3, where beta is 1.
+struct SmoothL1 {
+  double weight = 1;
+  double beta = 1;
+  friend bool operator==(const SmoothL1&, const SmoothL1&) = default;
+};
+/// A loss of logits x, one for each class, and a field t of as many targets from 0 to 1, of classes that do not exclude
+/// one another: of each class -t log s(x) - (1 - t) log(1 - s(x)), s the sigmoid. A sample's loss is the mean over the
+/// classes whose target is not below 0, times `weight`; without such a class it does not count.
+struct SigmoidCrossEntropy {
+  double weight = 1;
+  friend bool operator==(const SigmoidCrossEntropy&, const SigmoidCrossEntropy&) = default;
+};
+/// y[c] = scale[c] x[c] / sqrt(epsilon + the sum of the squares of x over the last extent), scale [last extent], which
+/// starts as `scale`. Source: Liu, Rabinovich, Berg 2015 (ParseNet), section 3.3, as SSD has it.
+struct L2Norm {
+  double scale = 20;
+  double epsilon = 1e-10;
+  friend bool operator==(const L2Norm&, const L2Norm&) = default;
+};
+
 /// In the order of layer_kinds().
 using Operation = std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool,
-                               Flatten, Tanh, Sigmoid, Gelu>;
+                               Flatten, Tanh, Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm>;
 
 struct Layer {
   std::string name;  // also of the tensor that it puts out

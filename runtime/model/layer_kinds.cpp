@@ -21,6 +21,7 @@ bool are_equal(const AttributeSlot& a, const AttributeSlot& b) {
 struct InRange {
   const LayerAttribute& attribute;
   bool operator()(const std::uint32_t* value) const { return attribute.contains(*value); }
+  bool operator()(const std::int32_t* value) const { return attribute.contains(*value); }
   bool operator()(const double* value) const { return attribute.contains(*value); }
   bool operator()(const Size2* size) const {
     return attribute.contains(size->height) && attribute.contains(size->width);
@@ -31,10 +32,14 @@ struct InRange {
 
 std::span<const LayerKind> layer_kinds() {
   using namespace detail;
-  static const std::vector<LayerKind> kinds{
-      dense_row(),   relu_row(),     add_row(),          softmax_cross_entropy_row(),
-      conv2d_row(),  max_pool_row(), average_pool_row(), global_average_pool_row(),
-      flatten_row(), tanh_row(),     sigmoid_row(),      gelu_row()};
+  static const std::vector<LayerKind> kinds{dense_row(),        relu_row(),
+                                            add_row(),          softmax_cross_entropy_row(),
+                                            conv2d_row(),       max_pool_row(),
+                                            average_pool_row(), global_average_pool_row(),
+                                            flatten_row(),      tanh_row(),
+                                            sigmoid_row(),      gelu_row(),
+                                            smooth_l1_row(),    sigmoid_cross_entropy_row(),
+                                            l2_norm_row()};
   return kinds;
 }
 
@@ -49,6 +54,7 @@ const LayerKind* find_layer_kind(std::string_view name) {
 std::string text_of(const AttributeSlot& value) {
   struct Text {
     std::string operator()(const std::uint32_t* number) const { return std::to_string(*number); }
+    std::string operator()(const std::int32_t* number) const { return std::to_string(*number); }
     std::string operator()(const double* number) const {
       std::ostringstream out;
       out << std::setprecision(17) << *number;

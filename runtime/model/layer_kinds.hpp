@@ -12,7 +12,7 @@
 namespace troupe {
 
 /// Where an attribute's value lies in an operation.
-using AttributeSlot = std::variant<std::uint32_t*, double*, Size2*>;
+using AttributeSlot = std::variant<std::uint32_t*, std::int32_t*, double*, Size2*>;
 
 /// What can be said of a layer of some kind: units, kernel.
 struct LayerAttribute {
@@ -48,9 +48,10 @@ struct LayerKind {
   std::string_view name;
   std::string_view help;                          // a sentence or more, as Markdown
   std::string_view shape;                         // what it reads and puts out, for people
-  std::size_t least_inputs = 1, most_inputs = 1;  // of numbers; a loss also reads a field of labels
+  std::size_t least_inputs = 1, most_inputs = 1;  // of numbers; a loss also reads a field
   bool is_loss = false;
-  Operation made;  // with the values of attributes that nobody gives
+  bool has_number_targets = false;  // a loss whose field has a number for each element that it reads; else labels
+  Operation made;                   // with the values of attributes that nobody gives
   std::vector<LayerAttribute> attributes;
   std::vector<std::string_view> elsewhere{};  // what other programs call it
   /// Throws Error{invalid} naming the layer and the shapes that do not fit.

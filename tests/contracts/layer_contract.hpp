@@ -94,14 +94,18 @@ class LayerContract : public DeviceWorld {
   }
 
   static void fill_batch(const BatchLayout& layout, std::byte* first, std::uint64_t key) {
-    const auto &image = layout.entry(kImage), &label = layout.entry(kLabel);
-    for (std::uint64_t i = 0; i < layout.rows() * image.row_elements(); ++i) {
-      const auto value = static_cast<float>(random_normal(sub_key(key, 3), i));
-      std::byte* const to = first + image.offset;
-      if (image.field.dtype == DType::f32)
-        reinterpret_cast<float*>(to)[i] = value;
-      else
-        reinterpret_cast<std::uint16_t*>(to)[i] = to_bf16(value);
+    const auto& label = layout.entry(kLabel);
+    for (const BatchLayout::Entry& entry : layout.entries()) {
+      const bool targets = entry.field.name == kTarget;
+      for (std::uint64_t i = 0; &entry != &label && i < layout.rows() * entry.row_elements(); ++i) {
+        const auto value =
+            static_cast<float>(targets ? drawn_target(sub_key(key, 6), i) : random_normal(sub_key(key, 3), i));
+        std::byte* const to = first + entry.offset;
+        if (entry.field.dtype == DType::f32)
+          reinterpret_cast<float*>(to)[i] = value;
+        else
+          reinterpret_cast<std::uint16_t*>(to)[i] = to_bf16(value);
+      }
     }
     for (std::uint32_t row = 0; row < layout.rows(); ++row) {
       const auto drawn = static_cast<std::int32_t>(random_below(sub_key(key, 4), row, kLayerClasses + 1));
@@ -128,6 +132,11 @@ class LayerContract : public DeviceWorld {
     EXPECT_NEAR(found->sums.loss, wanted->sums.loss, within.loss * loss);
     EXPECT_NEAR(found->evaluated.loss, wanted->sums.loss, within.loss * loss);
     EXPECT_EQ(found->sums.samples, wanted->sums.samples);
+    EXPECT_EQ(found->evaluated.samples, wanted->sums.samples);
+    if (graph.dtype() == DType::f32) {
+      EXPECT_EQ(found->sums.correct, wanted->sums.correct);
+      EXPECT_EQ(found->evaluated.correct, wanted->sums.correct);
+    }
     const Layout layout{graph};
     if (graph.dtype() == DType::bf16) {
       EXPECT_LE(distance(*found, *wanted, {0, layout.count_elements()}), within.gradient) << batch.rows() << " rows";
@@ -155,6 +164,12 @@ class LayerContract : public DeviceWorld {
       for (std::uint64_t key = 0; key < 12; ++key) computed += compare(graph_with(*kind, key, dtype), key) ? 1 : 0;
     if (computed == 0) GTEST_SKIP() << "the device computes none of them in " << name_of(dtype);
   }
+  void compare_losses(DType dtype) {
+    std::uint32_t computed = 0;
+    for (const LayerKind* kind : kinds_of_losses())
+      for (std::uint64_t key = 0; key < 24; ++key) computed += compare(graph_with_loss(*kind, key, dtype), key) ? 1 : 0;
+    if (computed == 0) GTEST_SKIP() << "the device computes none of them in " << name_of(dtype);
+  }
   void compare_networks(DType dtype) {
     std::uint32_t computed = 0;
     for (std::uint64_t key = 0; key < 40; ++key) computed += compare(random_network(key, dtype), key) ? 1 : 0;
@@ -169,6 +184,8 @@ class LayerContract : public DeviceWorld {
 
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceForEachKindOfLayer) { compare_kinds(DType::f32); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachKindOfLayerInBf16) { compare_kinds(DType::bf16); }
+TEST_P(LayerContract, HasTheGradientsOfTheReferenceForEachLoss) { compare_losses(DType::f32); }
+TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachLossInBf16) { compare_losses(DType::bf16); }
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnRandomNetworks) { compare_networks(DType::f32); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnRandomNetworksInBf16) { compare_networks(DType::bf16); }
 

@@ -37,6 +37,7 @@ inline Operation drawn_operation(const LayerKind& kind, Draws& draws) {
   Operation made = kind.made;
   if (std::holds_alternative<MaxPool>(made)) return window(MaxPool{});
   if (std::holds_alternative<AveragePool>(made)) return window(AveragePool{});
+  if (auto* norm = std::get_if<L2Norm>(&made)) norm->scale = draws.number(1, 8) * 0.5;
   if (auto* dense = std::get_if<Dense>(&made)) dense->units = draws.number(1, 40);
   if (auto* conv = std::get_if<Conv2d>(&made)) {
     conv->groups = draws.number(1, 2);
@@ -61,10 +62,14 @@ inline Graph graph_with(const LayerKind& kind, std::uint64_t key, DType dtype, s
   LayerList net;
   const Shape image = drawn_image(draws, largest_side);
   const std::uint32_t filters = 2 * draws.number(1, 10);
-  const std::string first = net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
   std::vector<std::string> inputs;
+  // Sometimes it reads the image itself, to which no gradient is computed.
+  const bool reads_image = key % 4 == 3 && kind.least_inputs == 1 && !std::holds_alternative<Conv2d>(kind.made);
+  if (reads_image) inputs.emplace_back(kImage);
+  const std::string first =
+      reads_image ? std::string{} : net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
   while (inputs.size() + 1 < kind.least_inputs) inputs.push_back(net.add(Conv2d{.filters = filters}, {first}));
-  if (!inputs.empty()) inputs.push_back(first);
+  if (kind.least_inputs > 1) inputs.push_back(first);
   net.add(drawn_operation(kind, draws), inputs);
   if (draws.one_in(2)) net.add(Tanh{});
   net.add(Dense{kLayerClasses});
@@ -112,12 +117,62 @@ inline Graph random_network(std::uint64_t key, DType dtype) {
   return {"network", image, dtype, net.finish()};
 }
 
-/// All kinds that are no loss.
-inline std::vector<const LayerKind*> kinds_of_layers() {
+inline constexpr std::string_view kTarget = "target";
+
+/// A network whose last loss is of `kind`, with drawn attributes, and reads what a dense layer puts out, or a sigmoid
+/// or a ReLU after it. A loss that has them reads number targets, which drawn_target() gives, and another reads the
+/// labels.
+inline Graph graph_with_loss(const LayerKind& kind, std::uint64_t key, DType dtype) {
+  Draws draws{sub_key(key, 78)};
+  LayerList net;
+  const Shape image = drawn_image(draws, 7);
+  const std::string first = net.add(Dense{draws.number(2, 20)});
+  const std::string wide = net.add(Tanh{}, {first});
+  std::vector<Field> fields{{std::string{kImage}, image, dtype}, {std::string{kLabel}, {}, DType::i32}};
+  Operation loss = kind.made;
+  const double weight = draws.one_in(2) ? 1 : 0.5;
+  if (auto* softmax = std::get_if<SoftmaxCrossEntropy>(&loss)) {
+    softmax->weight = weight;
+    softmax->smoothing = draws.number(0, 2) * 0.15;
+    if (draws.one_in(2)) softmax->ignore = static_cast<std::int32_t>(draws.number(0, kLayerClasses - 1));
+  }
+  if (auto* smooth = std::get_if<SmoothL1>(&loss)) *smooth = {weight, draws.number(1, 4) * 0.25};
+  if (auto* sigmoid = std::get_if<SigmoidCrossEntropy>(&loss)) sigmoid->weight = weight;
+  if (!kind.has_number_targets) {
+    net.add(Dense{kLayerClasses});
+    net.add(loss);
+    return {std::string{kind.name}, std::move(fields), dtype, net.finish()};
+  }
+  net.add(Dense{kLayerClasses}, {wide});
+  net.add(SoftmaxCrossEntropy{0.5}, {net.last(), std::string{kLabel}});
+  const std::uint32_t numbers = draws.number(1, 40);
+  fields.push_back({std::string{kTarget}, {{numbers}}, dtype});
+  net.add(Dense{numbers}, {wide});
+  switch (draws.number(0, 3)) {
+    case 0:
+      if (dtype == DType::f32) net.add(Relu{});
+      break;
+    case 1: net.add(Sigmoid{}); break;
+    default: break;
+  }
+  net.add(loss, {net.last(), std::string{kTarget}});
+  return {std::string{kind.name}, std::move(fields), dtype, net.finish()};
+}
+
+/// Below 0 where none is known.
+inline double drawn_target(std::uint64_t key, std::uint64_t i) {
+  constexpr double kTargets[]{-1, 0, 0.25, 1};
+  return kTargets[random_below(key, i, 4)];
+}
+
+/// All kinds that are losses, or all that are none.
+inline std::vector<const LayerKind*> kinds_of(bool losses) {
   std::vector<const LayerKind*> kinds;
   for (const LayerKind& kind : layer_kinds())
-    if (!kind.is_loss) kinds.push_back(&kind);
+    if (kind.is_loss == losses) kinds.push_back(&kind);
   return kinds;
 }
+inline std::vector<const LayerKind*> kinds_of_layers() { return kinds_of(false); }
+inline std::vector<const LayerKind*> kinds_of_losses() { return kinds_of(true); }
 
 }  // namespace troupe::contracts

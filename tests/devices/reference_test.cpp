@@ -73,7 +73,8 @@ struct Problem {
       }
       values.numbers.resize(7 * field.shape.count_elements());
       for (std::size_t i = 0; i < values.numbers.size(); ++i)
-        values.numbers[i] = random_normal(sub_key(key, fields.size()), i);
+        values.numbers[i] = field.name == contracts::kTarget ? contracts::drawn_target(key, i)
+                                                             : random_normal(sub_key(key, fields.size()), i);
     }
   }
   Result run(bool with_gradients = true) const { return model.run(parameters, fields, 7, with_gradients); }
@@ -119,6 +120,66 @@ TEST_P(ReferenceLayer, HasTheGradientsThatCentralDifferencesGive) {
   for (std::uint64_t key = 0; key < 4; ++key) {
     SCOPED_TRACE(::testing::Message() << "key " << key);
     expect_central_differences(Problem{key, contracts::graph_with(*GetParam(), key, DType::f32, 6)}, 10);
+  }
+}
+
+class ReferenceLoss : public ReferenceLayer {};
+INSTANTIATE_TEST_SUITE_P(EachKind, ReferenceLoss, ::testing::ValuesIn(contracts::kinds_of_losses()),
+                         [](const auto& kind) { return std::string{kind.param->name}; });
+
+TEST_P(ReferenceLoss, HasTheGradientsThatCentralDifferencesGive) {
+  for (std::uint64_t key = 0; key < 12; ++key) {
+    SCOPED_TRACE(::testing::Message() << "key " << key);
+    expect_central_differences(Problem{key, contracts::graph_with_loss(*GetParam(), key, DType::f32)}, 10);
+  }
+}
+
+/// What a loss says of numbers that a dense layer passes on as its bias, which is all that it has.
+Result result_of(Operation loss, const std::vector<double>& numbers, const FieldValues& targets) {
+  const auto count = static_cast<std::uint32_t>(numbers.size());
+  Field field{"target", {}, DType::i32};
+  if (targets.labels.empty()) field = {"target", {{count}}, DType::f32};
+  const Graph graph{"g",
+                    {{"image", {{1}}, DType::f32}, field},
+                    DType::f32,
+                    {{"a", Dense{count}, {"image"}}, {"loss", std::move(loss), {"a", "target"}}}};
+  const Layout layout{graph};
+  std::vector<double> parameters(layout.count_elements());
+  std::copy(numbers.begin(), numbers.end(),
+            parameters.begin() + static_cast<std::ptrdiff_t>(layout.entries()[1].first));
+  const std::vector<FieldValues> fields{{{0.0}, {}}, targets};
+  return Model{graph, layout}.run(parameters, fields, 1, false);
+}
+
+TEST(ReferenceModel, SharesASmoothedTargetAmongAllClasses) {
+  const std::vector<double> logits{1, 2, 4};
+  const double sum = std::log(std::exp(1) + std::exp(2) + std::exp(4));
+  const double target = 0.1 * 1 + 0.8 * 2 + 0.1 * 4;
+  EXPECT_NEAR(result_of(SoftmaxCrossEntropy{.smoothing = 0.3}, logits, {{}, {1}}).loss, sum - target, 1e-12);
+  const Result ignored = result_of(SoftmaxCrossEntropy{.ignore = 1}, logits, {{}, {1}});
+  EXPECT_EQ(ignored.samples, 0U);
+  EXPECT_EQ(ignored.loss, 0);
+  EXPECT_EQ(result_of(SoftmaxCrossEntropy{.ignore = 255}, logits, {{}, {255}}).samples, 0U);
+  EXPECT_EQ(result_of(SoftmaxCrossEntropy{.smoothing = 0.3}, logits, {{}, {2}}).correct, 1U);
+}
+
+TEST(ReferenceModel, HasASmoothL1LossThatIsSquareNearTheTargetAndLinearAwayFromIt) {
+  // Distances of 0.25 and 2 with a beta of 0.5.
+  EXPECT_NEAR(result_of(SmoothL1{2, 0.5}, {1.25, -2}, {{1, 0}, {}}).loss, 2 * (0.0625 + 1.75) / 2, 1e-12);
+}
+
+TEST(ReferenceModel, HasASigmoidCrossEntropyOfTheClassesThatAreKnown) {
+  const Result found = result_of(SigmoidCrossEntropy{}, {0, 3, -1}, {{0.5, -1, 0}, {}});
+  EXPECT_NEAR(found.loss, (std::log(2) + std::log1p(std::exp(-1))) / 2, 1e-12);
+  EXPECT_EQ(found.samples, 1U);
+  EXPECT_EQ(found.correct, 1U);
+  EXPECT_EQ(result_of(SigmoidCrossEntropy{}, {0, 3, 1}, {{0.5, -1, 0}, {}}).correct, 0U);
+  EXPECT_EQ(result_of(SigmoidCrossEntropy{}, {0, 3}, {{-1, -1}, {}}).samples, 0U);
+  try {
+    result_of(SigmoidCrossEntropy{}, {0, 3}, {{0, 2}, {}});
+    FAIL() << "a target of 2 was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::corrupt);
   }
 }
 

@@ -64,10 +64,12 @@ layers = [
 - A layer reads what the one before puts out, the first one the data's first field. `inputs = [...]` names other layers, or fields of the data; a
   layer can be read by several others, and must be read by one at least.
 - `name` is also that of the layer's parameters (`stem.weight`, `stem.bias`). Without it a layer is called by its kind and a number: `conv2d_1`.
-- Where the last layer is no loss, `softmax_cross_entropy` on the data's labels follows.
+- Where the last layer is no loss, `softmax_cross_entropy` on the data's labels follows; `model.label_smoothing` gives it its smoothing.
+- A loss reads numbers, then a field of the data: labels, or as many numbers (targets). `{ kind = "smooth_l1", inputs = ["dense_2", "image"] }` lets
+  `dense_2` draw the image again. The losses of a model are added up, in evaluations too; the last one counts the samples and which of them are right.
 - Images are [height, width, channels]. A size is one number, or `[height, width]`. Shapes that do not fit are an error that names the layer and what
   it reads, before any process is started; `rtrun check` shows the list as it was understood.
-- Weights start as N(0, 1/inputs of a unit), biases as 0. Numbers are f32, or bf16 with `model.dtype = "bf16"`, where sums are kept in f32.
+- Weights start as N(0, 1/inputs of a unit), biases as 0, scales as `scale`. Numbers are f32, or bf16 with `model.dtype = "bf16"`, where sums are kept in f32.
 - In C++ a `LayerList` (`runtime/model/layer_list.hpp`) makes the same list, and a `Graph` of it (`apps/models/models.cpp` has examples).
 )";
 

@@ -13,6 +13,9 @@ void check_fits(const Graph& graph, const Layout& layout, const BatchLayout& bat
                graph.name(), ": the OpenCL device has models of an image and a label alone");
   TROUPE_CHECK(graph.dtype() == DType::f32, Code::unsupported, "graph ", graph.name(),
                ": the OpenCL device computes in f32, not ", name_of(graph.dtype()), ": set model.dtype = \"f32\"");
+  const auto* const loss = std::get_if<SoftmaxCrossEntropy>(&graph.layers().back().operation);
+  TROUPE_CHECK(loss != nullptr && *loss == SoftmaxCrossEntropy{}, Code::unsupported, "graph ", graph.name(),
+               ": the OpenCL device has a plain softmax_cross_entropy alone, without attributes");
   batch.check_fits(graph);
   const std::uint64_t size_bytes = layout.count_elements() * sizeof(float);
   TROUPE_CHECK(memory.parameters.size_bytes == size_bytes && memory.gradients.size_bytes == size_bytes, Code::invalid,

@@ -30,9 +30,12 @@ struct Make {
   Made operator()(const Sigmoid&) const { return make_eltwise(builder, stage, algorithm_of(Activation::sigmoid)); }
   Made operator()(const Gelu&) const { return make_eltwise(builder, stage, algorithm::eltwise_gelu_erf); }
   Made operator()(const Add&) const { return make_sum(builder, stage); }
+  Made operator()(const L2Norm& norm) const { return make_l2_norm(builder, stage, norm); }
   // These are no stages.
   Made operator()(const Flatten&) const { return nullptr; }
   Made operator()(const SoftmaxCrossEntropy&) const { return nullptr; }
+  Made operator()(const SmoothL1&) const { return nullptr; }
+  Made operator()(const SigmoidCrossEntropy&) const { return nullptr; }
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const Stage& stag
 /// `algorithm`: of oneDNN; one that goes back from the output, or GELU.
 std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& stage, dnnl::algorithm algorithm);
 std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage);
+std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm);
 
 /// As oneDNN calls it, with its gradient from the output.
 dnnl::algorithm algorithm_of(Activation activation) noexcept;

@@ -52,5 +52,7 @@ void forward(const Gelu& gelu, const LayerWork& work);
 void backward(const Gelu& gelu, const LayerWork& work);
 void forward(const Add& add, const LayerWork& work);
 void backward(const Add& add, const LayerWork& work);
+void forward(const L2Norm& norm, const LayerWork& work);
+void backward(const L2Norm& norm, const LayerWork& work);
 
 }  // namespace troupe::reference

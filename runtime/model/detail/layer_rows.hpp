@@ -21,6 +21,9 @@ LayerKind sigmoid_row();
 LayerKind gelu_row();
 LayerKind add_row();
 LayerKind softmax_cross_entropy_row();
+LayerKind smooth_l1_row();
+LayerKind sigmoid_cross_entropy_row();
+LayerKind l2_norm_row();
 
 /// The largest number of anything that an attribute counts.
 inline constexpr double kMostCounted = 0xffffffff;

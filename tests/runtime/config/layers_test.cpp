@@ -33,13 +33,13 @@ TEST(ConfigLayers, AreReadWithTheirAttributesNamesAndInputs) {
     "tanh",
     { kind = "add", inputs = ["stem", "tanh_1"] },
     { kind = "dense", units = 10 },
-    { kind = "softmax_cross_entropy", weight = 0.5, inputs = ["dense_1", "label"] },
+    { kind = "softmax_cross_entropy", weight = 0.5, smoothing = 0.1, ignore = 7, inputs = ["dense_1", "label"] },
   ])");
   ASSERT_EQ(found.size(), 5U);
   EXPECT_EQ(found[0], (Layer{"stem", Conv2d{.filters = 20, .kernel = {5, 3}, .padding = {2, 2}}}));
   EXPECT_EQ(found[1], (Layer{"tanh_1", Tanh{}}));
   EXPECT_EQ(found[2], (Layer{"add_1", Add{}, {"stem", "tanh_1"}}));
-  EXPECT_EQ(found[4], (Layer{"softmax_cross_entropy_1", SoftmaxCrossEntropy{0.5}, {"dense_1", "label"}}));
+  EXPECT_EQ(found[4], (Layer{"softmax_cross_entropy_1", SoftmaxCrossEntropy{0.5, 0.1, 7}, {"dense_1", "label"}}));
 }
 
 TEST(ConfigLayers, EndWithALossWhereNoneIsWritten) {
@@ -50,7 +50,7 @@ TEST(ConfigLayers, EndWithALossWhereNoneIsWritten) {
 TEST(ConfigLayers, AreShownSoThatTheyReadBackAsTheSame) {
   const std::string list =
       R"([{ kind = "conv2d", filters = 6, kernel = [5, 3], groups = 2 }, { kind = "max_pool", stride = 1 },
-    "gelu", { kind = "dense", units = 4, name = "out" }, { kind = "softmax_cross_entropy", weight = 0.25, inputs = ["out", "label"] }])";
+    "gelu", { kind = "dense", units = 4, name = "out" }, { kind = "softmax_cross_entropy", weight = 0.25, ignore = -1, inputs = ["out", "label"] }])";
   const Configuration configuration = parse_configuration("[model]\nlayers = " + list + "\n", "app.toml", {});
   std::string shown;
   for (const EffectiveValue& value : configuration.values)

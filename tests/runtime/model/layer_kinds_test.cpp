@@ -102,6 +102,41 @@ TEST(LayerKinds, NameLayerAndShapesThatDoNotFit) {
   EXPECT_THAT(refusal_on({{65536, 65536, 1}}, Conv2d{.filters = 0xffffffff}), HasSubstr("more than"));
 }
 
+std::string refusal_of_loss(Operation loss, Field field) {
+  try {
+    const Graph graph{"g",
+                      {{"image", {{4}}, DType::f32}, std::move(field)},
+                      DType::f32,
+                      {{"a", Dense{3}}, {"loss", std::move(loss)}}};
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(LayerKinds, NameTheLossAndTheFieldThatDoNotFit) {
+  const Field labels{"label", {}, DType::i32}, three{"label", {{3}}, DType::f32}, four{"label", {{2, 2}}, DType::f32};
+  EXPECT_EQ(refusal_of_loss(SmoothL1{}, three), "accepted");
+  EXPECT_THAT(refusal_of_loss(SmoothL1{}, labels), HasSubstr("layer loss: label is no field of numbers"));
+  EXPECT_THAT(refusal_of_loss(SigmoidCrossEntropy{}, four),
+              HasSubstr("layer loss: reads [3] and targets of [2, 2] in field label; there must be as many"));
+  EXPECT_THAT(refusal_of_loss(SoftmaxCrossEntropy{}, three), HasSubstr("has no labels"));
+  EXPECT_THAT(refusal_of_loss(SoftmaxCrossEntropy{.smoothing = 1.5}, labels), HasSubstr("smoothing is 1.5"));
+  EXPECT_THAT(refusal_of_loss(SoftmaxCrossEntropy{.ignore = -2}, labels), HasSubstr("ignore is -2"));
+  EXPECT_THAT(refusal_of_loss(SmoothL1{1, 0}, three), HasSubstr("beta is 0; it must be above 0"));
+}
+
+TEST(LayerKinds, GiveAnL2NormAScaleOfEachChannelThatStartsAsItsAttribute) {
+  LayerList net;
+  net.add(L2Norm{.scale = 3});
+  net.add(Dense{3});
+  const Graph graph{"g", Shape{{2, 4, 5}}, DType::f32, net.finish()};
+  EXPECT_EQ(graph.output_of(0), (Shape{{2, 4, 5}}));
+  EXPECT_EQ(graph.parameters()[0].name, "l2_norm_1.scale");
+  EXPECT_THAT(graph.parameters()[0].extents, ElementsAre(5));
+  EXPECT_EQ(graph.parameters()[0].start, 3);
+}
+
 TEST(LayerList, NamesLayersByKindAndNumberAndEndsWithALoss) {
   LayerList net;
   EXPECT_EQ(net.add(Conv2d{.filters = 2}), "conv2d_1");

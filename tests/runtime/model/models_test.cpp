@@ -80,6 +80,32 @@ TEST(Models, LenetIsWhatItsAppTomlSpells) {
   EXPECT_EQ(registered.count_parameters(), 20U * 25 + 20 + 50 * 500 + 50 + 800 * 500 + 500 + 500 * 10 + 10);
 }
 
+TEST(Models, HaveTheLabelSmoothingOfTheSettingsInTheirLastLoss) {
+  const std::vector<Field> fields = samples_of(Shape{{28, 28, 1}}, 10);
+  const Layer smoothed{"loss", SoftmaxCrossEntropy{.smoothing = 0.1}};
+  Settings settings;
+  settings.model.label_smoothing = 0.1;
+  for (const char* name : {"mlp", "lenet"}) {
+    settings.model.name = name;
+    EXPECT_EQ(build_model(settings, fields).layers().back(), smoothed) << name;
+  }
+  settings.model.layers = {{"a", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}};
+  EXPECT_EQ(build_model(settings, fields).layers().back(), smoothed);
+  const auto refusal = [&](Operation loss, const char* targets = "label") {
+    settings.model.layers.back() = {"loss", std::move(loss), {"a", targets}};
+    try {
+      build_model(settings, fields);
+    } catch (const Error& error) {
+      return std::string{error.what()};
+    }
+    return std::string{"accepted"};
+  };
+  EXPECT_EQ(refusal(SoftmaxCrossEntropy{.smoothing = 0.1}), "accepted");
+  EXPECT_THAT(refusal(SoftmaxCrossEntropy{.smoothing = 0.2}), HasSubstr("but layer loss has smoothing = 0.2"));
+  settings.model.layers.front() = {"a", Dense{784}};
+  EXPECT_THAT(refusal(SmoothL1{}, "image"), HasSubstr("the last layer, loss, is no softmax_cross_entropy"));
+}
+
 TEST(Models, LayersReadTheFieldsThatTheyNameInTheModelsType) {
   Settings settings;
   settings.model.dtype = DType::bf16;
