@@ -34,7 +34,8 @@ std::span<const LayerKind> layer_kinds() {
   static const std::vector<LayerKind> kinds{
       dense_row(),   relu_row(),     add_row(),          softmax_cross_entropy_row(),
       conv2d_row(),  max_pool_row(), average_pool_row(), global_average_pool_row(),
-      flatten_row(), tanh_row(),     sigmoid_row(),      gelu_row()};
+      flatten_row(), tanh_row(),     sigmoid_row(),      gelu_row(),
+      dropout_row()};
   return kinds;
 }
 

@@ -37,6 +37,7 @@ inline Operation drawn_operation(const LayerKind& kind, Draws& draws) {
   Operation made = kind.made;
   if (std::holds_alternative<MaxPool>(made)) return window(MaxPool{});
   if (std::holds_alternative<AveragePool>(made)) return window(AveragePool{});
+  if (auto* dropout = std::get_if<Dropout>(&made)) dropout->rate = 0.1 * draws.number(0, 9);
   if (auto* dense = std::get_if<Dense>(&made)) dense->units = draws.number(1, 40);
   if (auto* conv = std::get_if<Conv2d>(&made)) {
     conv->groups = draws.number(1, 2);
