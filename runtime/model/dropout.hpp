@@ -34,8 +34,6 @@ class DroppedElements {
   constexpr bool drops(std::uint64_t element) const noexcept {
     return static_cast<std::uint32_t>(mix(key_ ^ (element / 2)) >> (element % 2 * 32)) < below_;
   }
-  std::uint64_t key() const noexcept { return key_; }
-  std::uint32_t below() const noexcept { return below_; }
 
  private:
   std::uint64_t key_;

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "runtime/base/error.hpp"
 #include "runtime/config/config.hpp"
+#include "runtime/model/dropout.hpp"
 
 namespace troupe {
 namespace {
@@ -78,6 +81,20 @@ TEST(Models, LenetIsWhatItsAppTomlSpells) {
   const Graph registered = build_model(settings, digits);
   EXPECT_EQ(written.layers(), registered.layers());
   EXPECT_EQ(registered.count_parameters(), 20U * 25 + 20 + 50 * 500 + 50 + 800 * 500 + 500 + 500 * 10 + 10);
+}
+
+TEST(Models, TheConvNetOfBothAppsIsCntks) {
+  const std::vector<Field> images = samples_of(Shape{{32, 32, 3}}, 10);
+  const auto net_of = [&](const char* file) {
+    return build_model(read_configuration(text(TROUPE_SOURCE_FOLDER "/apps/cifar10/", file), {}).settings, images);
+  };
+  const Graph net = net_of("convnet.toml");
+  EXPECT_EQ(net.layers(), net_of("block_momentum.toml").layers());
+  EXPECT_EQ(net.count_parameters(), 64U * 27 + 64 + 3 * (64 * 64 * 9 + 64) + 4096 * 256 + 256 + 256 * 128 + 128 +
+                                        128 * 10 + 10);
+  const auto drops = [](const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); };
+  EXPECT_EQ(std::ranges::count_if(net.layers(), drops), 2);
+  EXPECT_EQ(net.fields().back().name, kSampleKey);
 }
 
 TEST(Models, LayersReadTheFieldsThatTheyNameInTheModelsType) {
