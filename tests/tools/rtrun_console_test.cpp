@@ -174,7 +174,7 @@ constexpr StepsReport kSomeSteps{.epoch = 2,
                                  .last = 200,
                                  .samples = 20000,
                                  .loss = 0.25,
-                                 .accuracy = 0.95515,
+                                 .accuracy = 0.9552,
                                  .samples_per_s = 19718.256};
 
 TEST_F(ConsoleTest, PrintsTheLinesOfMxnet) {
@@ -190,7 +190,7 @@ TEST_F(ConsoleTest, PrintsTheLinesOfMxnet) {
   without_test.test_accuracy.reset();
   console.epoch(without_test);
   EXPECT_EQ(out_.str(),
-            "Epoch[1] Batch [200]\tSpeed: 19718.26 samples/sec\taccuracy=0.955150\n"
+            "Epoch[1] Batch [200]\tSpeed: 19718.26 samples/sec\taccuracy=0.955200\n"
             "Epoch[1] Train-accuracy=0.933500\n"
             "Epoch[1] Time cost=12.500\n"
             "Epoch[1] Validation-accuracy=0.969500\n"
@@ -210,7 +210,7 @@ TEST_F(ConsoleTest, PrintsTheLinesOfCntk) {
   console.steps({.epoch = 2, .first = 1, .last = 7, .samples = 448, .loss = 2.302585093, .accuracy = 0.1});
   console.epoch(counted_epoch(2));
   EXPECT_EQ(out_.str(),
-            " Minibatch[ 101- 200]: loss = 0.250000 * 20000, metric = 4.49% * 20000;\n"
+            " Minibatch[ 101- 200]: loss = 0.250000 * 20000, metric = 4.48% * 20000;\n"
             " Minibatch[   1-   7]: loss = 2.302585 * 448, metric = 90.00% * 448;\n"
             "Finished Epoch[2 of 20]: [Training] loss = 0.224002 * 60000, metric = 6.65% * 60000 12.500s (4800.0 "
             "samples/s);\n"
