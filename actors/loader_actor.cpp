@@ -55,7 +55,9 @@ void fill_slot(LoaderSelf self, const LoaderParts& parts, const BatchReceiver& d
   const auto batch = std::make_shared<Filling>(std::move(head), std::move(samples), std::move(*slot),
                                                [to = LoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
   s.filling.push_back(batch);
-  source.fill({batch->samples, parts.seed, &parts.batch, batch->place.data()}, parts.threads, batch);
+  const FillRequest request{batch->samples, parts.seed, &parts.batch, batch->place.data()};
+  write_sample_keys(request);
+  source.fill(request, parts.threads, batch);
   if (batch->returned()) send_filled(self, device);
 }
 

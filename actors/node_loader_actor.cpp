@@ -62,7 +62,9 @@ bool fill_slot(NodeLoaderSelf self, const NodeLoaderParts& parts, Target& target
   const auto batch = std::make_shared<NodeFilling>(std::move(head), std::move(samples), slot,
                                                    [to = NodeLoaderActor{self}] { caf::anon_send(to, BatchFilled{}); });
   target.filling.push_back(batch);
-  source.fill({batch->samples, parts.seed, &parts.batch, parts.space.address(slot)}, parts.threads, batch);
+  const FillRequest request{batch->samples, parts.seed, &parts.batch, parts.space.address(slot)};
+  write_sample_keys(request);
+  source.fill(request, parts.threads, batch);
   if (batch->returned()) tell_filled(self, target);
   return true;
 }

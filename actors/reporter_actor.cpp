@@ -88,6 +88,22 @@ void tell_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets
   self->send(told, Reported{});
 }
 
+/// Tells of the last `steps_every` steps of the line, when there are so many again. Steps that changed nothing are left
+/// out, as they are out of the line.
+void tell_steps(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, Step step) {
+  if (!targets.steps || targets.steps_every == 0 || s.line_steps % targets.steps_every != 0) return;
+  StepsReport part{.epoch = schedule.epoch_number(step), .first = s.line_steps - targets.steps_every + 1};
+  part.last = s.line_steps;
+  part.samples = s.part_sums.samples;
+  const auto samples = static_cast<double>(part.samples);
+  part.loss = s.part_sums.loss / samples;
+  part.accuracy = static_cast<double>(s.part_sums.correct) / samples;
+  const double spent_s = s.total.train_s - std::exchange(s.part_train_s, s.total.train_s);
+  if (spent_s > 0) part.samples_per_s = samples / spent_s;
+  s.part_sums = {};
+  targets.steps(part);
+}
+
 void end_line(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, Step step) {
   const auto now = Clock::now();
   EpochReport line{.epoch = schedule.epoch_number(step), .steps = s.total.steps, .elapsed_s = seconds(now - s.begun)};
@@ -103,7 +119,8 @@ void end_line(ReporterState& s, const Schedule& schedule, const ReportTargets& t
   line.times = times_so_far(s, targets);
   line.skipped = std::exchange(s.line_skipped, 0);
   if (targets.rate) line.rate = targets.rate(step);
-  s.line_sums = {};
+  s.line_sums = s.part_sums = {};
+  s.part_train_s = s.total.train_s;
   s.open.push_back({step, line, now, schedule.evaluates(step)});
 }
 
@@ -154,6 +171,7 @@ ReporterActor::behavior_type reporter(ReporterSelf self, Schedule schedule, Repo
               ++s.line_skipped;
             } else {
               s.line_sums.add(c.total);
+              s.part_sums.add(c.total);
             }
             s.total.steps = c.step.value + 1;
             s.total.samples += c.total.samples;
@@ -162,6 +180,7 @@ ReporterActor::behavior_type reporter(ReporterSelf self, Schedule schedule, Repo
             if (targets.step) targets.step(c.step, c.total);
             tell_progress(s, schedule, targets, c);
             ++s.line_steps;
+            tell_steps(s, schedule, targets, c.step);
             if (schedule.reports(c.step)) end_line(s, schedule, targets, c.step);
             tell_lines(self, schedule, targets, told);
           },

@@ -18,6 +18,8 @@ struct ReportSoFar {
   std::uint64_t line_steps = 0;    // those
   std::uint64_t line_skipped = 0;  // of them
   double line_train_s = 0;         // before them
+  StepSums part_sums;              // of the steps since the last StepsReport
+  double part_train_s = 0;         // before them
   RunTotal total;                  // with `times`
   Clock::duration evaluating{};    // time that went to evaluation
   Clock::time_point begun{};       // the run; zero: it begins with this view
@@ -28,6 +30,8 @@ struct ReportTargets {
   std::function<void(Step, const StepSums&)> step;   // every committed step, in order
   std::function<void(const RunProgress&)> progress;  // at most five times a second
   std::function<void(const EpochReport&)> line;
+  std::function<void(const StepsReport&)> steps{};  // after each `steps_every` steps of a line; empty: never
+  std::uint64_t steps_every = 0;
   /// A line's test result, when it comes, which may be before the line is told.
   std::function<void(Step, const EpochReport&)> tested{};
   std::function<void(const RunTotal&)> total;         // once, before `told`

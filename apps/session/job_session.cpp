@@ -51,6 +51,7 @@ class JobSession::Relay final : public SessionListener {
     to_.progress(all);
   }
   void epoch(const EpochReport& line) override { to_.epoch(counted(line, before_)); }
+  void steps(const StepsReport& part) override { to_.steps(part); }
   void step(Step step, const StepSums& total) override { to_.step(step, total); }
 
   /// The view that gave `result` is over and another follows.

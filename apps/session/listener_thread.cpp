@@ -54,6 +54,10 @@ void ListenerThread::epoch(const EpochReport& line) {
   post([this, line] { listener_.epoch(line); });
 }
 
+void ListenerThread::steps(const StepsReport& part) {
+  post([this, part] { listener_.steps(part); });
+}
+
 void ListenerThread::step(Step step, const StepSums& total) {
   post([this, step, total] { listener_.step(step, total); });
 }

@@ -31,6 +31,7 @@ class ListenerThread final : public SessionListener {
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& line) override;
+  void steps(const StepsReport& part) override;
   void step(Step step, const StepSums& total) override;
   /// Keeps the thread on `cpus`; empty: where it is. Throws Error{environment} when the system refuses.
   void keep_on(std::span<const std::uint32_t> cpus);

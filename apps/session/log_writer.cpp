@@ -59,6 +59,10 @@ void LogWriter::epoch(const EpochReport& report) {
   }
 }
 
+void LogWriter::steps(const StepsReport& part) {
+  if (to_ != nullptr) to_->steps(part);
+}
+
 void LogWriter::step(Step step, const StepSums& total) {
   if (to_ != nullptr) to_->step(step, total);
 }

@@ -21,6 +21,7 @@ class LogWriter final : public SessionListener {
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& report) override;
+  void steps(const StepsReport& part) override;
   void step(Step step, const StepSums& total) override;
 
  private:

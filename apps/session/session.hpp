@@ -47,6 +47,8 @@ class SessionListener {
   virtual void started(const Plan&, const std::string& /*device*/, const DataPlace&) {}
   virtual void progress(const RunProgress&) {}
   virtual void epoch(const EpochReport&) {}
+  /// After each report.every_steps steps of an epoch, where report.format has such lines.
+  virtual void steps(const StepsReport&) {}
   /// Every committed step in order, when `SessionOptions::every_step` asks for it.
   virtual void step(Step, const StepSums&) {}
 };

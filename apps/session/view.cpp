@@ -607,6 +607,10 @@ ReportTargets View::report_targets() {
   targets.value_ranks = job_.plan.world_size();
   targets.values_within = settings().faults.exchange / 2;
   targets.times = [this] { return work_.stream->times(); };  // the actors end before the stream
+  if (listener != nullptr && has_step_lines(settings().report.format)) {
+    targets.steps = [listener](const StepsReport& part) { listener->steps(part); };
+    targets.steps_every = settings().report.every_steps;
+  }
   if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
   if (!options_.every_step && !options_.time_limit) return targets;
   targets.step = [this, listener](Step step, const StepSums& total) {

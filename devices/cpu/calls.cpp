@@ -2,6 +2,9 @@
 
 #include <cstring>
 
+#include "runtime/model/dropout.hpp"
+#include "runtime/model/layout.hpp"
+
 namespace troupe::cpu {
 namespace {
 
@@ -32,6 +35,35 @@ void run_loop(const Elementwise& loop, const Kernels& kernels) {
   kernels.add_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), static_cast<const Half*>(other), loop.count);
 }
 
+float number_of(float value) { return value; }
+float number_of(std::uint16_t value) { return from_bf16(value); }
+void store(float& to, float value) { to = value; }
+void store(std::uint16_t& to, float value) { to = to_bf16(value); }
+
+template <class T>
+void drop_elements(const Drop& drop, const std::int32_t* keys) {
+  auto* to = static_cast<T*>(drop.to.get_data_handle());
+  const auto* from = static_cast<const T*>(drop.from.get_data_handle());
+  const auto factor = static_cast<float>(1 / (1 - drop.rate));
+  for (std::uint32_t row = 0; row < drop.rows; ++row, to += drop.width, from += drop.width) {
+    const DroppedElements dropped{joined_key(keys + 2 * row), drop.layer, drop.rate};
+    for (std::uint64_t i = 0; i < drop.width; ++i) store(to[i], dropped.drops(i) ? 0 : number_of(from[i]) * factor);
+  }
+}
+
+void run_drop(const Drop& drop) {
+  const bool f32 = drop.to.get_desc().data.data_type == dnnl_f32;
+  const auto* keys = static_cast<const std::int32_t*>(drop.keys.get_data_handle());
+  if (keys == nullptr) {
+    std::memmove(drop.to.get_data_handle(), drop.from.get_data_handle(),
+                 drop.rows * drop.width * (f32 ? sizeof(float) : sizeof(std::uint16_t)));
+  } else if (f32) {
+    drop_elements<float>(drop, keys);
+  } else {
+    drop_elements<std::uint16_t>(drop, keys);
+  }
+}
+
 }  // namespace
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels) {
@@ -42,6 +74,8 @@ void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kern
       primitive->execute(stream);
     } else if (const auto* loop = std::get_if<LayerLoop>(&call)) {
       (*loop)();
+    } else if (const auto* drop = std::get_if<Drop>(&call)) {
+      run_drop(*drop);
     } else {
       run_loop(std::get<Elementwise>(call), kernels);
     }

@@ -26,8 +26,19 @@ struct Elementwise {
 /// A layer's own loop. It holds what it works on, whose addresses are read when it is called, and allocates nothing.
 using LayerLoop = std::function<void()>;
 
+/// to = from, where a layer of the graph drops some elements and multiplies the others by 1 / (1 - rate), on rows of
+/// `width`. Without an address in `keys`, which an evaluation has not, it only copies. `to` may be `from`.
+struct Drop {
+  dnnl::memory to, from;
+  dnnl::memory keys;  // s32 [rows, 2], of the batch
+  std::uint32_t layer;
+  double rate;
+  std::uint32_t rows;
+  std::uint64_t width;
+};
+
 /// One entry of a program.
-using Call = std::variant<Product, BoundPrimitive, Elementwise, LayerLoop>;
+using Call = std::variant<Product, BoundPrimitive, Elementwise, LayerLoop, Drop>;
 using Calls = std::vector<Call>;
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);

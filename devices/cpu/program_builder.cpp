@@ -137,6 +137,12 @@ memory::desc ProgramBuilder::image(const Shape& shape, Type type) const {
   return {{rows_, of.at(2), of.at(0), of.at(1)}, type, memory::format_tag::nhwc};
 }
 
+memory ProgramBuilder::field(std::string_view name) const {
+  const auto at = std::ranges::find(graph_.fields(), name, &Field::name);
+  return places_.field(static_cast<std::size_t>(at - graph_.fields().begin()),
+                       matrix(rows_, at->shape.count_elements(), Type::s32));
+}
+
 memory ProgramBuilder::value_as(std::uint32_t tensor, const Descriptor& desc) const {
   if (tensor < graph_.fields().size()) return places_.field(tensor, desc);
   return {desc, engine_, tensors_.at(tensor).value.get_data_handle()};

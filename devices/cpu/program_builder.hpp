@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "devices/cpu/calls.hpp"
@@ -72,6 +73,9 @@ class ProgramBuilder {
   Descriptor image(const Shape& shape, Type type) const;
   /// `desc` in the stored type.
   Descriptor as_stored(Descriptor desc) const;
+  /// The graph's field of that name, i32 [rows, elements], in the step's batch. It has an address in steps; a field of
+  /// sample keys has none in evaluations.
+  dnnl::memory field(std::string_view name) const;
   /// A tensor's value in another shape.
   dnnl::memory value_as(std::uint32_t tensor, const Descriptor& desc) const;
   /// A parameter as it is read: weights in the stored type. `desc` is plain, of any type.

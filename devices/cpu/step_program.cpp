@@ -4,6 +4,7 @@
 
 #include "devices/cpu/layers/layers.hpp"
 #include "runtime/model/layer_kinds.hpp"
+#include "runtime/model/dropout.hpp"
 
 namespace troupe::cpu {
 
@@ -179,7 +180,11 @@ void StepProgram::run(const RunProgram& what) {
   }
   if (what.part == ProgramPart::no_rows) return clear(*what.sums);
   auto* batch = const_cast<std::byte*>(what.batch);  // oneDNN has no read-only handles
-  for (std::size_t f = 0; f < batch_.entries().size(); ++f) places_.set_field(f, batch + batch_.entries()[f].offset);
+  for (std::size_t f = 0; f < batch_.entries().size(); ++f) {
+    const BatchLayout::Entry& entry = batch_.entries()[f];
+    const bool hidden = what.part == ProgramPart::evaluate && entry.field.name == kSampleKey;  // nothing is drawn
+    places_.set_field(f, hidden ? nullptr : batch + entry.offset);
+  }
   if (what.part == ProgramPart::forward) return call(forward_[what.segment]);
   const bool training = what.part == ProgramPart::forward_and_loss;
   if (training) call(forward_[what.segment]);

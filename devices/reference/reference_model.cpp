@@ -6,6 +6,7 @@
 
 #include "devices/reference/layers/layers.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/model/dropout.hpp"
 
 namespace troupe::reference {
 namespace {
@@ -84,9 +85,14 @@ struct Model::Pass {
       tensors.push_back({graph.shape_of(t), std::vector<double>(count), std::vector<double>(count)});
     }
     for (std::size_t f = 0; f < fields.size(); ++f) tensors[f].values = fields[f].numbers;
+    std::span<const std::int32_t> keys;
+    for (std::size_t f = 0; f < fields.size(); ++f)
+      if (graph.fields()[f].name == kSampleKey) keys = fields[f].labels;
     for (std::size_t l = 0; l < graph.layers().size(); ++l) {
       LayerWork& work = works.emplace_back(LayerWork{rows, {}, &tensors[graph.output_tensor(l)], {}});
       for (const std::uint32_t input : graph.inputs_of(l)) work.inputs.push_back(&tensors[input]);
+      work.layer = static_cast<std::uint32_t>(l);
+      work.sample_keys = keys;
     }
     for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
       const std::uint64_t first = layout.entries()[p].first;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "devices/reference/reference_model.hpp"
+#include "runtime/model/dropout.hpp"
 
 namespace troupe {
 namespace {
@@ -99,8 +100,10 @@ class ReferenceReplica final : public Replica {
       }
     }
     std::vector<FieldValues> fields;
-    for (const BatchLayout::Entry& entry : batch_.entries())
-      fields.push_back(values_of(entry, batch + entry.offset, count_rows));
+    for (const BatchLayout::Entry& entry : batch_.entries()) {
+      const bool has_values = with_gradients || entry.field.name != kSampleKey;
+      fields.push_back(has_values ? values_of(entry, batch + entry.offset, count_rows) : FieldValues{});
+    }
     return model_.run(parameters, fields, count_rows, with_gradients);
   }
 

@@ -308,9 +308,16 @@ Keys other_keys() {
        "Created if it does not exist. Holds report.html, log (JSON), log.csv, and checkpoints unless checkpoint.dir "
        "names another folder."},
       {"report.format", at<&S::report, &S::Report::format>,
-       one_of({"chainermn", "json"}, {"mxnet", "cntk"}, "report.format = \"chainermn\" or \"json\""),
-       "how results are printed", "\"chainermn\"",
-       "chainermn: a table with a line for each epoch. json: one JSON object per line."},
+       one_of({"chainermn", "mxnet", "cntk", "json"}), "how results are printed", "\"chainermn\"",
+       "chainermn: a table with a line for each epoch. mxnet: the lines of MXNet's fit() and Speedometer. cntk: those of "
+       "CNTK's ProgressPrinter. json: one JSON object per line."},
+      {"report.every_steps",
+       at<&S::report, &S::Report::every_steps>,
+       integer(0, 1e12),
+       "steps from one line inside an epoch to the next; 0: no such lines",
+       "100",
+       {},
+       {"report.format", {"mxnet", "cntk"}}},
       {"report.trace", at<&S::report, &S::Report::trace>, text_in_quotes(),
        "file for a time line of the run, in the JSON of Chrome's tracing and Perfetto; \"\": none", "\"trace.json\"",
        "The same as rtrun --trace FILE. A row for each stream, lane, link and actor of each rank, with spans named by "

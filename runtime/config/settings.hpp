@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/compute/rules/rate_schedule.hpp"
@@ -18,6 +19,9 @@
 namespace troupe {
 
 /// One job's settings, complete and checked: every key of app.toml that is built, with its default.
+/// Whether a report.format has lines inside an epoch.
+inline bool has_step_lines(std::string_view format) noexcept { return format == "mxnet" || format == "cntk"; }
+
 struct Settings {
   struct Cluster {
     // Of nodes one of these three, or none: what the launcher gave.
@@ -112,7 +116,8 @@ struct Settings {
   } checkpoint;
   struct Report {
     std::string dir = "run";
-    std::string format = "chainermn";  // chainermn, json
+    std::string format = "chainermn";  // chainermn, mxnet, cntk, json
+    std::uint64_t every_steps = 100;   // of lines inside an epoch, where the format has them; 0: none
     std::string trace;                 // file; empty: none
   } report;
   struct Faults {

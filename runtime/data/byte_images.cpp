@@ -53,6 +53,7 @@ void ByteImages::fill_batch(const FillRequest& request) const {
       fill_images(request, entry);
       continue;
     }
+    if (entry.field.name != kLabel) continue;
     auto* to = reinterpret_cast<std::int32_t*>(request.slot + entry.offset);
     for (const Sample& sample : request.samples) *to++ = set_.labels[sample.index];
   }

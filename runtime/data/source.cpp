@@ -1,7 +1,10 @@
 #include "runtime/data/source.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+
+#include "runtime/model/dropout.hpp"
 
 namespace troupe {
 namespace {
@@ -25,10 +28,22 @@ void check_request(const Source& source, const FillRequest& request) {
   TROUPE_CHECK(request.samples.size() <= request.batch->rows(), Code::invalid, request.samples.size(),
                " samples do not fit a batch of ", request.batch->rows());
   for (const BatchLayout::Entry& entry : request.batch->entries())
-    check_offered(entry.field, source.fields(), "a batch");
+    if (entry.field.name != kSampleKey) check_offered(entry.field, source.fields(), "a batch");
   for (const Sample& sample : request.samples) {
     TROUPE_CHECK(sample.index < source.count_samples(), Code::invalid, "sample ", sample.index, " of ",
                  source.count_samples(), " does not exist");
+  }
+}
+
+void write_sample_keys(const FillRequest& request) {
+  const auto& entries = request.batch->entries();
+  const auto found = std::ranges::find(entries, kSampleKey, [](const auto& entry) { return entry.field.name; });
+  if (found == entries.end()) return;
+  auto* to = reinterpret_cast<std::int32_t*>(request.slot + found->offset);
+  for (const Sample& sample : request.samples) {
+    const std::uint64_t key = sample_key(request.seed, sample.epoch, sample.index);
+    *to++ = static_cast<std::int32_t>(key);
+    *to++ = static_cast<std::int32_t>(key >> 32);
   }
 }
 
@@ -50,6 +65,7 @@ void fill_on(IoThreads& threads, const FillRequest& request, std::shared_ptr<Fil
 void fill_now(const Source& source, const FillRequest& request) {
   IoThreads none("data", 0);
   const auto done = std::make_shared<Noted>();
+  write_sample_keys(request);
   source.fill(request, none, done);
   TROUPE_CHECK(done->told.has_value(), Code::invalid,
                "a source without threads must have filled a batch when it returns");

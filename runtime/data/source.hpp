@@ -67,6 +67,10 @@ void check_offered(const Field& wanted, const std::vector<Field>& offered, const
 /// a field that `source` does not have.
 void check_request(const Source& source, const FillRequest& request);
 
+/// Writes the keys of the samples into the batch's field for them (kSampleKey, dropout.hpp), where it has one. Whoever
+/// asks a source to fill a batch does this first: keys are no source's business.
+void write_sample_keys(const FillRequest& request);
+
 /// What most sources' fill() is: `decode` runs on one of `threads`, where there are any, and `done` is told of its end.
 /// Whatever it throws is the batch's status.
 void fill_on(IoThreads& threads, const FillRequest& request, std::shared_ptr<FillDone> done,

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "runtime/base/error.hpp"
+#include "runtime/model/dropout.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe {
@@ -30,6 +31,8 @@ void check_shape(const std::string& whose, const Shape& shape) {
 }
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
+
+bool draws(const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); }
 
 std::vector<Field> classifier_fields(Shape input, DType dtype) {
   return {{std::string{kImage}, std::move(input), dtype}, {std::string{kLabel}, {}, DType::i32}};
@@ -74,6 +77,8 @@ std::uint64_t Parameter::count_elements() const noexcept {
 Graph::Graph(std::string name, std::vector<Field> fields, DType dtype, std::vector<Layer> layers)
     : name_(std::move(name)), fields_(std::move(fields)), dtype_(dtype), layers_(std::move(layers)) {
   TROUPE_CHECK(dtype_ != DType::i32, Code::invalid, "graph ", name_, ": it computes in f32 or bf16, not in i32");
+  if (std::ranges::any_of(layers_, draws) && find_field(fields_, kSampleKey) == nullptr)
+    fields_.push_back(sample_key_field());
   check_fields();
   TROUPE_CHECK(!layers_.empty(), Code::invalid, "graph ", name_, ": it has no layers");
   connect();
@@ -91,7 +96,8 @@ Graph::Graph(std::string name, std::vector<Field> fields, DType dtype, std::vect
                  layers_[i].name, ": no layer reads what it puts out");
   }
   for (std::uint32_t f = 0; f < fields_.size(); ++f) {
-    TROUPE_CHECK(count_readers(f) > 0, Code::invalid, "graph ", name_, ": no layer reads field ", fields_[f].name);
+    TROUPE_CHECK(count_readers(f) > 0 || fields_[f].name == kSampleKey, Code::invalid, "graph ", name_,
+                 ": no layer reads field ", fields_[f].name);
   }
 }
 
@@ -103,6 +109,7 @@ void Graph::check_fields() const {
   for (const Field& field : fields_) {
     TROUPE_CHECK(!field.name.empty() && names.insert(field.name).second, Code::invalid, "graph ", name_, ": field \"",
                  field.name, "\": a field must have a name of its own");
+    if (field == sample_key_field()) continue;
     const bool label = field.dtype == DType::i32;
     TROUPE_CHECK(label || field.dtype == dtype_, Code::invalid, "graph ", name_, ", field ", field.name, ": is ",
                  name_of(field.dtype), "; numbers that a model reads are in the model's ", name_of(dtype_));

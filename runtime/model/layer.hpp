@@ -92,6 +92,12 @@ struct Sigmoid {
 struct Gelu {
   friend bool operator==(const Gelu&, const Gelu&) = default;
 };
+/// While it trains: y = x / (1 - rate), or 0 with probability `rate`; otherwise y = x. What is drawn depends on the seed,
+/// the sample, the layer and the element alone (dropout.hpp).
+struct Dropout {
+  double rate = 0.5;
+  friend bool operator==(const Dropout&, const Dropout&) = default;
+};
 
 /// A loss of numbers x and a field y of as many: of each element, with d = x - y, d^2 / (2 beta) where |d| < beta, else
 /// |d| - beta / 2. A sample's loss is their mean times `weight`; none is right or wrong. Source: Girshick 2015 (Fast
@@ -118,7 +124,7 @@ struct L2Norm {
 
 /// In the order of layer_kinds().
 using Operation = std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool,
-                               Flatten, Tanh, Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm>;
+                               Flatten, Tanh, Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout>;
 
 struct Layer {
   std::string name;  // also of the tensor that it puts out

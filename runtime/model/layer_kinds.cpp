@@ -39,7 +39,7 @@ std::span<const LayerKind> layer_kinds() {
                                             flatten_row(),      tanh_row(),
                                             sigmoid_row(),      gelu_row(),
                                             smooth_l1_row(),    sigmoid_cross_entropy_row(),
-                                            l2_norm_row()};
+                                            l2_norm_row(),      dropout_row()};
   return kinds;
 }
 

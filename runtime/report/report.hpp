@@ -53,6 +53,17 @@ struct EpochReport {
   double epochs() const noexcept { return epoch - 1 + part; }
 };
 
+/// Some steps of an epoch, over all ranks: a line inside an epoch, where a format of the console has them.
+struct StepsReport {
+  std::uint32_t epoch = 0;  // from 1
+  std::uint64_t first = 0;  // step of the line in work, from 1; after a resume counted from there
+  std::uint64_t last = 0;
+  std::uint64_t samples = 0;
+  double loss = 0;  // mean over the samples
+  double accuracy = 0;
+  double samples_per_s = 0;  // evaluation not counted; 0: not known
+};
+
 /// How far a run is; sent at most a few times a second.
 struct RunProgress {
   std::uint64_t step = 0;

@@ -21,6 +21,8 @@ struct ReporterWorld {
     auto told_to = actors.listener<ReportedReceiver, Reported>([this](const Reported&) { ++told; });
     ReportTargets targets;
     targets.line = [this](const EpochReport& line) { lines.push_back(line); };
+    targets.steps = [this](const StepsReport& part) { parts.push_back(part); };
+    targets.steps_every = 2;
     targets.total = [this](const RunTotal& t) { total = t; };
     targets.rate = [](Step step) { return 0.5 / static_cast<double>(step.value + 1); };
     targets.skipped = [](const StepSums& of_all) { return of_all.bad_gradient != 0; };
@@ -41,6 +43,7 @@ struct ReporterWorld {
   test::ActorWorld actors;
   ReporterActor reporter;
   std::vector<EpochReport> lines;
+  std::vector<StepsReport> parts;
   RunTotal total;
   int told = 0;
 };
@@ -54,6 +57,22 @@ TEST(ReporterActor, AveragesALineOverItsSamples) {
   EXPECT_DOUBLE_EQ(w.lines[0].loss, 2.0);
   EXPECT_DOUBLE_EQ(w.lines[0].accuracy, 0.7);
   EXPECT_FALSE(w.lines[0].test_loss.has_value());
+}
+
+TEST(ReporterActor, TellsOfEveryFewStepsAndBeginsAnewWithEachLine) {
+  ReporterWorld w{{.train_samples = 30, .test_samples = 0, .rows = 10, .ranks = 1, .steps = 6}};
+  for (std::uint64_t step = 0; step < 5; ++step)
+    w.send(Committed{{1}, {step}, sums(10.0 * static_cast<double>(step), step, 10)});
+  ASSERT_EQ(w.parts.size(), 2u) << "three steps are a line, so the third belongs to no part";
+  EXPECT_EQ(w.parts[0].epoch, 1u);
+  EXPECT_EQ(w.parts[0].last, 2u);
+  EXPECT_DOUBLE_EQ(w.parts[0].loss, 0.5);
+  EXPECT_EQ(w.parts[1].epoch, 2u);
+  EXPECT_EQ(w.parts[1].first, 1u);
+  EXPECT_EQ(w.parts[1].last, 2u);
+  EXPECT_EQ(w.parts[1].samples, 20u);
+  EXPECT_DOUBLE_EQ(w.parts[1].loss, 3.5);
+  EXPECT_DOUBLE_EQ(w.parts[1].accuracy, 0.35);
 }
 
 TEST(ReporterActor, TellsTheRateOfALinesLastStepAndLeavesStepsThatChangedNothingOutOfItsLoss) {

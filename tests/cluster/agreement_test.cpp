@@ -68,6 +68,30 @@ class Agreement : public ClusterTest {
     return read(file);
   }
 
+  /// Runs with `deterministic` settings, interrupted and gone on at 1, 2 and 3 ranks, against one that was not.
+  void expect_agreement_after_a_resume(const std::vector<std::string>& deterministic) {
+    global_batch_ = 120;
+    const auto job = [&](std::uint32_t ranks, std::vector<std::string> settings) {
+      settings.insert(settings.end(), deterministic.begin(), deterministic.end());
+      return train(ranks, settings);
+    };
+    const Trained uninterrupted = job(2, {"train.steps=60"});
+    job(2, {"train.steps=40", "checkpoint.every_steps=1000"});  // it saves when it ends
+    ASSERT_EQ(uninterrupted.losses.size(), 60u);
+    const std::vector<double> expected(uninterrupted.losses.end() - 20, uninterrupted.losses.end());
+    for (const std::uint32_t ranks : {2u, 1u, 3u}) {
+      const Trained resumed = job(ranks, {"train.steps=60", "checkpoint.resume=auto"});
+      if (ranks == 2) {
+        EXPECT_EQ(resumed.losses, expected);
+        EXPECT_EQ(resumed.parameters, uninterrupted.parameters);
+      }
+      const double distance = loss_distance(resumed, {expected, {}});
+      std::cout << ranks << " ranks: " << distance << '\n';
+      EXPECT_LT(distance, 1e-5) << ranks << " ranks";
+    }
+    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
+  }
+
   std::uint32_t global_batch_ = 200;
   std::string said_;  // by rank 0, in the last run
   std::unique_ptr<CpuQuota> slow_group_;
@@ -206,28 +230,14 @@ TEST_F(Agreement, OfLossesWithAMeasuredSplitWhenOneRankIsSlow) {
 }
 
 TEST_F(Agreement, OfLossesAtAnyNumberOfRanksThatGoOnFromACheckpoint) {
-  global_batch_ = 120;
-  const std::vector<std::string> deterministic{"optimizer.rule=adam", "optimizer.rate=0.001",
-                                               "train.deterministic=true"};
-  const auto job = [&](std::uint32_t ranks, std::vector<std::string> settings) {
-    settings.insert(settings.end(), deterministic.begin(), deterministic.end());
-    return train(ranks, settings);
-  };
-  const Trained uninterrupted = job(2, {"train.steps=60"});
-  job(2, {"train.steps=40", "checkpoint.every_steps=1000"});  // it saves when it ends
-  ASSERT_EQ(uninterrupted.losses.size(), 60u);
-  const std::vector<double> expected(uninterrupted.losses.end() - 20, uninterrupted.losses.end());
-  for (const std::uint32_t ranks : {2u, 1u, 3u}) {
-    const Trained resumed = job(ranks, {"train.steps=60", "checkpoint.resume=auto"});
-    if (ranks == 2) {
-      EXPECT_EQ(resumed.losses, expected);
-      EXPECT_EQ(resumed.parameters, uninterrupted.parameters);
-    }
-    const double distance = loss_distance(resumed, {expected, {}});
-    std::cout << ranks << " ranks: " << distance << '\n';
-    EXPECT_LT(distance, 1e-5) << ranks << " ranks";
-  }
-  std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
+  expect_agreement_after_a_resume({"optimizer.rule=adam", "optimizer.rate=0.001", "train.deterministic=true"});
+}
+
+/// What is dropped belongs to the sample, wherever and whenever it is computed.
+TEST_F(Agreement, OfLossesWithDropoutAtAnyNumberOfRanksThatGoOnFromACheckpoint) {
+  expect_agreement_after_a_resume(
+      {"optimizer.rule=adam", "optimizer.rate=0.001", "train.deterministic=true",
+       R"(model.layers=[{kind="dense",units=48},"relu",{kind="dropout",rate=0.5},{kind="dense",units=10}])"});
 }
 
 TEST_F(Agreement, OfTwoDeterministicRunsToTheBit) {

@@ -38,6 +38,7 @@ inline Operation drawn_operation(const LayerKind& kind, Draws& draws) {
   if (std::holds_alternative<MaxPool>(made)) return window(MaxPool{});
   if (std::holds_alternative<AveragePool>(made)) return window(AveragePool{});
   if (auto* norm = std::get_if<L2Norm>(&made)) norm->scale = draws.number(1, 8) * 0.5;
+  if (auto* dropout = std::get_if<Dropout>(&made)) dropout->rate = 0.1 * draws.number(0, 9);
   if (auto* dense = std::get_if<Dense>(&made)) dense->units = draws.number(1, 40);
   if (auto* conv = std::get_if<Conv2d>(&made)) {
     conv->groups = draws.number(1, 2);

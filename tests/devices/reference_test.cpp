@@ -6,6 +6,7 @@
 #include "devices/reference/reference_model.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/model/dropout.hpp"
 #include "tests/contracts/device_contract.hpp"
 #include "tests/contracts/layer_graphs.hpp"
 #include "tests/contracts/replica_contract.hpp"
@@ -67,6 +68,10 @@ struct Problem {
     for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = 0.4 * random_normal(key, i);
     for (const Field& field : graph.fields()) {
       FieldValues& values = fields.emplace_back();
+      if (field.name == kSampleKey) {
+        for (std::int32_t half = 0; half < 14; ++half) values.labels.push_back(half * 12345);
+        continue;
+      }
       if (field.dtype == DType::i32) {
         values.labels = field.name == "kind" ? std::vector{2, 0, -1, 1, 1, 0, 2} : std::vector{0, 3, 1, -1, 2, 2, 0};
         continue;

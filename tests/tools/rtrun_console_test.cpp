@@ -161,6 +161,73 @@ TEST_F(ConsoleTest, PrintsOnlyTheLastLineWhenQuiet) {
   EXPECT_NE(out_.str(), "");
 }
 
+EpochReport counted_epoch(std::uint32_t epoch) {
+  EpochReport report = first_epoch();
+  report.epoch = epoch;
+  report.samples = 60000 * std::uint64_t{epoch};
+  report.train_s = 12.5 * epoch;
+  return report;
+}
+
+constexpr StepsReport kSomeSteps{.epoch = 2,
+                                 .first = 101,
+                                 .last = 200,
+                                 .samples = 20000,
+                                 .loss = 0.25,
+                                 .accuracy = 0.9552,
+                                 .samples_per_s = 19718.256};
+
+TEST_F(ConsoleTest, PrintsTheLinesOfMxnet) {
+  settings_.report.format = "mxnet";
+  Console console{settings_, out_, {}};
+  console.started(two_ranks(), "cpu", {});
+  EXPECT_EQ(out_.str().find("main/loss"), std::string::npos) << "a table's header without a table";
+  console.epoch(counted_epoch(1));
+  out_.str("");
+  console.steps(kSomeSteps);
+  console.epoch(counted_epoch(2));
+  EpochReport without_test = counted_epoch(3);
+  without_test.test_accuracy.reset();
+  console.epoch(without_test);
+  EXPECT_EQ(out_.str(),
+            "Epoch[1] Batch [200]\tSpeed: 19718.26 samples/sec\taccuracy=0.955200\n"
+            "Epoch[1] Train-accuracy=0.933500\n"
+            "Epoch[1] Time cost=12.500\n"
+            "Epoch[1] Validation-accuracy=0.969500\n"
+            "Epoch[2] Train-accuracy=0.933500\n"
+            "Epoch[2] Time cost=12.500\n");
+}
+
+TEST_F(ConsoleTest, PrintsTheLinesOfCntk) {
+  settings_.report.format = "cntk";
+  Plan plan = two_ranks();
+  plan.test_samples = 10000;
+  Console console{settings_, out_, {}};
+  console.started(plan, "cpu", {});
+  console.epoch(counted_epoch(1));
+  out_.str("");
+  console.steps(kSomeSteps);
+  console.steps({.epoch = 2, .first = 1, .last = 7, .samples = 448, .loss = 2.302585093, .accuracy = 0.1});
+  console.epoch(counted_epoch(2));
+  EXPECT_EQ(out_.str(),
+            " Minibatch[ 101- 200]: loss = 0.250000 * 20000, metric = 4.48% * 20000;\n"
+            " Minibatch[   1-   7]: loss = 2.302585 * 448, metric = 90.00% * 448;\n"
+            "Finished Epoch[2 of 20]: [Training] loss = 0.224002 * 60000, metric = 6.65% * 60000 12.500s (4800.0 "
+            "samples/s);\n"
+            "Finished Evaluation [2]: Minibatch[1-50]: metric = 3.05% * 10000;\n");
+}
+
+TEST_F(ConsoleTest, HasLinesInsideAnEpochInThoseFormatsAlone) {
+  for (const char* format : {"chainermn", "json"}) {
+    settings_.report.format = format;
+    Console{settings_, out_, {}}.steps(kSomeSteps);
+  }
+  settings_.report.format = "mxnet";
+  Console{settings_, out_, {.quiet = true}}.steps(kSomeSteps);
+  Console{settings_, out_, {.json = true}}.steps(kSomeSteps);
+  EXPECT_EQ(out_.str(), "");
+}
+
 TEST_F(ConsoleTest, PrintsEveryLineAsJsonWhenAskedTo) {
   settings_.report.format = "json";
   Console console{settings_, out_, {}};

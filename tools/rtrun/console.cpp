@@ -98,6 +98,9 @@ void Console::starting(std::uint32_t ranks) {
 void Console::started(const Plan& plan, const std::string& device, const DataPlace& data) {
   samples_per_step_ = std::uint64_t{plan.batch} * plan.world_size();
   if (samples_per_step_ > 0) steps_per_epoch_ = (plan.train_samples + samples_per_step_ - 1) / samples_per_step_;
+  facts_.epochs = epochs();
+  facts_.test_samples = plan.test_samples;
+  if (samples_per_step_ > 0) facts_.test_batches = (plan.test_samples + samples_per_step_ - 1) / samples_per_step_;
   if (options_.quiet) return;
   if (json()) {
     const nlohmann::ordered_json line{{"event", "started"},
@@ -113,8 +116,8 @@ void Console::started(const Plan& plan, const std::string& device, const DataPla
                                       {"plan", fmt::format("{:016x}", plan.hash())}};
     return print(text_of(line));
   }
-  print(
-      fmt::format("Data: {}\nDevice: {}\n{}{}", data.description, device, job_header(settings_, plan), table_header()));
+  print(fmt::format("Data: {}\nDevice: {}\n{}{}", data.description, device, job_header(settings_, plan),
+                    lines() != nullptr ? std::string{} : table_header()));
 }
 
 void Console::progress(const RunProgress& progress) {
@@ -138,8 +141,23 @@ std::string Console::rows_of(const EpochReport& report) {
   return (values_.size() > before ? table_header(values_) : std::string{}) + table_row(report, values_);
 }
 
+void Console::steps(const StepsReport& part) {
+  if (const LineFormat* format = lines(); format != nullptr && !options_.quiet) print(format->steps(part));
+}
+
+/// Of an epoch in report.format.
+std::string Console::lines_of(const EpochReport& report) {
+  if (json()) return epoch_line(report);
+  const LineFormat* const format = lines();
+  if (format == nullptr) return rows_of(report);
+  const std::string printed = format->epoch(report, facts_);
+  facts_.samples_before = report.samples;
+  facts_.train_s_before = report.train_s;
+  return printed;
+}
+
 void Console::epoch(const EpochReport& report) {
-  if (!options_.quiet) print(json() ? epoch_line(report) : rows_of(report));
+  if (!options_.quiet) print(lines_of(report));
   if (report.test_accuracy && (!best_ || *report.test_accuracy > *best_->test_accuracy)) best_ = report;
 }
 

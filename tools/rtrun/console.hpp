@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/session/session.hpp"
+#include "tools/rtrun/line_formats.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
@@ -18,8 +19,8 @@ struct ConsoleOptions {
   std::size_t columns = 80;  // of that terminal
 };
 
-/// What rank 0 shows of a run: ChainerMN's header and table, or lines of JSON, as the options or report.format say; a
-/// progress bar on a terminal. Threads: the session's, one call at a time; finish() after the run.
+/// What rank 0 shows of a run: ChainerMN's header and table, MXNet's or CNTK's lines, or lines of JSON, as the options
+/// or report.format say; a progress bar on a terminal. Threads: the session's, one call at a time; finish() after the run.
 class Console final : public SessionListener {
  public:
   /// `settings` and `out` outlive it.
@@ -30,22 +31,27 @@ class Console final : public SessionListener {
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& report) override;
+  void steps(const StepsReport& part) override;
   /// The ranks begin to look for each other.
   void starting(std::uint32_t ranks);
   /// The last line. Nothing for a run that failed: its error follows.
   void finish(const RunResult& result);
 
  private:
+  /// The lines of report.format, where it is another program's.
+  const LineFormat* lines() const { return options_.json ? nullptr : find_line_format(settings_.report.format); }
   bool json() const { return options_.json || settings_.report.format == "json"; }
   std::uint32_t epochs() const;
   void print(const std::string& text);
   std::string rows_of(const EpochReport& report);
+  std::string lines_of(const EpochReport& report);
   const Settings& settings_;
   std::ostream& out_;
   ConsoleOptions options_;
   terminal::ProgressBar bar_;
   std::uint64_t samples_per_step_ = 0;
   std::uint64_t steps_per_epoch_ = 0;
+  LineFacts facts_;
   std::vector<std::string> values_;  // names that the app has reported values under, a column each
   std::optional<EpochReport> best_;  // by its accuracy in evaluation
 };

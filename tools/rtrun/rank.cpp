@@ -50,6 +50,7 @@ class Display final : public SessionListener {
     console_.started(plan, device, data);
     report_.started(plan, device, data);
   }
+  void steps(const StepsReport& part) override { console_.steps(part); }
   void progress(const RunProgress& progress) override {
     console_.progress(progress);
     report_.progress(progress);

@@ -29,6 +29,7 @@ struct Make {
   Made operator()(const Tanh&) const { return make_eltwise(builder, stage, algorithm_of(Activation::tanh)); }
   Made operator()(const Sigmoid&) const { return make_eltwise(builder, stage, algorithm_of(Activation::sigmoid)); }
   Made operator()(const Gelu&) const { return make_eltwise(builder, stage, algorithm::eltwise_gelu_erf); }
+  Made operator()(const Dropout& dropout) const { return make_dropout(builder, stage, dropout); }
   Made operator()(const Add&) const { return make_sum(builder, stage); }
   Made operator()(const L2Norm& norm) const { return make_l2_norm(builder, stage, norm); }
   // These are no stages.

@@ -33,6 +33,7 @@ std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const Stage& stag
 std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const Stage& stage);
 /// `algorithm`: of oneDNN; one that goes back from the output, or GELU.
 std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& stage, dnnl::algorithm algorithm);
+std::unique_ptr<LayerCalls> make_dropout(ProgramBuilder& builder, const Stage& stage, const Dropout& dropout);
 std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm);
 

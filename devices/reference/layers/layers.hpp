@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/model/graph.hpp"
@@ -26,6 +27,9 @@ struct LayerWork {
   std::vector<Tensor*> inputs;
   Tensor* output;
   std::vector<ParameterValues> parameters;  // in the graph's order
+  std::uint32_t layer = 0;                  // index in the graph
+  /// [rows, 2] halves of the samples' keys (runtime/model/dropout.hpp); empty: an evaluation, in which nothing is drawn.
+  std::span<const std::int32_t> sample_keys{};
 };
 
 // forward() writes the output's values; backward() adds to the gradients of inputs and parameters what follows from
@@ -42,6 +46,8 @@ void forward(const GlobalAveragePool& pool, const LayerWork& work);
 void backward(const GlobalAveragePool& pool, const LayerWork& work);
 void forward(const Flatten& flatten, const LayerWork& work);
 void backward(const Flatten& flatten, const LayerWork& work);
+void forward(const Dropout& dropout, const LayerWork& work);
+void backward(const Dropout& dropout, const LayerWork& work);
 void forward(const Relu& relu, const LayerWork& work);
 void backward(const Relu& relu, const LayerWork& work);
 void forward(const Tanh& tanh, const LayerWork& work);

@@ -20,6 +20,7 @@ LayerKind tanh_row();
 LayerKind sigmoid_row();
 LayerKind gelu_row();
 LayerKind add_row();
+LayerKind dropout_row();
 LayerKind softmax_cross_entropy_row();
 LayerKind smooth_l1_row();
 LayerKind sigmoid_cross_entropy_row();

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "runtime/base/error.hpp"
 #include "runtime/config/config.hpp"
+#include "runtime/model/dropout.hpp"
 
 namespace troupe {
 namespace {
@@ -104,6 +107,20 @@ TEST(Models, HaveTheLabelSmoothingOfTheSettingsInTheirLastLoss) {
   EXPECT_THAT(refusal(SoftmaxCrossEntropy{.smoothing = 0.2}), HasSubstr("but layer loss has smoothing = 0.2"));
   settings.model.layers.front() = {"a", Dense{784}};
   EXPECT_THAT(refusal(SmoothL1{}, "image"), HasSubstr("the last layer, loss, is no softmax_cross_entropy"));
+}
+
+TEST(Models, TheConvNetOfBothAppsIsCntks) {
+  const std::vector<Field> images = samples_of(Shape{{32, 32, 3}}, 10);
+  const auto net_of = [&](const char* file) {
+    return build_model(read_configuration(text(TROUPE_SOURCE_FOLDER "/apps/cifar10/", file), {}).settings, images);
+  };
+  const Graph net = net_of("convnet.toml");
+  EXPECT_EQ(net.layers(), net_of("block_momentum.toml").layers());
+  EXPECT_EQ(net.count_parameters(), 64U * 27 + 64 + 3 * (64 * 64 * 9 + 64) + 4096 * 256 + 256 + 256 * 128 + 128 +
+                                        128 * 10 + 10);
+  const auto drops = [](const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); };
+  EXPECT_EQ(std::ranges::count_if(net.layers(), drops), 2);
+  EXPECT_EQ(net.fields().back().name, kSampleKey);
 }
 
 TEST(Models, LayersReadTheFieldsThatTheyNameInTheModelsType) {
