@@ -1,5 +1,6 @@
 #include "devices/cpu/calls.hpp"
 
+#include <cstddef>
 #include <cstring>
 
 namespace troupe::cpu {
@@ -32,6 +33,13 @@ void run_loop(const Elementwise& loop, const Kernels& kernels) {
   kernels.add_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), static_cast<const Half*>(other), loop.count);
 }
 
+void copy_columns(const CopyColumns& copy) {
+  auto* to = static_cast<std::byte*>(copy.to.matrix.get_data_handle()) + copy.to.first_bytes;
+  const auto* from = static_cast<const std::byte*>(copy.from.matrix.get_data_handle()) + copy.from.first_bytes;
+  for (std::uint64_t row = 0; row < copy.rows; ++row, to += copy.to.row_bytes, from += copy.from.row_bytes)
+    std::memcpy(to, from, copy.size_bytes);
+}
+
 }  // namespace
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels) {
@@ -40,6 +48,8 @@ void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kern
       product->primitive.execute(stream);
     } else if (const auto* primitive = std::get_if<BoundPrimitive>(&call)) {
       primitive->execute(stream);
+    } else if (const auto* copy = std::get_if<CopyColumns>(&call)) {
+      copy_columns(*copy);
     } else {
       run_loop(std::get<Elementwise>(call), kernels);
     }

@@ -32,9 +32,10 @@ struct InRange {
 std::span<const LayerKind> layer_kinds() {
   using namespace detail;
   static const std::vector<LayerKind> kinds{
-      dense_row(),   relu_row(),     add_row(),          softmax_cross_entropy_row(),
-      conv2d_row(),  max_pool_row(), average_pool_row(), global_average_pool_row(),
-      flatten_row(), tanh_row(),     sigmoid_row(),      gelu_row()};
+      dense_row(),      relu_row(),     add_row(),          softmax_cross_entropy_row(),
+      conv2d_row(),     max_pool_row(), average_pool_row(), global_average_pool_row(),
+      flatten_row(),    tanh_row(),     sigmoid_row(),      gelu_row(),
+      batch_norm_row(), multiply_row(), concat_row()};
   return kinds;
 }
 

@@ -30,6 +30,9 @@ struct Make {
   Made operator()(const Sigmoid&) const { return make_eltwise(builder, stage, algorithm_of(Activation::sigmoid)); }
   Made operator()(const Gelu&) const { return make_eltwise(builder, stage, algorithm::eltwise_gelu_erf); }
   Made operator()(const Add&) const { return make_sum(builder, stage); }
+  Made operator()(const BatchNorm& norm) const { return make_batch_norm(builder, stage, norm); }
+  Made operator()(const Multiply&) const { return make_product(builder, stage); }
+  Made operator()(const Concat&) const { return make_concat(builder, stage); }
   // These are no stages.
   Made operator()(const Flatten&) const { return nullptr; }
   Made operator()(const SoftmaxCrossEntropy&) const { return nullptr; }

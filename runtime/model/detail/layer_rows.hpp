@@ -21,6 +21,9 @@ LayerKind sigmoid_row();
 LayerKind gelu_row();
 LayerKind add_row();
 LayerKind softmax_cross_entropy_row();
+LayerKind batch_norm_row();
+LayerKind multiply_row();
+LayerKind concat_row();
 
 /// The largest number of anything that an attribute counts.
 inline constexpr double kMostCounted = 0xffffffff;
