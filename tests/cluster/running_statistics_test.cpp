@@ -7,19 +7,29 @@
 #include <filesystem>
 
 #include "runtime/checkpoint/store.hpp"
+#include "runtime/model/layer_list.hpp"
 #include "tests/cluster/session_threads.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::testing {
 namespace {
 
-using Settings = std::vector<std::string>;
+using Given = std::vector<std::string>;
 
 struct StatisticsCase {
   const char* name;
-  Settings settings;
+  Given settings;
 };
 void PrintTo(const StatisticsCase& given, std::ostream* out) { *out << given.name; }
+
+Graph normalized(const troupe::Settings& settings, const std::vector<Field>& fields) {
+  LayerList net;
+  net.add(Conv2d{.filters = 4, .kernel = {5, 5}, .stride = {4, 4}});
+  net.add(BatchNorm{});
+  net.add(Relu{});
+  net.add(Dense{10});
+  return {"normalized", fields.front().shape, settings.model.dtype, net.finish()};
+}
 
 class RunningStatistics : public ::testing::TestWithParam<StatisticsCase> {
  protected:
@@ -28,29 +38,29 @@ class RunningStatistics : public ::testing::TestWithParam<StatisticsCase> {
   }
 
   /// Of two ranks with 40 samples a step each, all of 2,000 in 25 steps.
-  std::vector<RunResult> run(Settings more) const {
-    Settings settings{"cluster.nodes=\"local:1\"",
-                      "train.deterministic=true",
-                      "faults.dead_ms=20000",
-                      "placement.cores=0",
-                      "data.path=\"" + (folder_.path() / "data").string() + "\"",
-                      "report.dir=\"" + (folder_.path() / "run").string() + "\"",
-                      "data.batch=40",
-                      "checkpoint.keep=100",
-                      "optimizer.rule=momentum",
-                      "optimizer.rate=0.05",
-                      "optimizer.weight_decay=0.001",
-                      "optimizer.no_decay=[\"*\"]",
-                      "train.steps=12",
-                      "update.digest_steps=4",
-                      "model.layers=[{ kind = \"conv2d\", filters = 4, kernel = 5, stride = 4 }, \"batch_norm\", "
-                      "\"relu\", { kind = \"dense\", units = 10 }]"};
+  std::vector<RunResult> run(Given more) const {
+    Given settings{"cluster.nodes=\"local:1\"",
+                   "train.deterministic=true",
+                   "faults.dead_ms=20000",
+                   "placement.cores=0",
+                   "data.path=\"" + (folder_.path() / "data").string() + "\"",
+                   "report.dir=\"" + (folder_.path() / "run").string() + "\"",
+                   "data.batch=40",
+                   "checkpoint.keep=100",
+                   "optimizer.rule=momentum",
+                   "optimizer.rate=0.05",
+                   "optimizer.weight_decay=0.001",
+                   "optimizer.no_decay=[\"*\"]",
+                   "train.steps=12",
+                   "update.digest_steps=4"};
     settings.insert(settings.end(), GetParam().settings.begin(), GetParam().settings.end());
     settings.insert(settings.end(), more.begin(), more.end());
     return run_sessions(
         2,
         [&](std::uint32_t) {
-          return SessionOptions{.configuration = read_configuration(folder_.path() / "app.toml", settings)};
+          SessionOptions options{.configuration = read_configuration(folder_.path() / "app.toml", settings)};
+          options.graph = normalized;
+          return options;
         },
         run_to_the_end);
   }
@@ -58,7 +68,7 @@ class RunningStatistics : public ::testing::TestWithParam<StatisticsCase> {
   std::vector<float> saved(const CheckpointId& id, std::string_view tensor) const {
     CheckpointReader reader(store(), id);
     std::vector<float> values(4);
-    reader.read({1}, tensor, CheckpointPart::parameters, 0, values);
+    reader.read({}, tensor, CheckpointPart::parameters, 0, values);
     return values;
   }
 
@@ -69,9 +79,10 @@ INSTANTIATE_TEST_SUITE_P(
     Policies, RunningStatistics,
     ::testing::Values(StatisticsCase{"sync", {}}, StatisticsCase{"accumulate", {"update.accumulate=3"}},
                       StatisticsCase{"double_buffered", {"update.policy=double_buffered"}},
-                      StatisticsCase{"local_sgd", {"update.policy=local_sgd", "update.every_steps=3"}},
+                      StatisticsCase{"local_sgd",
+                                     {"update.policy=local_sgd", "update.every_steps=3", "optimizer.rule=sgd"}},
                       StatisticsCase{"block_momentum", {"update.policy=block_momentum", "update.block_samples=240"}},
-                      StatisticsCase{"diloco", {"update.policy=diloco", "update.every_steps=3"}},
+                      StatisticsCase{"diloco", {"update.policy=diloco", "update.every_steps=3", "optimizer.rule=sgd"}},
                       StatisticsCase{"bf16", {"model.dtype=bf16"}}),
     [](const auto& of) { return std::string{of.param.name}; });
 
