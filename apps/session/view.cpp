@@ -347,7 +347,9 @@ void View::make_steps() {
   work_.stream = traced_stream(trace_.compute);
   for (const GroupPlan& group : job_.plan.groups) {
     work_.side_streams.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
-    wires_->no_decay.push_back(entries_matching(job_.graph, job_.layout, settings().no_decay, group.id));
+    const std::span<const std::string> no_decay = settings().no_decay;
+    wires_->no_decay.push_back(
+        entries_matching(job_.graph, job_.layout, group.running ? no_decay.first(0) : no_decay, group.id));
   }
   work_.hosted.resize(job_.plan.groups.size());
   for (const GroupPlan& group : job_.plan.groups) work_.exchanges.push_back(make_exchange(group));

@@ -45,7 +45,8 @@ std::vector<ArenaId> View::node_arenas() const {
 
 std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   const std::uint32_t g = group.id.value;
-  const Rule rule = all_groups(settings())[g].rule;
+  const Rule rule = all_groups(settings(), job_.graph)[g].rule;
+  const std::optional<RateSchedule> rates = group.running ? std::nullopt : std::optional{rate(rule)};
   if (needs_of(group.policies).hosted) {
     work_.hosted[g] =
         std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
@@ -60,7 +61,7 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
                                                        .memory = memory_.groups[g],
                                                        .shares_parameters = job_.plan.shares_memory(),
                                                        .rule = rule,
-                                                       .rate = rate(rule),
+                                                       .rate = rates,
                                                        .no_decay = wires_->no_decay[g],
                                                        .deadline = settings().faults.exchange,
                                                        .log = settings().update_log,
@@ -83,7 +84,8 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
                                .policy = std::move(from.policy),
                                .buckets = group.buckets,
                                .memory = std::move(memory),
-                               .rate = rate(rule),
+                               .rate = rates,
+                               .running = group.running,
                                .side = work_.side_streams[g].get(),
                                .hosted = work_.hosted[g] ? &work_.hosted[g]->route() : nullptr,
                                .updates = from.updates});

@@ -1,5 +1,6 @@
 #include "devices/cpu/calls.hpp"
 
+#include <cstddef>
 #include <cstring>
 
 #include "runtime/model/dropout.hpp"
@@ -64,6 +65,13 @@ void run_drop(const Drop& drop) {
   }
 }
 
+void copy_columns(const CopyColumns& copy) {
+  auto* to = static_cast<std::byte*>(copy.to.matrix.get_data_handle()) + copy.to.first_bytes;
+  const auto* from = static_cast<const std::byte*>(copy.from.matrix.get_data_handle()) + copy.from.first_bytes;
+  for (std::uint64_t row = 0; row < copy.rows; ++row, to += copy.to.row_bytes, from += copy.from.row_bytes)
+    std::memcpy(to, from, copy.size_bytes);
+}
+
 }  // namespace
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels) {
@@ -76,6 +84,8 @@ void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kern
       (*loop)();
     } else if (const auto* drop = std::get_if<Drop>(&call)) {
       run_drop(*drop);
+    } else if (const auto* copy = std::get_if<CopyColumns>(&call)) {
+      copy_columns(*copy);
     } else {
       run_loop(std::get<Elementwise>(call), kernels);
     }

@@ -37,8 +37,20 @@ struct Drop {
   std::uint64_t width;
 };
 
+/// Copies a block of columns from one matrix into another.
+struct CopyColumns {
+  struct Side {
+    dnnl::memory matrix;
+    std::size_t row_bytes = 0;    // from one row to the next
+    std::size_t first_bytes = 0;  // from a row's first element to the block
+  };
+  Side to, from;
+  std::uint64_t rows = 0;
+  std::size_t size_bytes = 0;  // of the block in a row
+};
+
 /// One entry of a program.
-using Call = std::variant<Product, BoundPrimitive, Elementwise, LayerLoop, Drop>;
+using Call = std::variant<Product, BoundPrimitive, Elementwise, LayerLoop, Drop, CopyColumns>;
 using Calls = std::vector<Call>;
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);

@@ -16,8 +16,13 @@ namespace {
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
 
-/// Whether a primitive of `operation` can apply an activation to what it puts out.
-bool takes_activation(const troupe::Operation& operation) {
+bool goes_back_through_activation(const troupe::Operation& operation) {
+  return std::holds_alternative<BatchNorm>(operation);
+}
+
+/// Whether a primitive of `operation` can apply `activation` to what it puts out.
+bool takes_activation(const troupe::Operation& operation, Activation activation) {
+  if (std::holds_alternative<BatchNorm>(operation)) return activation == Activation::relu;
   return std::holds_alternative<Dense>(operation) || std::holds_alternative<Conv2d>(operation);
 }
 
@@ -87,7 +92,7 @@ void ProgramBuilder::read_stages() {
       stage.first_parameter = p;
       ++stage.count_parameters;
     }
-    if (takes_activation(layers[l].operation)) stage.activation = take_activation(stage, fused);
+    stage.activation = take_activation(stage, fused);
     stages_.push_back(std::move(stage));
   }
 }
@@ -98,6 +103,7 @@ Activation ProgramBuilder::take_activation(Stage& stage, std::vector<bool>& fuse
   for (std::uint32_t l = stage.layer + 1; l < graph_.layers().size(); ++l) {
     const Activation activation = as_activation(graph_.layers()[l].operation);
     if (activation == Activation::none || same_[graph_.inputs_of(l).front()] != stage.output) continue;
+    if (!takes_activation(graph_.layers()[stage.layer].operation, activation)) return Activation::none;
     fused[l] = true;
     stage.output = graph_.output_tensor(l);
     return activation;
@@ -125,7 +131,9 @@ void ProgramBuilder::take_values() {
 
 Activation ProgramBuilder::activation_of(std::uint32_t tensor) const noexcept {
   const auto at = std::ranges::find(stages_, tensor, &Stage::output);
-  return at == stages_.end() ? Activation::none : at->activation;
+  if (at == stages_.end() || goes_back_through_activation(graph_.layers()[at->layer].operation))
+    return Activation::none;
+  return at->activation;
 }
 
 memory::desc ProgramBuilder::matrix(std::uint64_t rows, std::uint64_t columns, Type type) const {

@@ -35,6 +35,13 @@ struct Stage {
   std::size_t count_parameters = 0;
 };
 
+/// What a batch has of a running statistic: where it lies once the forward pass has run, and the parameter.
+struct BatchStatistic {
+  dnnl::memory value;  // [count] f32
+  std::size_t parameter = 0;
+  float factor = 1;  // to be multiplied with
+};
+
 /// What flows, numbered as in the graph. A layer that changes nothing in memory has its input's number (tensor_of).
 struct FlowTensor {
   std::uint64_t width = 0;    // elements of a row
@@ -65,7 +72,7 @@ class ProgramBuilder {
   const FlowTensor& tensor(std::uint32_t index) const { return tensors_.at(index); }
   /// The tensor whose memory is also that of `tensor` of the graph.
   std::uint32_t tensor_of(std::uint32_t tensor) const { return same_.at(tensor); }
-  /// The activation that is part of the stage which puts `tensor` out.
+  /// The activation that is part of the stage which puts `tensor` out, unless the stage goes back through it by itself.
   Activation activation_of(std::uint32_t tensor) const noexcept;
 
   Descriptor matrix(std::uint64_t rows, std::uint64_t columns, Type type) const;
@@ -110,6 +117,8 @@ class ProgramBuilder {
   }
   /// The implementation of each primitive, one a line.
   const std::string& description() const noexcept { return description_; }
+  void add_statistic(BatchStatistic statistic) { statistics_.push_back(std::move(statistic)); }
+  const std::vector<BatchStatistic>& statistics() const noexcept { return statistics_; }
 
  private:
   void read_tensors();
@@ -128,6 +137,7 @@ class ProgramBuilder {
   std::vector<std::uint32_t> same_;  // by tensor of the graph
   std::vector<FlowTensor> tensors_;
   std::vector<Stage> stages_;
+  std::vector<BatchStatistic> statistics_;
   std::string description_;
 };
 

@@ -1,6 +1,7 @@
 #include "devices/cpu/step_program.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "devices/cpu/layers/layers.hpp"
 #include "runtime/model/layer_kinds.hpp"
@@ -66,6 +67,8 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
   read_losses(builder);
   make_forward(layers, buckets);
   make_backward(layers, buckets);
+  make_evaluation(layers);
+  statistics_ = builder.statistics();
   places_.settle();
   description_ = builder.description();
 }
@@ -170,6 +173,26 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
   }
 }
 
+void StepProgram::make_evaluation(Layers& layers) {
+  if (std::ranges::none_of(layers.calls, [](const auto& stage) { return stage->has_evaluation(); })) return;
+  Calls& calls = evaluation_.emplace();
+  for (const auto& stage : layers.calls) stage->evaluation(calls);
+  for (const Loss& loss : losses_) layers.builder.convert(calls, layers.builder.tensor(loss.tensor).value, loss.logits);
+}
+
+// One that is not finite would stay so: then the running value stands for it.
+void StepProgram::give_statistics(std::uint64_t samples) const {
+  for (const BatchStatistic& statistic : statistics_) {
+    const Layout::Entry& entry = layout_.entries()[statistic.parameter];
+    const auto* value = static_cast<const float*>(statistic.value.get_data_handle());
+    for (std::uint64_t i = 0; i < entry.count; ++i) {
+      const float batch = statistic.factor * value[i];
+      memory_.gradients[entry.first + i] =
+          -static_cast<float>(samples) * (std::isfinite(batch) ? batch : memory_.parameters[entry.first + i]);
+    }
+  }
+}
+
 void StepProgram::run(const RunProgram& what) {
   const auto call = [this](const Calls& calls) { execute(calls, stream_, kernels_); };
   if (what.part == ProgramPart::backward) return call(segments_[what.segment]);
@@ -188,8 +211,10 @@ void StepProgram::run(const RunProgram& what) {
   if (what.part == ProgramPart::forward) return call(forward_[what.segment]);
   const bool training = what.part == ProgramPart::forward_and_loss;
   if (training) call(forward_[what.segment]);
-  for (std::size_t piece = 0; !training && piece < forward_.size(); ++piece) call(forward_[piece]);
+  if (!training && evaluation_) call(*evaluation_);
+  for (std::size_t piece = 0; !training && !evaluation_ && piece < forward_.size(); ++piece) call(forward_[piece]);
   const StepSums sums = call_losses(what, training);
+  if (training) give_statistics(sums.samples);
   StepSums& to = *what.sums;
   to.loss = (training ? 0 : to.loss) + sums.loss;
   to.correct = (training ? 0 : to.correct) + sums.correct;

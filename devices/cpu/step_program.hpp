@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,12 @@ class StepProgram {
   void make_forward(Layers& layers, const std::vector<Bucket>& buckets);
   std::vector<std::uint32_t> buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const;
   void make_backward(Layers& layers, const std::vector<Bucket>& buckets);
+  void make_evaluation(Layers& layers);
   void check_cover(std::vector<Bucket> buckets) const;
   /// Losses and right answers of the rows that were computed last; with gradients where it trains.
   StepSums call_losses(const RunProgram& what, bool training) const;
+  /// Writes what the batch has of running statistics, times its samples, where other parameters have gradients.
+  void give_statistics(std::uint64_t samples) const;
   /// Of a step without samples: zeros.
   void clear(StepSums& sums) const;
 
@@ -68,7 +72,9 @@ class StepProgram {
   std::vector<Loss> losses_;                            // the last one counts samples and right answers
   std::vector<Calls> forward_;                          // a piece ends where the next stage reads another bucket
   std::vector<std::vector<std::uint32_t>> first_read_;  // by piece: places in the buckets
-  std::vector<Calls> segments_;                         // of the backward pass, one a bucket
+  std::optional<Calls> evaluation_;                     // the forward pass, where that of an evaluation differs
+  std::vector<BatchStatistic> statistics_;
+  std::vector<Calls> segments_;  // of the backward pass, one a bucket
   std::string description_;
 };
 

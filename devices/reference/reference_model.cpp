@@ -79,7 +79,8 @@ struct Model::Pass {
   std::vector<Tensor> tensors;
   std::vector<LayerWork> works;  // by layer; of a loss, nothing
 
-  void prepare(const Layout& layout, const double* parameters, double* gradients) {
+  /// `result` lives as long as the pass.
+  void prepare(const Layout& layout, const double* parameters, double* gradients, bool training, const Result& result) {
     for (std::uint32_t t = 0; t < fields.size() + graph.layers().size(); ++t) {
       const std::size_t count = rows * graph.shape_of(t).count_elements();
       tensors.push_back({graph.shape_of(t), std::vector<double>(count), std::vector<double>(count)});
@@ -89,7 +90,8 @@ struct Model::Pass {
     for (std::size_t f = 0; f < fields.size(); ++f)
       if (graph.fields()[f].name == kSampleKey) keys = fields[f].labels;
     for (std::size_t l = 0; l < graph.layers().size(); ++l) {
-      LayerWork& work = works.emplace_back(LayerWork{rows, {}, &tensors[graph.output_tensor(l)], {}});
+      LayerWork& work =
+          works.emplace_back(LayerWork{rows, training, &result.samples, {}, &tensors[graph.output_tensor(l)], {}});
       for (const std::uint32_t input : graph.inputs_of(l)) work.inputs.push_back(&tensors[input]);
       work.layer = static_cast<std::uint32_t>(l);
       work.sample_keys = keys;
@@ -168,7 +170,7 @@ Result Model::run(std::span<const double> parameters, std::span<const FieldValue
   Result result;
   std::vector<double> gradients(layout_.count_elements(), 0.0);
   Pass pass{graph_, fields, rows, {}, {}};
-  pass.prepare(layout_, parameters.data(), gradients.data());
+  pass.prepare(layout_, parameters.data(), gradients.data(), with_gradients, result);
   const std::size_t count_layers = graph_.layers().size();
   for (std::size_t l = 0; l < count_layers; ++l) pass.run_forward(l, result);
   for (std::size_t l = with_gradients ? count_layers : 0; l-- > 0;) pass.run_backward(l);

@@ -28,7 +28,8 @@ struct FieldValues {
 class Model {
  public:
   Model(const Graph& graph, const Layout& layout) : graph_(graph), layout_(layout) {}
-  /// `parameters` [layout], `fields` in the graph's order, of `rows` rows. Throws Error{corrupt} for a label that is no
+  /// `parameters` [layout], `fields` in the graph's order, of `rows` rows. With gradients it is a step of training,
+  /// otherwise an evaluation. Throws Error{corrupt} for a label that is no
   /// class.
   Result run(std::span<const double> parameters, std::span<const FieldValues> fields, std::uint32_t rows,
              bool with_gradients) const;

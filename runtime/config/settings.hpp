@@ -79,6 +79,7 @@ struct Settings {
     FilterSettings filter;
     std::vector<PolicySwitch> switches;
     Rule rule;
+    bool running = false;  // statistics of layers, not trained: no schedule of rates is theirs
     friend bool operator==(const Group&, const Group&) = default;
   };
   std::vector<Group> groups;       // of update.group, in their order, complete

@@ -248,6 +248,7 @@ struct ExchangeParts {
   std::vector<Bucket> buckets;  // of the group
   ExchangeMemory memory;
   std::optional<RateSchedule> rate{};  // the rule's; nothing: as the rule says
+  bool running = false;                // running statistics: a switch gives them without_outer_momentum()
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
   HostedRoute* hosted = nullptr;       // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before

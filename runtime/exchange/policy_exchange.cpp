@@ -141,7 +141,8 @@ class PolicyExchange final : public Exchange {
 
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
 
-  std::string refusal(const PolicySettings& policy) const override {
+  std::string refusal(const PolicySettings& wished) const override {
+    const PolicySettings policy = of_group(wished);
     const PolicyNeeds needs = needs_of(policy);
     const char* const missing = !is_hosted(policy.kind) && parts_.communicator == nullptr ? "a communicator"
                                 : needs.own_weights && !has_own_weights()                 ? "weights of each rank's own"
@@ -163,7 +164,7 @@ class PolicyExchange final : public Exchange {
     TROUPE_CHECK(why.empty(), Code::invalid, why);
     TROUPE_CHECK(!begun_ || step.value > step_.value + 1, Code::invalid, "a switch at step ", step.value, ", but step ",
                  step_.value, " has begun");
-    parts_.policy->switch_at(step, policy);
+    parts_.policy->switch_at(step, of_group(policy));
   }
 
   std::uint64_t updates() const noexcept override { return orders_.hosted ? parts_.hosted->updates() : updates_; }
@@ -187,6 +188,9 @@ class PolicyExchange final : public Exchange {
 
  private:
   GroupId group() const noexcept { return parts_.buckets.front().group; }
+  PolicySettings of_group(const PolicySettings& policy) const {
+    return parts_.running ? without_outer_momentum(policy) : policy;
+  }
   bool has_own_weights() const noexcept { return memory_.weights.size_bytes != 0; }
   bool has_outer_state() const noexcept {
     return std::all_of(memory_.outer.begin(), memory_.outer.end(), [](const StripeMemory& part) {

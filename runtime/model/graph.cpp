@@ -243,8 +243,9 @@ Graph::Graph(std::string name, std::vector<Field> fields, std::vector<Parameter>
     TROUPE_CHECK(std::isfinite(parameter.deviation) && parameter.deviation >= 0, Code::invalid, "graph ", name_,
                  ", parameter ", parameter.name, ": its deviation is ", parameter.deviation,
                  "; it must be 0 or positive");
-    TROUPE_CHECK(std::isfinite(parameter.start), Code::invalid, "graph ", name_, ", parameter ", parameter.name,
-                 ": it starts from ", parameter.start, "; it must be finite");
+    TROUPE_CHECK(std::isfinite(parameter.mean) && parameter.momentum >= 0 && parameter.momentum <= 1, Code::invalid,
+                 "graph ", name_, ", parameter ", parameter.name, ": it starts with ", parameter.mean,
+                 ", which must be finite, and has a momentum of ", parameter.momentum, ", which must be 0 to 1");
     parameter.layer = i;
   }
 }
@@ -303,7 +304,8 @@ std::string Graph::to_string() const {
       out << ' ' << std::quoted(parameter.name) << '[';
       for (const std::uint64_t extent : parameter.extents) out << ' ' << extent;
       out << " ] deviation " << std::setprecision(17) << parameter.deviation;
-      if (parameter.start != 0) out << " start " << parameter.start;
+      if (parameter.mean != 0) out << " mean " << parameter.mean;
+      if (parameter.is_statistic()) out << " momentum " << parameter.momentum;
     }
   }
   return out.str();

@@ -44,13 +44,17 @@ const Field* find_field(const std::vector<Field>& fields, std::string_view name)
 inline constexpr std::string_view kImage = "image";
 inline constexpr std::string_view kLabel = "label";
 
-/// One trainable tensor.
+/// One tensor that training changes: by its gradient, or, a running statistic, by what the batches have.
 struct Parameter {
   std::string name;                    // layer.weight, layer.bias
   std::vector<std::uint64_t> extents;  // row-major
   std::uint32_t layer = 0;             // index in Graph::layers()
-  double deviation = 0;                // it starts as N(start, deviation^2)
-  double start = 0;
+  double deviation = 0;                // it starts as N(mean, deviation^2)
+  double mean = 0;
+  /// Not 0: it is a running statistic, not trained. Where others have a gradient, replicas give the negative of what
+  /// the batch has, times its samples; an update moves it so much of the way to the mean of these over all samples.
+  double momentum = 0;
+  bool is_statistic() const noexcept { return momentum != 0; }
   std::uint64_t count_elements() const noexcept;
 };
 

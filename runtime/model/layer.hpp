@@ -122,9 +122,29 @@ struct L2Norm {
   friend bool operator==(const L2Norm&, const L2Norm&) = default;
 };
 
+/// y = scale (x - mean) / sqrt(variance + epsilon) + shift, channel by channel (the last extent). In training mean and
+/// variance are those of the channel in the batch, over its rows and places; in an evaluation they are the running
+/// ones, of which a step moves `momentum` of the way to the batch's (its variance over n - 1). Parameters [channels]:
+/// weight (scale), bias (shift), running_mean, running_var. Source: Ioffe, Szegedy 2015 (Batch normalization),
+/// algorithms 1 and 2; PyTorch's meaning of momentum.
+struct BatchNorm {
+  double momentum = 0.1;
+  double epsilon = 1e-5;
+  friend bool operator==(const BatchNorm&, const BatchNorm&) = default;
+};
+/// y = the product of two or more tensors of one shape, element by element.
+struct Multiply {
+  friend bool operator==(const Multiply&, const Multiply&) = default;
+};
+/// y = two or more tensors behind one another in their last extent; the others are equal.
+struct Concat {
+  friend bool operator==(const Concat&, const Concat&) = default;
+};
+
 /// In the order of layer_kinds().
 using Operation = std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool,
-                               Flatten, Tanh, Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout>;
+                               Flatten, Tanh, Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout,
+                               BatchNorm, Multiply, Concat>;
 
 struct Layer {
   std::string name;  // also of the tensor that it puts out

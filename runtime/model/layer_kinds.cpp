@@ -4,6 +4,8 @@
 #include <iomanip>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "runtime/model/detail/layer_rows.hpp"
 
 namespace troupe {
@@ -28,6 +30,21 @@ struct InRange {
   }
 };
 
+/// Numbers as short as they can be told apart, or `exact`: as graphs' texts have had them from the beginning, which
+/// plans and checkpoints compare.
+struct AttributeText {
+  bool exact = false;
+  std::string operator()(const std::uint32_t* number) const { return std::to_string(*number); }
+  std::string operator()(const std::int32_t* number) const { return std::to_string(*number); }
+  std::string operator()(const double* number) const {
+    if (!exact) return fmt::format("{}", *number);
+    std::ostringstream out;
+    out << std::setprecision(17) << *number;
+    return out.str();
+  }
+  std::string operator()(const Size2* size) const { return text(size->height, 'x', size->width); }
+};
+
 }  // namespace
 
 std::span<const LayerKind> layer_kinds() {
@@ -39,7 +56,7 @@ std::span<const LayerKind> layer_kinds() {
                                             flatten_row(),      tanh_row(),
                                             sigmoid_row(),      gelu_row(),
                                             smooth_l1_row(),    sigmoid_cross_entropy_row(),
-                                            l2_norm_row(),      dropout_row()};
+                                            l2_norm_row(),      dropout_row(), batch_norm_row(), multiply_row(), concat_row()};
   return kinds;
 }
 
@@ -51,19 +68,7 @@ const LayerKind* find_layer_kind(std::string_view name) {
   return at == kinds.end() ? nullptr : &*at;
 }
 
-std::string text_of(const AttributeSlot& value) {
-  struct Text {
-    std::string operator()(const std::uint32_t* number) const { return std::to_string(*number); }
-    std::string operator()(const std::int32_t* number) const { return std::to_string(*number); }
-    std::string operator()(const double* number) const {
-      std::ostringstream out;
-      out << std::setprecision(17) << *number;
-      return out.str();
-    }
-    std::string operator()(const Size2* size) const { return text(size->height, 'x', size->width); }
-  };
-  return std::visit(Text{}, value);
-}
+std::string text_of(const AttributeSlot& value) { return std::visit(AttributeText{}, value); }
 
 std::string text_of(const Operation& operation) {
   const LayerKind& kind = kind_of(operation);
@@ -72,7 +77,8 @@ std::string text_of(const Operation& operation) {
     const AttributeSlot value = value_of(attribute, operation);
     if (are_equal(value, value_of(attribute, kind.made))) continue;
     const bool first = &attribute == &kind.attributes.front();
-    said += text(said.empty() ? "" : ", ", first ? std::string{} : text(attribute.name, '='), text_of(value));
+    said += text(said.empty() ? "" : ", ", first ? std::string{} : text(attribute.name, '='),
+                 std::visit(AttributeText{.exact = true}, value));
   }
   return said.empty() ? std::string{kind.name} : text(kind.name, '(', said, ')');
 }

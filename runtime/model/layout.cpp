@@ -81,13 +81,13 @@ void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, 
   std::fill(parameters.begin(), parameters.end(), 0.0F);
   const std::uint64_t weights_key = sub_key(seed, kWeightsKey);
   for (std::size_t p = 0; p < layout.entries().size(); ++p) {
-    const double deviation = graph.parameters()[p].deviation, start = graph.parameters()[p].start;
+    const double deviation = graph.parameters()[p].deviation, mean = graph.parameters()[p].mean;
     const Layout::Entry entry = layout.entries()[p];
-    std::fill_n(parameters.begin() + static_cast<std::ptrdiff_t>(entry.first), entry.count, static_cast<float>(start));
+    std::fill_n(parameters.begin() + static_cast<std::ptrdiff_t>(entry.first), entry.count, static_cast<float>(mean));
     if (deviation == 0) continue;
     const std::uint64_t key = sub_key(weights_key, p);
     for (std::uint64_t i = 0; i < entry.count; ++i) {
-      parameters[entry.first + i] = static_cast<float>(start + deviation * random_normal(key, i));
+      parameters[entry.first + i] = static_cast<float>(mean + deviation * random_normal(key, i));
     }
   }
 }

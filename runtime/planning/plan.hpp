@@ -66,6 +66,7 @@ struct GroupPlan {
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
   FilterSettings filter;              // of what is sent; in the arena nothing is
+  bool running = false;               // statistics of layers: no schedule, no exceptions from weight decay
   std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
   std::uint64_t count = 0;            // elements
   std::vector<Stripe> stripes;        // one for each rank, in rank order; over a transport so many of each bucket

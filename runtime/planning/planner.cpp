@@ -221,17 +221,29 @@ std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32
   return phases;
 }
 
+/// Those that differ, in the order of their first layers.
+std::vector<double> momentums_of_statistics(const Graph& graph) {
+  std::vector<double> found;
+  for (const Parameter& parameter : graph.parameters())
+    if (parameter.is_statistic() && std::ranges::find(found, parameter.momentum) == found.end())
+      found.push_back(parameter.momentum);
+  return found;
+}
+
 void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
   for (const std::string& pattern : settings.no_decay) (void)parameters_matching(graph, pattern);  // throws for none
-  for (const Settings::Group& group : all_groups(settings)) {
+  for (const Settings::Group& group : all_groups(settings, graph)) {
     GroupPlan& made = plan.groups.emplace_back();
     made.id = {static_cast<std::uint32_t>(plan.groups.size() - 1)};
     made.name = group.name;
     made.kind = group.rule.kind;
-    made.rule = to_string(group.rule);
-    if (settings.rate != RateSettings{}) made.rule += text(", rate ", to_string(settings.rate));
-    if (!settings.no_decay.empty()) made.rule += ", no decay of";
-    for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    made.running = group.running;
+    made.rule = group.running ? text("running average, momentum ", group.rule.rate) : to_string(group.rule);
+    if (settings.rate != RateSettings{} && !group.running) made.rule += text(", rate ", to_string(settings.rate));
+    if (!settings.no_decay.empty() && !group.running) {
+      made.rule += ", no decay of";
+      for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
+    }
     made.filter = group.filter;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
     TROUPE_CHECK(made.filter.kind == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid,
@@ -474,6 +486,22 @@ MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
   return memory_of(plan, graph, sums_of(plan, graph), rank);
 }
 
+std::vector<Settings::Group> all_groups(const Settings& settings, const Graph& graph) {
+  std::vector<Settings::Group> all = all_groups(settings);
+  std::size_t number = 0;
+  for (const double momentum : momentums_of_statistics(graph)) {
+    Settings::Group& group = all.emplace_back();
+    group.name = ++number == 1 ? "running_statistics" : text("running_statistics_", number);
+    group.running = true;
+    // p -= momentum (p - s), s the mean of what the ranks' batches have: with a decay of 1, the gradient is -s.
+    group.rule = {.kind = RuleKind::sgd, .rate = momentum, .weight_decay = 1};
+    group.update = without_outer_momentum(settings.update);
+    group.switches = settings.switches;
+    for (PolicySwitch& change : group.switches) change.policy = without_outer_momentum(change.policy);
+  }
+  return all;
+}
+
 Layout layout_of(const Settings& settings, const Graph& graph) {
   const auto& parameters = graph.parameters();
   std::vector<GroupId> group_of(parameters.size());
@@ -481,17 +509,26 @@ Layout layout_of(const Settings& settings, const Graph& graph) {
     const Settings::Group& wanted = settings.groups[group.value - 1];
     for (const std::string& pattern : wanted.match) {
       for (const std::size_t p : parameters_matching(graph, pattern)) {
+        if (parameters[p].is_statistic()) continue;
         TROUPE_CHECK(group_of[p].value == 0 || group_of[p] == group, Code::invalid, "the parameter ",
                      parameters[p].name, " is matched by two groups, \"", settings.groups[group_of[p].value - 1].name,
                      "\" and \"", wanted.name, "\"; make the match of one of them narrower");
         group_of[p] = group;
       }
     }
+    TROUPE_CHECK(std::ranges::find(group_of, group) != group_of.end(), Code::invalid, "the group \"", wanted.name,
+                 "\" matches running statistics alone, which their layer's momentum moves; leave it out");
   }
   const bool rest = std::any_of(group_of.begin(), group_of.end(), [](GroupId group) { return group.value == 0; });
   TROUPE_CHECK(rest || parameters.empty(), Code::invalid,
                "the groups of update.group take all parameters, and none is left for [update]; leave one of them out, "
                "and write what it says into [update] and [optimizer]");
+  const std::vector<double> momentums = momentums_of_statistics(graph);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (!parameters[p].is_statistic()) continue;
+    const auto at = std::ranges::find(momentums, parameters[p].momentum) - momentums.begin();
+    group_of[p].value = static_cast<std::uint32_t>(settings.groups.size() + 1) + static_cast<std::uint32_t>(at);
+  }
   return {graph, group_of};
 }
 

@@ -31,8 +31,13 @@ struct PlanInputs {
   std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
 };
 
-/// Which group each parameter is in, as the patterns of update.group say. Throws Error{invalid} for a pattern that
-/// matches nothing, a parameter that two groups match, and a group without parameters, naming it.
+/// All groups by their numbers: those of the settings, then one for each momentum that running statistics of the
+/// graph's layers have.
+std::vector<Settings::Group> all_groups(const Settings& settings, const Graph& graph);
+
+/// Which group each parameter is in: running statistics in those of their own, the rest as the patterns of update.group
+/// say. Throws Error{invalid} for a pattern that matches nothing, a parameter that two groups match, and a group
+/// without parameters, naming it.
 Layout layout_of(const Settings& settings, const Graph& graph);
 
 /// Places the ranks and chooses routes. Deterministic: the same inputs give the same plan in every process. Throws

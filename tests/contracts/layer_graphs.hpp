@@ -93,7 +93,7 @@ inline Graph random_network(std::uint64_t key, DType dtype) {
     const std::string before = net.last();
     const std::uint32_t filters = draws.number(1, 40);
     const std::string wide = net.add(Conv2d{.filters = filters}, {before});
-    switch (draws.number(0, 3)) {
+    switch (draws.number(0, 4)) {
       case 0:
         activation();
         net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
@@ -101,6 +101,10 @@ inline Graph random_network(std::uint64_t key, DType dtype) {
         break;
       case 1: net.add(MaxPool{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}}); break;
       case 2: net.add(AveragePool{.kernel = {2, 3}, .stride = {1, 1}, .padding = {1, 1}}); break;
+      case 3:
+        net.add(BatchNorm{});
+        if (dtype == DType::f32) net.add(Relu{});
+        break;
       default: net.add(Conv2d{.filters = 2 * filters, .kernel = {3, 1}, .padding = {1, 0}, .groups = filters}); break;
     }
     activation();

@@ -246,6 +246,27 @@ Graph convnet(DType dtype) {
   return {"convnet", Shape{{32, 32, 3}}, dtype, net.finish()};
 }
 
+/// Batch norms with and without a ReLU, of images and of units, of many numbers of channels; products and
+/// concatenations.
+Graph normalized(DType dtype) {
+  LayerList net;
+  net.add(BatchNorm{});  // of 3 channels
+  for (const std::uint32_t filters : {5, 8, 16, 24, 64}) {
+    const std::string narrow =
+        net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+    net.add(BatchNorm{});
+    const std::string relu = net.add(Relu{});
+    const std::string norm = net.add(BatchNorm{}, {narrow});
+    const std::string product = net.add(Multiply{}, {relu, norm});
+    net.add(Concat{}, {product, narrow});
+  }
+  net.add(Dense{50});
+  net.add(BatchNorm{});
+  net.add(Relu{});
+  net.add(Dense{10});
+  return {"normalized", Shape{{64, 64, 3}}, dtype, net.finish()};
+}
+
 class CpuReplicaOf : public CpuReplica, public ::testing::WithParamInterface<DType> {};
 INSTANTIATE_TEST_SUITE_P(EveryType, CpuReplicaOf, ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& info) { return std::string{name_of(info.param)}; });
@@ -262,7 +283,7 @@ TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForTheMnistModel) {
 }
 
 TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForConvolutionNetworks) {
-  for (const Graph& graph : {lenet(GetParam()), convnet(GetParam())}) {
+  for (const Graph& graph : {lenet(GetParam()), convnet(GetParam()), normalized(GetParam())}) {
     const Layout layout{graph};
     const auto replica = cpu_->compile(graph, layout, {64, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
                                        make_memory(graph, layout, 1));

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "devices/reference/reference_device.hpp"
@@ -84,6 +85,8 @@ struct Problem {
   }
   Result run(bool with_gradients = true) const { return model.run(parameters, fields, 7, with_gradients); }
   double loss() const { return run(false).loss; }
+  /// What the gradients are of.
+  double training_loss() const { return run(std::ranges::any_of(graph.parameters(), &Parameter::is_statistic)).loss; }
 };
 
 /// `most`: of each parameter, as many elements are looked at.
@@ -91,13 +94,15 @@ void expect_central_differences(Problem problem, std::uint64_t most = 1000) {
   const Result found = problem.run();
   double difference = 0, size = 0;
   constexpr double kStep = 1e-5;
-  for (const Layout::Entry& entry : problem.layout.entries()) {
+  for (std::size_t p = 0; p < problem.layout.entries().size(); ++p) {
+    if (problem.graph.parameters()[p].is_statistic()) continue;
+    const Layout::Entry entry = problem.layout.entries()[p];
     for (std::uint64_t i = entry.first; i < entry.first + entry.count; i += 1 + entry.count / most) {
       const double at = problem.parameters[i];
       problem.parameters[i] = at + kStep;
-      const double above = problem.loss();
+      const double above = problem.training_loss();
       problem.parameters[i] = at - kStep;
-      const double below = problem.loss();
+      const double below = problem.training_loss();
       problem.parameters[i] = at;
       const double slope = (above - below) / (2 * kStep);
       EXPECT_NEAR(found.gradients[i], slope, 1e-6 * std::max(1.0, std::abs(slope))) << "element " << i;
@@ -207,6 +212,42 @@ TEST(ReferenceModel, AddsUpItsLossesAndCountsTheSamplesOfTheLast) {
   problem.fields[2].labels.assign(7, -1);
   EXPECT_DOUBLE_EQ(problem.loss(), 6 * std::log(4.0));
   EXPECT_EQ(problem.run(false).samples, 6U);
+}
+
+/// Of two channels in three rows, 1 2 3 and 0 0 6, of which two rows count.
+TEST(ReferenceModel, GivesWhatABatchHasOfRunningStatisticsTimesItsSamples) {
+  const Graph graph{
+      "g", Shape{{2}}, DType::f32, {{"n", BatchNorm{}}, {"c", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const Model model{graph, layout};
+  std::vector<double> parameters(layout.count_elements(), 0.5);
+  const std::vector<FieldValues> fields{{{1, 0, 2, 0, 3, 6}, {}}, {{}, {0, -1, 2}}};
+  const Result found = model.run(parameters, fields, 3, true);
+  const auto of = [&](std::size_t parameter, std::size_t channel) {
+    return found.gradients[layout.entries()[parameter].first + channel];
+  };
+  EXPECT_DOUBLE_EQ(of(2, 0), -2 * 2);
+  EXPECT_DOUBLE_EQ(of(2, 1), -2 * 2);
+  EXPECT_DOUBLE_EQ(of(3, 0), -2 * 1);
+  EXPECT_DOUBLE_EQ(of(3, 1), -2 * 12);
+}
+
+/// The running mean and variance are 1 and 4: normalized inputs of 0 and 2 for the inputs 1 and 5.
+TEST(ReferenceModel, EvaluatesABatchNormByItsRunningStatistics) {
+  const Graph graph{"g",
+                    Shape{{1}},
+                    DType::f32,
+                    {{"n", BatchNorm{.epsilon = 1e-9}}, {"c", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const Model model{graph, layout};
+  std::vector<double> parameters(layout.count_elements());
+  const auto set = [&](std::size_t parameter, double value) { parameters[layout.entries()[parameter].first] = value; };
+  set(0, 1);
+  set(2, 1);
+  set(3, 4);
+  set(4, 1);  // the logits are the normalized input and 0
+  const Result found = model.run(parameters, std::vector<FieldValues>{{{1, 5}, {}}, {{}, {0, 0}}}, 2, false);
+  EXPECT_NEAR(found.loss, std::log(2.0) + std::log(1 + std::exp(-2.0)), 1e-8);
 }
 
 TEST(ReferenceModel, HasTheLossOfEqualChancesWhenAllLogitsAreEqual) {

@@ -32,6 +32,9 @@ struct Make {
   Made operator()(const Dropout& dropout) const { return make_dropout(builder, stage, dropout); }
   Made operator()(const Add&) const { return make_sum(builder, stage); }
   Made operator()(const L2Norm& norm) const { return make_l2_norm(builder, stage, norm); }
+  Made operator()(const BatchNorm& norm) const { return make_batch_norm(builder, stage, norm); }
+  Made operator()(const Multiply&) const { return make_product(builder, stage); }
+  Made operator()(const Concat&) const { return make_concat(builder, stage); }
   // These are no stages.
   Made operator()(const Flatten&) const { return nullptr; }
   Made operator()(const SoftmaxCrossEntropy&) const { return nullptr; }

@@ -15,6 +15,10 @@ class LayerCalls {
   virtual ~LayerCalls() = default;
   /// Adds the calls from the stage's inputs to its output.
   virtual void forward(Calls& calls) = 0;
+  /// Whether an evaluation has calls of its own; otherwise they are those of forward().
+  virtual bool has_evaluation() const { return false; }
+  /// As forward(), in an evaluation. Called last.
+  virtual void evaluation(Calls& calls) { forward(calls); }
   /// Adds the calls from the gradient of the output to those of parameters and inputs.
   virtual void backward(Calls& calls, Gradients& gradients) = 0;
 };
@@ -36,6 +40,9 @@ std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& s
 std::unique_ptr<LayerCalls> make_dropout(ProgramBuilder& builder, const Stage& stage, const Dropout& dropout);
 std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm);
+std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
+std::unique_ptr<LayerCalls> make_product(ProgramBuilder& builder, const Stage& stage);
+std::unique_ptr<LayerCalls> make_concat(ProgramBuilder& builder, const Stage& stage);
 
 /// As oneDNN calls it, with its gradient from the output.
 dnnl::algorithm algorithm_of(Activation activation) noexcept;

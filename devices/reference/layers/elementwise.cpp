@@ -73,4 +73,44 @@ void backward(const Add&, const LayerWork& work) {
     for (std::size_t i = 0; i < input->gradients.size(); ++i) input->gradients[i] += work.output->gradients[i];
 }
 
+void forward(const Multiply&, const LayerWork& work) {
+  work.output->values = work.inputs[0]->values;
+  for (std::size_t n = 1; n < work.inputs.size(); ++n)
+    for (std::size_t i = 0; i < work.output->values.size(); ++i) work.output->values[i] *= work.inputs[n]->values[i];
+}
+void backward(const Multiply&, const LayerWork& work) {
+  for (std::size_t n = 0; n < work.inputs.size(); ++n) {
+    for (std::size_t i = 0; i < work.output->gradients.size(); ++i) {
+      double others = work.output->gradients[i];
+      for (std::size_t m = 0; m < work.inputs.size(); ++m) others *= m == n ? 1 : work.inputs[m]->values[i];
+      work.inputs[n]->gradients[i] += others;
+    }
+  }
+}
+
+namespace {
+
+/// Calls `with(input, its element, the output's element)` for all that is put behind one another.
+template <class With>
+void for_parts(const LayerWork& work, With&& with) {
+  const std::size_t width = work.output->shape.extents.back();
+  std::size_t first = 0;
+  for (Tensor* input : work.inputs) {
+    const std::size_t own = input->shape.extents.back();
+    for (std::size_t i = 0; i < input->values.size(); ++i) with(*input, i, i / own * width + first + i % own);
+    first += own;
+  }
+}
+
+}  // namespace
+
+void forward(const Concat&, const LayerWork& work) {
+  for_parts(work,
+            [&](const Tensor& input, std::size_t i, std::size_t at) { work.output->values[at] = input.values[i]; });
+}
+void backward(const Concat&, const LayerWork& work) {
+  for_parts(work,
+            [&](Tensor& input, std::size_t i, std::size_t at) { input.gradients[i] += work.output->gradients[at]; });
+}
+
 }  // namespace troupe::reference

@@ -24,6 +24,8 @@ struct ParameterValues {
 /// What a layer works on. A tensor may be among the inputs twice.
 struct LayerWork {
   std::uint32_t rows;
+  bool training;                 // otherwise an evaluation
+  const std::uint64_t* samples;  // rows that count; known once the losses are
   std::vector<Tensor*> inputs;
   Tensor* output;
   std::vector<ParameterValues> parameters;  // in the graph's order
@@ -60,5 +62,11 @@ void forward(const Add& add, const LayerWork& work);
 void backward(const Add& add, const LayerWork& work);
 void forward(const L2Norm& norm, const LayerWork& work);
 void backward(const L2Norm& norm, const LayerWork& work);
+void forward(const BatchNorm& norm, const LayerWork& work);
+void backward(const BatchNorm& norm, const LayerWork& work);
+void forward(const Multiply& multiply, const LayerWork& work);
+void backward(const Multiply& multiply, const LayerWork& work);
+void forward(const Concat& concat, const LayerWork& work);
+void backward(const Concat& concat, const LayerWork& work);
 
 }  // namespace troupe::reference

@@ -97,6 +97,14 @@ PolicySettings resolved(PolicySettings given, std::uint32_t ranks) {
   return s;
 }
 
+PolicySettings without_outer_momentum(const PolicySettings& policy) {
+  const bool blocks = policy.kind == PolicyKind::block_momentum;
+  if (!blocks && policy.kind != PolicyKind::diloco) return policy;
+  PolicySettings made = resolved(policy, 1);  // the length of a block does not depend on the ranks
+  made.kind = blocks ? PolicyKind::model_averaging : PolicyKind::local_sgd;
+  return made;
+}
+
 std::string to_string(const PolicySettings& s) {
   std::string out;
   for (const PolicySetting& setting : policy_settings()) {

@@ -72,6 +72,9 @@ struct PolicySettings {
 };
 /// What the policy reads, with every number that was left to it.
 PolicySettings resolved(PolicySettings given, std::uint32_t ranks);
+/// The policy for parameters that are averages themselves, running statistics, where the others have `policy`: it
+/// averages at the same steps. An outer momentum would carry them beyond all that was averaged.
+PolicySettings without_outer_momentum(const PolicySettings& policy);
 /// Canonical text with every member that the policy reads.
 std::string to_string(const PolicySettings& settings);
 /// On the way to another process: the kind, then every setting's bits.

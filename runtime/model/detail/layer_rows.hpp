@@ -25,6 +25,9 @@ LayerKind softmax_cross_entropy_row();
 LayerKind smooth_l1_row();
 LayerKind sigmoid_cross_entropy_row();
 LayerKind l2_norm_row();
+LayerKind batch_norm_row();
+LayerKind multiply_row();
+LayerKind concat_row();
 
 /// The largest number of anything that an attribute counts.
 inline constexpr double kMostCounted = 0xffffffff;

@@ -1,9 +1,13 @@
+#include <algorithm>
+
 #include "runtime/model/detail/layer_rows.hpp"
 
 namespace troupe::detail {
 namespace {
 
 constexpr std::size_t kMostSummands = 64;
+constexpr std::size_t kMostFactors = 8;
+constexpr std::size_t kMostParts = 64;
 
 LayerKind activation(std::string_view name, std::string_view help, Operation made) {
   return {.name = name,
@@ -14,13 +18,34 @@ LayerKind activation(std::string_view name, std::string_view help, Operation mad
           .infer = same_shape};
 }
 
-LayerResult infer_add(const LayerShapes& layer) {
+/// Of a layer whose inputs have one shape, which is kept.
+LayerResult one_shape(const LayerShapes& layer, std::string_view done) {
   const Shape& first = layer.inputs.front();
   for (const Shape& other : layer.inputs) {
     TROUPE_CHECK(other == first, Code::invalid, layer.where, ": tensors of ", first.to_string(), " and ",
-                 other.to_string(), " cannot be added");
+                 other.to_string(), " cannot be ", done);
   }
   return {first};
+}
+LayerResult infer_add(const LayerShapes& layer) { return one_shape(layer, "added"); }
+LayerResult infer_multiply(const LayerShapes& layer) { return one_shape(layer, "multiplied"); }
+
+LayerResult infer_concat(const LayerShapes& layer) {
+  const Shape& first = layer.inputs.front();
+  std::uint64_t last = 0;
+  for (const Shape& other : layer.inputs) {
+    const auto& a = first.extents;
+    const auto& b = other.extents;
+    TROUPE_CHECK(a.size() == b.size() && std::equal(a.begin(), a.end() - 1, b.begin()), Code::invalid, layer.where,
+                 ": tensors of ", first.to_string(), " and ", other.to_string(),
+                 " cannot be put behind one another; they may differ in their last extent alone");
+    last += b.back();
+  }
+  TROUPE_CHECK(static_cast<double>(last) <= kMostCounted, Code::invalid, layer.where, ": its ", layer.inputs.size(),
+               " tensors have ", last, " channels together, which do not fit one extent");
+  Shape all = first;
+  all.extents.back() = static_cast<std::uint32_t>(last);
+  return {all};
 }
 
 LayerResult infer_flatten(const LayerShapes& layer) {
@@ -48,6 +73,32 @@ LayerKind add_row() {
           .made = Add{},
           .attributes = {},
           .infer = infer_add};
+}
+
+LayerKind multiply_row() {
+  return {.name = "multiply",
+          .help = "The product of two or more tensors, element by element, which `inputs` names.",
+          .shape = "anything, kept",
+          .least_inputs = 2,
+          .most_inputs = kMostFactors,
+          .made = Multiply{},
+          .attributes = {},
+          .elsewhere = {"mul", "product"},
+          .infer = infer_multiply};
+}
+
+LayerKind concat_row() {
+  return {.name = "concat",
+          .help =
+              "Two or more tensors, which `inputs` names, behind one another in their last extent: the channels of "
+              "images.",
+          .shape = "anything that differs in the last extent alone, to the sum of these",
+          .least_inputs = 2,
+          .most_inputs = kMostParts,
+          .made = Concat{},
+          .attributes = {},
+          .elsewhere = {"concatenate", "cat"},
+          .infer = infer_concat};
 }
 
 LayerKind flatten_row() {

@@ -9,7 +9,7 @@ constexpr double kMostNormEpsilon = 1;
 LayerResult infer_l2_norm(const LayerShapes& layer) {
   const Shape& read = layer.inputs.front();
   const double scale = std::get<L2Norm>(layer.operation).scale;
-  return {read, {{.name = "scale", .extents = {read.extents.back()}, .start = scale}}};
+  return {read, {{.name = "scale", .extents = {read.extents.back()}, .mean = scale}}};
 }
 
 }  // namespace

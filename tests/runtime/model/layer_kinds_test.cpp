@@ -5,9 +5,13 @@
 
 #include <cmath>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/error.hpp"
 #include "runtime/model/layer_list.hpp"
+#include "runtime/model/layout.hpp"
 
 namespace troupe {
 namespace {
@@ -134,7 +138,52 @@ TEST(LayerKinds, GiveAnL2NormAScaleOfEachChannelThatStartsAsItsAttribute) {
   EXPECT_EQ(graph.output_of(0), (Shape{{2, 4, 5}}));
   EXPECT_EQ(graph.parameters()[0].name, "l2_norm_1.scale");
   EXPECT_THAT(graph.parameters()[0].extents, ElementsAre(5));
-  EXPECT_EQ(graph.parameters()[0].start, 3);
+  EXPECT_EQ(graph.parameters()[0].mean, 3);
+}
+
+TEST(LayerKinds, GiveABatchNormScaleShiftAndStatisticsOfEachChannel) {
+  LayerList net;
+  net.add(BatchNorm{.momentum = 0.25});
+  net.add(Dense{3});
+  const Graph graph{"g", Shape{{5, 6, 4}}, DType::f32, net.finish()};
+  EXPECT_EQ(graph.output_of(0), (Shape{{5, 6, 4}}));
+  std::vector<std::string> names;
+  for (std::size_t p = 0; p < 4; ++p) {
+    names.push_back(graph.parameters()[p].name);
+    EXPECT_THAT(graph.parameters()[p].extents, ElementsAre(4));
+    EXPECT_EQ(graph.parameters()[p].momentum, p < 2 ? 0 : 0.25) << names.back();
+  }
+  EXPECT_THAT(names, ElementsAre("batch_norm_1.weight", "batch_norm_1.bias", "batch_norm_1.running_mean",
+                                 "batch_norm_1.running_var"));
+  const Layout layout{graph};
+  std::vector<float> start(layout.count_elements(), 7);
+  fill_initial(graph, layout, 1, start);
+  for (const auto& [parameter, value] : {std::pair{0, 1}, {1, 0}, {2, 0}, {3, 1}})
+    for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(start[layout.entries()[parameter].first + i], value) << parameter;
+  EXPECT_THAT(refusal_on({{5, 4}}, BatchNorm{}),
+              HasSubstr("layer batch_norm_1: reads [5, 4]; it takes an image of height, width and channels"));
+  EXPECT_THAT(refusal_on({{4}}, BatchNorm{.momentum = 0}), HasSubstr("momentum is 0; it must be above 0"));
+}
+
+TEST(LayerKinds, PutTensorsBehindOneAnotherAndMultiplyThoseOfOneShape) {
+  const auto joined = [](Operation operation, std::uint32_t filters, std::uint32_t kernel) {
+    LayerList net;
+    const std::string a = net.add(Conv2d{.filters = 3});
+    const std::string b = net.add(Conv2d{.filters = filters, .kernel = {kernel, 1}}, {"image"});
+    net.add(std::move(operation), {a, b});
+    net.add(Dense{3});
+    try {
+      return Graph{"g", Shape{{5, 6, 4}}, DType::f32, net.finish()}.output_of(2).to_string();
+    } catch (const Error& error) {
+      return std::string{error.what()};
+    }
+  };
+  EXPECT_EQ(joined(Concat{}, 5, 1), "[5, 6, 8]");
+  EXPECT_EQ(joined(Multiply{}, 3, 1), "[5, 6, 3]");
+  EXPECT_THAT(joined(Multiply{}, 5, 1), HasSubstr("tensors of [5, 6, 3] and [5, 6, 5] cannot be multiplied"));
+  EXPECT_THAT(joined(Concat{}, 5, 2),
+              HasSubstr("tensors of [5, 6, 3] and [4, 6, 5] cannot be put behind one another; they may differ in their "
+                        "last extent alone"));
 }
 
 TEST(LayerList, NamesLayersByKindAndNumberAndEndsWithALoss) {

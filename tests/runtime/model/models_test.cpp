@@ -123,6 +123,21 @@ TEST(Models, TheConvNetOfBothAppsIsCntks) {
   EXPECT_EQ(net.fields().back().name, kSampleKey);
 }
 
+TEST(Models, ResNet20HasTheWeightsThatItsPaperCounts) {
+  const Graph graph = build_model(read_configuration(TROUPE_SOURCE_FOLDER "/apps/cifar10/resnet20.toml", {}).settings,
+                                  samples_of({{32, 32, 3}}, 10));
+  std::uint64_t weights = 0, deep = 0, norms = 0;
+  for (const Parameter& parameter : graph.parameters()) {
+    const bool counted = parameter.extents.size() == 2 || (parameter.extents.size() == 4 && parameter.extents[3] == 3);
+    deep += counted ? 1 : 0;
+    weights += counted ? parameter.count_elements() : 0;
+    norms += parameter.name.ends_with("running_var") ? 1 : 0;
+  }
+  EXPECT_EQ(deep, 20U) << "6n + 2 layers, n = 3";
+  EXPECT_EQ(norms, 19U + 2U) << "behind each convolution, and behind the two beside a block that halves the image";
+  EXPECT_EQ(weights, 432U + 6 * 2304 + 4608 + 5 * 9216 + 18432 + 5 * 36864 + 640);
+}
+
 TEST(Models, LayersReadTheFieldsThatTheyNameInTheModelsType) {
   Settings settings;
   settings.model.dtype = DType::bf16;

@@ -29,7 +29,7 @@ Settings::Group group(std::string name, std::vector<std::string> match) {
 }
 
 /// Two ranks on one node, or on two.
-Plan plan_of(const Settings& settings, std::uint32_t nodes) {
+Plan plan_of(const Settings& settings, std::uint32_t nodes, const Graph& graph = three_layers()) {
   PlanInputs inputs{.ranks = {}, .topologies = {}, .train_samples = 60000, .test_samples = 10000, .data_bytes = 1};
   for (std::uint32_t n = 0; n < nodes; ++n) {
     Topology topology;
@@ -39,7 +39,7 @@ Plan plan_of(const Settings& settings, std::uint32_t nodes) {
     inputs.topologies.push_back(topology);
   }
   for (std::uint32_t r = 0; r < 2; ++r) inputs.ranks.push_back({inputs.topologies[r % nodes].identity, "host"});
-  return make_plan(settings, three_layers(), inputs);
+  return make_plan(settings, graph, inputs);
 }
 
 std::string refusal(const Settings& settings) {
@@ -50,6 +50,77 @@ std::string refusal(const Settings& settings) {
     return error.what();
   }
   return {};
+}
+
+/// Two batch norms of the usual momentum and one of another.
+Graph normalized() {
+  return {"normalized",
+          Shape{{20}},
+          DType::f32,
+          {{"a", Dense{30}},
+           {"n", BatchNorm{}},
+           {"b", Dense{30}},
+           {"m", BatchNorm{.momentum = 0.5}},
+           {"o", BatchNorm{}},
+           {"c", Dense{10}},
+           {"loss", SoftmaxCrossEntropy{}}}};
+}
+
+TEST(PlanGroups, HaveOneForTheRunningStatisticsOfEachMomentum) {
+  Settings settings;
+  settings.rule = {.kind = RuleKind::momentum, .rate = 0.1};
+  settings.rate.shape = RateShape::cosine;
+  settings.no_decay = {"*"};
+  settings.groups = {group("norms", {"n.*", "m.*"})};
+  settings.groups[0].rule = settings.rule;
+  const Plan plan = plan_of(settings, 1, normalized());
+  ASSERT_EQ(plan.groups.size(), 4u);
+  EXPECT_THAT(plan.groups[0].parameters,
+              ElementsAre("a.weight", "a.bias", "b.weight", "b.bias", "o.weight", "o.bias", "c.weight", "c.bias"));
+  EXPECT_THAT(plan.groups[1].parameters, ElementsAre("n.weight", "n.bias", "m.weight", "m.bias"));
+  EXPECT_THAT(plan.groups[2].parameters,
+              ElementsAre("n.running_mean", "n.running_var", "o.running_mean", "o.running_var"));
+  EXPECT_THAT(plan.groups[3].parameters, ElementsAre("m.running_mean", "m.running_var"));
+  EXPECT_EQ(plan.groups[2].rule, "running average, momentum 0.1");
+  EXPECT_EQ(plan.groups[3].rule, "running average, momentum 0.5");
+  const std::vector<Settings::Group> all = all_groups(settings, normalized());
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_FALSE(all[1].running);
+  EXPECT_TRUE(all[3].running);
+  const RuleStep step = rule_step(all[3].rule, 1);
+  float value = 3, unused = 0;
+  update_element(step, 1.0F / 8, -8 * 5.0F, value, unused, unused);
+  EXPECT_EQ(value, 4) << "half of the way from 3 to the mean of eight samples, 5";
+}
+
+TEST(PlanGroups, AreNotOfRunningStatisticsAlone) {
+  Settings settings;
+  settings.groups = {group("means", {"*.running_mean"})};
+  try {
+    (void)plan_of(settings, 1, normalized());
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid);
+    EXPECT_THAT(error.what(), HasSubstr("the group \"means\" matches running statistics alone"));
+  }
+}
+
+TEST(PlanGroups, AverageRunningStatisticsWhereOthersHaveAnOuterMomentum) {
+  Settings settings;
+  settings.update = {.kind = PolicyKind::diloco, .every_steps = 40};
+  settings.switches = {
+      {.trigger = PolicySwitch::Trigger::step, .at = 80, .policy = {.kind = PolicyKind::block_momentum}}};
+  const Plan plan = plan_of(settings, 1, normalized());
+  const std::vector<PolicyPhase>& phases = plan.groups.at(1).policies;
+  ASSERT_EQ(phases.size(), 2u);
+  EXPECT_EQ(phases[0].policy.kind, PolicyKind::local_sgd);
+  EXPECT_EQ(phases[0].policy.every_steps, 40u);
+  EXPECT_EQ(phases[1].policy.kind, PolicyKind::model_averaging);
+  EXPECT_EQ(phases[1].policy.block_samples, plan.groups[0].policies[1].policy.block_samples);
+  settings.update = {.kind = PolicyKind::easgd};
+  settings.switches.clear();
+  const Plan elastic = plan_of(settings, 1, normalized());
+  EXPECT_EQ(elastic.groups[1].policies[0].policy, elastic.groups[0].policies[0].policy);
 }
 
 TEST(PlanGroups, HaveTheirParametersTogetherWithStripesAndBucketsOfTheirOwn) {

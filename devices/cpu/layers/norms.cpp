@@ -1,0 +1,132 @@
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::batch_normalization_backward;
+using dnnl::batch_normalization_forward;
+using dnnl::memory;
+using dnnl::normalization_flags;
+using dnnl::prop_kind;
+
+/// Its parameters in the order of the graph.
+enum NormParameter : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
+
+/// A ReLU behind it is part of the primitives of both passes: the forward one notes in a workspace where it cut off.
+/// Scale, shift and statistics are f32 whatever flows; the gradient to the input takes that of the output's place.
+class BatchNormCalls final : public LayerCalls {
+ public:
+  BatchNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm)
+      : builder_(builder),
+        stage_(stage),
+        epsilon_(static_cast<float>(norm.epsilon)),
+        image_(builder.image(as_image(stage.input_shape), builder.computed())),
+        channels_({static_cast<memory::dim>(stage.input_shape.extents.back())}, ProgramBuilder::Type::f32,
+                  memory::format_tag::a),
+        forward_(descriptor(prop_kind::forward_training, flags())) {
+    builder_.choose(forward_, stage_, "forward");
+    mean_ = builder_.places().take(channels_);
+    variance_ = builder_.places().take(channels_);
+    const memory::desc workspace = forward_.workspace_desc();
+    if (workspace.get_size() > 0) workspace_ = builder_.places().take(workspace);
+    const auto count =
+        static_cast<double>(builder_.rows() * builder_.tensor(stage_.output).width / stage_.input_shape.extents.back());
+    // The variance of the batch is over n, what is kept is over n - 1.
+    const double unbiased = count > 1 ? count / (count - 1) : 1;
+    builder_.add_statistic({mean_, stage_.first_parameter + kRunningMean, 1});
+    builder_.add_statistic({variance_, stage_.first_parameter + kRunningVariance, static_cast<float>(unbiased)});
+  }
+
+  void forward(Calls& calls) override { add_forward(calls, forward_, mean_, variance_, workspace_); }
+
+  bool has_evaluation() const override { return true; }
+  void evaluation(Calls& calls) override {
+    auto made = descriptor(prop_kind::forward_inference, flags() | normalization_flags::use_global_stats);
+    builder_.choose(made, stage_, "evaluation");
+    add_forward(calls, made, parameter(kRunningMean), parameter(kRunningVariance), {});
+  }
+
+  void backward(Calls& calls, Gradients& gradients) override {
+    Gradients::Place gradient = gradients.use(stage_.output);
+    batch_normalization_backward::primitive_desc made{
+        {prop_kind::backward, image_, image_, epsilon_, flags()}, builder_.attributes(), builder_.engine(), forward_};
+    builder_.choose(made, stage_, "backward");
+    const memory kept{builder_.as_stored(image_), builder_.engine(), gradient.value.get_data_handle()};
+    const memory through = builder_.operand(calls, kept, SharedUse::wide_output);
+    calls.emplace_back(BoundPrimitive{
+        batch_normalization_backward{made},
+        with_workspace({{DNNL_ARG_SRC, stored_input(calls)},
+                        {DNNL_ARG_MEAN, mean_},
+                        {DNNL_ARG_VARIANCE, variance_},
+                        {DNNL_ARG_DIFF_DST, through},
+                        {DNNL_ARG_DIFF_SRC, through},
+                        {DNNL_ARG_SCALE, parameter(kScale)},
+                        {DNNL_ARG_SHIFT, parameter(kShift)},  // oneDNN asks for it, and reads nothing of it
+
+                        {DNNL_ARG_DIFF_SCALE, builder_.gradient(stage_.first_parameter + kScale, channels_)},
+                        {DNNL_ARG_DIFF_SHIFT, builder_.gradient(stage_.first_parameter + kShift, channels_)},
+                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(made)}},
+                       workspace_)});
+    builder_.convert(calls, through, kept);
+    gradient.masked = false;
+    if (builder_.tensor(stage_.inputs.front()).trained)
+      gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    else
+      gradients.give_back(gradient);
+  }
+
+ private:
+  using Arguments = std::vector<std::pair<int, memory>>;
+
+  static Shape as_image(const Shape& shape) {
+    return shape.extents.size() == 1 ? Shape{{1, 1, shape.extents.front()}} : shape;
+  }
+  normalization_flags flags() const {
+    const auto scaled = normalization_flags::use_scale | normalization_flags::use_shift;
+    return stage_.activation == Activation::relu ? scaled | normalization_flags::fuse_norm_relu : scaled;
+  }
+  batch_normalization_forward::primitive_desc descriptor(prop_kind kind, normalization_flags flags) const {
+    return {{kind, image_, epsilon_, flags}, builder_.attributes(), builder_.engine()};
+  }
+
+  void add_forward(Calls& calls, const batch_normalization_forward::primitive_desc& made, const memory& mean,
+                   const memory& variance, const memory& workspace) {
+    const memory kept = builder_.value_as(stage_.output, builder_.as_stored(image_));
+    const memory output = builder_.result(kept, SharedUse::wide_output);
+    calls.emplace_back(BoundPrimitive{batch_normalization_forward{made},
+                                      with_workspace({{DNNL_ARG_SRC, stored_input(calls)},
+                                                      {DNNL_ARG_DST, output},
+                                                      {DNNL_ARG_MEAN, mean},
+                                                      {DNNL_ARG_VARIANCE, variance},
+                                                      {DNNL_ARG_SCALE, parameter(kScale)},
+                                                      {DNNL_ARG_SHIFT, parameter(kShift)},
+                                                      {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(made)}},
+                                                     workspace)});
+    builder_.convert(calls, output, kept);
+  }
+
+  memory stored_input(Calls& calls) {
+    return builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(image_)),
+                            SharedUse::wide_input);
+  }
+  memory parameter(std::size_t which) const { return builder_.bias(stage_.first_parameter + which, channels_); }
+  static Arguments with_workspace(Arguments arguments, const memory& workspace) {
+    if (workspace) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
+    return arguments;
+  }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const float epsilon_;
+  const memory::desc image_, channels_;
+  batch_normalization_forward::primitive_desc forward_;
+  memory mean_, variance_, workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
+  return std::make_unique<BatchNormCalls>(builder, stage, norm);
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,37 @@
+#include "runtime/model/detail/layer_rows.hpp"
+
+namespace troupe::detail {
+namespace {
+
+LayerResult infer_batch_norm(const LayerShapes& layer) {
+  const auto& norm = std::get<BatchNorm>(layer.operation);
+  const Shape& input = layer.inputs.front();
+  TROUPE_CHECK(input.extents.size() == 1 || input.extents.size() == 3, Code::invalid, layer.where, ": reads ",
+               input.to_string(), "; it takes an image of height, width and channels, or channels alone");
+  const std::vector<std::uint64_t> channels{input.extents.back()};
+  return {input,
+          {{.name = "weight", .extents = channels, .mean = 1},
+           {.name = "bias", .extents = channels},
+           {.name = "running_mean", .extents = channels, .momentum = norm.momentum},
+           {.name = "running_var", .extents = channels, .mean = 1, .momentum = norm.momentum}}};
+}
+
+}  // namespace
+
+LayerKind batch_norm_row() {
+  return {
+      .name = "batch_norm",
+      .help =
+          "Each channel less its mean, divided by its deviation, then scaled and shifted by two parameters. In "
+          "training mean and variance are those of the rank's own batch, over all places of an image; evaluations "
+          "take running ones, which are averaged over the ranks and kept with the parameters.",
+      .shape = "[height, width, channels] or [channels], kept",
+      .made = BatchNorm{},
+      .attributes = {{"momentum", slot_of<&BatchNorm::momentum>, 0, 1,
+                      "part of the way that a step moves the running mean and variance to the batch's", false, true},
+                     {"epsilon", slot_of<&BatchNorm::epsilon>, 0, 1, "added to the variance", false, true, {"eps"}}},
+      .elsewhere = {"batchnorm", "bn", "batch_normalization", "batch_norm2d"},
+      .infer = infer_batch_norm};
+}
+
+}  // namespace troupe::detail
