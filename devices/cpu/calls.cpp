@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "devices/cpu/stored_number.hpp"
 #include "runtime/model/dropout.hpp"
-#include "runtime/model/layout.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -36,11 +36,6 @@ void run_loop(const Elementwise& loop, const Kernels& kernels) {
   kernels.add_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), static_cast<const Half*>(other), loop.count);
 }
 
-float number_of(float value) { return value; }
-float number_of(std::uint16_t value) { return from_bf16(value); }
-void store(float& to, float value) { to = value; }
-void store(std::uint16_t& to, float value) { to = to_bf16(value); }
-
 template <class T>
 void drop_elements(const Drop& drop, const std::int32_t* keys) {
   auto* to = static_cast<T*>(drop.to.get_data_handle());
@@ -48,7 +43,7 @@ void drop_elements(const Drop& drop, const std::int32_t* keys) {
   const auto factor = static_cast<float>(1 / (1 - drop.rate));
   for (std::uint32_t row = 0; row < drop.rows; ++row, to += drop.width, from += drop.width) {
     const DroppedElements dropped{joined_key(keys + 2 * row), drop.layer, drop.rate};
-    for (std::uint64_t i = 0; i < drop.width; ++i) store(to[i], dropped.drops(i) ? 0 : number_of(from[i]) * factor);
+    for (std::uint64_t i = 0; i < drop.width; ++i) store(dropped.drops(i) ? 0.0F : number_of(from[i]) * factor, to + i);
   }
 }
 

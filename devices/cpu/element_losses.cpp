@@ -2,17 +2,12 @@
 #include <cmath>
 
 #include "devices/cpu/loss.hpp"
+#include "devices/cpu/stored_number.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/model/layout.hpp"
 
 // Losses with a target for each element that they read.
 namespace troupe::cpu {
 namespace {
-
-float number_of(float value) noexcept { return value; }
-float number_of(std::uint16_t value) noexcept { return from_bf16(value); }
-void store(float value, float* to) noexcept { *to = value; }
-void store(float value, std::uint16_t* to) noexcept { *to = to_bf16(value); }
 
 /// What stands between a gradient and its place: the ReLU that the number went through.
 template <class T>

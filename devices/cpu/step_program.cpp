@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "devices/cpu/layers/layers.hpp"
-#include "runtime/model/layer_kinds.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::cpu {
 

@@ -307,9 +307,10 @@ Keys other_keys() {
        "folder of results, relative to the working directory", "\"run\"",
        "Created if it does not exist. Holds report.html, log (JSON), log.csv, and checkpoints unless checkpoint.dir "
        "names another folder."},
-      {"report.format", at<&S::report, &S::Report::format>,
-       one_of({"chainermn", "mxnet", "cntk", "json"}), "how results are printed", "\"chainermn\"",
-       "chainermn: a table with a line for each epoch. mxnet: the lines of MXNet's fit() and Speedometer. cntk: those of "
+      {"report.format", at<&S::report, &S::Report::format>, one_of({"chainermn", "mxnet", "cntk", "json"}),
+       "how results are printed", "\"chainermn\"",
+       "chainermn: a table with a line for each epoch. mxnet: the lines of MXNet's fit() and Speedometer. cntk: those "
+       "of "
        "CNTK's ProgressPrinter. json: one JSON object per line."},
       {"report.every_steps",
        at<&S::report, &S::Report::every_steps>,

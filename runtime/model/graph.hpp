@@ -66,7 +66,8 @@ class Graph {
   /// Infers every shape and lists the parameters. `fields`: what the model reads of a sample, numbers in `dtype`.
   /// Throws Error{invalid} naming the layer when shapes do not fit, when a layer reads what there is not or nobody
   /// reads what it puts out, when two things share a name, when no layer has parameters, or when the last layer is
-  /// no loss. Where a layer draws (dropout), fields() also has the sample's key (dropout.hpp), which is no layer's input.
+  /// no loss. Where a layer draws (dropout), fields() also has the sample's key (dropout.hpp), which is no layer's
+  /// input.
   Graph(std::string name, std::vector<Field> fields, DType dtype, std::vector<Layer> layers);
   /// A classifier: of an "image" of shape `input` and a "label".
   Graph(std::string name, Shape input, DType dtype, std::vector<Layer> layers);

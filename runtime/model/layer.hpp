@@ -92,8 +92,8 @@ struct Sigmoid {
 struct Gelu {
   friend bool operator==(const Gelu&, const Gelu&) = default;
 };
-/// While it trains: y = x / (1 - rate), or 0 with probability `rate`; otherwise y = x. What is drawn depends on the seed,
-/// the sample, the layer and the element alone (dropout.hpp).
+/// While it trains: y = x / (1 - rate), or 0 with probability `rate`; otherwise y = x. What is drawn depends on the
+/// seed, the sample, the layer and the element alone (dropout.hpp).
 struct Dropout {
   double rate = 0.5;
   friend bool operator==(const Dropout&, const Dropout&) = default;
@@ -142,9 +142,9 @@ struct Concat {
 };
 
 /// In the order of layer_kinds().
-using Operation = std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool,
-                               Flatten, Tanh, Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout,
-                               BatchNorm, Multiply, Concat>;
+using Operation =
+    std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool, Flatten, Tanh,
+                 Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout, BatchNorm, Multiply, Concat>;
 
 struct Layer {
   std::string name;  // also of the tensor that it puts out

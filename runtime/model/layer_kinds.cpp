@@ -56,7 +56,9 @@ std::span<const LayerKind> layer_kinds() {
                                             flatten_row(),      tanh_row(),
                                             sigmoid_row(),      gelu_row(),
                                             smooth_l1_row(),    sigmoid_cross_entropy_row(),
-                                            l2_norm_row(),      dropout_row(), batch_norm_row(), multiply_row(), concat_row()};
+                                            l2_norm_row(),      dropout_row(),
+                                            batch_norm_row(),   multiply_row(),
+                                            concat_row()};
   return kinds;
 }
 

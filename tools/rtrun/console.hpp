@@ -20,7 +20,8 @@ struct ConsoleOptions {
 };
 
 /// What rank 0 shows of a run: ChainerMN's header and table, MXNet's or CNTK's lines, or lines of JSON, as the options
-/// or report.format say; a progress bar on a terminal. Threads: the session's, one call at a time; finish() after the run.
+/// or report.format say; a progress bar on a terminal. Threads: the session's, one call at a time; finish() after the
+/// run.
 class Console final : public SessionListener {
  public:
   /// `settings` and `out` outlive it.

@@ -30,7 +30,8 @@ struct LayerWork {
   Tensor* output;
   std::vector<ParameterValues> parameters;  // in the graph's order
   std::uint32_t layer = 0;                  // index in the graph
-  /// [rows, 2] halves of the samples' keys (runtime/model/dropout.hpp); empty: an evaluation, in which nothing is drawn.
+  /// [rows, 2] halves of the samples' keys (runtime/model/dropout.hpp); empty: an evaluation, in which nothing is
+  /// drawn.
   std::span<const std::int32_t> sample_keys{};
 };
 

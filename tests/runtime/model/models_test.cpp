@@ -116,8 +116,8 @@ TEST(Models, TheConvNetOfBothAppsIsCntks) {
   };
   const Graph net = net_of("convnet.toml");
   EXPECT_EQ(net.layers(), net_of("block_momentum.toml").layers());
-  EXPECT_EQ(net.count_parameters(), 64U * 27 + 64 + 3 * (64 * 64 * 9 + 64) + 4096 * 256 + 256 + 256 * 128 + 128 +
-                                        128 * 10 + 10);
+  EXPECT_EQ(net.count_parameters(),
+            64U * 27 + 64 + 3 * (64 * 64 * 9 + 64) + 4096 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10);
   const auto drops = [](const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); };
   EXPECT_EQ(std::ranges::count_if(net.layers(), drops), 2);
   EXPECT_EQ(net.fields().back().name, kSampleKey);
