@@ -137,10 +137,10 @@ class LayerContract : public DeviceWorld {
     EXPECT_NEAR(found->sums.loss, wanted->sums.loss, within.loss * loss);
     EXPECT_NEAR(found->evaluated.loss, wanted->evaluated.loss, within.loss * std::max(loss, wanted->evaluated.loss));
     EXPECT_EQ(found->sums.samples, wanted->sums.samples);
-    EXPECT_EQ(found->evaluated.samples, wanted->sums.samples);
+    EXPECT_EQ(found->evaluated.samples, wanted->evaluated.samples);
     if (graph.dtype() == DType::f32) {
       EXPECT_EQ(found->sums.correct, wanted->sums.correct);
-      EXPECT_EQ(found->evaluated.correct, wanted->sums.correct);
+      EXPECT_EQ(found->evaluated.correct, wanted->evaluated.correct);
     }
     const Layout layout{graph};
     if (graph.dtype() == DType::bf16) {
