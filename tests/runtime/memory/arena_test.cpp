@@ -119,11 +119,13 @@ TEST(Arena, HasItsLinesWatchedOnTheCpusThatTheSpaceWasGiven) {
     const ThreadAffinity affinity(std::vector{usable.front()});  // as a lane's thread has one of its own
     line.wake(1, nobody);
   }
-  std::vector<std::uint32_t> watched_on;
-  for (const ThreadOnCpus& thread : threads_of_process())
-    if (thread.name == "troupe-lines") watched_on = thread.cpus;
+  const auto is_watched_there = [&] {  // once the thread has named and moved itself
+    return std::ranges::any_of(threads_of_process(), [&](const ThreadOnCpus& thread) {
+      return thread.name == "troupe-lines" && thread.cpus == std::vector{usable.back()};
+    });
+  };
+  EXPECT_TRUE(testing::eventually(is_watched_there));
   line.signal(1);
-  EXPECT_THAT(watched_on, ::testing::ElementsAre(usable.back()));
 }
 
 TEST(Arena, HoldsAllThatWasAskedForBesideItsDirectory) {

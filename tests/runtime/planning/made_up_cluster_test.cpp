@@ -3,8 +3,8 @@
 #include "runtime/planning/made_up_cluster.hpp"
 
 #include <gmock/gmock.h>
-#include <time.h>
 
+#include "runtime/base/clock.hpp"
 #include "tests/runtime/planning/placed_nodes.hpp"
 
 namespace troupe {
@@ -96,19 +96,15 @@ TEST(MadeUpCluster, MachinesAreCalledByHostAndFile) {
   EXPECT_NE(inputs.topologies[0].identity, inputs.topologies[1].identity);
 }
 
-TEST(MadeUpCluster, SixtyFiveThousandRanksArePlannedInUnderTwoSeconds) {
+TEST(MadeUpCluster, SixtyFiveThousandRanksArePlannedWithinSeconds) {
   MachineKind kind = kind_of(8192, 8);
   kind.topology.nics = {made_nic("eth0", 0), made_nic("eth1", 1)};
-  const auto now = [] {
-    timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  };
-  const double begun = now();
+  const Deadline deadline =
+      Deadline::after(std::chrono::seconds{20});  // a second is expected, less without a sanitizer
   PlanInputs inputs = made_up_cluster({}, std::vector{kind}, {});
   inputs.train_samples = 60'000;
   const Plan plan = make_plan({}, small_mlp(), inputs);
-  EXPECT_LT(now() - begun, 2.0);
+  EXPECT_FALSE(deadline.passed());
   EXPECT_EQ(plan.ranks.size(), 65'536u);
   EXPECT_EQ(plan.ranks[1].network_device, "eth1");
 }
