@@ -107,14 +107,15 @@ class StagedFiles::Copy {
                  ") is given to data.stage = \"memory\"", kStageCure);
   }
 
+  /// Every so often, and once more at the end, however soon that is.
   void tell_until_done() {
-    std::unique_lock lock(mutex_);
-    while (running_ > 0) {
-      ended_.wait_for(lock, kTellEvery);
-      if (!options_.progress) continue;
-      lock.unlock();
-      options_.progress(done_.load(std::memory_order_relaxed), staged_.count(), "staging images");
-      lock.lock();
+    for (bool copying = true; copying;) {
+      {
+        std::unique_lock lock(mutex_);
+        copying = !ended_.wait_for(lock, kTellEvery, [this] { return running_ == 0; });
+      }
+      if (options_.progress)
+        options_.progress(done_.load(std::memory_order_relaxed), staged_.count(), "staging images");
     }
   }
 
