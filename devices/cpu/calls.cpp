@@ -40,6 +40,8 @@ void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kern
       product->primitive.execute(stream);
     } else if (const auto* primitive = std::get_if<BoundPrimitive>(&call)) {
       primitive->execute(stream);
+    } else if (const auto* work = std::get_if<OwnWork>(&call)) {
+      work->run(kernels);
     } else {
       run_loop(std::get<Elementwise>(call), kernels);
     }

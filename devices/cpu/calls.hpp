@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <variant>
 #include <vector>
 
@@ -22,8 +23,13 @@ struct Elementwise {
   std::uint64_t count;
 };
 
+/// What one kind of layer does in a way of its own. It is made once; a call allocates nothing.
+struct OwnWork {
+  std::function<void(const Kernels& kernels)> run;
+};
+
 /// One entry of a program.
-using Call = std::variant<Product, BoundPrimitive, Elementwise>;
+using Call = std::variant<Product, BoundPrimitive, Elementwise, OwnWork>;
 using Calls = std::vector<Call>;
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);

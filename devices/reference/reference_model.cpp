@@ -45,7 +45,12 @@ struct Model::Pass {
       const std::size_t count = rows * graph.shape_of(t).count_elements();
       tensors.push_back({graph.shape_of(t), std::vector<double>(count), std::vector<double>(count)});
     }
-    for (std::size_t f = 0; f < fields.size(); ++f) tensors[f].values = fields[f].numbers;
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      if (fields[f].labels.empty())
+        tensors[f].values = fields[f].numbers;
+      else
+        tensors[f].values.assign(fields[f].labels.begin(), fields[f].labels.end());
+    }
     for (std::size_t l = 0; l < graph.layers().size(); ++l) {
       LayerWork& work = works.emplace_back(LayerWork{rows, {}, &tensors[graph.output_tensor(l)], {}});
       for (const std::uint32_t input : graph.inputs_of(l)) work.inputs.push_back(&tensors[input]);
@@ -70,8 +75,8 @@ struct Model::Pass {
   void add_loss(std::size_t layer, const SoftmaxCrossEntropy& loss, Result& result) {
     const std::vector<std::int32_t>& labels = fields[graph.inputs_of(layer)[1]].labels;
     Tensor& logits = *works[layer].inputs[0];
-    const std::size_t classes = logits.shape.count_elements();
-    for (std::uint32_t row = 0; row < rows; ++row) {
+    const std::size_t classes = logits.values.size() / labels.size();
+    for (std::size_t row = 0; row < labels.size(); ++row) {
       const std::int32_t label = labels[row];
       if (label < 0) continue;
       TROUPE_CHECK(static_cast<std::size_t>(label) < classes, Code::corrupt, "row ", row, " of a batch has label ",

@@ -17,7 +17,7 @@ struct Result {
   std::vector<double> gradients;  // [layout]; empty when none were asked for
 };
 
-/// What a batch has in one field: numbers [rows, elements], or labels [rows].
+/// What a batch has in one field: numbers [rows, elements], or labels or tokens [rows, shape].
 struct FieldValues {
   std::vector<double> numbers;
   std::vector<std::int32_t> labels;

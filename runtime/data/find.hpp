@@ -17,6 +17,8 @@ using DataProgress = std::function<void(std::uint64_t done, std::uint64_t total,
 struct DataOptions {
   Augmentation augmentation;
   Broken broken = Broken::fatal;
+  std::uint32_t length = 256;  // bytes of a sample of text
+  double validation = 0.1;     // part of a text, its end, that is its test set
   std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
 };
 
@@ -34,7 +36,7 @@ struct DataRequest {
 
 /// Where the data are, before they are read.
 struct DataPlace {
-  std::string folder;
+  std::string folder;       // or a file, where the format is one
   std::string description;  // for people: what it is, where, and which setting led there
   bool generated = false;
   bool there = true;           // false: digits that a run would have to draw first

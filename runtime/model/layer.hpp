@@ -25,6 +25,7 @@ constexpr Size2 pool_stride(Size2 stride, Size2 kernel) noexcept {
 /// y = x W^T + b, W [units, in] row-major, b [units].
 struct Dense {
   std::uint32_t units = 0;
+  bool flatten = true;  // x is all that the layer reads; false: the last extent, at each place of the others
   friend bool operator==(const Dense&, const Dense&) = default;
 };
 /// y = max(x, 0).
@@ -35,8 +36,9 @@ struct Relu {
 struct Add {
   friend bool operator==(const Add&, const Add&) = default;
 };
-/// A loss of logits and a field of labels: -log softmax(x)[label] times `weight`, summed over the samples. A label
-/// below 0 marks a row that does not count.
+/// A loss of logits and a field of labels: -log softmax(x)[label] times `weight`, summed over the labels. A label below
+/// 0 marks a row of logits that does not count. Where a sample has one label, all its logits are its row; labels of
+/// extents [...] go with logits [..., classes], and each of them counts as a sample.
 struct SoftmaxCrossEntropy {
   double weight = 1;
   friend bool operator==(const SoftmaxCrossEntropy&, const SoftmaxCrossEntropy&) = default;
@@ -89,9 +91,37 @@ struct Gelu {
   friend bool operator==(const Gelu&, const Gelu&) = default;
 };
 
+/// y [..., width] = the rows of W [vocabulary, width] that the tokens [...] number; zeros for a token below 0.
+struct Embedding {
+  std::uint32_t vocabulary = 0;
+  std::uint32_t width = 0;
+  double deviation = 1;  // of the starting weights
+  friend bool operator==(const Embedding&, const Embedding&) = default;
+};
+/// y [length, width] = x + W, W [length, width]: what there is to know about a place.
+struct Position {
+  double deviation = 0.02;  // of the starting weights
+  friend bool operator==(const Position&, const Position&) = default;
+};
+/// y = (x - mean) / sqrt(variance + epsilon) * weight + bias, mean and (biased) variance over the last extent, for each
+/// place of the others; weight and bias [last extent]. Source: Ba, Kiros, Hinton 2016 (Layer normalization).
+struct LayerNorm {
+  double epsilon = 1e-5;
+  friend bool operator==(const LayerNorm&, const LayerNorm&) = default;
+};
+/// Multi-head attention of a sequence to itself: x [length, 3 width] has queries, keys and values side by side, each cut
+/// into `heads` parts; y [length, width] = softmax(Q K^T / sqrt(width / heads)) V, head by head. Causal: a place reads
+/// itself and those before it. Source: Vaswani et al. 2017 (Attention is all you need), section 3.2.
+struct Attention {
+  std::uint32_t heads = 1;
+  bool causal = false;
+  friend bool operator==(const Attention&, const Attention&) = default;
+};
+
 /// In the order of layer_kinds().
 using Operation = std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool,
-                               Flatten, Tanh, Sigmoid, Gelu>;
+                               Flatten, Tanh, Sigmoid, Gelu,                    //
+                               Embedding, Position, LayerNorm, Attention>;
 
 struct Layer {
   std::string name;  // also of the tensor that it puts out

@@ -25,16 +25,18 @@ struct InRange {
   bool operator()(const Size2* size) const {
     return attribute.contains(size->height) && attribute.contains(size->width);
   }
+  bool operator()(const bool*) const { return true; }
 };
 
 }  // namespace
 
 std::span<const LayerKind> layer_kinds() {
   using namespace detail;
-  static const std::vector<LayerKind> kinds{
-      dense_row(),   relu_row(),     add_row(),          softmax_cross_entropy_row(),
-      conv2d_row(),  max_pool_row(), average_pool_row(), global_average_pool_row(),
-      flatten_row(), tanh_row(),     sigmoid_row(),      gelu_row()};
+  static const std::vector<LayerKind> kinds{dense_row(), relu_row(), add_row(), softmax_cross_entropy_row(),
+                                            conv2d_row(), max_pool_row(), average_pool_row(), global_average_pool_row(),
+                                            flatten_row(), tanh_row(), sigmoid_row(), gelu_row(),
+                                            // Of sequences.
+                                            embedding_row(), position_row(), layer_norm_row(), attention_row()};
   return kinds;
 }
 
@@ -55,6 +57,7 @@ std::string text_of(const AttributeSlot& value) {
       return out.str();
     }
     std::string operator()(const Size2* size) const { return text(size->height, 'x', size->width); }
+    std::string operator()(const bool* on) const { return *on ? "true" : "false"; }
   };
   return std::visit(Text{}, value);
 }

@@ -94,18 +94,21 @@ class LayerContract : public DeviceWorld {
   }
 
   static void fill_batch(const BatchLayout& layout, std::byte* first, std::uint64_t key) {
-    const auto &image = layout.entry(kImage), &label = layout.entry(kLabel);
-    for (std::uint64_t i = 0; i < layout.rows() * image.row_elements(); ++i) {
-      const auto value = static_cast<float>(random_normal(sub_key(key, 3), i));
-      std::byte* const to = first + image.offset;
-      if (image.field.dtype == DType::f32)
-        reinterpret_cast<float*>(to)[i] = value;
-      else
-        reinterpret_cast<std::uint16_t*>(to)[i] = to_bf16(value);
-    }
-    for (std::uint32_t row = 0; row < layout.rows(); ++row) {
-      const auto drawn = static_cast<std::int32_t>(random_below(sub_key(key, 4), row, kLayerClasses + 1));
-      reinterpret_cast<std::int32_t*>(first + label.offset)[row] = drawn - 1;  // -1: does not count
+    for (const BatchLayout::Entry& entry : layout.entries()) {
+      std::byte* const to = first + entry.offset;
+      const std::uint32_t classes = entry.field.classes == 0 ? kLayerClasses : entry.field.classes;
+      for (std::uint64_t i = 0; i < layout.rows() * entry.row_elements(); ++i) {
+        if (entry.field.dtype == DType::i32) {  // -1: does not count, is no token
+          reinterpret_cast<std::int32_t*>(to)[i] =
+              static_cast<std::int32_t>(random_below(sub_key(key, 4), i, classes + 1)) - 1;
+          continue;
+        }
+        const auto value = static_cast<float>(random_normal(sub_key(key, 3), i));
+        if (entry.field.dtype == DType::f32)
+          reinterpret_cast<float*>(to)[i] = value;
+        else
+          reinterpret_cast<std::uint16_t*>(to)[i] = to_bf16(value);
+      }
     }
   }
 

@@ -11,7 +11,7 @@ namespace troupe::reference {
 /// What flows between layers, of all rows of a batch.
 struct Tensor {
   Shape shape;                            // of a row
-  std::vector<double> values, gradients;  // [rows, shape]
+  std::vector<double> values, gradients;  // [rows, shape]; the values of tokens are their numbers
 };
 
 /// A parameter, and where the gradient to it is added up.
@@ -52,5 +52,13 @@ void forward(const Gelu& gelu, const LayerWork& work);
 void backward(const Gelu& gelu, const LayerWork& work);
 void forward(const Add& add, const LayerWork& work);
 void backward(const Add& add, const LayerWork& work);
+void forward(const Embedding& embedding, const LayerWork& work);
+void backward(const Embedding& embedding, const LayerWork& work);
+void forward(const Position& position, const LayerWork& work);
+void backward(const Position& position, const LayerWork& work);
+void forward(const LayerNorm& norm, const LayerWork& work);
+void backward(const LayerNorm& norm, const LayerWork& work);
+void forward(const Attention& attention, const LayerWork& work);
+void backward(const Attention& attention, const LayerWork& work);
 
 }  // namespace troupe::reference

@@ -21,6 +21,10 @@ LayerKind sigmoid_row();
 LayerKind gelu_row();
 LayerKind add_row();
 LayerKind softmax_cross_entropy_row();
+LayerKind embedding_row();
+LayerKind position_row();
+LayerKind layer_norm_row();
+LayerKind attention_row();
 
 /// The largest number of anything that an attribute counts.
 inline constexpr double kMostCounted = 0xffffffff;

@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/model/layer_list.hpp"
+#include "tests/runtime/data/corpus.hpp"
 
 namespace troupe {
 namespace {
@@ -100,6 +101,41 @@ TEST(LayerKinds, NameLayerAndShapesThatDoNotFit) {
   EXPECT_THAT(refusal_on({{8, 8, 3}}, MaxPool{.kernel = {2, 2}, .padding = {2, 0}}),
               HasSubstr("layer max_pool_1: its padding must be less than its kernel"));
   EXPECT_THAT(refusal_on({{65536, 65536, 1}}, Conv2d{.filters = 0xffffffff}), HasSubstr("more than"));
+}
+
+/// A decoder of one block on 8 bytes a sample, with a label for each.
+Graph small_decoder(std::uint32_t vocabulary = 256, std::uint32_t heads = 2) {
+  LayerList net;
+  net.add(Embedding{.vocabulary = vocabulary, .width = 4});
+  net.add(Position{});
+  net.add(LayerNorm{});
+  net.add(Dense{12, false});
+  net.add(Attention{.heads = heads, .causal = true});
+  net.add(Dense{256, false});
+  return {"g", {{"tokens", {{8}}, DType::i32, 256}, {"label", {{8}}, DType::i32, 256}}, DType::f32, net.finish()};
+}
+
+TEST(LayerKinds, CountWeightsAndProductsOfSequences) {
+  const Graph graph = small_decoder();
+  EXPECT_EQ(graph.output_of(4), (Shape{{8, 4}}));
+  EXPECT_EQ(graph.count_classes(), 256U) << "at each place";
+  EXPECT_EQ(graph.count_parameters(), 256 * 4 + 8 * 4 + 2 * 4 + 12 * 5 + 256 * 5U);
+  EXPECT_EQ(graph.forward_flops(), 2 * (8 * 12 * 4 + 2 * 36 * 4 + 8 * 256 * 4U)) << "8 places read 36 places";
+  EXPECT_EQ(graph.training_flops(), 3 * graph.forward_flops());
+  EXPECT_EQ(graph.parameters()[2].mean, 1) << "a norm's weight";
+  EXPECT_THAT(graph.to_string(), HasSubstr("\"attention_1\"=attention(2, causal=true)"));
+  EXPECT_THAT(graph.to_string(), HasSubstr("\"dense_1\"=dense(12, flatten=false)"));
+}
+
+TEST(LayerKinds, NameWhatDoesNotFitASequence) {
+  using testing::error_of;
+  EXPECT_THAT(error_of(Code::invalid, [] { small_decoder(255); }),
+              HasSubstr("layer embedding_1: has a vocabulary of 255, the tokens that it reads are 0 to 255"));
+  EXPECT_THAT(error_of(Code::invalid, [] { small_decoder(256, 3); }),
+              HasSubstr("reads [8, 12]; it takes [length, 3 width], and a width that can be cut into 3 heads"));
+  EXPECT_THAT(refusal_on({{8}}, Embedding{4, 4}),
+              HasSubstr("reads image, which has numbers; this layer reads a field"));
+  EXPECT_THAT(refusal_on({{8}}, Position{}), HasSubstr("reads [8]; it takes a sequence of two extents"));
 }
 
 TEST(LayerList, NamesLayersByKindAndNumberAndEndsWithALoss) {
