@@ -75,7 +75,8 @@ struct Model::Pass {
   void add_loss(std::size_t layer, const SoftmaxCrossEntropy& loss, Result& result) {
     const std::vector<std::int32_t>& labels = fields[graph.inputs_of(layer)[1]].labels;
     Tensor& logits = *works[layer].inputs[0];
-    const std::size_t classes = logits.values.size() / labels.size();
+    const std::size_t classes =
+        logits.shape.count_elements() / graph.shape_of(graph.inputs_of(layer)[1]).count_elements();
     for (std::size_t row = 0; row < labels.size(); ++row) {
       const std::int32_t label = labels[row];
       if (label < 0) continue;
