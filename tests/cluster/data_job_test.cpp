@@ -151,12 +151,12 @@ TEST_F(DataJob, LearnsATextFarBetterThanTheFrequenciesOfItsBytes) {
   std::ofstream{file} << words;
   const std::vector<Line> lines =
       run(2, {"data.source=text", "data.path=\"" + file.string() + "\"", "data.length=32", "data.batch=8",
-              "model.name=gpt", "model.depth=1", "model.width=32", "model.heads=2", "optimizer.rule=adamw",
-              "optimizer.rate={base=0.005,warmup_epochs=0.2}", "train.epochs=3"});
+              "model.name=gpt", "model.units=[1000, 1000]", "model.depth=1", "model.width=32", "model.heads=2",
+              "optimizer.rule=adamw", "optimizer.rate={base=0.005,warmup_epochs=0.2}", "train.epochs=3"});
+  std::filesystem::remove(file);
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_GT(entropy_of(words), 2.5);
-  EXPECT_LT(lines.back().test_loss, 1.2)
-      << "the words themselves have a third of a nat a byte";
+  EXPECT_LT(lines.back().test_loss, 1.2) << "the words themselves have a third of a nat a byte";
   EXPECT_LT(lines.back().test_loss, lines.front().test_loss);
   EXPECT_GT(lines.back().test_accuracy, 0.6);
 }
