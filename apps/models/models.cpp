@@ -54,6 +54,36 @@ Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
 }
 
+/// A decoder as GPT-2 has it (Radford et al. 2019, section 2.3): bytes and their places, blocks of attention and of two
+/// dense layers, each behind a layer norm and added to what it read, a last norm, and logits for each place.
+Graph build_gpt(const Settings& settings, const std::vector<Field>& fields) {
+  const Field tokens = needed_field(settings, fields, kTokens), label = needed_field(settings, fields, kLabel);
+  const auto& model = settings.model;
+  TROUPE_CHECK(model.width % model.heads == 0, Code::invalid, "model.width = ", model.width,
+               ": is no multiple of model.heads = ", model.heads, ", the parts that attention cuts it into");
+  constexpr double kDeviation = 0.02;
+  const auto dense = [](std::uint32_t units) { return Dense{.units = units, .flatten = false}; };
+  LayerList net;
+  net.add(Embedding{.vocabulary = tokens.classes, .width = model.width, .deviation = kDeviation});
+  std::string stream = net.add(Position{.deviation = kDeviation});
+  for (std::uint32_t block = 1; block <= model.depth; ++block) {
+    const auto name = [&](const char* what) { return text("block_", block, '.', what); };
+    net.add(LayerNorm{}, {stream}, name("attention_norm"));
+    net.add(dense(3 * model.width), {}, name("query_key_value"));
+    net.add(Attention{.heads = model.heads, .causal = true}, {}, name("attention"));
+    const std::string read = net.add(dense(model.width), {}, name("projection"));
+    stream = net.add(Add{}, {stream, read}, name("after_attention"));
+    net.add(LayerNorm{}, {stream}, name("mlp_norm"));
+    net.add(dense(4 * model.width), {}, name("expand"));
+    net.add(Gelu{}, {}, name("gelu"));
+    const std::string made = net.add(dense(model.width), {}, name("contract"));
+    stream = net.add(Add{}, {stream, made}, name("out"));
+  }
+  net.add(LayerNorm{}, {stream}, "final_norm");
+  net.add(dense(label.classes), {}, "logits");
+  return {settings.model.name, {tokens, label}, settings.model.dtype, net.finish()};
+}
+
 /// The same graph, whose last loss has the settings' label smoothing.
 Graph with_smoothing(const Settings& settings, const Graph& graph) {
   const double smoothing = settings.model.label_smoothing;
@@ -90,7 +120,8 @@ struct Registered {
   std::string_view name;
   Graph (*build)(const Settings&, const std::vector<Field>&);
 };
-constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", build_lenet}};
+constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", build_lenet},
+                             Registered{"gpt", build_gpt}};
 
 Graph build_without_smoothing(const Settings& settings, const std::vector<Field>& fields) {
   if (!settings.model.layers.empty()) return build_layers(settings, fields);

@@ -10,6 +10,8 @@ DataRequest data_request(const Configuration& configuration) {
   request.source = configuration.settings.data.source;
   request.options.augmentation = parse_augmentation(configuration.settings.data.augment);
   request.options.broken = configuration.settings.data.broken;
+  request.options.length = configuration.settings.data.length;
+  request.options.validation = configuration.settings.data.validation;
   request.path = configuration.settings.data.path;
   request.path_is_set = configuration.origin_of("data.path").starts_with("--set");
   request.folder = configuration.folder;

@@ -75,8 +75,8 @@ void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kern
       product->primitive.execute(stream);
     } else if (const auto* primitive = std::get_if<BoundPrimitive>(&call)) {
       primitive->execute(stream);
-    } else if (const auto* loop = std::get_if<LayerLoop>(&call)) {
-      (*loop)();
+    } else if (const auto* work = std::get_if<OwnWork>(&call)) {
+      work->run(kernels);
     } else if (const auto* drop = std::get_if<Drop>(&call)) {
       run_drop(*drop);
     } else if (const auto* copy = std::get_if<CopyColumns>(&call)) {

@@ -23,8 +23,11 @@ struct Elementwise {
   std::uint64_t count;
 };
 
-/// A layer's own loop. It holds what it works on, whose addresses are read when it is called, and allocates nothing.
-using LayerLoop = std::function<void()>;
+/// What one kind of layer does in a way of its own. It is made once and holds what it works on, whose addresses are
+/// read when it is called; a call allocates nothing.
+struct OwnWork {
+  std::function<void(const Kernels& kernels)> run;
+};
 
 /// to = from, where a layer of the graph drops some elements and multiplies the others by 1 / (1 - rate), on rows of
 /// `width`. Without an address in `keys`, which an evaluation has not, it only copies. `to` may be `from`.
@@ -50,7 +53,7 @@ struct CopyColumns {
 };
 
 /// One entry of a program.
-using Call = std::variant<Product, BoundPrimitive, Elementwise, LayerLoop, Drop, CopyColumns>;
+using Call = std::variant<Product, BoundPrimitive, Elementwise, OwnWork, Drop, CopyColumns>;
 using Calls = std::vector<Call>;
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);

@@ -69,8 +69,9 @@ void ProgramBuilder::read_tensors() {
     const bool flattens = t >= fields && std::holds_alternative<Flatten>(layers[t - fields].operation);
     same_.push_back(flattens ? same_[graph_.inputs_of(t - fields).front()] : t);
     tensors_.push_back({graph_.shape_of(t).count_elements(), graph_.is_trained(t), 0, {}});
-    const bool numbers = t < fields && graph_.fields()[t].dtype != DType::i32;
-    if (numbers) tensors_[t].value = places_.field(t, matrix(rows_, tensors_[t].width, stored_));
+    if (t >= fields) continue;
+    const Type type = graph_.fields()[t].dtype == DType::i32 ? Type::s32 : stored_;
+    tensors_[t].value = places_.field(t, matrix(rows_, tensors_[t].width, type));
   }
   for (std::size_t l = 0; l < layers.size(); ++l) {
     if (std::holds_alternative<Flatten>(layers[l].operation)) continue;

@@ -65,6 +65,7 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
   Layers layers{builder};
   for (const Stage& stage : builder.stages()) layers.calls.push_back(make_layer_calls(builder, stage));
   read_losses(builder);
+  read_tokens(graph);
   make_forward(layers, buckets);
   make_backward(layers, buckets);
   make_evaluation(layers);
@@ -86,8 +87,10 @@ void StepProgram::read_losses(const ProgramBuilder& builder) {
               .gradient = {}};
     made.targets_offset = batch_.entries().at(graph.inputs_of(l)[1]).offset;
     const FlowTensor& logits = builder.tensor(made.tensor);
-    made.shape = {.rows = rows_,
-                  .classes = static_cast<std::uint32_t>(logits.width),
+    if (!kind_of(operation).has_number_targets)
+      made.labels = static_cast<std::uint32_t>(graph.shape_of(graph.inputs_of(l)[1]).count_elements());
+    made.shape = {.rows = rows_ * made.labels,
+                  .classes = static_cast<std::uint32_t>(logits.width / made.labels),
                   .dtype = graph.dtype(),
                   .after_relu = logits.readers == 1 && builder.activation_of(made.tensor) == Activation::relu,
                   .weight = weight_of(operation)};
@@ -100,6 +103,28 @@ void StepProgram::read_losses(const ProgramBuilder& builder) {
     made.logits = f32 ? logits.value : places_.take(rows_of(ProgramBuilder::Type::f32));
     made.gradient = places_.take(rows_of(builder.stored()));
     losses_.push_back(std::move(made));
+  }
+}
+
+void StepProgram::read_tokens(const Graph& graph) {
+  for (std::size_t l = 0; l < graph.layers().size(); ++l) {
+    const auto* embedding = std::get_if<Embedding>(&graph.layers()[l].operation);
+    if (embedding == nullptr) continue;
+    const std::uint32_t field = graph.inputs_of(l).front();
+    tokens_.push_back(
+        {batch_.entries().at(field).offset, graph.shape_of(field).count_elements(), embedding->vocabulary});
+  }
+}
+
+void StepProgram::check_tokens(const RunProgram& what) const {
+  for (const Tokens& tokens : tokens_) {
+    const std::uint64_t count = what.rows * tokens.row;
+    const auto* first = reinterpret_cast<const std::int32_t*>(what.batch + tokens.offset);
+    const auto* wrong = std::find_if(first, first + count, [&](std::int32_t token) {
+      return token >= 0 && std::uint32_t(token) >= tokens.vocabulary;
+    });
+    TROUPE_CHECK(wrong == first + count, Code::corrupt, "row ", (wrong - first) / tokens.row, " of a batch has token ",
+                 *wrong, ", the model has a vocabulary of ", tokens.vocabulary, ": check the data set");
   }
 }
 
@@ -208,6 +233,7 @@ void StepProgram::run(const RunProgram& what) {
     const bool hidden = what.part == ProgramPart::evaluate && entry.field.name == kSampleKey;  // nothing is drawn
     places_.set_field(f, hidden ? nullptr : batch + entry.offset);
   }
+  if (what.segment == 0) check_tokens(what);
   if (what.part == ProgramPart::forward) return call(forward_[what.segment]);
   const bool training = what.part == ProgramPart::forward_and_loss;
   if (training) call(forward_[what.segment]);
@@ -225,7 +251,7 @@ StepSums StepProgram::call_losses(const RunProgram& what, bool training) const {
   StepSums sums;
   for (const Loss& loss : losses_) {
     LossShape shape = loss.shape;
-    shape.rows = what.rows;
+    shape.rows = what.rows * loss.labels;
     const StepSums found =
         std::visit(CallLoss{shape, static_cast<const float*>(loss.logits.get_data_handle()),
                             what.batch + loss.targets_offset, training ? loss.gradient.get_data_handle() : nullptr},

@@ -42,13 +42,23 @@ class StepProgram {
     troupe::Operation operation;
     std::uint32_t tensor = 0;  // of the logits
     LossShape shape;
+    std::uint32_t labels = 1;          // of a row of the batch, each a row of the loss; 1 where targets are numbers
     std::uint64_t targets_offset = 0;  // bytes in the batch
     dnnl::memory logits;               // f32: the tensor's value, or a copy of it
     dnnl::memory gradient;
   };
+  /// A field that a layer takes for rows of its table.
+  struct Tokens {
+    std::uint64_t offset = 0;  // bytes in the batch
+    std::uint64_t row = 0;     // tokens of a row of the batch
+    std::uint32_t vocabulary = 0;
+  };
   struct Layers;
 
   void read_losses(const ProgramBuilder& builder);
+  void read_tokens(const Graph& graph);
+  /// Throws Error{corrupt} for a token that is in no vocabulary.
+  void check_tokens(const RunProgram& what) const;
   void make_forward(Layers& layers, const std::vector<Bucket>& buckets);
   std::vector<std::uint32_t> buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const;
   void make_backward(Layers& layers, const std::vector<Bucket>& buckets);
@@ -70,6 +80,7 @@ class StepProgram {
   dnnl::stream stream_;
   Places places_;
   std::vector<Loss> losses_;                            // the last one counts samples and right answers
+  std::vector<Tokens> tokens_;                          // checked before they are read
   std::vector<Calls> forward_;                          // a piece ends where the next stage reads another bucket
   std::vector<std::vector<std::uint32_t>> first_read_;  // by piece: places in the buckets
   std::optional<Calls> evaluation_;                     // the forward pass, where that of an evaluation differs

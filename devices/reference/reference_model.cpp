@@ -85,10 +85,15 @@ struct Model::Pass {
       const std::size_t count = rows * graph.shape_of(t).count_elements();
       tensors.push_back({graph.shape_of(t), std::vector<double>(count), std::vector<double>(count)});
     }
-    for (std::size_t f = 0; f < fields.size(); ++f) tensors[f].values = fields[f].numbers;
     std::span<const std::int32_t> keys;
-    for (std::size_t f = 0; f < fields.size(); ++f)
-      if (graph.fields()[f].name == kSampleKey) keys = fields[f].labels;
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      if (graph.fields()[f].name == kSampleKey)
+        keys = fields[f].labels;
+      else if (fields[f].labels.empty())
+        tensors[f].values = fields[f].numbers;
+      else
+        tensors[f].values.assign(fields[f].labels.begin(), fields[f].labels.end());
+    }
     for (std::size_t l = 0; l < graph.layers().size(); ++l) {
       LayerWork& work =
           works.emplace_back(LayerWork{rows, training, &result.samples, {}, &tensors[graph.output_tensor(l)], {}});
@@ -120,8 +125,9 @@ struct Model::Pass {
   void add_loss(std::size_t layer, const SoftmaxCrossEntropy& loss, Result& result) {
     const std::vector<std::int32_t>& labels = fields[graph.inputs_of(layer)[1]].labels;
     Tensor& logits = *works[layer].inputs[0];
-    const std::size_t classes = logits.shape.count_elements();
-    for (std::uint32_t row = 0; row < rows; ++row) {
+    const std::size_t classes =
+        logits.shape.count_elements() / graph.shape_of(graph.inputs_of(layer)[1]).count_elements();
+    for (std::size_t row = 0; row < labels.size(); ++row) {
       const std::int32_t label = labels[row];
       if (label < 0 || label == loss.ignore) continue;
       TROUPE_CHECK(static_cast<std::size_t>(label) < classes, Code::corrupt, "row ", row, " of a batch has label ",

@@ -17,8 +17,8 @@ struct Result {
   std::vector<double> gradients;  // [layout]; empty when none were asked for
 };
 
-/// What a batch has in one field: numbers [rows, elements], or labels [rows, elements]. A field of sample keys is empty
-/// in an evaluation, where nothing is drawn.
+/// What a batch has in one field: numbers [rows, elements], or labels or tokens [rows, elements]. A field of sample
+/// keys is empty in an evaluation, where nothing is drawn.
 struct FieldValues {
   std::vector<double> numbers;
   std::vector<std::int32_t> labels;

@@ -26,6 +26,7 @@ class Review {
     verdict();
     split();
     layers();
+    texts();
     faults();
     const std::string_view policy = is_given("update.time_constant") ? "update.time_constant" : "update.policy";
     if (const std::string wrong = contradiction(settings_.update); !wrong.empty()) add(policy, wrong);
@@ -153,9 +154,16 @@ class Review {
   /// A model is either registered or written down.
   void layers() {
     if (settings_.model.layers.empty()) return;
-    for (const std::string_view key : {"model.name", "model.units"})
+    for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
       if (is_wished(key))
         add(key, text(key, " means nothing beside model.layers, which is the whole model; leave it out"));
+  }
+
+  /// What is done to images is not done to texts.
+  void texts() {
+    if (settings_.data.source != "text") return;
+    for (const std::string_view key : {"data.augment", "data.broken", "data.stage"})
+      if (is_wished(key)) add(key, text(key, " means nothing to data.source = \"text\"; leave it out"));
   }
 
   void faults() {

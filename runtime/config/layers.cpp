@@ -55,6 +55,10 @@ struct TakeAttribute {
     *to = value.number;
     return value.kind == Kind::integer || value.kind == Kind::number;
   }
+  bool operator()(bool* to) const {
+    *to = value.boolean;
+    return value.kind == Kind::boolean;
+  }
   bool operator()(Size2* to) const {
     if (value.kind != Kind::array) return take_count(value, to->height) && take_count(value, to->width);
     return value.items.size() == 2 && take_count(value.items[0], to->height) && take_count(value.items[1], to->width);
@@ -65,6 +69,7 @@ struct TakeAttribute {
 std::string takes(const LayerAttribute& attribute, const AttributeSlot& slot) {
   const std::string least = troupe::text(attribute.above_low ? " above " : " of at least ", number_text(attribute.low));
   if (std::holds_alternative<double*>(slot)) return "a number" + least;
+  if (std::holds_alternative<bool*>(slot)) return "true or false";
   if (std::holds_alternative<Size2*>(slot)) return "an integer, or [height, width],";
   return "an integer" + least;
 }
@@ -152,6 +157,7 @@ struct ShowAttribute {
   std::string operator()(const std::uint32_t* value) const { return std::to_string(*value); }
   std::string operator()(const std::int32_t* value) const { return std::to_string(*value); }
   std::string operator()(const double* value) const { return number_text(*value); }
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const Size2* size) const {
     if (size->height == size->width) return std::to_string(size->height);
     return troupe::text('[', size->height, ", ", size->width, ']');

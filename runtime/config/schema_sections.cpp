@@ -95,8 +95,8 @@ std::optional<Finding> check_report_dir(const V& v) {
 Keys data_and_model_keys() {
   return {
       {"data.source", at<&S::data, &D::source>,
-       one_of({"idx", "cifar10", "folder", "map", "shards", "generated"}, {"voc"},
-              "data.source = \"idx\", \"cifar10\", \"folder\", \"map\" or \"shards\""),
+       one_of({"idx", "cifar10", "folder", "map", "shards", "text", "generated"}, {"voc"},
+              "data.source = \"idx\", \"cifar10\", \"folder\", \"map\", \"shards\" or \"text\""),
        "what kind of data set", "\"idx\"",
        "idx: MNIST's four files, plain or .gz. If nothing is found, rtrun generates digits and says so. cifar10: the "
        "binary version of CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin, plain or .gz. folder: a "
@@ -104,11 +104,12 @@ Keys data_and_model_keys() {
        "the same. map: train_map.txt and test_map.txt, a line for each image: its path from the folder of the map "
        "file, "
        "a tab, its label as a number from 0 on. shards: train-*.tar and test-*.tar or val-*.tar with images and "
-       "their labels, each with an .index, as tools/make-shards makes them. generated: "
+       "their labels, each with an .index, as tools/make-shards makes them. text: any file; its "
+       "bytes are tokens from 0 to 255, and the label of each is the byte that follows. generated: "
        "60,000 training and 10,000 test images of digits that rtrun generates once and keeps in ~/.cache/troupe (55 "
        "MB)."},
-      {"data.path", at<&S::data, &D::path>, text_in_quotes(), "folder of the data set, relative to the file",
-       "\"data/mnist\"",
+      {"data.path", at<&S::data, &D::path>, text_in_quotes(),
+       "folder of the data set, or the file with source = \"text\", relative to the file", "\"data/mnist\"",
        "Files are looked for, in this order: at --set data.path, and then nowhere else; at this key, where the folder "
        "holds them; in TROUPE_DATA, a folder that holds mnist/ (source = \"idx\") and cifar10/. If there are none, idx "
        "takes generated digits; with another source the run ends. The line that begins with `Data:` says which was "
@@ -142,6 +143,20 @@ Keys data_and_model_keys() {
       {"data.stage_path", at<&S::data, &D::stage_path>, text_in_quotes(),
        "folder of a node's own disk, for stage = \"disk\"", "\"/scratch\"",
        "With room for all images, training and test. A relative path is looked for from where rtrun is started."},
+      {"data.length",
+       at<&S::data, &D::length>,
+       integer(1, 65536),
+       "bytes of a sample",
+       "256",
+       "A model learns to tell each byte from those of the same sample that stand before it.",
+       {"data.source", {"text"}}},
+      {"data.validation",
+       at<&S::data, &D::validation>,
+       number(0.0001, 0.9),
+       "part of the text that is the test set: its end",
+       "0.05",
+       {},
+       {"data.source", {"text"}}},
       {"data.scatter", at<&S::data, &D::scatter>, one_of_first<Scatter>(3), "what the last step of an epoch takes",
        "\"exact\"",
        "endless: every step takes data.batch samples per rank; the step in which an epoch ends also takes the first "
@@ -152,10 +167,11 @@ Keys data_and_model_keys() {
       {"data.loader", at<&S::data, &D::loader>, one_of({"rank", "node"}), "who reads the data set", "\"node\"",
        "rank: every rank reads it for itself. node: one rank of each node reads it and makes the batches of all ranks "
        "of the node, directly in their memory, so that the node holds the data set once."},
-      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet"}), "a registered model", "\"mlp\"",
+      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet", "gpt"}), "a registered model", "\"mlp\"",
        "mlp: dense layers, each but the last followed by a ReLU. lenet: two convolutions with tanh and pooling, then "
        "two "
-       "dense layers, as apps/mnist/lenet.toml writes them. The sizes of input and output follow from the data."},
+       "dense layers, as apps/mnist/lenet.toml writes them. gpt: a decoder of a text's bytes, as apps/text/gpt.toml "
+       "trains it. The sizes of input and output follow from the data."},
       {"model.units",
        at<&S::model, &S::Model::units>,
        array_of(K::integers, 1, 8, {1, 65536}),
@@ -163,6 +179,28 @@ Keys data_and_model_keys() {
        "[1000, 1000]",
        "One number for each layer, in order. Weights start as N(0, 1/inputs), biases as 0.",
        {"model.name", {"mlp"}}},
+      {"model.depth",
+       at<&S::model, &S::Model::depth>,
+       integer(1, 64),
+       "number of blocks",
+       "6",
+       "A block is attention, then two dense layers with GELU between them, the first four times as wide; each half "
+       "begins with a layer norm and is added to what it read.",
+       {"model.name", {"gpt"}}},
+      {"model.width",
+       at<&S::model, &S::Model::width>,
+       integer(1, 65536),
+       "elements of what a block reads and puts out at each place",
+       "384",
+       {},
+       {"model.name", {"gpt"}}},
+      {"model.heads",
+       at<&S::model, &S::Model::heads>,
+       integer(1, 1024),
+       "heads of each attention; model.width must be a multiple of it",
+       "6",
+       {},
+       {"model.name", {"gpt"}}},
       {"model.layers",
        Custom{store_layers, show_layers},
        {.kind = K::layers, .check = check_layers},

@@ -33,7 +33,7 @@ struct Settings {
     std::string transport = "auto";    // auto, shm, tcp
   } cluster;
   struct Data {
-    std::string source = "idx";  // idx, cifar10, folder, map, shards, generated
+    std::string source = "idx";  // idx, cifar10, folder, map, shards, text, generated
     std::string path;            // as written
     std::uint32_t batch = 100;   // per rank on average, at first
     struct Batch {
@@ -49,12 +49,17 @@ struct Settings {
     Broken broken = Broken::fatal;
     Stage stage = Stage::none;
     std::string stage_path = "/var/tmp";
+    std::uint32_t length = 256;  // of a sample of text, in bytes
+    double validation = 0.1;     // part of a text that is its test set
   } data;
   struct Model {
     std::string name = "mlp";
     std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
     std::vector<Layer> layers;                     // a model of its own, with its loss; empty: the one named
     double label_smoothing = 0;                    // of a last loss that gives none of its own
+    std::uint32_t depth = 6;                       // of gpt: blocks
+    std::uint32_t width = 384;
+    std::uint32_t heads = 6;
     DType dtype = DType::f32;
   } model;
   Rule rule;

@@ -61,7 +61,10 @@ DataPlace place_at(const fs::path& folder, const DataFormat& format, const DataR
            grouped(facts.test_samples), " test samples");
   for (const Field& field : facts.fields) {
     if (field.name == kImage) description += ", " + extents_text(field.shape);
-    if (field.classes > 0) description += text(", ", field.classes, field.classes == 1 ? " class" : " classes");
+    if (field.name == kTokens)
+      description += text(", ", extents_text(field.shape), " bytes each");
+    else if (field.classes > 0)
+      description += text(", ", field.classes, field.classes == 1 ? " class" : " classes");
   }
   return {.folder = folder.string(),
           .description = std::move(description),
@@ -69,11 +72,18 @@ DataPlace place_at(const fs::path& folder, const DataFormat& format, const DataR
           .options = request.options};
 }
 
+/// What to name instead: half a sentence.
+std::string name_what(const DataFormat& format) {
+  return text("name ", format.is_file ? "" : "a folder that holds ", format.needs);
+}
+
 /// A folder that was named on purpose: everything must be there and whole.
 DataPlace named_place(const fs::path& folder, const DataFormat& format, const DataRequest& request,
                       const std::string& origin, const std::string& cure) {
-  TROUPE_CHECK(is_there(folder), Code::invalid, folder.string(), " (", origin, "): no such folder; ", cure);
-  TROUPE_CHECK(fs::is_directory(folder), Code::invalid, folder.string(), " (", origin, "): is not a folder; ", cure);
+  const std::string kind = format.is_file ? "file" : "folder";
+  TROUPE_CHECK(is_there(folder), Code::invalid, folder.string(), " (", origin, "): no such ", kind, "; ", cure);
+  TROUPE_CHECK(fs::is_directory(folder) != format.is_file, Code::invalid, folder.string(), " (", origin, "): is not a ",
+               kind, "; ", cure);
   TROUPE_CHECK(format.is_in(folder.string()), Code::invalid, folder.string(), " (", origin, "): holds none of ",
                format.needs, "; ", cure);
   return place_at(folder, format, request, origin);
@@ -177,8 +187,8 @@ DataPlace generated_place(const DataRequest& request, const std::string& why) {
 std::optional<DataPlace> configured_place(const fs::path& folder, const DataFormat& format,
                                           const DataRequest& request) {
   if (!is_there(folder)) return std::nullopt;
-  TROUPE_CHECK(fs::is_directory(folder), Code::invalid, folder.string(),
-               " (data.path): is not a folder; name one that holds ", format.needs);
+  TROUPE_CHECK(fs::is_directory(folder) != format.is_file, Code::invalid, folder.string(), " (data.path): is not a ",
+               format.is_file ? "file; " : "folder; ", name_what(format));
   if (!format.is_in(folder.string())) return std::nullopt;
   return place_at(folder, format, request, "data.path");
 }
@@ -197,10 +207,9 @@ const DataFormat& format_of(const DataPlace& place) {
 
 DataPlace find_files(const DataRequest& request, const DataFormat& format) {
   if (request.path_is_set) {
-    TROUPE_CHECK(!request.path.empty(), Code::invalid,
-                 "data.path is set to nothing (--set data.path); name a folder that holds ", format.needs);
-    return named_place(resolve_set_path(request), format, request, "--set data.path",
-                       text("name a folder that holds ", format.needs));
+    TROUPE_CHECK(!request.path.empty(), Code::invalid, "data.path is set to nothing (--set data.path); ",
+                 name_what(format));
+    return named_place(resolve_set_path(request), format, request, "--set data.path", name_what(format));
   }
   const bool configured = !request.path.empty();
   const fs::path folder = configured ? whole_path(fs::path{request.folder} / request.path) : fs::path{};
@@ -222,8 +231,9 @@ DataPlace find_files(const DataRequest& request, const DataFormat& format) {
   }
   fail(Code::invalid,
        text("data.source = \"", format.word, "\": ", configured ? folder.string() : std::string{"no data.path"},
-            configured ? " (data.path) does not hold what it needs" : "", unset, "; name a folder that holds ",
-            format.needs, format.cure));
+            configured ? (format.is_file ? " (data.path) is not there" : " (data.path) does not hold what it needs")
+                       : "",
+            unset, "; ", name_what(format), format.cure));
 }
 
 }  // namespace
@@ -237,7 +247,8 @@ bool detail::is_there(const std::string& path) {
 }
 
 std::span<const DataFormat* const> detail::data_formats() {
-  static constexpr std::array kFormats{&kIdxFormat, &kCifarFormat, &kFolderFormat, &kMapFormat, &kShardsFormat};
+  static constexpr std::array kFormats{&kIdxFormat, &kCifarFormat,  &kFolderFormat,
+                                       &kMapFormat, &kShardsFormat, &kTextFormat};
   return kFormats;
 }
 

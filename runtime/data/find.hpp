@@ -15,6 +15,8 @@ namespace troupe {
 struct DataOptions {
   Augmentation augmentation;
   Broken broken = Broken::fatal;
+  std::uint32_t length = 256;                    // bytes of a sample of text
+  double validation = 0.1;                       // part of a text, its end, that is its test set
   std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
   StageOptions stage{};                          // of read_data(), for images that are files
 };
@@ -33,7 +35,7 @@ struct DataRequest {
 
 /// Where the data are, before they are read.
 struct DataPlace {
-  std::string folder;
+  std::string folder;       // or a file, where the format is one
   std::string description;  // for people: what it is, where, and which setting led there
   bool generated = false;
   bool there = true;           // false: digits that a run would have to draw first

@@ -32,6 +32,9 @@ void check_shape(const std::string& whose, const Shape& shape) {
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
 
+/// Whether it has labels or tokens. Samples' keys are neither, though of the same type.
+bool has_labels(const Field& field) { return field.dtype == DType::i32 && field.name != kSampleKey; }
+
 bool draws(const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); }
 
 std::vector<Field> classifier_fields(Shape input, DType dtype) {
@@ -113,9 +116,8 @@ void Graph::check_fields() const {
     const bool label = field.dtype == DType::i32;
     TROUPE_CHECK(label || field.dtype == dtype_, Code::invalid, "graph ", name_, ", field ", field.name, ": is ",
                  name_of(field.dtype), "; numbers that a model reads are in the model's ", name_of(dtype_));
-    if (!label) check_shape(text("graph ", name_, ": field ", field.name), field.shape);
-    TROUPE_CHECK(!label || field.shape.extents.empty(), Code::invalid, "graph ", name_, ", field ", field.name,
-                 ": a sample has one label, not ", field.shape.to_string());
+    const bool one_label = label && field.shape.extents.empty();
+    if (!one_label) check_shape(text("graph ", name_, ": field ", field.name), field.shape);
   }
 }
 
@@ -161,7 +163,12 @@ void Graph::infer(std::uint32_t layer) {
   const std::string wrong = wrong_attribute(operation);
   TROUPE_CHECK(wrong.empty(), Code::invalid, where(layer), " (", kind.name, "): ", wrong);
   LayerShapes shapes{where(layer), operation, {}};
-  for (std::size_t i = 0; i + labels < inputs_[layer].size(); ++i) shapes.inputs.push_back(numbers(layer, i));
+  if (kind.reads_tokens) {
+    shapes.inputs.push_back(tokens(layer).shape);
+    shapes.token_classes = tokens(layer).classes;
+  }
+  for (std::size_t i = shapes.inputs.size(); i + labels < inputs_[layer].size(); ++i)
+    shapes.inputs.push_back(numbers(layer, i));
   LayerResult result = kind.infer(shapes);
   check_shape(where(layer) + ": what it puts out,", result.output);
   if (kind.has_number_targets)
@@ -202,15 +209,31 @@ const Shape& Graph::numbers(std::uint32_t layer, std::size_t index) const {
   return shapes_[tensor];
 }
 
+/// The field that a layer of a kind that reads tokens reads.
+const Field& Graph::tokens(std::uint32_t layer) const {
+  const std::uint32_t tensor = inputs_[layer].front();
+  const bool found = tensor < fields_.size() && has_labels(fields_[tensor]);
+  TROUPE_CHECK(found, Code::invalid, where(layer), ": reads ",
+               tensor < fields_.size() ? fields_[tensor].name : layers_[tensor - fields_.size()].name,
+               ", which has no tokens; this layer reads a field of tokens (i32)");
+  return fields_[tensor];
+}
+
 /// Throws unless what the loss `layer` reads last are labels for its logits.
 void Graph::check_labels(std::uint32_t layer, const Shape& logits) const {
   const std::uint32_t labels = inputs_[layer].back();
-  TROUPE_CHECK(labels < fields_.size() && fields_[labels].dtype == DType::i32, Code::invalid, where(layer), ": ",
+  TROUPE_CHECK(labels < fields_.size() && has_labels(fields_[labels]), Code::invalid, where(layer), ": ",
                layers_[layer].inputs.empty() ? std::string{kLabel} : layers_[layer].inputs.back(),
                " has no labels; a loss reads logits, then a field of i32");
-  TROUPE_CHECK(fields_[labels].classes == 0 || fields_[labels].classes == logits.count_elements(), Code::invalid,
-               where(layer), ": ", logits.count_elements(), " logits for field ", fields_[labels].name, " of ",
-               fields_[labels].classes, " classes");
+  const Field& field = fields_[labels];
+  Shape each = logits;  // without the classes
+  each.extents.pop_back();
+  TROUPE_CHECK(field.shape.extents.empty() || field.shape == each, Code::invalid, where(layer), ": logits ",
+               logits.to_string(), " for labels ", field.shape.to_string(), " of field ", field.name,
+               "; they must have one extent more, the classes");
+  const std::uint64_t classes = logits.count_elements() / field.shape.count_elements();
+  TROUPE_CHECK(field.classes == 0 || field.classes == classes, Code::invalid, where(layer), ": ", classes,
+               " logits for field ", field.name, " of ", field.classes, " classes");
 }
 
 /// Throws unless what the loss `layer` reads last is a field with a number for each that it reads first.
@@ -257,7 +280,10 @@ std::uint32_t Graph::count_readers(std::uint32_t tensor) const noexcept {
 }
 
 std::uint32_t Graph::count_classes() const noexcept {
-  return layers_.empty() ? 0 : static_cast<std::uint32_t>(shapes_.back().count_elements());
+  if (layers_.empty()) return 0;
+  const bool one_for_each = kind_of(layers_.back().operation).has_number_targets;
+  const std::uint64_t labels = one_for_each ? 1 : shapes_.at(inputs_.back().back()).count_elements();
+  return static_cast<std::uint32_t>(shapes_.back().count_elements() / labels);
 }
 
 std::uint64_t Graph::count_parameters() const noexcept {

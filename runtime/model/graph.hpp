@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// How numbers are kept: f32 and bf16 in a batch, in activations and in the weights a replica reads, i32 in labels.
-/// Parameters, optimizer state and the gradients that are exchanged are always f32.
+/// How numbers are kept: f32 and bf16 in a batch, in activations and in the weights a replica reads, i32 in labels and
+/// tokens. Parameters, optimizer state and the gradients that are exchanged are always f32.
 enum class DType : std::uint8_t { f32, bf16, i32 };
 constexpr std::uint64_t size_bytes(DType type) noexcept { return type == DType::bf16 ? 2 : 4; }
 std::string_view name_of(DType type) noexcept;
@@ -32,7 +32,8 @@ struct Field {
   std::string name;
   Shape shape;
   DType dtype = DType::f32;
-  std::uint32_t classes = 0;  // of labels (i32), which are 0 to classes - 1, or negative where none is known; 0: any
+  /// Of labels and tokens (i32), which are 0 to classes - 1, or negative where none is known; 0: any.
+  std::uint32_t classes = 0;
   std::string to_string() const;  // image [28, 28, 1] f32
   friend bool operator==(const Field&, const Field&) = default;
 };
@@ -43,13 +44,15 @@ const Field* find_field(const std::vector<Field>& fields, std::string_view name)
 /// What the data sets of this project call the two parts that a classifier reads.
 inline constexpr std::string_view kImage = "image";
 inline constexpr std::string_view kLabel = "label";
+/// What a text has in the place of an image.
+inline constexpr std::string_view kTokens = "tokens";
 
 /// One tensor that training changes: by its gradient, or, a running statistic, by what the batches have.
 struct Parameter {
   std::string name;                    // layer.weight, layer.bias
   std::vector<std::uint64_t> extents;  // row-major
   std::uint32_t layer = 0;             // index in Graph::layers()
-  double deviation = 0;                // it starts as N(mean, deviation^2)
+  double deviation = 0;                // it starts as N(mean, deviation^2); 0: all of it as `mean`
   double mean = 0;
   /// Not 0: it is a running statistic, not trained. Where others have a gradient, replicas give the negative of what
   /// the batch has, times its samples; an update moves it so much of the way to the mean of these over all samples.
@@ -114,6 +117,7 @@ class Graph {
   std::uint32_t find_tensor(std::uint32_t layer, const std::string& name) const;
   void check_count(std::uint32_t layer, std::size_t least, std::size_t most) const;
   const Shape& numbers(std::uint32_t layer, std::size_t index) const;
+  const Field& tokens(std::uint32_t layer) const;
   void check_labels(std::uint32_t layer, const Shape& logits) const;
   void check_number_targets(std::uint32_t layer, const Shape& read) const;
   std::string where(std::uint32_t layer) const;

@@ -25,6 +25,7 @@ constexpr Size2 pool_stride(Size2 stride, Size2 kernel) noexcept {
 /// y = x W^T + b, W [units, in] row-major, b [units].
 struct Dense {
   std::uint32_t units = 0;
+  bool flatten = true;  // x is all that the layer reads; false: the last extent, at each place of the others
   friend bool operator==(const Dense&, const Dense&) = default;
 };
 /// y = max(x, 0).
@@ -36,9 +37,10 @@ struct Add {
   friend bool operator==(const Add&, const Add&) = default;
 };
 /// A loss of logits and a field of labels: the cross entropy of softmax(x) and a target, times `weight`, summed over
-/// the samples. The target gives the label 1 - smoothing, and every class smoothing / classes beside that (Szegedy et
-/// al. 2016, Rethinking the Inception architecture, section 7). A label below 0, or `ignore`, marks a row that does not
-/// count.
+/// the labels. The target gives the label 1 - smoothing, and every class smoothing / classes beside that (Szegedy et
+/// al. 2016, Rethinking the Inception architecture, section 7). A label below 0, or `ignore`, marks a row of logits
+/// that does not count. Where a sample has one label, all its logits are its row; labels of extents [...] go with
+/// logits [..., classes], and each of them counts as a sample.
 struct SoftmaxCrossEntropy {
   double weight = 1;
   double smoothing = 0;
@@ -141,10 +143,38 @@ struct Concat {
   friend bool operator==(const Concat&, const Concat&) = default;
 };
 
+/// y [..., width] = the rows of W [vocabulary, width] that the tokens [...] number; zeros for a token below 0.
+struct Embedding {
+  std::uint32_t vocabulary = 0;
+  std::uint32_t width = 0;
+  double deviation = 1;  // of the starting weights
+  friend bool operator==(const Embedding&, const Embedding&) = default;
+};
+/// y [length, width] = x + W, W [length, width]: what there is to know about a place.
+struct Position {
+  double deviation = 0.02;  // of the starting weights
+  friend bool operator==(const Position&, const Position&) = default;
+};
+/// y = (x - mean) / sqrt(variance + epsilon) * weight + bias, mean and (biased) variance over the last extent, for each
+/// place of the others; weight and bias [last extent]. Source: Ba, Kiros, Hinton 2016 (Layer normalization).
+struct LayerNorm {
+  double epsilon = 1e-5;
+  friend bool operator==(const LayerNorm&, const LayerNorm&) = default;
+};
+/// Multi-head attention of a sequence to itself: x [length, 3 width] has queries, keys and values side by side, each
+/// cut into `heads` parts; y [length, width] = softmax(Q K^T / sqrt(width / heads)) V, head by head. Causal: a place
+/// reads itself and those before it. Source: Vaswani et al. 2017 (Attention is all you need), section 3.2.
+struct Attention {
+  std::uint32_t heads = 1;
+  bool causal = false;
+  friend bool operator==(const Attention&, const Attention&) = default;
+};
+
 /// In the order of layer_kinds().
 using Operation =
     std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool, Flatten, Tanh,
-                 Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout, BatchNorm, Multiply, Concat>;
+                 Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout, BatchNorm, Multiply, Concat,  //
+                 Embedding, Position, LayerNorm, Attention>;  // of sequences
 
 struct Layer {
   std::string name;  // also of the tensor that it puts out

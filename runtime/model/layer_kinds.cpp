@@ -28,6 +28,7 @@ struct InRange {
   bool operator()(const Size2* size) const {
     return attribute.contains(size->height) && attribute.contains(size->width);
   }
+  bool operator()(const bool*) const { return true; }
 };
 
 /// Numbers as short as they can be told apart, or `exact`: as graphs' texts have had them from the beginning, which
@@ -43,22 +44,19 @@ struct AttributeText {
     return out.str();
   }
   std::string operator()(const Size2* size) const { return text(size->height, 'x', size->width); }
+  std::string operator()(const bool* on) const { return *on ? "true" : "false"; }
 };
 
 }  // namespace
 
 std::span<const LayerKind> layer_kinds() {
   using namespace detail;
-  static const std::vector<LayerKind> kinds{dense_row(),        relu_row(),
-                                            add_row(),          softmax_cross_entropy_row(),
-                                            conv2d_row(),       max_pool_row(),
-                                            average_pool_row(), global_average_pool_row(),
-                                            flatten_row(),      tanh_row(),
-                                            sigmoid_row(),      gelu_row(),
-                                            smooth_l1_row(),    sigmoid_cross_entropy_row(),
-                                            l2_norm_row(),      dropout_row(),
-                                            batch_norm_row(),   multiply_row(),
-                                            concat_row()};
+  static const std::vector<LayerKind> kinds{
+      dense_row(), relu_row(), add_row(), softmax_cross_entropy_row(), conv2d_row(), max_pool_row(), average_pool_row(),
+      global_average_pool_row(), flatten_row(), tanh_row(), sigmoid_row(), gelu_row(), smooth_l1_row(),
+      sigmoid_cross_entropy_row(), l2_norm_row(), dropout_row(), batch_norm_row(), multiply_row(), concat_row(),
+      // Of sequences.
+      embedding_row(), position_row(), layer_norm_row(), attention_row()};
   return kinds;
 }
 

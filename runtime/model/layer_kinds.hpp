@@ -12,7 +12,7 @@
 namespace troupe {
 
 /// Where an attribute's value lies in an operation.
-using AttributeSlot = std::variant<std::uint32_t*, std::int32_t*, double*, Size2*>;
+using AttributeSlot = std::variant<std::uint32_t*, std::int32_t*, double*, Size2*, bool*>;
 
 /// What can be said of a layer of some kind: units, kernel.
 struct LayerAttribute {
@@ -30,9 +30,10 @@ struct LayerAttribute {
 
 /// What a shape rule is asked.
 struct LayerShapes {
-  std::string where;           // graph g, layer a (conv2d(20)): what is wrong begins with it
-  const Operation& operation;  // attributes are in their ranges
-  std::vector<Shape> inputs;   // as many as the kind takes, all of numbers
+  std::string where;                // graph g, layer a (conv2d(20)): what is wrong begins with it
+  const Operation& operation;       // attributes are in their ranges
+  std::vector<Shape> inputs;        // as many as the kind takes, all of numbers, or of tokens where it reads those
+  std::uint32_t token_classes = 0;  // of tokens, which are below it; 0: any
 };
 
 /// What it answers.
@@ -51,6 +52,7 @@ struct LayerKind {
   std::size_t least_inputs = 1, most_inputs = 1;  // of numbers; a loss also reads a field
   bool is_loss = false;
   bool has_number_targets = false;  // a loss whose field has a number for each element that it reads; else labels
+  bool reads_tokens = false;        // a field of i32 in the place of numbers
   Operation made;                   // with the values of attributes that nobody gives
   std::vector<LayerAttribute> attributes;
   std::vector<std::string_view> elsewhere{};  // what other programs call it
@@ -67,7 +69,7 @@ const LayerKind* find_layer_kind(std::string_view name);
 /// conv2d(20, kernel=5x5): the kind and what differs from its own values, the first attribute without its name. Equal
 /// for equal operations only.
 std::string text_of(const Operation& operation);
-/// 20, 0.5, 5x5.
+/// 20, 0.5, 5x5, true.
 std::string text_of(const AttributeSlot& value);
 /// What is wrong with the attributes' values, or nothing.
 std::string wrong_attribute(const Operation& operation);

@@ -78,16 +78,17 @@ std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& la
 void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, std::span<float> parameters) {
   TROUPE_CHECK(parameters.size() == layout.count_elements(), Code::invalid, "starting weights of ", graph.name(), ": ",
                parameters.size(), " elements were given, the layout has ", layout.count_elements());
-  std::fill(parameters.begin(), parameters.end(), 0.0F);
+  std::fill(parameters.begin(), parameters.end(), 0.0F);  // also what lies between them
   const std::uint64_t weights_key = sub_key(seed, kWeightsKey);
   for (std::size_t p = 0; p < layout.entries().size(); ++p) {
-    const double deviation = graph.parameters()[p].deviation, mean = graph.parameters()[p].mean;
+    const Parameter& parameter = graph.parameters()[p];
     const Layout::Entry entry = layout.entries()[p];
-    std::fill_n(parameters.begin() + static_cast<std::ptrdiff_t>(entry.first), entry.count, static_cast<float>(mean));
-    if (deviation == 0) continue;
+    std::fill_n(parameters.begin() + static_cast<std::ptrdiff_t>(entry.first), entry.count,
+                static_cast<float>(parameter.mean));
+    if (parameter.deviation == 0) continue;
     const std::uint64_t key = sub_key(weights_key, p);
     for (std::uint64_t i = 0; i < entry.count; ++i) {
-      parameters[entry.first + i] = static_cast<float>(mean + deviation * random_normal(key, i));
+      parameters[entry.first + i] = static_cast<float>(parameter.mean + parameter.deviation * random_normal(key, i));
     }
   }
 }

@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/base/random.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "tests/support/network.hpp"
 
@@ -122,6 +125,40 @@ TEST_F(DataJob, HasALoaderOnEachOfSeveralNodes) {
   }
   EXPECT_EQ(lines[0].size(), 2u);
   EXPECT_EQ(lines[0], lines[1]);
+}
+
+/// Words of a small language, one behind the other.
+std::string text_of_words() {
+  constexpr const char* kWords[]{"actors ", "send ", "tensors ", "through ", "lanes ", "and ", "never ", "wait.\n"};
+  std::string words;
+  for (std::uint64_t i = 0; words.size() < 40'000; ++i) words += kWords[random_below(7, i, 8)];
+  return words;
+}
+
+/// Of a byte, in nats, for who knows how often each occurs.
+double entropy_of(const std::string& words) {
+  std::map<char, double> counts;
+  for (const char byte : words) ++counts[byte];
+  double entropy = 0;
+  for (const auto& [byte, count] : counts)
+    entropy -= count / static_cast<double>(words.size()) * std::log(count / static_cast<double>(words.size()));
+  return entropy;
+}
+
+TEST_F(DataJob, LearnsATextFarBetterThanTheFrequenciesOfItsBytes) {
+  const std::string words = text_of_words();
+  const auto file = folder_.path() / "words.txt";
+  std::ofstream{file} << words;
+  const std::vector<Line> lines =
+      run(2, {"data.source=text", "data.path=\"" + file.string() + "\"", "data.length=32", "data.batch=8",
+              "model.name=gpt", "model.units=[1000, 1000]", "model.depth=1", "model.width=32", "model.heads=2",
+              "optimizer.rule=adamw", "optimizer.rate={base=0.005,warmup_epochs=0.2}", "train.epochs=3"});
+  std::filesystem::remove(file);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_GT(entropy_of(words), 2.5);
+  EXPECT_LT(lines.back().test_loss, 1.2) << "the words themselves have a third of a nat a byte";
+  EXPECT_LT(lines.back().test_loss, lines.front().test_loss);
+  EXPECT_GT(lines.back().test_accuracy, 0.6);
 }
 
 }  // namespace

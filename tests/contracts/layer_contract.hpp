@@ -7,6 +7,7 @@
 
 #include "devices/reference/reference_device.hpp"
 #include "runtime/data/source.hpp"
+#include "runtime/model/dropout.hpp"
 #include "tests/contracts/device_world.hpp"
 #include "tests/contracts/layer_graphs.hpp"
 
@@ -96,13 +97,19 @@ class LayerContract : public DeviceWorld {
   }
 
   static void fill_batch(const BatchLayout& layout, std::byte* first, std::uint64_t key) {
-    const auto& label = layout.entry(kLabel);
     for (const BatchLayout::Entry& entry : layout.entries()) {
+      std::byte* const to = first + entry.offset;
+      if (entry.field.name == kSampleKey) continue;  // below
       const bool targets = entry.field.name == kTarget;
-      for (std::uint64_t i = 0; &entry != &label && i < layout.rows() * entry.row_elements(); ++i) {
+      const std::uint32_t classes = entry.field.classes == 0 ? kLayerClasses : entry.field.classes;
+      for (std::uint64_t i = 0; i < layout.rows() * entry.row_elements(); ++i) {
+        if (entry.field.dtype == DType::i32) {  // -1: does not count, is no token
+          reinterpret_cast<std::int32_t*>(to)[i] =
+              static_cast<std::int32_t>(random_below(sub_key(key, 4), i, classes + 1)) - 1;
+          continue;
+        }
         const auto value =
             static_cast<float>(targets ? drawn_target(sub_key(key, 6), i) : random_normal(sub_key(key, 3), i));
-        std::byte* const to = first + entry.offset;
         if (entry.field.dtype == DType::f32)
           reinterpret_cast<float*>(to)[i] = value;
         else
@@ -112,10 +119,6 @@ class LayerContract : public DeviceWorld {
     std::vector<Sample> samples;
     for (std::uint32_t row = 0; row < layout.rows(); ++row) samples.push_back({.index = 7 * row, .epoch = 1});
     write_sample_keys({samples, key, &layout, first});
-    for (std::uint32_t row = 0; row < layout.rows(); ++row) {
-      const auto drawn = static_cast<std::int32_t>(random_below(sub_key(key, 4), row, kLayerClasses + 1));
-      reinterpret_cast<std::int32_t*>(first + label.offset)[row] = drawn - 1;  // -1: does not count
-    }
   }
 
   /// Whether the device computes the graph at all.

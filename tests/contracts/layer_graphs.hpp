@@ -39,7 +39,10 @@ inline Operation drawn_operation(const LayerKind& kind, Draws& draws) {
   if (std::holds_alternative<AveragePool>(made)) return window(AveragePool{});
   if (auto* norm = std::get_if<L2Norm>(&made)) norm->scale = draws.number(1, 8) * 0.5;
   if (auto* dropout = std::get_if<Dropout>(&made)) dropout->rate = 0.1 * draws.number(0, 9);
-  if (auto* dense = std::get_if<Dense>(&made)) dense->units = draws.number(1, 40);
+  if (auto* dense = std::get_if<Dense>(&made)) {
+    dense->units = draws.number(1, 40);
+    dense->flatten = !draws.one_in(3);
+  }
   if (auto* conv = std::get_if<Conv2d>(&made)) {
     conv->groups = draws.number(1, 2);
     conv->filters = conv->groups * draws.number(1, 20);
@@ -57,8 +60,46 @@ inline Shape drawn_image(Draws& draws, std::uint32_t largest_side) {
 
 inline constexpr std::uint32_t kLayerClasses = 4;
 
+/// Whether layers of `kind` read tokens, or a sequence instead of an image.
+inline bool is_of_sequences(const LayerKind& kind) {
+  return kind.reads_tokens || std::holds_alternative<Position>(kind.made) ||
+         std::holds_alternative<Attention>(kind.made) || std::holds_alternative<LayerNorm>(kind.made);
+}
+
+/// A layer of `kind` reads tokens, or what a dense layer makes of numbers at each place; another one follows. One graph
+/// in two has a label for each place, with a smoothed target, and one in three drops elements.
+inline Graph sequence_graph_with(const LayerKind& kind, std::uint64_t key, DType dtype, std::uint32_t longest) {
+  Draws draws{key};
+  LayerList net;
+  const std::uint32_t length = draws.number(2, longest);
+  Field input{std::string{kImage}, {{length, draws.number(1, 6)}}, dtype};
+  if (kind.reads_tokens) input = {"tokens", {{length}}, DType::i32, draws.number(1, 30)};
+  Operation made = kind.made;
+  std::uint32_t width = draws.number(8, 20);
+  if (auto* embedding = std::get_if<Embedding>(&made)) *embedding = {input.classes + draws.number(0, 2), width};
+  if (auto* attention = std::get_if<Attention>(&made)) {
+    *attention = {.heads = draws.number(1, 4), .causal = draws.one_in(2)};
+    width = 3 * attention->heads * draws.number(1, 9);
+  }
+  if (!kind.reads_tokens) net.add(Dense{width, false});
+  net.add(made);
+  if (draws.one_in(2)) net.add(Tanh{});
+  Field label{std::string{kLabel}, {}, DType::i32};
+  const bool one_for_each = draws.one_in(2);
+  if (one_for_each) label.shape = {{length}};
+  if (key % 3 == 2) net.add(Dropout{.rate = 0.25});
+  net.add(Dense{kLayerClasses, !one_for_each});
+  if (one_for_each) {
+    SoftmaxCrossEntropy loss{.smoothing = draws.number(0, 2) * 0.15};
+    if (draws.one_in(2)) loss.ignore = static_cast<std::int32_t>(draws.number(0, kLayerClasses - 1));
+    net.add(loss);
+  }
+  return {std::string{kind.name}, {std::move(input), std::move(label)}, dtype, net.finish()};
+}
+
 /// A classifier in which a layer of `kind`, not a loss, reads what a convolution puts out, and a dense layer reads it.
 inline Graph graph_with(const LayerKind& kind, std::uint64_t key, DType dtype, std::uint32_t largest_side = 11) {
+  if (is_of_sequences(kind)) return sequence_graph_with(kind, key, dtype, largest_side * largest_side);
   Draws draws{key};
   LayerList net;
   const Shape image = drawn_image(draws, largest_side);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -210,6 +211,28 @@ TEST(Kernels, MaskGradientsWhereTheActivationIsNotAboveZero) {
     }
     kernels->mask_bf16(half_gradient.data(), half_activation.data(), 7);
     EXPECT_EQ(half_gradient, half_expected) << kernels->name;
+  }
+}
+
+TEST(Kernels, ExponentiateNearlyExactlyWithTheSameBitsOnEveryInstructionSet) {
+  std::vector<float> values = random_floats(9, 1003);
+  for (float& value : values) value = -std::abs(value) * 20;
+  values[5] = 0, values[900] = -1e30F, values[1001] = -std::numeric_limits<float>::infinity();
+  std::vector<float> wanted = values;
+  const float wanted_sum = kBaselineKernels.exp_sum(wanted.data(), 0.5F, wanted.size());
+  double sum = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(values[i] - 0.5F));
+    EXPECT_NEAR(wanted[i], exact, 3e-7 * exact + 1e-37) << values[i];
+    sum += wanted[i];
+  }
+  EXPECT_NEAR(wanted_sum, sum, 1e-5 * sum);
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> found = values;
+    EXPECT_EQ(kernels->exp_sum(found.data(), 0.5F, found.size()), wanted_sum) << kernels->name;
+    EXPECT_EQ(bits(found), bits(wanted)) << kernels->name;
+    float nan = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(kernels->exp_sum(&nan, 0, 1))) << kernels->name;
   }
 }
 

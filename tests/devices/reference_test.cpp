@@ -74,6 +74,10 @@ struct Problem {
         continue;
       }
       if (field.dtype == DType::i32) {
+        const std::uint32_t classes = field.classes == 0 ? contracts::kLayerClasses : field.classes;
+        for (std::uint64_t i = 0; i < 7 * field.shape.count_elements(); ++i)
+          values.labels.push_back(static_cast<std::int32_t>(random_below(sub_key(key, 31), i, classes + 1)) - 1);
+        if (!field.shape.extents.empty()) continue;
         values.labels = field.name == "kind" ? std::vector{2, 0, -1, 1, 1, 0, 2} : std::vector{0, 3, 1, -1, 2, 2, 0};
         continue;
       }

@@ -9,8 +9,11 @@ namespace {
 constexpr std::uint64_t kRowLossBytes = 16;  // RowLoss in kernels/loss.cl
 
 void check_fits(const Graph& graph, const Layout& layout, const BatchLayout& batch, const ReplicaMemory& memory) {
-  TROUPE_CHECK(graph.fields().size() == 2 && graph.fields()[1].dtype == DType::i32, Code::unsupported, "graph ",
-               graph.name(), ": the OpenCL device has models of an image and a label alone");
+  const std::vector<Field>& fields = graph.fields();
+  const bool image_and_label = fields.size() == 2 && fields[0].dtype != DType::i32 && fields[1].dtype == DType::i32 &&
+                               fields[1].shape.extents.empty();
+  TROUPE_CHECK(image_and_label, Code::unsupported, "graph ", graph.name(),
+               ": the OpenCL device has models of an image and a label alone");
   TROUPE_CHECK(graph.dtype() == DType::f32, Code::unsupported, "graph ", graph.name(),
                ": the OpenCL device computes in f32, not ", name_of(graph.dtype()), ": set model.dtype = \"f32\"");
   const auto* const loss = std::get_if<SoftmaxCrossEntropy>(&graph.layers().back().operation);
@@ -41,9 +44,10 @@ OpenClReplica::OpenClReplica(const Context& context, const AddressSpace& space, 
     TROUPE_CHECK(l == 0 || graph.inputs_of(l).front() == graph.output_tensor(l - 1), Code::unsupported, "layer ",
                  graph.layers()[l].name, ": the OpenCL device has chains of layers alone");
     LayerPart made;
-    made.dense = std::holds_alternative<Dense>(graph.layers()[l].operation);
+    const auto* const dense = std::get_if<Dense>(&graph.layers()[l].operation);
+    made.dense = dense != nullptr && dense->flatten;
     TROUPE_CHECK(made.dense || std::holds_alternative<Relu>(graph.layers()[l].operation), Code::unsupported, "layer ",
-                 graph.layers()[l].name, ": the OpenCL device has dense layers and ReLU alone");
+                 graph.layers()[l].name, ": the OpenCL device has dense layers of all inputs and ReLU alone");
     made.in = in;
     made.out = in = static_cast<cl_uint>(graph.output_of(l).count_elements());
     if (made.dense) {

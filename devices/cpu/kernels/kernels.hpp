@@ -51,6 +51,9 @@ struct Kernels {
   void (*round)(std::uint16_t* to, const float* from, std::size_t count);
   /// to[i] = from[i] + residual[i], likewise; residual[i] = what that took away, 0 where it is not finite.
   void (*round_with_residual)(std::uint16_t* to, const float* from, float* residual, std::size_t count);
+  /// values[i] = e^(values[i] - shift), to a few units in the last place, next to nothing below e^-87; returns their
+  /// sum.
+  float (*exp_sum)(float* values, float shift, std::size_t count);
   /// to[i] += from[i].
   void (*add_widened)(float* to, const std::uint16_t* from, std::size_t count);
 };

@@ -12,17 +12,18 @@ using Type = ProgramBuilder::Type;
 /// Plain layouts throughout: docs/adr/0003-plain-weight-layouts-on-the-cpu.md.
 class DenseCalls final : public LayerCalls {
  public:
-  DenseCalls(ProgramBuilder& builder, const Stage& stage)
+  DenseCalls(ProgramBuilder& builder, const Stage& stage, const Dense& dense)
       : builder_(builder),
         stage_(stage),
-        input_(builder.matrix(builder.rows(), stage.input_shape.count_elements(), builder.computed())),
-        output_(builder.matrix(builder.rows(), stage.output_shape.count_elements(), builder.computed())),
-        weights_(builder.matrix(stage.output_shape.count_elements(), stage.input_shape.count_elements(),
-                                builder.computed())),
-        bias_({static_cast<memory::dim>(stage.output_shape.count_elements())}, Type::f32, memory::format_tag::a) {}
+        inputs_(dense.flatten ? stage.input_shape.count_elements() : stage.input_shape.extents.back()),
+        rows_(builder.rows() * (stage.input_shape.count_elements() / inputs_)),
+        input_(builder.matrix(rows_, inputs_, builder.computed())),
+        output_(builder.matrix(rows_, dense.units, builder.computed())),
+        weights_(builder.matrix(dense.units, inputs_, builder.computed())),
+        bias_({static_cast<memory::dim>(dense.units)}, Type::f32, memory::format_tag::a) {}
 
   void forward(Calls& calls) override {
-    const memory& stored_output = builder_.tensor(stage_.output).value;
+    const memory stored_output = as(output_, builder_.tensor(stage_.output).value);
     const memory output = builder_.result(stored_output, SharedUse::wide_output);
     auto descriptor = forward_descriptor(output.get_desc(), stage_.activation);
     builder_.choose(descriptor, stage_, "forward");
@@ -40,12 +41,17 @@ class DenseCalls final : public LayerCalls {
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       const auto hint = forward_descriptor(output_, Activation::none);
-      const memory output_gradient = to_weights(calls, hint, gradient);
-      if (input_gradient) to_input(calls, hint, output_gradient, input_gradient);
+      const memory output_gradient = to_weights(calls, hint, as(output_, gradient));
+      if (input_gradient) to_input(calls, hint, output_gradient, as(input_, input_gradient));
     });
   }
 
  private:
+  /// A place of its own in the shape of `desc`.
+  memory as(memory::desc desc, const memory& place) const {
+    desc.data.data_type = place.get_desc().data.data_type;
+    return {desc, builder_.engine(), place.get_data_handle()};
+  }
   inner_product_forward::primitive_desc forward_descriptor(const memory::desc& output, Activation activation) const {
     return {{dnnl::prop_kind::forward_training, input_, weights_, bias_, output},
             builder_.attributes(activation),
@@ -96,13 +102,15 @@ class DenseCalls final : public LayerCalls {
 
   ProgramBuilder& builder_;
   const Stage& stage_;
+  const std::uint64_t inputs_;  // of a unit
+  const std::uint64_t rows_;    // of the product
   const memory::desc input_, output_, weights_, bias_;
 };
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage) {
-  return std::make_unique<DenseCalls>(builder, stage);
+std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage, const Dense& dense) {
+  return std::make_unique<DenseCalls>(builder, stage, dense);
 }
 
 }  // namespace troupe::cpu

@@ -73,8 +73,9 @@ class L2NormCalls final : public LayerCalls {
   void forward(Calls& calls) override {
     const memory& kept = builder_.tensor(stage_.output).value;
     const memory x = wide_input(calls), y = wide(kept, SharedUse::wide_output);
-    calls.emplace_back(
-        LayerLoop{[of = of_, x, scale = scale_, y] { normalize(of, elements(x), elements(scale), elements(y)); }});
+    calls.emplace_back(OwnWork{[of = of_, x, scale = scale_, y](const Kernels&) {
+      normalize(of, elements(x), elements(scale), elements(y));
+    }});
     builder_.convert(calls, y, kept);
   }
 
@@ -85,7 +86,7 @@ class L2NormCalls final : public LayerCalls {
       // Where it is rounded, the gradient to the input takes the place of the widened one to the output.
       const bool rounds = input_gradient && type_of(input_gradient) != ProgramBuilder::Type::f32;
       const memory dx = rounds ? dy : input_gradient;
-      calls.emplace_back(LayerLoop{[of = of_, x, scale = scale_, dy, dx, to = to_scale_] {
+      calls.emplace_back(OwnWork{[of = of_, x, scale = scale_, dy, dx, to = to_scale_](const Kernels&) {
         normalize_backward(of, elements(x), elements(scale), elements(dy), elements(dx), elements(to));
       }});
       if (rounds) builder_.convert(calls, dx, input_gradient);

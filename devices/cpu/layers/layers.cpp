@@ -10,7 +10,7 @@ struct Make {
   const Stage& stage;
 
   using Made = std::unique_ptr<LayerCalls>;
-  Made operator()(const Dense&) const { return make_dense(builder, stage); }
+  Made operator()(const Dense& dense) const { return make_dense(builder, stage, dense); }
   Made operator()(const Conv2d& conv) const { return make_convolution(builder, stage, conv); }
   Made operator()(const MaxPool& pool) const {
     return make_pool(builder, stage,
@@ -35,6 +35,10 @@ struct Make {
   Made operator()(const BatchNorm& norm) const { return make_batch_norm(builder, stage, norm); }
   Made operator()(const Multiply&) const { return make_product(builder, stage); }
   Made operator()(const Concat&) const { return make_concat(builder, stage); }
+  Made operator()(const Embedding& embedding) const { return make_embedding(builder, stage, embedding); }
+  Made operator()(const Position&) const { return make_position(builder, stage); }
+  Made operator()(const LayerNorm& norm) const { return make_layer_norm(builder, stage, norm); }
+  Made operator()(const Attention& attention) const { return make_attention(builder, stage, attention); }
   // These are no stages.
   Made operator()(const Flatten&) const { return nullptr; }
   Made operator()(const SoftmaxCrossEntropy&) const { return nullptr; }

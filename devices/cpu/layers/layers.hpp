@@ -26,7 +26,7 @@ class LayerCalls {
 /// Both outlive what is made. Throws Error{unsupported} naming the layer when it cannot be done here.
 std::unique_ptr<LayerCalls> make_layer_calls(ProgramBuilder& builder, const Stage& stage);
 
-std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage);
+std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage, const Dense& dense);
 std::unique_ptr<LayerCalls> make_convolution(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv);
 /// A window over the whole image where `kernel` is as large.
 struct PoolWindow {
@@ -43,6 +43,10 @@ std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& s
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
 std::unique_ptr<LayerCalls> make_product(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_concat(ProgramBuilder& builder, const Stage& stage);
+std::unique_ptr<LayerCalls> make_embedding(ProgramBuilder& builder, const Stage& stage, const Embedding& embedding);
+std::unique_ptr<LayerCalls> make_position(ProgramBuilder& builder, const Stage& stage);
+std::unique_ptr<LayerCalls> make_layer_norm(ProgramBuilder& builder, const Stage& stage, const LayerNorm& norm);
+std::unique_ptr<LayerCalls> make_attention(ProgramBuilder& builder, const Stage& stage, const Attention& attention);
 
 /// As oneDNN calls it, with its gradient from the output.
 dnnl::algorithm algorithm_of(Activation activation) noexcept;

@@ -1,11 +1,24 @@
 #include "devices/reference/layers/layers.hpp"
 
 namespace troupe::reference {
+namespace {
+
+/// Rows of the product, and what each of them has of the input.
+struct Matrix {
+  std::size_t rows, in;
+};
+Matrix matrix_of(const Dense& dense, const LayerWork& work) {
+  const Shape& shape = work.inputs[0]->shape;
+  const std::size_t all = shape.count_elements(), in = dense.flatten ? all : shape.extents.back();
+  return {work.rows * (all / in), in};
+}
+
+}  // namespace
 
 void forward(const Dense& dense, const LayerWork& work) {
-  const std::size_t in = work.inputs[0]->shape.count_elements();
+  const auto [rows, in] = matrix_of(dense, work);
   const double *weight = work.parameters[0].values, *bias = work.parameters[1].values;
-  for (std::uint32_t row = 0; row < work.rows; ++row) {
+  for (std::size_t row = 0; row < rows; ++row) {
     const double* x = &work.inputs[0]->values[row * in];
     for (std::size_t u = 0; u < dense.units; ++u) {
       double sum = bias[u];
@@ -16,9 +29,9 @@ void forward(const Dense& dense, const LayerWork& work) {
 }
 
 void backward(const Dense& dense, const LayerWork& work) {
-  const std::size_t in = work.inputs[0]->shape.count_elements();
+  const auto [rows, in] = matrix_of(dense, work);
   const ParameterValues &weight = work.parameters[0], &bias = work.parameters[1];
-  for (std::uint32_t row = 0; row < work.rows; ++row) {
+  for (std::size_t row = 0; row < rows; ++row) {
     const double* x = &work.inputs[0]->values[row * in];
     double* dx = &work.inputs[0]->gradients[row * in];
     for (std::size_t u = 0; u < dense.units; ++u) {

@@ -12,7 +12,7 @@ namespace troupe::reference {
 /// What flows between layers, of all rows of a batch.
 struct Tensor {
   Shape shape;                            // of a row
-  std::vector<double> values, gradients;  // [rows, shape]
+  std::vector<double> values, gradients;  // [rows, shape]; the values of tokens are their numbers
 };
 
 /// A parameter, and where the gradient to it is added up.
@@ -69,5 +69,13 @@ void forward(const Multiply& multiply, const LayerWork& work);
 void backward(const Multiply& multiply, const LayerWork& work);
 void forward(const Concat& concat, const LayerWork& work);
 void backward(const Concat& concat, const LayerWork& work);
+void forward(const Embedding& embedding, const LayerWork& work);
+void backward(const Embedding& embedding, const LayerWork& work);
+void forward(const Position& position, const LayerWork& work);
+void backward(const Position& position, const LayerWork& work);
+void forward(const LayerNorm& norm, const LayerWork& work);
+void backward(const LayerNorm& norm, const LayerWork& work);
+void forward(const Attention& attention, const LayerWork& work);
+void backward(const Attention& attention, const LayerWork& work);
 
 }  // namespace troupe::reference

@@ -16,6 +16,7 @@ struct DataFormat {
   std::string_view set;    // subfolder of TROUPE_DATA where it is looked for; empty: it is not
   std::string_view needs;  // what a folder must hold
   std::string_view cure;   // what else helps where nothing is found; may be empty
+  bool is_file = false;    // data.path names a file, `needs` says of what; the functions are given it for a folder
   /// Whether `folder`, which is there, holds any part of a set. Throws Error{invalid} that names what is missing when
   /// it holds some.
   bool (*is_in)(const std::string& folder) = nullptr;
@@ -31,6 +32,7 @@ extern const DataFormat kCifarFormat;
 extern const DataFormat kFolderFormat;
 extern const DataFormat kMapFormat;
 extern const DataFormat kShardsFormat;
+extern const DataFormat kTextFormat;
 
 std::span<const DataFormat* const> data_formats();
 

@@ -28,6 +28,10 @@ LayerKind l2_norm_row();
 LayerKind batch_norm_row();
 LayerKind multiply_row();
 LayerKind concat_row();
+LayerKind embedding_row();
+LayerKind position_row();
+LayerKind layer_norm_row();
+LayerKind attention_row();
 
 /// The largest number of anything that an attribute counts.
 inline constexpr double kMostCounted = 0xffffffff;

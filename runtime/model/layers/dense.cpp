@@ -4,10 +4,15 @@ namespace troupe::detail {
 namespace {
 
 LayerResult infer_dense(const LayerShapes& layer) {
-  const std::uint32_t units = std::get<Dense>(layer.operation).units;
-  const std::uint64_t in = layer.inputs.front().count_elements();
-  const std::uint64_t weights = limited_product(layer, "weights", units, in);
-  return {Shape{{units}}, weight_and_bias({units, in}, in), weights};
+  const auto& dense = std::get<Dense>(layer.operation);
+  Shape output = layer.inputs.front();
+  const std::uint64_t all = output.count_elements();
+  const std::uint64_t in = dense.flatten ? all : output.extents.back();
+  output.extents.resize(dense.flatten ? 1 : output.extents.size());
+  output.extents.back() = dense.units;
+  const std::uint64_t weights = limited_product(layer, "weights", dense.units, in);
+  return {std::move(output), weight_and_bias({dense.units, in}, in),
+          limited_product(layer, "multiplications", weights, all / in)};
 }
 
 }  // namespace
@@ -15,7 +20,7 @@ LayerResult infer_dense(const LayerShapes& layer) {
 LayerKind dense_row() {
   return {.name = "dense",
           .help = "Each of its units is a weighted sum of everything that it reads, and a bias.",
-          .shape = "anything to [units]",
+          .shape = "anything to [units]; without `flatten` [..., n] to [..., units]",
           .made = Dense{},
           .attributes = {{"units",
                           slot_of<&Dense::units>,
@@ -24,7 +29,10 @@ LayerKind dense_row() {
                           "number of outputs",
                           true,
                           false,
-                          {"out_features", "outputs", "filters", "width"}}},
+                          {"out_features", "outputs", "filters", "width"}},
+                         {"flatten", slot_of<&Dense::flatten>, 0, 1,
+                          "whether a unit reads all elements; false: only the last extent, at each place of the others "
+                          "with the same weights"}},
           .elsewhere = {"linear", "fc", "fully_connected", "inner_product"},
           .infer = infer_dense};
 }

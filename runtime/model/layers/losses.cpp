@@ -15,31 +15,33 @@ LayerAttribute weight_attribute() {
 }  // namespace
 
 LayerKind softmax_cross_entropy_row() {
-  return {.name = "softmax_cross_entropy",
-          .help =
-              "A loss: -log of the probability that softmax gives to the label. It reads logits, then a field of "
-              "labels; a sample whose label is below 0 or `ignore` does not count.",
-          .shape = "anything, one element for each class",
-          .is_loss = true,
-          .made = SoftmaxCrossEntropy{},
-          .attributes = {weight_attribute<&SoftmaxCrossEntropy::weight>(),
-                         {"smoothing",
-                          slot_of<&SoftmaxCrossEntropy::smoothing>,
-                          0,
-                          1,
-                          "part of the target that all classes share equally, in evaluations too",
-                          false,
-                          false,
-                          {"label_smoothing"}},
-                         {"ignore",
-                          slot_of<&SoftmaxCrossEntropy::ignore>,
-                          -1,
-                          kMostLabel,
-                          "a label that does not count, a class or none; -1: only those below 0",
-                          false,
-                          false,
-                          {"ignore_index", "ignore_label"}}},
-          .infer = same_shape};
+  return {
+      .name = "softmax_cross_entropy",
+      .help =
+          "A loss: -log of the probability that softmax gives to the label. It reads logits, then a field of "
+          "labels; a sample whose label is below 0 or `ignore` does not count. Where a sample has labels of extents "
+          "[...], each of them has a row of logits and counts as a sample.",
+      .shape = "anything, one element for each class; with labels [...]: [..., classes]",
+      .is_loss = true,
+      .made = SoftmaxCrossEntropy{},
+      .attributes = {weight_attribute<&SoftmaxCrossEntropy::weight>(),
+                     {"smoothing",
+                      slot_of<&SoftmaxCrossEntropy::smoothing>,
+                      0,
+                      1,
+                      "part of the target that all classes share equally, in evaluations too",
+                      false,
+                      false,
+                      {"label_smoothing"}},
+                     {"ignore",
+                      slot_of<&SoftmaxCrossEntropy::ignore>,
+                      -1,
+                      kMostLabel,
+                      "a label that does not count, a class or none; -1: only those below 0",
+                      false,
+                      false,
+                      {"ignore_index", "ignore_label"}}},
+      .infer = same_shape};
 }
 
 LayerKind smooth_l1_row() {

@@ -98,7 +98,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[model]\nunits = [1000, \"x\"]\n", {"app.toml:2:9: model.units has the text \"x\" as entry 2"}},
       {"[model]\ndtype = 16\n", {"app.toml:2:9: model.dtype is the integer 16, but takes one of \"f32\", \"bf16\""}},
       {"[model]\nname = [\"mlp\"]\n",
-       {"app.toml:2:8: model.name is the array [\"mlp\"], but takes one of \"mlp\", \"lenet\""}},
+       {"app.toml:2:8: model.name is the array [\"mlp\"], but takes one of \"mlp\", \"lenet\", \"gpt\""}},
       {"[optimizer]\nrate = \"0.001\"\n", {"app.toml:2:8: optimizer.rate is the text \"0.001\"", "(without quotes)"}},
       {"[train]\ndeterministic = 1\n",
        {"app.toml:2:17: train.deterministic is the integer 1, but takes true or false"}},
@@ -149,7 +149,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
         "one of \"sgd\", \"momentum\", \"nesterov\", \"adam\", \"adamw\", \"adagrad\", \"rmsprop\""}},
       {"[data]\nsource = \"mnist\"\n",
        {"app.toml:2:10: data.source is the text \"mnist\", but takes one of \"idx\", \"cifar10\", \"folder\", \"map\", "
-        "\"shards\", \"generated\""}},
+        "\"shards\", \"text\", \"generated\""}},
       {"[cluster]\ntransport = \"ib\"\n",
        {"app.toml:2:13: cluster.transport is the text \"ib\"", "\"auto\", \"shm\", \"tcp\""}},
       // What needs a verdict.

@@ -190,6 +190,14 @@ TEST(Graph, RefusesAsManyLogitsAsThereAreNotClasses) {
               HasSubstr("layer loss: 4 logits for field label of 3 classes"));
 }
 
+TEST(Graph, CountsTheClassesOfALossWithATargetForEach) {
+  const Graph graph{"g",
+                    {{"image", {{6}}, DType::f32}, {"label", {{4}}, DType::f32}},
+                    DType::f32,
+                    {{"a", Dense{4}}, {"loss", SigmoidCrossEntropy{}}}};
+  EXPECT_EQ(graph.count_classes(), 4U);
+}
+
 TEST(Graph, RefusesWhatNobodyReads) {
   EXPECT_THAT(refusal_of(two_labels(), {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}),
               HasSubstr("no layer reads field kind"));
@@ -202,7 +210,7 @@ TEST(Graph, RefusesFieldsThatAModelCannotRead) {
   EXPECT_THAT(refusal_of({{"image", {{6}}, DType::bf16}, {"label", {}, DType::i32}}, layers),
               HasSubstr("field image: is bf16; numbers that a model reads are in the model's f32"));
   EXPECT_THAT(refusal_of({{"image", {{6}}, DType::f32}, {"label", {{2}}, DType::i32}}, layers),
-              HasSubstr("field label: a sample has one label, not [2]"));
+              HasSubstr("layer loss: logits [4] for labels [2] of field label; they must have one extent more"));
   EXPECT_THAT(refusal_of({{"image", {{6}}, DType::f32}, {"image", {}, DType::i32}}, layers),
               HasSubstr("field \"image\": a field must have a name of its own"));
 }

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "runtime/base/error.hpp"
+#include "runtime/model/dropout.hpp"
 #include "runtime/model/layer_list.hpp"
 #include "runtime/model/layout.hpp"
+#include "tests/runtime/data/corpus.hpp"
 
 namespace troupe {
 namespace {
@@ -184,6 +186,60 @@ TEST(LayerKinds, PutTensorsBehindOneAnotherAndMultiplyThoseOfOneShape) {
   EXPECT_THAT(joined(Concat{}, 5, 2),
               HasSubstr("tensors of [5, 6, 3] and [4, 6, 5] cannot be put behind one another; they may differ in their "
                         "last extent alone"));
+}
+
+/// A decoder of one block on 8 bytes a sample, with a label for each.
+Graph small_decoder(std::uint32_t vocabulary = 256, std::uint32_t heads = 2) {
+  LayerList net;
+  net.add(Embedding{.vocabulary = vocabulary, .width = 4});
+  net.add(Position{});
+  net.add(LayerNorm{});
+  net.add(Dense{12, false});
+  net.add(Attention{.heads = heads, .causal = true});
+  net.add(Dense{256, false});
+  return {"g", {{"tokens", {{8}}, DType::i32, 256}, {"label", {{8}}, DType::i32, 256}}, DType::f32, net.finish()};
+}
+
+TEST(LayerKinds, CountWeightsAndProductsOfSequences) {
+  const Graph graph = small_decoder();
+  EXPECT_EQ(graph.output_of(4), (Shape{{8, 4}}));
+  EXPECT_EQ(graph.count_classes(), 256U) << "at each place";
+  EXPECT_EQ(graph.count_parameters(), 256 * 4 + 8 * 4 + 2 * 4 + 12 * 5 + 256 * 5U);
+  EXPECT_EQ(graph.forward_flops(), 2 * (8 * 12 * 4 + 2 * 36 * 4 + 8 * 256 * 4U)) << "8 places read 36 places";
+  EXPECT_EQ(graph.training_flops(), 3 * graph.forward_flops());
+  EXPECT_EQ(graph.parameters()[2].mean, 1) << "a norm's weight";
+  EXPECT_THAT(graph.to_string(), HasSubstr("\"attention_1\"=attention(2, causal=true)"));
+  EXPECT_THAT(graph.to_string(), HasSubstr("\"dense_1\"=dense(12, flatten=false)"));
+}
+
+TEST(LayerKinds, NameWhatDoesNotFitASequence) {
+  using testing::error_of;
+  EXPECT_THAT(error_of(Code::invalid, [] { small_decoder(255); }),
+              HasSubstr("layer embedding_1: has a vocabulary of 255, the tokens that it reads are 0 to 255"));
+  EXPECT_THAT(error_of(Code::invalid, [] { small_decoder(256, 3); }),
+              HasSubstr("reads [8, 12]; it takes [length, 3 width], and a width that can be cut into 3 heads"));
+  EXPECT_THAT(refusal_on({{8}}, Embedding{4, 4}),
+              HasSubstr("reads image, which has no tokens; this layer reads a field"));
+  EXPECT_THAT(refusal_on({{8}}, Position{}), HasSubstr("reads [8]; it takes a sequence of two extents"));
+}
+
+TEST(LayerKinds, TakeSamplesKeysForNeitherTokensNorLabels) {
+  using testing::error_of;
+  const auto graph_of = [](std::vector<Layer> layers) {
+    const std::vector<Field> fields{{"image", {{2, 5}}, DType::f32}, {"label", {}, DType::i32}, sample_key_field()};
+    Graph{"g", fields, DType::f32, std::move(layers)};
+  };
+  const std::string key{kSampleKey};
+  EXPECT_THAT(error_of(Code::invalid,
+                       [&] {
+                         graph_of({{"e", Embedding{4, 4}, {key}}, {"loss", SoftmaxCrossEntropy{}}});
+                       }),
+              HasSubstr("layer e: reads sample_key, which has no tokens"));
+  EXPECT_THAT(error_of(Code::invalid,
+                       [&] {
+                         graph_of({{"a", Dense{3, false}}, {"loss", SoftmaxCrossEntropy{}, {"a", key}}});
+                       }),
+              HasSubstr("layer loss: sample_key has no labels"));
 }
 
 TEST(LayerList, NamesLayersByKindAndNumberAndEndsWithALoss) {

@@ -48,6 +48,27 @@ TEST(Models, MlpWithoutHiddenLayersIsALinearClassifier) {
   EXPECT_THAT(names_of(build_model(settings, samples_of(Shape{{5}}, 3))), ElementsAre("l1", "loss"));
 }
 
+TEST(Models, GptHasABlockForEachOfItsDepthAndALabelForEachByte) {
+  Settings settings;
+  settings.model.name = "gpt";
+  settings.model.width = 12;
+  settings.model.heads = 3;
+  settings.model.depth = 2;
+  const std::vector<Field> fields{{"tokens", {{16}}, DType::i32, 256}, {"label", {{16}}, DType::i32, 256}};
+  const Graph graph = build_model(settings, fields);
+  const std::uint64_t block = 2 * 2 * 12 + 12 * 36 + 36 + 12 * 12 + 12 + 12 * 48 + 48 + 48 * 12 + 12;
+  EXPECT_EQ(graph.count_parameters(), 256 * 12 + 16 * 12 + 2 * block + 2 * 12 + 12 * 256 + 256);
+  EXPECT_EQ(graph.count_classes(), 256U);
+  EXPECT_EQ(graph.layers()[4].name, "block_1.attention");
+  settings.model.heads = 5;
+  try {
+    build_model(settings, fields);
+    FAIL() << "no error was thrown";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("model.width = 12: is no multiple of model.heads = 5"));
+  }
+}
+
 TEST(Models, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   Settings settings;
   settings.model.name = "mpl";

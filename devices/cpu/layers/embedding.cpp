@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cstring>
+
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::memory;
+using Type = ProgramBuilder::Type;
+
+template <class T>
+T* at(const memory& of) {
+  return static_cast<T*>(of.get_data_handle());
+}
+
+bool is_f32(const memory& of) { return of.get_desc().data_type() == Type::f32; }
+
+/// to[i] += from[i], which is stored as the program stores tensors.
+void add_stored(const Kernels& kernels, float* to, const memory& from, std::size_t first, std::size_t count) {
+  if (is_f32(from)) return kernels.add(to, to, at<const float>(from) + first, count);
+  kernels.add_widened(to, at<const std::uint16_t>(from) + first, count);
+}
+
+/// Rows of the table are copied, and gradients added up, in the order of the tokens. A token that is in no vocabulary
+/// is passed over: the program refuses those of rows that count before, what lies behind them may be anything.
+class EmbeddingCalls final : public LayerCalls {
+ public:
+  EmbeddingCalls(ProgramBuilder& builder, const Stage& stage, const Embedding& embedding)
+      : builder_(builder),
+        stage_(stage),
+        embedding_(embedding),
+        table_(builder.matrix(embedding.vocabulary, embedding.width, Type::f32)),
+        places_(builder.rows() * builder.tensor(stage.inputs.front()).width) {}
+
+  void forward(Calls& calls) override {
+    const memory table = builder_.weights(stage_.first_parameter, table_),
+                 output = builder_.tensor(stage_.output).value;
+    const std::size_t row_bytes = embedding_.width * (is_f32(output) ? sizeof(float) : sizeof(std::uint16_t));
+    calls.emplace_back(OwnWork{[this_tokens = tokens(), table, output, row_bytes, places = places_,
+                                vocabulary = embedding_.vocabulary](const Kernels&) {
+      const auto* token = at<const std::int32_t>(this_tokens);
+      auto* to = at<std::byte>(output);
+      for (std::size_t place = 0; place < places; ++place, to += row_bytes) {
+        const auto row = static_cast<std::uint32_t>(token[place]);  // below 0: far above all vocabularies
+        if (token[place] >= 0 && row < vocabulary)
+          std::memcpy(to, at<const std::byte>(table) + row * row_bytes, row_bytes);
+        else
+          std::memset(to, 0, row_bytes);
+      }
+    }});
+  }
+
+  void backward(Calls& calls, Gradients& gradients) override {
+    const Gradients::Place gradient = gradients.use(stage_.output);
+    const memory table = builder_.gradient(stage_.first_parameter, table_);
+    calls.emplace_back(
+        OwnWork{[this_tokens = tokens(), table, from = gradient.value, places = places_,
+                 vocabulary = embedding_.vocabulary, width = std::size_t{embedding_.width}](const Kernels& kernels) {
+          const auto* token = at<const std::int32_t>(this_tokens);
+          auto* const sums = at<float>(table);
+          std::fill_n(sums, vocabulary * width, 0.0F);
+          for (std::size_t place = 0; place < places; ++place) {
+            if (token[place] < 0 || static_cast<std::uint32_t>(token[place]) >= vocabulary) continue;
+            add_stored(kernels, sums + static_cast<std::uint32_t>(token[place]) * width, from, place * width, width);
+          }
+        }});
+    gradients.give_back(gradient);
+  }
+
+ private:
+  const memory& tokens() const { return builder_.tensor(stage_.inputs.front()).value; }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const Embedding embedding_;
+  const memory::desc table_;
+  const std::size_t places_;
+};
+
+class PositionCalls final : public LayerCalls {
+ public:
+  PositionCalls(ProgramBuilder& builder, const Stage& stage)
+      : builder_(builder), stage_(stage), count_(builder.tensor(stage.output).width) {}
+
+  void forward(Calls& calls) override {
+    const memory weights = builder_.weights(stage_.first_parameter, vectors());
+    calls.emplace_back(OwnWork{[weights, from = builder_.tensor(stage_.inputs.front()).value,
+                                to = builder_.tensor(stage_.output).value, rows = builder_.rows(),
+                                count = count_](const Kernels& kernels) {
+      for (std::size_t first = 0; first < rows * count; first += count) {
+        if (is_f32(to)) {
+          kernels.add(at<float>(to) + first, at<const float>(from) + first, at<const float>(weights), count);
+        } else {
+          using Half = std::uint16_t;
+          kernels.add_bf16(at<Half>(to) + first, at<const Half>(from) + first, at<const Half>(weights), count);
+        }
+      }
+    }});
+  }
+
+  /// The gradient to what is read is that to the output.
+  void backward(Calls& calls, Gradients& gradients) override {
+    Gradients::Place gradient = gradients.use(stage_.output);
+    const memory weights = builder_.gradient(stage_.first_parameter, vectors());
+    calls.emplace_back(
+        OwnWork{[weights, from = gradient.value, rows = builder_.rows(), count = count_](const Kernels& kernels) {
+          auto* const sums = at<float>(weights);
+          std::fill_n(sums, count, 0.0F);
+          for (std::size_t row = 0; row < rows; ++row) add_stored(kernels, sums, from, row * count, count);
+        }});
+    gradient.masked = false;
+    if (!builder_.tensor(stage_.inputs.front()).trained) return gradients.give_back(gradient);
+    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+  }
+
+ private:
+  memory::desc vectors() const { return builder_.matrix(1, count_, Type::f32); }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const std::size_t count_;  // elements of a row
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_embedding(ProgramBuilder& builder, const Stage& stage, const Embedding& embedding) {
+  return std::make_unique<EmbeddingCalls>(builder, stage, embedding);
+}
+std::unique_ptr<LayerCalls> make_position(ProgramBuilder& builder, const Stage& stage) {
+  return std::make_unique<PositionCalls>(builder, stage);
+}
+
+}  // namespace troupe::cpu

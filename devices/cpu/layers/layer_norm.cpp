@@ -1,0 +1,96 @@
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::layer_normalization_backward;
+using dnnl::layer_normalization_forward;
+using dnnl::memory;
+using Type = ProgramBuilder::Type;
+
+const auto kWithBoth = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+
+class LayerNormCalls final : public LayerCalls {
+ public:
+  LayerNormCalls(ProgramBuilder& builder, const Stage& stage, const LayerNorm& norm)
+      : builder_(builder),
+        stage_(stage),
+        epsilon_(static_cast<float>(norm.epsilon)),
+        width_(stage.input_shape.extents.back()),
+        rows_(builder.rows() * stage.input_shape.count_elements() / width_),
+        data_(builder.matrix(rows_, width_, builder.computed())),
+        vector_({static_cast<memory::dim>(width_)}, Type::f32, memory::format_tag::a),
+        moments_({static_cast<memory::dim>(rows_)}, Type::f32, memory::format_tag::a),
+        mean_(builder.places().take(moments_)),
+        variance_(builder.places().take(moments_)) {}
+
+  void forward(Calls& calls) override {
+    auto descriptor = forward_descriptor();
+    builder_.choose(descriptor, stage_, "forward");
+    const memory kept = builder_.value_as(stage_.output, builder_.as_stored(data_));
+    const memory output = builder_.result(kept, SharedUse::wide_output);
+    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    calls.emplace_back(BoundPrimitive{layer_normalization_forward{descriptor},
+                                      {{DNNL_ARG_SRC, input},
+                                       {DNNL_ARG_MEAN, mean_},
+                                       {DNNL_ARG_VARIANCE, variance_},
+                                       {DNNL_ARG_SCALE, builder_.bias(stage_.first_parameter, vector_)},
+                                       {DNNL_ARG_SHIFT, builder_.bias(stage_.first_parameter + 1, vector_)},
+                                       {DNNL_ARG_DST, output},
+                                       {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
+    builder_.convert(calls, output, kept);
+  }
+
+  /// In the gradient's own place.
+  void backward(Calls& calls, Gradients& gradients) override {
+    layer_normalization_backward::primitive_desc descriptor{
+        {dnnl::prop_kind::backward, data_, data_, moments_, epsilon_, kWithBoth},
+        builder_.attributes(),
+        builder_.engine(),
+        forward_descriptor()};
+    builder_.choose(descriptor, stage_, "backward");
+    Gradients::Place gradient = gradients.use(stage_.output);
+    const memory stored{builder_.as_stored(data_), builder_.engine(), gradient.value.get_data_handle()};
+    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    const memory wide = builder_.operand(calls, stored, SharedUse::wide_output);
+    calls.emplace_back(BoundPrimitive{layer_normalization_backward{descriptor},
+                                      {{DNNL_ARG_SRC, input},
+                                       {DNNL_ARG_MEAN, mean_},
+                                       {DNNL_ARG_VARIANCE, variance_},
+                                       {DNNL_ARG_SCALE, builder_.bias(stage_.first_parameter, vector_)},
+                                       // oneDNN 2.6 counts it among the inputs, and reads it not.
+                                       {DNNL_ARG_SHIFT, builder_.bias(stage_.first_parameter + 1, vector_)},
+                                       {DNNL_ARG_DIFF_DST, wide},
+                                       {DNNL_ARG_DIFF_SRC, wide},
+                                       {DNNL_ARG_DIFF_SCALE, builder_.gradient(stage_.first_parameter, vector_)},
+                                       {DNNL_ARG_DIFF_SHIFT, builder_.gradient(stage_.first_parameter + 1, vector_)},
+                                       {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
+    builder_.convert(calls, wide, stored);
+    gradient.masked = false;
+    if (!builder_.tensor(stage_.inputs.front()).trained) return gradients.give_back(gradient);
+    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+  }
+
+ private:
+  layer_normalization_forward::primitive_desc forward_descriptor() const {
+    return {{dnnl::prop_kind::forward_training, data_, moments_, epsilon_, kWithBoth},
+            builder_.attributes(),
+            builder_.engine()};
+  }
+  memory stored_input() const { return builder_.value_as(stage_.inputs.front(), builder_.as_stored(data_)); }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const float epsilon_;
+  const std::uint64_t width_, rows_;
+  const memory::desc data_, vector_, moments_;
+  const memory mean_, variance_;  // of each row, for the way back
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_layer_norm(ProgramBuilder& builder, const Stage& stage, const LayerNorm& norm) {
+  return std::make_unique<LayerNormCalls>(builder, stage, norm);
+}
+
+}  // namespace troupe::cpu
