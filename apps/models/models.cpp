@@ -54,6 +54,81 @@ Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
 }
 
+/// A residual network of He et al. 2016 (Deep residual learning for image recognition) of `model.depth` layers: for
+/// images of 224 x 224 (their table 1), or for those of 32 x 32 (their section 4.2).
+struct ResNetShape {
+  bool large_images = true;           // a stem of 7 x 7 with stride 2 and a pool before the blocks
+  bool bottleneck = false;            // blocks of 1 x 1, 3 x 3, 1 x 1 with four times the filters at the end
+  std::uint32_t filters = 64;         // of the first stage; each next one has twice as many
+  std::vector<std::uint32_t> blocks;  // of each stage
+};
+
+ResNetShape resnet_shape(std::uint32_t depth) {
+  switch (depth) {
+    case 18: return {.blocks = {2, 2, 2, 2}};
+    case 34: return {.blocks = {3, 4, 6, 3}};
+    case 50: return {.bottleneck = true, .blocks = {3, 4, 6, 3}};
+    case 101: return {.bottleneck = true, .blocks = {3, 4, 23, 3}};
+    case 152: return {.bottleneck = true, .blocks = {3, 8, 36, 3}};
+    default: break;
+  }
+  TROUPE_CHECK(
+      depth >= 8 && depth % 6 == 2, Code::invalid, "model.depth = ", depth,
+      ": a ResNet has 18, 34, 50, 101 or 152 layers, or, for images of 32 x 32, 6 n + 2 (20, 32, 44, 56, 110)");
+  const std::uint32_t each = (depth - 2) / 6;
+  return {.large_images = false, .filters = 16, .blocks = {each, each, each}};
+}
+
+/// The first block of a stage but the first halves the image, in its convolution of 3 x 3; where a block changes the
+/// shape of what it reads, a convolution of 1 x 1 stands beside it (their option B).
+Graph build_resnet(const Settings& settings, const std::vector<Field>& fields) {
+  Field image = needed_field(settings, fields, kImage);
+  const Field label = needed_field(settings, fields, kLabel);
+  image.dtype = settings.model.dtype;
+  const ResNetShape shape = resnet_shape(settings.model.depth);
+  LayerList net;
+  const auto convolve = [&](std::uint32_t filters, std::uint32_t kernel, std::uint32_t stride,
+                            std::vector<std::string> inputs, const std::string& name) {
+    const std::uint32_t padding = kernel / 2;
+    net.add(
+        Conv2d{
+            .filters = filters, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}},
+        std::move(inputs), name);
+    return net.add(BatchNorm{}, {}, text(name, "_norm"));
+  };
+  convolve(shape.filters, shape.large_images ? 7 : 3, shape.large_images ? 2 : 1, {}, "stem");
+  std::string stream = net.add(Relu{}, {}, "stem_relu");
+  if (shape.large_images)
+    stream = net.add(MaxPool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, {}, "stem_pool");
+  std::uint32_t channels = shape.filters;
+  for (std::uint32_t stage = 0; stage < shape.blocks.size(); ++stage) {
+    const std::uint32_t inner = shape.filters << stage, outer = shape.bottleneck ? 4 * inner : inner;
+    for (std::uint32_t block = 0; block < shape.blocks[stage]; ++block) {
+      const auto name = [&](const char* what) { return text("stage_", stage + 1, ".block_", block + 1, '.', what); };
+      const std::uint32_t stride = stage > 0 && block == 0 ? 2 : 1;
+      std::string made;
+      if (shape.bottleneck) {
+        convolve(inner, 1, 1, {stream}, name("narrow"));
+        net.add(Relu{}, {}, name("narrow_relu"));
+        convolve(inner, 3, stride, {}, name("conv"));
+        net.add(Relu{}, {}, name("conv_relu"));
+        made = convolve(outer, 1, 1, {}, name("widen"));
+      } else {
+        convolve(inner, 3, stride, {stream}, name("conv_1"));
+        net.add(Relu{}, {}, name("conv_1_relu"));
+        made = convolve(inner, 3, 1, {}, name("conv_2"));
+      }
+      if (stride != 1 || channels != outer) stream = convolve(outer, 1, stride, {stream}, name("shortcut"));
+      net.add(Add{}, {made, stream}, name("sum"));
+      stream = net.add(Relu{}, {}, name("out"));
+      channels = outer;
+    }
+  }
+  net.add(GlobalAveragePool{});
+  net.add(Dense{label.classes}, {}, "logits");
+  return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
+}
+
 /// A decoder as GPT-2 has it (Radford et al. 2019, section 2.3): bytes and their places, blocks of attention and of two
 /// dense layers, each behind a layer norm and added to what it read, a last norm, and logits for each place.
 Graph build_gpt(const Settings& settings, const std::vector<Field>& fields) {
@@ -121,7 +196,7 @@ struct Registered {
   Graph (*build)(const Settings&, const std::vector<Field>&);
 };
 constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", build_lenet},
-                             Registered{"gpt", build_gpt}};
+                             Registered{"resnet", build_resnet}, Registered{"gpt", build_gpt}};
 
 Graph build_without_smoothing(const Settings& settings, const std::vector<Field>& fields) {
   if (!settings.model.layers.empty()) return build_layers(settings, fields);

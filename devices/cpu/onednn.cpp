@@ -76,6 +76,33 @@ bool onednn_has_bf16() {
   return has;
 }
 
+bool onednn_has_winograd() {
+  static const bool has = [] {
+    using dnnl::memory;
+    constexpr memory::dim kChannels = 32, kSide = 16;
+    const auto any = [](const memory::dims& dims) {
+      return memory::desc{dims, memory::data_type::f32, memory::format_tag::any};
+    };
+    const memory::desc image = any({1, kChannels, kSide, kSide}), weights = any({kChannels, kChannels, 3, 3});
+    const memory::desc bias{{kChannels}, memory::data_type::f32, memory::format_tag::a};
+    constexpr auto kWinograd = dnnl::algorithm::convolution_winograd;
+    const memory::dims ones{1, 1};
+    try {
+      const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+      const dnnl::convolution_forward::primitive_desc forward{
+          {dnnl::prop_kind::forward_training, kWinograd, image, weights, bias, image, ones, ones, ones}, engine};
+      const dnnl::convolution_backward_data::primitive_desc to_input{
+          {kWinograd, image, weights, image, ones, ones, ones}, engine, forward};
+      const dnnl::convolution_backward_weights::primitive_desc to_weights{
+          {kWinograd, image, weights, bias, image, ones, ones, ones}, engine, forward};
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return has;
+}
+
 bool has_bf16_instructions() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;

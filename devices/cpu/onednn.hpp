@@ -24,6 +24,9 @@ bool onednn_has_bf16();
 /// Whether the processor, as far as oneDNN may use it, has instructions for bf16.
 bool has_bf16_instructions();
 
+/// Whether oneDNN convolves f32 images by Winograd's algorithm here (AVX-512; not every version does).
+bool onednn_has_winograd();
+
 /// Whether an implementation may run here. Not brgemm with AMX where CPUID leaf 0x1D tells of no tile palette: it would
 /// load an empty one, and die of SIGILL in its first tile instruction. The gemm kernels bring their own palette.
 bool implementation_usable(std::string_view name);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
@@ -58,6 +59,9 @@ ProgramBuilder::ProgramBuilder(const Graph& graph, const Layout& layout, const P
       engine_(engine),
       places_(places) {
   read_tensors();
+  // Only f32 has convolutions that gain by blocks.
+  blocked_.resize(same_.size());
+  if (stored_ == Type::f32 && onednn_has_winograd()) blocked_ = tensors_in_blocks(graph_, same_, rows_);
   read_stages();
   take_values();
 }
@@ -141,9 +145,11 @@ memory::desc ProgramBuilder::matrix(std::uint64_t rows, std::uint64_t columns, T
   return {{static_cast<memory::dim>(rows), static_cast<memory::dim>(columns)}, type, memory::format_tag::ab};
 }
 
-memory::desc ProgramBuilder::image(const Shape& shape, Type type) const {
+memory::desc ProgramBuilder::image(const Shape& shape, std::uint32_t tensor, Type type) const {
   const auto& of = shape.extents;
-  return {{rows_, of.at(2), of.at(0), of.at(1)}, type, memory::format_tag::nhwc};
+  return {{rows_, of.at(2), of.at(0), of.at(1)},
+          type,
+          in_blocks(tensor) ? memory::format_tag::nChw16c : memory::format_tag::nhwc};
 }
 
 memory ProgramBuilder::field(std::string_view name) const {
@@ -155,6 +161,20 @@ memory ProgramBuilder::field(std::string_view name) const {
 memory ProgramBuilder::value_as(std::uint32_t tensor, const Descriptor& desc) const {
   if (tensor < graph_.fields().size()) return places_.field(tensor, desc);
   return {desc, engine_, tensors_.at(tensor).value.get_data_handle()};
+}
+
+memory ProgramBuilder::unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc, SharedUse use) {
+  if (!in_blocks(tensor)) return value_as(tensor, desc);
+  const Descriptor blocks = image(graph_.shape_of(tensor), tensor, Type::f32);
+  const Descriptor plain{blocks.dims(), Type::f32, memory::format_tag::nhwc};
+  arrange(calls, value_as(tensor, blocks), places_.share(use, plain));
+  return places_.share(use, desc);
+}
+
+void ProgramBuilder::into_blocks(Calls& calls, std::uint32_t tensor, const memory& to, SharedUse use) {
+  const Descriptor blocks = image(graph_.shape_of(tensor), tensor, Type::f32);
+  const Descriptor plain{blocks.dims(), Type::f32, memory::format_tag::nhwc};
+  arrange(calls, places_.share(use, plain), {blocks, engine_, to.get_data_handle()});
 }
 
 memory::desc ProgramBuilder::as_stored(Descriptor desc) const {

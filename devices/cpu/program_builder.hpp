@@ -76,8 +76,11 @@ class ProgramBuilder {
   Activation activation_of(std::uint32_t tensor) const noexcept;
 
   Descriptor matrix(std::uint64_t rows, std::uint64_t columns, Type type) const;
-  /// [rows, height, width, channels], whose dimensions oneDNN lists as rows, channels, height, width.
-  Descriptor image(const Shape& shape, Type type) const;
+  /// Whether a tensor lies in blocks of channels (image_layouts.hpp). Only a layer that asks for it by image() or
+  /// unblocked() may touch one that does, or one that works on each element by itself.
+  bool in_blocks(std::uint32_t tensor) const { return blocked_.at(tensor); }
+  /// [rows, height, width, channels] as `tensor` lies, whose dimensions oneDNN lists as rows, channels, height, width.
+  Descriptor image(const Shape& shape, std::uint32_t tensor, Type type) const;
   /// `desc` in the stored type.
   Descriptor as_stored(Descriptor desc) const;
   /// The graph's field of that name, i32 [rows, elements], in the step's batch. It has an address in steps; a field of
@@ -99,6 +102,11 @@ class ProgramBuilder {
   void convert(Calls& calls, const dnnl::memory& from, const dnnl::memory& to) const;
   /// `from` in the layout `desc`: itself, or a copy that `calls` make.
   dnnl::memory arranged(Calls& calls, const dnnl::memory& from, const Descriptor& desc, SharedUse use);
+  /// A tensor's value, of f32 where it lies in blocks, as matrix `desc`: height by width by channels in a row.
+  dnnl::memory unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc, SharedUse use);
+  /// Adds the call that brings matrix `from`, which lies in the place shared by `use`, into that of the gradient `to`
+  /// of `tensor`, which lies in blocks.
+  void into_blocks(Calls& calls, std::uint32_t tensor, const dnnl::memory& to, SharedUse use);
   /// Adds the call that brings `from` into the layout of `to`, unless both are the same.
   void arrange(Calls& calls, const dnnl::memory& from, const dnnl::memory& to);
 
@@ -135,6 +143,7 @@ class ProgramBuilder {
   const dnnl::engine engine_;
   Places& places_;
   std::vector<std::uint32_t> same_;  // by tensor of the graph
+  std::vector<bool> blocked_;        // the same
   std::vector<FlowTensor> tensors_;
   std::vector<Stage> stages_;
   std::vector<BatchStatistic> statistics_;

@@ -167,11 +167,13 @@ Keys data_and_model_keys() {
       {"data.loader", at<&S::data, &D::loader>, one_of({"rank", "node"}), "who reads the data set", "\"node\"",
        "rank: every rank reads it for itself. node: one rank of each node reads it and makes the batches of all ranks "
        "of the node, directly in their memory, so that the node holds the data set once."},
-      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet", "gpt"}), "a registered model", "\"mlp\"",
+      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet", "resnet", "gpt"}), "a registered model",
+       "\"mlp\"",
        "mlp: dense layers, each but the last followed by a ReLU. lenet: two convolutions with tanh and pooling, then "
        "two "
-       "dense layers, as apps/mnist/lenet.toml writes them. gpt: a decoder of a text's bytes, as apps/text/gpt.toml "
-       "trains it. The sizes of input and output follow from the data."},
+       "dense layers, as apps/mnist/lenet.toml writes them. resnet: residual blocks of convolutions and batch norms, "
+       "as apps/cifar10/resnet20.toml trains them. gpt: a decoder of a text's bytes, as apps/text/gpt.toml trains it. "
+       "The sizes of input and output follow from the data."},
       {"model.units",
        at<&S::model, &S::Model::units>,
        array_of(K::integers, 1, 8, {1, 65536}),
@@ -181,12 +183,14 @@ Keys data_and_model_keys() {
        {"model.name", {"mlp"}}},
       {"model.depth",
        at<&S::model, &S::Model::depth>,
-       integer(1, 64),
-       "number of blocks",
+       integer(1, 1024),
+       "number of a gpt's blocks, or of a resnet's layers",
        "6",
-       "A block is attention, then two dense layers with GELU between them, the first four times as wide; each half "
+       "resnet: 18, 34, 50, 101 or 152 for images of about 224 x 224; 20, 32, 44, 56, 110 (6 n + 2) for those of 32 x "
+       "32. gpt: a block is attention, then two dense layers with GELU between them, the first four times as wide; "
+       "each half "
        "begins with a layer norm and is added to what it read.",
-       {"model.name", {"gpt"}}},
+       {"model.name", {"resnet", "gpt"}}},
       {"model.width",
        at<&S::model, &S::Model::width>,
        integer(1, 65536),

@@ -163,6 +163,48 @@ inline Graph random_network(std::uint64_t key, DType dtype) {
   return {"network", image, dtype, net.finish()};
 }
 
+/// Convolutions of 3 x 3 with 32 or more channels in whole blocks of 16, which devices have algorithms and layouts of
+/// their own for, between layers that work on each element or channel, and others for which the order of channels in
+/// memory matters.
+inline Graph network_of_many_channels(std::uint64_t key) {
+  Draws draws{sub_key(key, 79)};
+  LayerList net;
+  const Shape image{{draws.number(12, 18), draws.number(12, 18), draws.number(1, 2) * 16}};
+  const auto convolution = [](std::uint32_t filters) {
+    return Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}};
+  };
+  std::uint32_t filters = draws.number(2, 3) * 16;
+  net.add(convolution(filters));
+  for (std::uint32_t block = 0; block < 2; ++block) {
+    const Operation any[]{Relu{}, Tanh{}, Sigmoid{}, Gelu{}, BatchNorm{}};
+    net.add(any[draws.number(0, 4)]);
+    const std::string before = net.last();
+    const std::string made = net.add(convolution(filters));
+    switch (draws.number(0, 7)) {
+      case 0: net.add(Add{}, {made, before}); break;
+      case 1: net.add(Multiply{}, {before, made}); break;
+      case 2: net.add(MaxPool{.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}}); break;
+      case 3: net.add(AveragePool{.kernel = {2, 2}, .stride = {1, 1}}); break;
+      case 4: net.add(Concat{}, {made, before}); break;
+      case 5: net.add(L2Norm{}); break;
+      case 6: net.add(Dropout{.rate = 0.25}); break;
+      default: net.add(Conv2d{.filters = filters, .kernel = {1, 1}}); break;
+    }
+  }
+  switch (draws.number(0, 4)) {
+    case 0: net.add(GlobalAveragePool{}); break;
+    case 1: net.add(Flatten{}); break;
+    case 2:
+      net.add(Flatten{});
+      net.add(Tanh{});
+      break;
+    case 3: net.add(Dense{8, false}); break;
+    default: break;
+  }
+  net.add(Dense{kLayerClasses});
+  return {"many_channels", image, DType::f32, net.finish()};
+}
+
 inline constexpr std::string_view kTarget = "target";
 
 /// A network whose last loss is of `kind`, with drawn attributes, and reads what a dense layer puts out, or a sigmoid

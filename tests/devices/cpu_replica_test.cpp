@@ -5,6 +5,7 @@
 
 #include "apps/models/models.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/onednn.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/random.hpp"
@@ -291,6 +292,28 @@ TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForConvolutionNetworks) {
     EXPECT_EQ(implementations.find(": ref"), implementations.npos) << graph.name() << '\n' << implementations;
     RecordProperty(graph.name(), implementations);
   }
+}
+
+TEST_F(CpuReplica, ConvolvesByWinogradsAlgorithmWhereThatGains) {
+  if (!cpu::onednn_has_winograd()) GTEST_SKIP() << "oneDNN has no such implementation here";
+  const auto implementations_of = [&](std::uint32_t filters, std::uint32_t rows) {
+    LayerList net;
+    for (int i = 0; i < 2; ++i) net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
+    net.add(MaxPool{});
+    net.add(Dense{10});
+    const Graph graph{"two", Shape{{16, 16, 3}}, DType::f32, net.finish()};
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {rows, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    const std::string lines = describe_cpu_replica(*replica);
+    std::uint32_t found = 0;
+    for (std::size_t at = lines.find("wino"); at != lines.npos; at = lines.find("wino", at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(implementations_of(64, 4), 3U);  // the second one, forward and both gradients
+  EXPECT_EQ(implementations_of(64, 3), 0U);  // too few tiles
+  EXPECT_EQ(implementations_of(16, 4), 0U);  // too few channels
+  EXPECT_EQ(implementations_of(56, 4), 0U);  // no whole blocks
 }
 
 TEST_P(CpuReplicaOf, LearnsATinyProblem) {

@@ -105,6 +105,11 @@ TEST(PrintReport, ListsUnequalLayers) {
   Settings settings;
   settings.model.units = {300, 100};
   EXPECT_NE(job_header(settings, two_ranks()).find("Num unit: 300, 100\n"), std::string::npos);
+  settings.model.name = "resnet";
+  settings.model.depth = 20;
+  EXPECT_NE(job_header(settings, two_ranks()).find("\nModel: resnet of depth 20\n"), std::string::npos);
+  settings.model.layers = {{"a", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}};
+  EXPECT_NE(job_header(settings, two_ranks()).find("\nModel: 2 layers\n"), std::string::npos);
 }
 
 TEST_F(ConsoleTest, SaysWhichDataItUses) {

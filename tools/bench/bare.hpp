@@ -12,6 +12,12 @@
 
 namespace troupe::bench {
 
+/// How much of a measurement counts.
+struct Pace {
+  std::size_t warm_steps = 25;   // that do not count
+  std::size_t window_steps = 5;  // the least number of a window: fewer tell nothing
+};
+
 /// When steps were committed.
 class StepClock {
  public:
@@ -23,17 +29,15 @@ class StepClock {
     samples_ = samples;
   }
   /// Samples/s of equal windows over the steps after the warm-up. Throws Error{invalid} when there are too few.
-  std::vector<double> windows() const {
-    constexpr std::size_t kWarmSteps = 25;
-    constexpr std::size_t kLeastOfWindow = 5;  // steps: fewer tell nothing
-    constexpr std::size_t kLeast = kWarmSteps + kWindows * kLeastOfWindow + 1;
-    TROUPE_CHECK(at_.size() >= kLeast, Code::invalid, "measured too short: ", at_.size(), " steps, but ", kWarmSteps,
-                 " to warm up and ", kWindows, " windows of ", kLeastOfWindow, " need ", kLeast,
+  std::vector<double> windows(const Pace& pace) const {
+    const std::size_t least = pace.warm_steps + kWindows * pace.window_steps + 1;
+    TROUPE_CHECK(at_.size() >= least, Code::invalid, "measured too short: ", at_.size(), " steps, but ",
+                 pace.warm_steps, " to warm up and ", kWindows, " windows of ", pace.window_steps, " need ", least,
                  "; give --seconds more, or --batch less");
     std::vector<double> values;
-    const std::size_t steps = (at_.size() - kWarmSteps - 1) / kWindows;
+    const std::size_t steps = (at_.size() - pace.warm_steps - 1) / kWindows;
     for (std::size_t w = 0; w < kWindows; ++w) {
-      const std::size_t first = kWarmSteps + w * steps;
+      const std::size_t first = pace.warm_steps + w * steps;
       const double seconds = std::chrono::duration<double>(at_[first + steps] - at_[first]).count();
       values.push_back(std::round(static_cast<double>(samples_ * steps) / seconds * 100) / 100);
     }

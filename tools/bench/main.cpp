@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/base/error.hpp"
+#include "tools/bench/cases.hpp"
 #include "tools/bench/data/command.hpp"
 #include "tools/bench/group/command.hpp"
 #include "tools/bench/messages/command.hpp"
@@ -20,11 +21,12 @@ using namespace troupe;
 
 void add_case(CLI::App& command, bench::TrainCase& what) {
   bench::Options options{command};
-  command.add_option("--case", what.name, "The model")->capture_default_str();
+  options.choice("--case", what.name, "The network", bench::names_of_networks())->capture_default_str();
   options.number("--np", what.np, "Processes on this machine", 1, 64)->capture_default_str();
   options.choice("--dtype", what.dtype, "f32 or bf16", {"f32", "bf16"})->capture_default_str();
   options.number("--seconds", what.seconds, "Measured time, after warm-up", 0.5, 3600.0)->capture_default_str();
-  options.number("--batch", what.batch, "Samples a process and step", 1, 1000000)->capture_default_str();
+  options.number("--batch", what.batch, "Samples a process and step; 0: as many as its peers take", 0, 1000000)
+      ->capture_default_str();
 }
 
 /// A process that is measured, started by another run of this program, which tells it first what it is.

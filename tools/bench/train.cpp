@@ -12,10 +12,10 @@
 #include "apps/session/session.hpp"
 #include "runtime/base/error.hpp"
 #include "tools/bench/bare.hpp"
+#include "tools/bench/cases.hpp"
 #include "tools/bench/say.hpp"
 #include "tools/crew/statistics.hpp"
 #include "tools/rtrun/launcher.hpp"
-#include "tools/rtrun/prepare.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -33,14 +33,13 @@ class StepListener final : public SessionListener {
 /// `np` ranks on this machine, no evaluation, no end but time.
 Configuration configuration_of(const TrainCase& what) {
   std::vector<std::string> overrides{text("cluster.nodes=\"local:", what.np, '"'),
-                                     text("data.batch=", what.batch),
-                                     text("model.name=\"", what.name, '"'),
+                                     text("data.batch=", what.batch > 0 ? what.batch : network_of(what.name).batch),
                                      text("model.dtype=\"", what.dtype, '"'),
                                      "train.epochs=100000",
                                      "checkpoint.every_steps=0",
                                      "evaluate.every_epochs=0"};
   overrides.insert(overrides.end(), what.overrides.begin(), what.overrides.end());
-  return parse_configuration("", "rtbench", overrides);
+  return parse_configuration(std::string(network_of(what.name).settings), "rtbench", overrides);
 }
 
 StepClock run_session(Blocking& blocking, SessionOptions options, double seconds) {
@@ -68,7 +67,7 @@ int run_rank(Blocking& blocking, const TrainCase& what, SessionOptions options) 
     line["case"] = text(what.name, ' ', what.np, "px1t");
     line["np"] = what.np;
     line["unit"] = "samples/s";
-    line["v"] = clock.windows();
+    line["v"] = clock.windows(network_of(what.name).pace);
   }
   if (prints) std::cout << line.dump() << std::endl;
   return 0;
@@ -90,10 +89,12 @@ int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase
               std::vector<std::string> arguments) {
   const Configuration configuration = configuration_of(what);
   std::optional<LaunchPlace> place = launch_place_from_environment();
-  const DataPlace data = rtrun::locate_data(configuration);
   if (place || what.np == 1) {
     return run_rank(blocking, what,
-                    {.configuration = configuration, .data = data, .place = std::move(place), .every_step = true});
+                    {.configuration = configuration,
+                     .own_data = network_of(what.name).draw(),
+                     .place = std::move(place),
+                     .every_step = true});
   }
   const auto& faults = configuration.settings.faults;
   return rtrun::launch(blocking, signals,
@@ -104,14 +105,15 @@ int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase
 }
 
 int run_step(const TrainCase& what, std::uint32_t rounds) {
+  const std::uint32_t batch = what.batch > 0 ? what.batch : network_of(what.name).batch;
   const std::string options = text(" --case ", what.name, " --np ", what.np, " --dtype ", what.dtype, " --batch ",
-                                   what.batch, " --seconds ", what.seconds);
+                                   batch, " --seconds ", what.seconds);
   std::vector<double> steps;
   std::vector<double> products;
   std::vector<double> ratios;
   for (std::uint32_t round = 0; round < rounds; ++round) {
     const double rate = Spread(measure("train" + options, "v")).median();
-    steps.push_back(std::round(1e7 * what.np * what.batch / rate) / 10);
+    steps.push_back(std::round(1e7 * what.np * batch / rate) / 10);
     products.push_back(Spread(measure("products" + options, "us")).median());
     ratios.push_back(std::round(1000 * steps.back() / products.back()) / 1000);
   }

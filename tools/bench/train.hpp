@@ -13,11 +13,11 @@ namespace troupe::bench {
 /// included. `rtbench products` takes the same case: the matrix products of a training step alone, run by as many
 /// processes at once, each on the cores that the plan gives it.
 struct TrainCase {
-  std::string name = "mlp";            // a registered model
+  std::string name = "mlp";            // a network (cases.hpp)
   std::uint32_t np = 2;                // processes
   std::string dtype = "f32";           // or bf16
   double seconds = 6;                  // measured, after warm-up
-  std::uint32_t batch = 100;           // per process
+  std::uint32_t batch = 0;             // samples of a process; 0: the network's
   std::vector<std::string> overrides;  // further settings, as --set
   bool bare = false;                   // the same kernels and arenas, called from a plain loop: no actors, no messages
   bool products = false;               // matrix products alone

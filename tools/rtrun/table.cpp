@@ -36,6 +36,16 @@ std::string units_text(const std::vector<std::uint32_t>& units) {
   return units.empty() ? "none" : fmt::format("{}", fmt::join(units, ", "));
 }
 
+/// ChainerMN's line for its MLP, and one of its form for other models.
+std::string model_text(const Settings::Model& model) {
+  if (!model.layers.empty()) return fmt::format("Model: {} layers", model.layers.size());
+  if (model.name == "mlp") return fmt::format("Num unit: {}", units_text(model.units));
+  if (model.name == "resnet") return fmt::format("Model: resnet of depth {}", model.depth);
+  if (model.name == "gpt")
+    return fmt::format("Model: gpt of depth {}, width {}, {} heads", model.depth, model.width, model.heads);
+  return fmt::format("Model: {}", model.name);
+}
+
 /// How long the run is, by the setting that says so.
 std::string length_text(const Settings& settings) {
   if (settings.train.steps == 0) return fmt::format("Num epoch: {}", settings.train.epochs);
@@ -77,10 +87,10 @@ std::string table_row(const EpochReport& report, const std::vector<std::string>&
 std::string job_header(const Settings& settings, const Plan& plan) {
   const std::string device = plan.ranks.empty() ? settings.placement.device : plan.ranks.front().device;
   return fmt::format(
-      "{0}Num process (COMM_WORLD): {1}\nUsing {2}\nUsing {3} communicator\nNum unit: {4}\nNum Minibatch-size: {5}\n"
+      "{0}Num process (COMM_WORLD): {1}\nUsing {2}\nUsing {3} communicator\n{4}\nNum Minibatch-size: {5}\n"
       "{6}\n{0}",
-      kRule, plan.world_size(), upper(device), name_of(plan.levels), units_text(settings.model.units),
-      settings.data.batch, length_text(settings));
+      kRule, plan.world_size(), upper(device), name_of(plan.levels), model_text(settings.model), settings.data.batch,
+      length_text(settings));
 }
 
 std::string grouped(std::uint64_t number) {

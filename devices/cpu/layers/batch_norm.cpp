@@ -20,7 +20,7 @@ class BatchNormCalls final : public LayerCalls {
       : builder_(builder),
         stage_(stage),
         epsilon_(static_cast<float>(norm.epsilon)),
-        image_(builder.image(as_image(stage.input_shape), builder.computed())),
+        image_(builder.image(as_image(stage.input_shape), stage.inputs.front(), builder.computed())),
         channels_({static_cast<memory::dim>(stage.input_shape.extents.back())}, ProgramBuilder::Type::f32,
                   memory::format_tag::a),
         forward_(descriptor(prop_kind::forward_training, flags())) {

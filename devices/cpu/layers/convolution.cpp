@@ -1,3 +1,4 @@
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
 
 namespace troupe::cpu {
@@ -10,7 +11,7 @@ using dnnl::memory;
 using Type = ProgramBuilder::Type;
 using dims = memory::dims;
 
-/// Images stay as they are, height by width by channels. Weights are packed as the implementation wants them, which
+/// Images stay as they lie. Weights are packed as the implementation wants them, which
 /// costs next to nothing beside what they are used for: each one is used for every place of every image.
 class ConvolutionCalls final : public LayerCalls {
  public:
@@ -18,9 +19,11 @@ class ConvolutionCalls final : public LayerCalls {
       : builder_(builder),
         stage_(stage),
         conv_(conv),
-        input_(builder.image(stage.input_shape, builder.computed())),
-        output_(builder.image(stage.output_shape, builder.computed())),
-        bias_({conv.filters}, Type::f32, memory::format_tag::a) {}
+        input_(builder.image(stage.input_shape, stage.inputs.front(), builder.computed())),
+        output_(builder.image(stage.output_shape, stage.output, builder.computed())),
+        bias_({conv.filters}, Type::f32, memory::format_tag::a),
+        winograd_(builder.computed() == Type::f32 && onednn_has_winograd() &&
+                  gains_by_winograd(conv, stage.input_shape, stage.output_shape, builder.rows())) {}
 
   void forward(Calls& calls) override {
     auto descriptor = forward_descriptor(stage_.activation);
@@ -54,32 +57,33 @@ class ConvolutionCalls final : public LayerCalls {
     memory written, wide, kept;
   };
 
-  /// In the layout of images, or where oneDNN has no more than reference code for that, in one of its own.
+  /// With images as they lie, or where oneDNN has no more than reference code for that, in a layout of its own; by
+  /// Winograd's algorithm where that gains.
   template <class Make>
-  auto with_layout(Make&& make) const {
-    auto plain = make(input_, output_);
-    if (!is_reference_code(plain.impl_info_str())) return plain;
-    const auto any = [](memory::desc desc) {
+  auto best(Make&& make) const {
+    const auto any = [](const memory::desc& desc) {
       return memory::desc{desc.dims(), desc.data_type(), memory::format_tag::any};
     };
-    return make(any(input_), any(output_));
+    if (winograd_) return make(dnnl::algorithm::convolution_winograd, any(input_), any(output_));
+    auto direct = make(dnnl::algorithm::convolution_direct, input_, output_);
+    if (!is_reference_code(direct.impl_info_str())) return direct;
+    return make(dnnl::algorithm::convolution_direct, any(input_), any(output_));
   }
 
   convolution_forward::primitive_desc forward_descriptor(Activation activation) const {
-    return with_layout([&](const memory::desc& input, const memory::desc& output) {
+    return best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return convolution_forward::primitive_desc{
-          {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, input,
-           weights_in(builder_.computed()), bias_, output, strides(), dilations(), padding(), padding()},
+          {dnnl::prop_kind::forward_training, algorithm, input, weights_in(builder_.computed()), bias_, output,
+           strides(), dilations(), padding(), padding()},
           builder_.attributes(activation),
           builder_.engine()};
     });
   }
 
   void to_weights(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient) {
-    auto descriptor = with_layout([&](const memory::desc& input, const memory::desc& output) {
+    auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return convolution_backward_weights::primitive_desc{
-          {dnnl::algorithm::convolution_direct, input, weights_in(Type::f32), bias_, output, strides(), dilations(),
-           padding(), padding()},
+          {algorithm, input, weights_in(Type::f32), bias_, output, strides(), dilations(), padding(), padding()},
           builder_.attributes(),
           builder_.engine(),
           hint};
@@ -101,10 +105,9 @@ class ConvolutionCalls final : public LayerCalls {
 
   void to_input(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient,
                 const memory& input_gradient) {
-    auto descriptor = with_layout([&](const memory::desc& input, const memory::desc& output) {
+    auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return convolution_backward_data::primitive_desc{
-          {dnnl::algorithm::convolution_direct, input, weights_in(builder_.computed()), output, strides(), dilations(),
-           padding(), padding()},
+          {algorithm, input, weights_in(builder_.computed()), output, strides(), dilations(), padding(), padding()},
           builder_.attributes(),
           builder_.engine(),
           hint};
@@ -160,6 +163,7 @@ class ConvolutionCalls final : public LayerCalls {
   const Stage& stage_;
   const Conv2d conv_;
   const memory::desc input_, output_, bias_;
+  const bool winograd_;
 };
 
 }  // namespace

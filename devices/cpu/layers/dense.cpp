@@ -27,7 +27,7 @@ class DenseCalls final : public LayerCalls {
     const memory output = builder_.result(stored_output, SharedUse::wide_output);
     auto descriptor = forward_descriptor(output.get_desc(), stage_.activation);
     builder_.choose(descriptor, stage_, "forward");
-    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    const memory input = builder_.operand(calls, stored_input(calls), SharedUse::wide_input);
     const memory weights = builder_.operand(calls, stored_weights(), SharedUse::wide_weights);
     calls.emplace_back(Product{{inner_product_forward{descriptor},
                                 {{DNNL_ARG_SRC, input},
@@ -65,7 +65,7 @@ class DenseCalls final : public LayerCalls {
     inner_product_backward_weights::primitive_desc descriptor{
         {input_, weights_gradient, bias_, output_}, builder_.attributes(), builder_.engine(), hint};
     builder_.choose(descriptor, stage_, "gradient of the weights");
-    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    const memory input = builder_.operand(calls, stored_input(calls), SharedUse::wide_input);
     memory output_gradient = builder_.operand(calls, gradient, SharedUse::wide_output);
     calls.emplace_back(
         Product{{inner_product_backward_weights{descriptor},
@@ -84,19 +84,22 @@ class DenseCalls final : public LayerCalls {
     builder_.choose(descriptor, stage_, "gradient of the input");
     const memory weights = builder_.operand(calls, stored_weights(), SharedUse::wide_weights);
     // The layer's input is no longer needed there.
-    const memory wide_gradient = builder_.result(input_gradient, SharedUse::wide_input);
+    const std::uint32_t read = stage_.inputs.front();
+    const memory wide_gradient = builder_.in_blocks(read) ? builder_.places().share(SharedUse::packed_input, input_)
+                                                          : builder_.result(input_gradient, SharedUse::wide_input);
     calls.emplace_back(Product{{inner_product_backward_data{descriptor},
                                 {{DNNL_ARG_DIFF_DST, output_gradient},
                                  {DNNL_ARG_WEIGHTS, weights},
                                  {DNNL_ARG_DIFF_SRC, wide_gradient},
                                  {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    if (builder_.in_blocks(read)) return builder_.into_blocks(calls, read, input_gradient, SharedUse::packed_input);
     builder_.convert(calls, wide_gradient, input_gradient);
   }
 
-  memory stored_input() const {
+  memory stored_input(Calls& calls) const {
     memory::desc desc = input_;
     desc.data.data_type = builder_.tensor(stage_.inputs.front()).value.get_desc().data.data_type;
-    return builder_.value_as(stage_.inputs.front(), desc);
+    return builder_.unblocked(calls, stage_.inputs.front(), desc, SharedUse::packed_input);
   }
   memory stored_weights() const { return builder_.weights(stage_.first_parameter, weights_); }
 

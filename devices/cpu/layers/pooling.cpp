@@ -14,8 +14,8 @@ class PoolCalls final : public LayerCalls {
       : builder_(builder),
         stage_(stage),
         window_(window),
-        input_(builder.image(stage.input_shape, builder.computed())),
-        output_(builder.image(output_image(), builder.computed())),
+        input_(builder.image(stage.input_shape, stage.inputs.front(), builder.computed())),
+        output_(builder.image(output_image(), stage.inputs.front(), builder.computed())),
         forward_({dnnl::prop_kind::forward_training, window.algorithm, input_, output_, size(window.stride),
                   size(window.kernel), size(window.padding), size(window.padding)},
                  builder.attributes(), builder.engine()) {

@@ -69,6 +69,42 @@ TEST(Models, GptHasABlockForEachOfItsDepthAndALabelForEachByte) {
   }
 }
 
+/// Without the running statistics of batch norms.
+std::uint64_t count_trained(const Graph& graph) {
+  std::uint64_t count = 0;
+  for (const Parameter& parameter : graph.parameters())
+    if (!parameter.is_statistic()) count += parameter.count_elements();
+  return count;
+}
+
+TEST(Models, ResnetsHaveTheParametersOfTheirPaperAndABiasForEachFilter) {
+  Settings settings;
+  settings.model.name = "resnet";
+  const auto parameters_of = [&](std::uint32_t depth, Shape image, std::uint32_t classes) {
+    settings.model.depth = depth;
+    const Graph graph = build_model(settings, samples_of(std::move(image), classes));
+    std::uint64_t filters = 0;
+    for (const Layer& layer : graph.layers())
+      if (const auto* conv = std::get_if<Conv2d>(&layer.operation)) filters += conv->filters;
+    return count_trained(graph) - filters;
+  };
+  const Shape large{{224, 224, 3}};
+  EXPECT_EQ(parameters_of(18, large, 1000), 11'689'512U);
+  EXPECT_EQ(parameters_of(34, large, 1000), 21'797'672U);
+  EXPECT_EQ(parameters_of(50, large, 1000), 25'557'032U);
+  EXPECT_EQ(parameters_of(101, large, 1000), 44'549'160U);
+  EXPECT_EQ(parameters_of(152, large, 1000), 60'192'808U);
+  EXPECT_EQ(parameters_of(20, {{32, 32, 3}}, 10), 272'474U);
+  for (const std::uint32_t depth : {2, 19, 51}) {
+    try {
+      parameters_of(depth, large, 10);
+      FAIL() << depth << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(text("model.depth = ", depth, ": a ResNet has 18, 34, 50, 101 or 152")));
+    }
+  }
+}
+
 TEST(Models, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   Settings settings;
   settings.model.name = "mpl";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,15 @@ struct MeasuredSet {
   std::string name;
   std::vector<std::string> augment;
 };
+
+/// Images of random bytes: how long they take does not depend on what they show.
+struct RandomImages {
+  std::uint32_t count = 0;
+  std::uint32_t side = 0;  // pixels
+  std::uint32_t channels = 0;
+  std::uint32_t classes = 0;
+};
+std::unique_ptr<Source> random_images(const RandomImages& what, const std::vector<std::string>& augment);
 
 /// Throws Error{invalid} for an operation that is none.
 MeasuredSet make_measured_set(const DataCase& what);
