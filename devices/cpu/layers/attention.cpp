@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <utility>
 
 #include "devices/cpu/layers/layers.hpp"
 
@@ -29,49 +27,51 @@ struct AttentionShape {
   std::size_t count_read(std::size_t at) const noexcept { return causal ? at + 1 : length; }
 };
 
-/// What one thread works in: a head's operands, packed and in f32, and the products of one block.
-struct HeadRoom {
-  float *query, *key, *value, *output, *to_key, *to_value;  // [length, part] each
-  float *products, *to_products;                            // [kQueries, length] each
-  float* block;                                             // [kQueries, part]
+/// Vectors of one head in f32, `stride` elements from one to the next.
+struct Vectors {
+  float* first;
+  std::size_t stride;
 
-  static std::size_t count_elements(const AttentionShape& shape) noexcept {
-    return 6 * shape.length * shape.part() + 2 * kQueries * shape.length + kQueries * shape.part();
-  }
-  HeadRoom(const AttentionShape& shape, float* first) noexcept {
-    const auto take = [&](std::size_t count) { return std::exchange(first, first + count); };
-    for (float** operand : {&query, &key, &value, &output, &to_key, &to_value})
-      *operand = take(shape.length * shape.part());
-    for (float** product : {&products, &to_products}) *product = take(kQueries * shape.length);
-    block = take(kQueries * shape.part());
-  }
+  Vectors from(std::size_t index) const noexcept { return {first + index * stride, stride}; }
+  MatrixOperand operand(bool transposed = false) const noexcept { return {first, stride, transposed}; }
 };
 
-/// `count` vectors of `part` elements that lie `step` elements apart, from `first` on, to packed ones.
-void pack(const Kernels& kernels, const memory& from, std::size_t first, std::size_t step, std::size_t part,
-          std::size_t count, float* to) {
-  const bool f32 = from.get_desc().data_type() == Type::f32;
-  const void* const data = from.get_data_handle();
-  for (std::size_t i = 0; i < count; ++i, first += step, to += part) {
-    if (f32)
-      std::memcpy(to, static_cast<const float*>(data) + first, part * sizeof(float));
-    else
-      kernels.widen(to, static_cast<const Half*>(data) + first, part);
-  }
-}
+/// What one thread works in: the products of one block, and, where tensors are of bf16, a head's vectors in f32.
+struct HeadRoom {
+  float *products, *to_products;  // [kQueries, length] each
+  float* vectors;                 // [kVectors, length, part], or none
 
-/// The way back.
-void unpack(const Kernels& kernels, const float* from, std::size_t part, std::size_t count, const memory& to,
-            std::size_t first, std::size_t step) {
-  const bool f32 = to.get_desc().data_type() == Type::f32;
-  void* const data = to.get_data_handle();
-  for (std::size_t i = 0; i < count; ++i, first += step, from += part) {
-    if (f32)
-      std::memcpy(static_cast<float*>(data) + first, from, part * sizeof(float));
-    else
-      kernels.round(static_cast<Half*>(data) + first, from, part);
+  enum Use : std::size_t { query, key, value, output, to_query, to_key, to_value, kVectors };
+
+  static std::size_t count_elements(const AttentionShape& shape, bool f32) noexcept {
+    return 2 * kQueries * shape.length + (f32 ? 0 : kVectors * shape.length * shape.part());
   }
-}
+  HeadRoom(const AttentionShape& shape, float* first) noexcept
+      : products(first), to_products(first + kQueries * shape.length), vectors(first + 2 * kQueries * shape.length) {}
+};
+
+/// The vectors of one head within a tensor.
+struct HeadPart {
+  const memory& tensor;
+  std::size_t first, step, part, count;
+
+  bool is_f32() const { return tensor.get_desc().data_type() == Type::f32; }
+  Vectors in_place() const { return {static_cast<float*>(tensor.get_data_handle()) + first, step}; }
+  Half* half(std::size_t index) const { return static_cast<Half*>(tensor.get_data_handle()) + first + index * step; }
+
+  /// Where they are read: in place, or widened to `room`.
+  Vectors read(const Kernels& kernels, float* room) const {
+    if (is_f32()) return in_place();
+    for (std::size_t i = 0; i < count; ++i) kernels.widen(room + i * part, half(i), part);
+    return {room, part};
+  }
+  /// Where they are written. keep() rounds them.
+  Vectors write(float* room) const { return is_f32() ? in_place() : Vectors{room, part}; }
+  void keep(const Kernels& kernels, const Vectors& written) const {
+    if (is_f32()) return;
+    for (std::size_t i = 0; i < count; ++i) kernels.round(half(i), written.from(i).first, part);
+  }
+};
 
 /// Attention of a batch. The forward pass keeps the logarithm of each softmax's sum, from which the backward pass makes
 /// the weights again, block by block, so that nothing of length x length is kept. Source: Dao et al. 2022
@@ -84,47 +84,57 @@ struct AttentionPass {
   memory room;                  // [threads, HeadRoom]
   memory gradient, to_input{};  // as output and input; only of the way back
 
+  bool is_f32() const { return input.get_desc().data_type() == Type::f32; }
+
   /// `work(head's number in the batch, room)`, each head by one thread.
   template <class Work>
   void for_heads(Work&& work) const {
     const std::size_t count = shape.rows * shape.heads;
     auto* const first = static_cast<float*>(room.get_data_handle());
-    const std::size_t room_elements = HeadRoom::count_elements(shape);
+    const std::size_t room_elements = HeadRoom::count_elements(shape, is_f32());
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (std::size_t head = 0; head < count; ++head)
       work(head, HeadRoom{shape, first + static_cast<std::size_t>(omp_get_thread_num()) * room_elements});
   }
 
-  std::size_t first_input(std::size_t head) const noexcept {
-    return head / shape.heads * shape.length * shape.step() + head % shape.heads * shape.part();
+  /// Of queries, keys or values (0, 1, 2), in a tensor of the input's shape.
+  HeadPart of_input(const memory& tensor, std::size_t head, std::size_t which) const noexcept {
+    const std::size_t first = head / shape.heads * shape.length * shape.step() + head % shape.heads * shape.part();
+    return {tensor, first + which * shape.width, shape.step(), shape.part(), shape.length};
   }
-  std::size_t first_output(std::size_t head) const noexcept {
-    return head / shape.heads * shape.length * shape.width + head % shape.heads * shape.part();
+  HeadPart of_output(const memory& tensor, std::size_t head) const noexcept {
+    const std::size_t first = head / shape.heads * shape.length * shape.width + head % shape.heads * shape.part();
+    return {tensor, first, shape.width, shape.part(), shape.length};
   }
   float* logarithms_of(std::size_t head) const {
     return static_cast<float*>(logarithms.get_data_handle()) + head * shape.length;
   }
+  float* room_of(const HeadRoom& in, HeadRoom::Use use) const { return in.vectors + use * shape.length * shape.part(); }
 
-  void pack_operands(const Kernels& kernels, std::size_t head, const HeadRoom& in) const {
-    float* const operands[]{in.query, in.key, in.value};
-    for (std::size_t i = 0; i < 3; ++i)
-      pack(kernels, input, first_input(head) + i * shape.width, shape.step(), shape.part(), shape.length, operands[i]);
+  struct Operands {
+    Vectors query, key, value;
+  };
+  Operands operands_of(const Kernels& kernels, std::size_t head, const HeadRoom& in) const {
+    const auto read = [&](HeadRoom::Use use) { return of_input(input, head, use).read(kernels, room_of(in, use)); };
+    return {read(HeadRoom::query), read(HeadRoom::key), read(HeadRoom::value)};
   }
 
   /// Of the `count` queries from `first` on, with all keys that any of them reads: `keys`.
-  void multiply_keys(const HeadRoom& in, std::size_t first, std::size_t count, std::size_t keys) const {
-    const std::size_t part = shape.part();
-    multiply(count, keys, part, shape.scale(), {in.query + first * part, part}, {in.key, part, true}, 0, in.products,
-             shape.length);
+  void multiply_keys(const HeadRoom& in, const Operands& from, std::size_t first, std::size_t count,
+                     std::size_t keys) const {
+    multiply(count, keys, shape.part(), shape.scale(), from.query.from(first).operand(), from.key.operand(true), 0,
+             in.products, shape.length);
   }
 
   void forward(const Kernels& kernels) const {
     for_heads([&](std::size_t head, const HeadRoom& in) {
       const std::size_t part = shape.part();
-      pack_operands(kernels, head, in);
+      const Operands from = operands_of(kernels, head, in);
+      const HeadPart output_part = of_output(output, head);
+      const Vectors to = output_part.write(room_of(in, HeadRoom::output));
       for (std::size_t first = 0; first < shape.length; first += kQueries) {
         const std::size_t count = std::min(kQueries, shape.length - first), keys = shape.count_read(first + count - 1);
-        multiply_keys(in, first, count, keys);
+        multiply_keys(in, from, first, count, keys);
         for (std::size_t i = 0; i < count; ++i) {
           float* const row = in.products + i * shape.length;
           const std::size_t read = shape.count_read(first + i);
@@ -134,23 +144,31 @@ struct AttentionPass {
           logarithms_of(head)[first + i] = largest + std::log(sum);
           for (std::size_t k = 0; k < read; ++k) row[k] /= sum;
         }
-        multiply(count, part, keys, 1, {in.products, shape.length}, {in.value, part}, 0, in.block, part);
-        unpack(kernels, in.block, part, count, output, first_output(head) + first * shape.width, shape.width);
+        multiply(count, part, keys, 1, {in.products, shape.length}, from.value.operand(), 0, to.from(first).first,
+                 to.stride);
       }
+      output_part.keep(kernels, to);
     });
   }
 
   void backward(const Kernels& kernels) const {
     for_heads([&](std::size_t head, const HeadRoom& in) {
       const std::size_t part = shape.part();
-      pack_operands(kernels, head, in);
-      pack(kernels, gradient, first_output(head), shape.width, part, shape.length, in.output);
-      std::fill_n(in.to_key, shape.length * part, 0.0F);
-      std::fill_n(in.to_value, shape.length * part, 0.0F);
-      for (std::size_t first = 0; first < shape.length; first += kQueries) {
+      const Operands from = operands_of(kernels, head, in);
+      const Vectors gradients = of_output(gradient, head).read(kernels, room_of(in, HeadRoom::output));
+      const auto written = [&](HeadRoom::Use which, HeadRoom::Use use) {
+        return of_input(to_input, head, which).write(room_of(in, use));
+      };
+      const Operands to{written(HeadRoom::query, HeadRoom::to_query), written(HeadRoom::key, HeadRoom::to_key),
+                        written(HeadRoom::value, HeadRoom::to_value)};
+      // The last block reads all keys: it comes first, and begins the sums over blocks.
+      const std::size_t last = (shape.length - 1) / kQueries * kQueries;
+      for (std::size_t first = last + kQueries; first > 0;) {
+        first -= kQueries;
         const std::size_t count = std::min(kQueries, shape.length - first), keys = shape.count_read(first + count - 1);
-        const MatrixOperand gradients{in.output + first * part, part};
-        multiply_keys(in, first, count, keys);
+        const float keep = first == last ? 0 : 1;
+        const MatrixOperand block = gradients.from(first).operand();
+        multiply_keys(in, from, first, count, keys);
         for (std::size_t i = 0; i < count; ++i) {
           float* const row = in.products + i * shape.length;
           const std::size_t read = shape.count_read(first + i);
@@ -158,16 +176,18 @@ struct AttentionPass {
           std::fill(row + read, row + keys, 0.0F);
         }
         const MatrixOperand weights_turned{in.products, shape.length, true};
-        multiply(keys, part, count, 1, weights_turned, gradients, 1, in.to_value, part);
-        multiply(count, keys, part, 1, gradients, {in.value, part, true}, 0, in.to_products, shape.length);
+        multiply(keys, part, count, 1, weights_turned, block, keep, to.value.first, to.value.stride);
+        multiply(count, keys, part, 1, block, from.value.operand(true), 0, in.to_products, shape.length);
         go_back_through_softmax(in, count, keys);
-        multiply(count, part, keys, shape.scale(), {in.to_products, shape.length}, {in.key, part}, 0, in.block, part);
+        const Vectors to_query = to.query.from(first);
+        multiply(count, part, keys, shape.scale(), {in.to_products, shape.length}, from.key.operand(), 0,
+                 to_query.first, to_query.stride);
         multiply(keys, part, count, shape.scale(), {in.to_products, shape.length, true},
-                 {in.query + first * part, part}, 1, in.to_key, part);
-        unpack(kernels, in.block, part, count, to_input, first_input(head) + first * shape.step(), shape.step());
+                 from.query.from(first).operand(), keep, to.key.first, to.key.stride);
       }
-      unpack(kernels, in.to_key, part, shape.length, to_input, first_input(head) + shape.width, shape.step());
-      unpack(kernels, in.to_value, part, shape.length, to_input, first_input(head) + 2 * shape.width, shape.step());
+      of_input(to_input, head, HeadRoom::query).keep(kernels, to.query);
+      of_input(to_input, head, HeadRoom::key).keep(kernels, to.key);
+      of_input(to_input, head, HeadRoom::value).keep(kernels, to.value);
     });
   }
 
@@ -196,7 +216,8 @@ class AttentionCalls final : public LayerCalls {
     pass_.logarithms = builder.places().take(
         builder.matrix(builder.rows(), std::uint64_t{attention.heads} * pass_.shape.length, Type::f32));
     pass_.room = builder.places().share(
-        SharedUse::scratch, builder.matrix(pass_.threads, HeadRoom::count_elements(pass_.shape), Type::f32));
+        SharedUse::scratch,
+        builder.matrix(pass_.threads, HeadRoom::count_elements(pass_.shape, pass_.is_f32()), Type::f32));
   }
 
   void forward(Calls& calls) override {
