@@ -20,11 +20,19 @@ set_target_properties(troupe_contracts PROPERTIES EXPORT_NAME contracts VERIFY_I
 target_sources(troupe_contracts INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES
   ${PROJECT_SOURCE_DIR}/tests/contracts/device_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/device_world.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/golden_contract.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/golden_files.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/gradient_distance.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/layer_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/layer_graphs.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/replica_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/stream_contract.hpp)
-target_link_libraries(troupe_contracts INTERFACE troupe::devices_reference troupe::runtime GTest::gmock)
+target_link_libraries(troupe_contracts INTERFACE troupe::devices_reference troupe::runtime GTest::gmock nlohmann_json::nlohmann_json)
+set(TROUPE_GOLDEN_DIR ${CMAKE_INSTALL_DATADIR}/troupe/golden)
+target_compile_definitions(troupe_contracts INTERFACE
+  TROUPE_GOLDEN_FOLDER="$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tests/golden>$<INSTALL_INTERFACE:$<INSTALL_PREFIX>/${TROUPE_GOLDEN_DIR}>")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/golden/ DESTINATION ${TROUPE_GOLDEN_DIR} COMPONENT development
+  FILES_MATCHING PATTERN "*.json")
 install(TARGETS troupe_contracts EXPORT troupe-contracts
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe COMPONENT development)
 install(EXPORT troupe-contracts NAMESPACE troupe:: FILE troupe-contracts-targets.cmake DESTINATION ${TROUPE_CMAKE_DIR}

@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <span>
 
 #include "devices/reference/reference_device.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/model/dropout.hpp"
 #include "tests/contracts/device_world.hpp"
+#include "tests/contracts/gradient_distance.hpp"
 #include "tests/contracts/layer_graphs.hpp"
 
 namespace troupe::contracts {
@@ -18,16 +19,6 @@ namespace troupe::contracts {
 /// device_world.hpp for how to run it on a device.
 class LayerContract : public DeviceWorld {
  protected:
-  /// Relative distances (L2) of gradients, and of the loss of a row. f32 differs by rounding alone, parameter by
-  /// parameter. bf16 keeps 8 bits of each activation: single parameters whose gradients nearly cancel may be far off,
-  /// the gradient as a whole is not.
-  struct Tolerance {
-    double gradient, loss;
-  };
-  static Tolerance tolerance_of(DType dtype) {
-    return dtype == DType::f32 ? Tolerance{1e-5, 1e-6} : Tolerance{0.15, 0.02};
-  }
-
   struct Run {
     std::vector<float> gradients;
     StepSums sums, evaluated;
@@ -156,17 +147,8 @@ class LayerContract : public DeviceWorld {
     return true;
   }
 
-  /// |found - wanted| / |wanted| over a part of the gradients; absolute where they are next to nothing, and relative to
-  /// a tenth of all gradients where terms cancel, as those of weights and a bias before a batch norm.
   static double distance(const Run& found, const Run& wanted, const Layout::Entry& entry) {
-    double difference = 0, size = 0;
-    for (std::uint64_t i = entry.first; i < entry.first + entry.count; ++i) {
-      difference += std::pow(static_cast<double>(found.gradients[i]) - wanted.gradients[i], 2);
-      size += std::pow(static_cast<double>(wanted.gradients[i]), 2);
-    }
-    double whole = 0;
-    for (const float gradient : wanted.gradients) whole += std::pow(static_cast<double>(gradient), 2);
-    return std::sqrt(difference / std::max({size, 1e-2 * whole, 1e-12}));
+    return gradient_distance(std::span{found.gradients}, std::span{wanted.gradients}, entry);
   }
 
   void compare_kinds(DType dtype) {

@@ -1,5 +1,6 @@
 #include "devices/fake/fake_device.hpp"
 #include "tests/contracts/device_contract.hpp"
+#include "tests/contracts/golden_contract.hpp"
 #include "tests/contracts/layer_contract.hpp"
 #include "tests/contracts/replica_contract.hpp"
 #include "tests/contracts/stream_contract.hpp"
@@ -19,10 +20,10 @@ const auto kFakes = ::testing::Values(
     fake_case("FakeWithFarMemory", {.seed = 6, .delay_one_in = 3, .far_memory = true}),
     fake_case("FakeThatComputesTheGraphInFarMemory", {.far_memory = true, .computes_graph = true}),
     fake_case("FakeThatRunsItself", {.far_memory = true, .computes_graph = true, .runs_itself = true}));
-INSTANTIATE_TEST_SUITE_P(Fake, LayerContract,
-                         ::testing::Values(fake_case("FakeThatComputesTheGraphInFarMemory",
-                                                     {.far_memory = true, .computes_graph = true})),
-                         case_name);
+const auto kComputingFake =
+    ::testing::Values(fake_case("FakeThatComputesTheGraphInFarMemory", {.far_memory = true, .computes_graph = true}));
+INSTANTIATE_TEST_SUITE_P(Fake, LayerContract, kComputingFake, case_name);
+INSTANTIATE_TEST_SUITE_P(Fake, GoldenContract, kComputingFake, case_name);
 INSTANTIATE_TEST_SUITE_P(Fake, StreamContract, kFakes, case_name);
 INSTANTIATE_TEST_SUITE_P(Fake, ReplicaContract, kFakes, case_name);
 INSTANTIATE_TEST_SUITE_P(Fake, DeviceContract, kFakes, case_name);

@@ -1,5 +1,6 @@
 #include "opencl_device.hpp"
 #include "tests/contracts/device_contract.hpp"
+#include "tests/contracts/golden_contract.hpp"
 #include "tests/contracts/replica_contract.hpp"
 #include "tests/contracts/stream_contract.hpp"
 
@@ -13,6 +14,7 @@ DeviceCase opencl_case() {
 
 INSTANTIATE_TEST_SUITE_P(OpenCl, StreamContract, ::testing::Values(opencl_case()), case_name);
 INSTANTIATE_TEST_SUITE_P(OpenCl, ReplicaContract, ::testing::Values(opencl_case()), case_name);
+INSTANTIATE_TEST_SUITE_P(OpenCl, GoldenContract, ::testing::Values(opencl_case()), case_name);
 INSTANTIATE_TEST_SUITE_P(OpenCl, DeviceContract, ::testing::Values(opencl_case()), case_name);
 
 }  // namespace troupe::contracts
