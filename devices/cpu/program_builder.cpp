@@ -196,14 +196,14 @@ memory ProgramBuilder::gradient(std::size_t parameter, const Descriptor& desc) c
   return {desc, engine_, memory_.gradients + layout_.entries()[parameter].first};
 }
 
-memory ProgramBuilder::result(const memory& to, SharedUse use, Type type) const {
+memory ProgramBuilder::result(const memory& to, SharedUse use) const {
   const Descriptor desc = to.get_desc();
-  if (desc.data_type() == type || desc.data_type() == Type::f32) return to;
+  if (desc.data_type() == computed_ || desc.data_type() == Type::f32) return to;
   return places_.share(use, in_f32(desc));
 }
 
-memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use, Type type) const {
-  memory wide = result(from, use, type);
+memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use) const {
+  memory wide = result(from, use);
   convert(calls, from, wide);
   return wide;
 }

@@ -94,15 +94,10 @@ class ProgramBuilder {
   /// Where the gradient to a parameter is written, f32.
   dnnl::memory gradient(std::size_t parameter, const Descriptor& desc) const;
 
-  /// `from` as an operand of a primitive that computes with `type`: itself, or where it must be widened, an f32 copy
-  /// that `calls` make.
-  dnnl::memory operand(Calls& calls, const dnnl::memory& from, SharedUse use, Type type) const;
-  dnnl::memory operand(Calls& calls, const dnnl::memory& from, SharedUse use) const {
-    return operand(calls, from, use, computed_);
-  }
-  /// Where such a primitive writes what is kept in `to`: there, or where convert() must round it, in f32.
-  dnnl::memory result(const dnnl::memory& to, SharedUse use, Type type) const;
-  dnnl::memory result(const dnnl::memory& to, SharedUse use) const { return result(to, use, computed_); }
+  /// `from` as an operand: itself, or where it must be widened, an f32 copy that `calls` make.
+  dnnl::memory operand(Calls& calls, const dnnl::memory& from, SharedUse use) const;
+  /// Where a primitive writes what is kept in `to`: there, or where it must be rounded, in f32. settle() rounds it.
+  dnnl::memory result(const dnnl::memory& to, SharedUse use) const;
   /// Adds the call that widens or rounds `from` into `to`, unless both have one type.
   void convert(Calls& calls, const dnnl::memory& from, const dnnl::memory& to) const;
   /// `from` in the layout `desc`: itself, or a copy that `calls` make.

@@ -26,12 +26,12 @@ class ConvolutionCalls final : public LayerCalls {
                   gains_by_winograd(conv, stage.input_shape, stage.output_shape, builder.rows())) {}
 
   void forward(Calls& calls) override {
-    auto descriptor = forward_descriptor(stage_.activation, forward_type());
+    auto descriptor = forward_descriptor(stage_.activation);
     builder_.choose(descriptor, stage_, "forward");
-    const memory input = arranged_input(calls, descriptor.src_desc(), forward_type());
-    const memory weights = packed_weights(calls, descriptor.weights_desc(), forward_type());
+    const memory input = arranged_input(calls, descriptor.src_desc());
+    const memory weights = packed_weights(calls, descriptor.weights_desc());
     const Output to = output_of(builder_.value_as(stage_.output, builder_.as_stored(output_)), descriptor.dst_desc(),
-                                SharedUse::wide_output, SharedUse::packed_output, forward_type());
+                                SharedUse::wide_output, SharedUse::packed_output);
     calls.emplace_back(Product{{convolution_forward{descriptor},
                                 {{DNNL_ARG_SRC, input},
                                  {DNNL_ARG_WEIGHTS, weights},
@@ -43,7 +43,7 @@ class ConvolutionCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      auto hint = forward_descriptor(Activation::none, builder_.computed());
+      auto hint = forward_descriptor(Activation::none);
       const memory stored_gradient{builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()};
       const memory output_gradient = builder_.operand(calls, stored_gradient, SharedUse::wide_output);
       to_weights(calls, hint, output_gradient);
@@ -60,41 +60,39 @@ class ConvolutionCalls final : public LayerCalls {
   /// With images as they lie, or where oneDNN has no more than reference code for that, in a layout of its own; by
   /// Winograd's algorithm where that gains.
   template <class Make>
-  auto best(Type type, Make&& make) const {
+  auto best(Make&& make) const {
     const auto any = [](const memory::desc& desc) {
       return memory::desc{desc.dims(), desc.data_type(), memory::format_tag::any};
     };
-    const memory::desc input = of_type(input_, type), output = of_type(output_, type);
-    if (winograd_) return make(dnnl::algorithm::convolution_winograd, any(input), any(output));
-    auto direct = make(dnnl::algorithm::convolution_direct, input, output);
+    if (winograd_) return make(dnnl::algorithm::convolution_winograd, any(input_), any(output_));
+    auto direct = make(dnnl::algorithm::convolution_direct, input_, output_);
     if (!is_reference_code(direct.impl_info_str())) return direct;
-    return make(dnnl::algorithm::convolution_direct, any(input), any(output));
+    return make(dnnl::algorithm::convolution_direct, any(input_), any(output_));
   }
 
-  convolution_forward::primitive_desc forward_descriptor(Activation activation, Type type) const {
-    return best(type, [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-      return convolution_forward::primitive_desc{{dnnl::prop_kind::forward_training, algorithm, input, weights_in(type),
-                                                  bias_, output, strides(), dilations(), padding(), padding()},
-                                                 builder_.attributes(activation),
-                                                 builder_.engine()};
+  convolution_forward::primitive_desc forward_descriptor(Activation activation) const {
+    return best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
+      return convolution_forward::primitive_desc{
+          {dnnl::prop_kind::forward_training, algorithm, input, weights_in(builder_.computed()), bias_, output,
+           strides(), dilations(), padding(), padding()},
+          builder_.attributes(activation),
+          builder_.engine()};
     });
   }
 
   void to_weights(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient) {
-    auto descriptor = best(
-        builder_.computed(), [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-          return convolution_backward_weights::primitive_desc{
-              {algorithm, input, weights_in(Type::f32), bias_, output, strides(), dilations(), padding(), padding()},
-              builder_.attributes(),
-              builder_.engine(),
-              hint};
-        });
+    auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
+      return convolution_backward_weights::primitive_desc{
+          {algorithm, input, weights_in(Type::f32), bias_, output, strides(), dilations(), padding(), padding()},
+          builder_.attributes(),
+          builder_.engine(),
+          hint};
+    });
     builder_.choose(descriptor, stage_, "gradient of the weights");
-    const memory input = arranged_input(calls, descriptor.src_desc(), builder_.computed());
+    const memory input = arranged_input(calls, descriptor.src_desc());
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);
-    const Output to =
-        output_of(builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)), descriptor.diff_weights_desc(),
-                  SharedUse::wide_weights, SharedUse::packed_weights, builder_.computed());
+    const Output to = output_of(builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)),
+                                descriptor.diff_weights_desc(), SharedUse::wide_weights, SharedUse::packed_weights);
     calls.emplace_back(
         Product{{convolution_backward_weights{descriptor},
                  {{DNNL_ARG_SRC, input},
@@ -107,20 +105,18 @@ class ConvolutionCalls final : public LayerCalls {
 
   void to_input(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient,
                 const memory& input_gradient) {
-    auto descriptor = best(
-        builder_.computed(), [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-          return convolution_backward_data::primitive_desc{
-              {algorithm, input, weights_in(builder_.computed()), output, strides(), dilations(), padding(), padding()},
-              builder_.attributes(),
-              builder_.engine(),
-              hint};
-        });
+    auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
+      return convolution_backward_data::primitive_desc{
+          {algorithm, input, weights_in(builder_.computed()), output, strides(), dilations(), padding(), padding()},
+          builder_.attributes(),
+          builder_.engine(),
+          hint};
+    });
     builder_.choose(descriptor, stage_, "gradient of the input");
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);
-    const memory weights = packed_weights(calls, descriptor.weights_desc(), builder_.computed());
-    const Output to =
-        output_of({builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()},
-                  descriptor.diff_src_desc(), SharedUse::wide_input, SharedUse::packed_input, builder_.computed());
+    const memory weights = packed_weights(calls, descriptor.weights_desc());
+    const Output to = output_of({builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()},
+                                descriptor.diff_src_desc(), SharedUse::wide_input, SharedUse::packed_input);
     calls.emplace_back(Product{{convolution_backward_data{descriptor},
                                 {{DNNL_ARG_DIFF_DST, from},
                                  {DNNL_ARG_WEIGHTS, weights},
@@ -129,19 +125,18 @@ class ConvolutionCalls final : public LayerCalls {
     keep(calls, to);
   }
 
-  memory arranged_input(Calls& calls, const memory::desc& wanted, Type type) {
+  memory arranged_input(Calls& calls, const memory::desc& wanted) {
     const memory input = builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_));
-    return builder_.arranged(calls, builder_.operand(calls, input, SharedUse::wide_input, type), wanted,
+    return builder_.arranged(calls, builder_.operand(calls, input, SharedUse::wide_input), wanted,
                              SharedUse::packed_input);
   }
-  memory packed_weights(Calls& calls, const memory::desc& wanted, Type type) {
+  memory packed_weights(Calls& calls, const memory::desc& wanted) {
     const memory weights = builder_.weights(stage_.first_parameter, plain_weights(builder_.computed()));
-    return builder_.arranged(calls, builder_.operand(calls, weights, SharedUse::wide_weights, type), wanted,
+    return builder_.arranged(calls, builder_.operand(calls, weights, SharedUse::wide_weights), wanted,
                              SharedUse::packed_weights);
   }
-  Output output_of(const memory& kept, const memory::desc& written, SharedUse wide_use, SharedUse packed_use,
-                   Type type) const {
-    const memory wide = builder_.result(kept, wide_use, type);
+  Output output_of(const memory& kept, const memory::desc& written, SharedUse wide_use, SharedUse packed_use) const {
+    const memory wide = builder_.result(kept, wide_use);
     return {wide.get_desc() == written ? wide : builder_.places().share(packed_use, written), wide, kept};
   }
   void keep(Calls& calls, const Output& to) {
@@ -149,12 +144,6 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.convert(calls, to.wide, to.kept);
   }
 
-  /// Instructions for bf16 multiply pairs of channels: of one channel half of each pair would be nothing.
-  Type forward_type() const { return stage_.input_shape.extents[2] == 1 ? Type::f32 : builder_.computed(); }
-  static memory::desc of_type(memory::desc desc, Type type) {
-    desc.data.data_type = static_cast<dnnl_data_type_t>(type);
-    return desc;
-  }
   dims weights_dims() const {
     const auto channels = static_cast<memory::dim>(stage_.input_shape.extents[2] / conv_.groups);
     if (conv_.groups == 1) return {conv_.filters, channels, conv_.kernel.height, conv_.kernel.width};
