@@ -27,12 +27,12 @@ struct AttentionShape {
   std::size_t count_read(std::size_t at) const noexcept { return causal ? at + 1 : length; }
 };
 
-/// Vectors of one head in f32, `stride` elements from one to the next.
-struct Vectors {
+/// HeadVectors of one head in f32, `stride` elements from one to the next.
+struct HeadVectors {
   float* first;
   std::size_t stride;
 
-  Vectors from(std::size_t index) const noexcept { return {first + index * stride, stride}; }
+  HeadVectors from(std::size_t index) const noexcept { return {first + index * stride, stride}; }
   MatrixOperand operand(bool transposed = false) const noexcept { return {first, stride, transposed}; }
 };
 
@@ -56,18 +56,18 @@ struct HeadPart {
   std::size_t first, step, part, count;
 
   bool is_f32() const { return tensor.get_desc().data_type() == Type::f32; }
-  Vectors in_place() const { return {static_cast<float*>(tensor.get_data_handle()) + first, step}; }
+  HeadVectors in_place() const { return {static_cast<float*>(tensor.get_data_handle()) + first, step}; }
   Half* half(std::size_t index) const { return static_cast<Half*>(tensor.get_data_handle()) + first + index * step; }
 
   /// Where they are read: in place, or widened to `room`.
-  Vectors read(const Kernels& kernels, float* room) const {
+  HeadVectors read(const Kernels& kernels, float* room) const {
     if (is_f32()) return in_place();
     for (std::size_t i = 0; i < count; ++i) kernels.widen(room + i * part, half(i), part);
     return {room, part};
   }
   /// Where they are written. keep() rounds them.
-  Vectors write(float* room) const { return is_f32() ? in_place() : Vectors{room, part}; }
-  void keep(const Kernels& kernels, const Vectors& written) const {
+  HeadVectors write(float* room) const { return is_f32() ? in_place() : HeadVectors{room, part}; }
+  void keep(const Kernels& kernels, const HeadVectors& written) const {
     if (is_f32()) return;
     for (std::size_t i = 0; i < count; ++i) kernels.round(half(i), written.from(i).first, part);
   }
@@ -112,7 +112,7 @@ struct AttentionPass {
   float* room_of(const HeadRoom& in, HeadRoom::Use use) const { return in.vectors + use * shape.length * shape.part(); }
 
   struct Operands {
-    Vectors query, key, value;
+    HeadVectors query, key, value;
   };
   Operands operands_of(const Kernels& kernels, std::size_t head, const HeadRoom& in) const {
     const auto read = [&](HeadRoom::Use use) { return of_input(input, head, use).read(kernels, room_of(in, use)); };
@@ -131,7 +131,7 @@ struct AttentionPass {
       const std::size_t part = shape.part();
       const Operands from = operands_of(kernels, head, in);
       const HeadPart output_part = of_output(output, head);
-      const Vectors to = output_part.write(room_of(in, HeadRoom::output));
+      const HeadVectors to = output_part.write(room_of(in, HeadRoom::output));
       for (std::size_t first = 0; first < shape.length; first += kQueries) {
         const std::size_t count = std::min(kQueries, shape.length - first), keys = shape.count_read(first + count - 1);
         multiply_keys(in, from, first, count, keys);
@@ -155,7 +155,7 @@ struct AttentionPass {
     for_heads([&](std::size_t head, const HeadRoom& in) {
       const std::size_t part = shape.part();
       const Operands from = operands_of(kernels, head, in);
-      const Vectors gradients = of_output(gradient, head).read(kernels, room_of(in, HeadRoom::output));
+      const HeadVectors gradients = of_output(gradient, head).read(kernels, room_of(in, HeadRoom::output));
       const auto written = [&](HeadRoom::Use which, HeadRoom::Use use) {
         return of_input(to_input, head, which).write(room_of(in, use));
       };
@@ -179,7 +179,7 @@ struct AttentionPass {
         multiply(keys, part, count, 1, weights_turned, block, keep, to.value.first, to.value.stride);
         multiply(count, keys, part, 1, block, from.value.operand(true), 0, in.to_products, shape.length);
         go_back_through_softmax(in, count, keys);
-        const Vectors to_query = to.query.from(first);
+        const HeadVectors to_query = to.query.from(first);
         multiply(count, part, keys, shape.scale(), {in.to_products, shape.length}, from.key.operand(), 0,
                  to_query.first, to_query.stride);
         multiply(keys, part, count, shape.scale(), {in.to_products, shape.length, true},
