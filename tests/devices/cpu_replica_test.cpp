@@ -294,6 +294,25 @@ TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForConvolutionNetworks) {
   }
 }
 
+TEST_P(CpuReplicaOf, NeverUsesReferenceCodeForResnetsAndGpts) {
+  Settings settings;
+  settings.model.dtype = GetParam();
+  const auto check = [&](const char* name, std::uint32_t depth, const std::vector<Field>& fields) {
+    settings.model.name = name;
+    settings.model.depth = depth;
+    const Graph graph = build_model(settings, fields);
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {4, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    const std::string implementations = describe_cpu_replica(*replica);
+    EXPECT_EQ(implementations.find(": ref"), implementations.npos) << graph.name() << '\n' << implementations;
+  };
+  const Field label{std::string{kLabel}, {}, DType::i32, 10};
+  check("resnet", 20, {{std::string{kImage}, {{32, 32, 3}}, DType::f32}, label});
+  settings.model.width = 96;
+  check("gpt", 2, {{"tokens", {{40}}, DType::i32, 256}, {std::string{kLabel}, {{40}}, DType::i32, 256}});
+}
+
 TEST_F(CpuReplica, ConvolvesByWinogradsAlgorithmWhereThatGains) {
   if (!cpu::onednn_has_winograd()) GTEST_SKIP() << "oneDNN has no such implementation here";
   const auto implementations_of = [&](std::uint32_t filters, std::uint32_t rows) {

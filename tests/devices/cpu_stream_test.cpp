@@ -12,6 +12,7 @@
 #include "devices/cpu/onednn.hpp"
 #include "devices/cpu/stream_meter.hpp"
 #include "runtime/base/blocking.hpp"
+#include "runtime/model/layer_list.hpp"
 
 namespace {
 
@@ -85,6 +86,34 @@ class CpuStream : public ::testing::Test {
              {"c", Dense{10}},
              {"loss", SoftmaxCrossEntropy{}}}};
   }
+  /// Batch norms, sums and convolutions that gain by Winograd's algorithm.
+  static Graph residual_layers(DType dtype) {
+    LayerList net;
+    const Conv2d conv{.filters = 32, .kernel = {3, 3}, .padding = {1, 1}};
+    net.add(conv);
+    const std::string stem = net.add(BatchNorm{});
+    net.add(conv);
+    net.add(BatchNorm{});
+    net.add(Add{}, {stem, net.last()});
+    net.add(Relu{});
+    net.add(GlobalAveragePool{});
+    net.add(Dense{10});
+    return {"g", Shape{{16, 16, 3}}, dtype, net.finish()};
+  }
+  static Graph sequence_layers(DType dtype) {
+    constexpr std::uint32_t kLength = 24, kTokens = 10;
+    LayerList net;
+    net.add(Embedding{.vocabulary = kTokens, .width = 36});
+    net.add(Position{});
+    net.add(LayerNorm{});
+    net.add(Dense{.units = 3 * 36, .flatten = false});
+    net.add(Attention{.heads = 3, .causal = true});
+    net.add(Dense{.units = kTokens, .flatten = false});
+    return {"g",
+            {{"tokens", {{kLength}}, DType::i32, kTokens}, {std::string{kLabel}, {{kLength}}, DType::i32, kTokens}},
+            dtype,
+            net.finish()};
+  }
   void expect_no_allocation(const Graph& graph) {
     const Layout layout{graph};
     const BatchLayout batch_layout{20, graph.fields()};
@@ -133,12 +162,16 @@ class CpuStream : public ::testing::Test {
 TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStep) {
   expect_no_allocation(dense_layers(DType::f32));
   expect_no_allocation(image_layers(DType::f32));
+  expect_no_allocation(residual_layers(DType::f32));
+  expect_no_allocation(sequence_layers(DType::f32));
 }
 
 TEST_F(CpuStream, AllocatesNothingOnItsThreadInAStepInBf16) {
   try {
     expect_no_allocation(dense_layers(DType::bf16));
     expect_no_allocation(image_layers(DType::bf16));
+    expect_no_allocation(residual_layers(DType::bf16));
+    expect_no_allocation(sequence_layers(DType::bf16));
   } catch (const Error& error) {
     if (error.code() != Code::unsupported) throw;
     GTEST_SKIP() << error.what();
