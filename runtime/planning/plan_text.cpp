@@ -208,6 +208,17 @@ void add_policies(Out line, const GroupPlan& group, std::uint32_t ranks) {
     fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, ranks));
 }
 
+/// The words of a graph (Graph::to_string) with no more layers than one reads: the first ones and the last.
+std::string shortened_model(const std::string& model) {
+  constexpr std::size_t kMost = 16, kShown = 6;
+  std::vector<std::size_t> layers;  // where each one's words begin: "name"=operation
+  for (std::size_t at = model.find("\"="); at != model.npos; at = model.find("\"=", at + 1))
+    layers.push_back(model.rfind(" \"", at) + 1);
+  if (layers.size() <= kMost) return model;
+  return fmt::format("{}... {} more layers ... {}", model.substr(0, layers[kShown]), layers.size() - kShown - 1,
+                     model.substr(layers.back()));
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -215,7 +226,7 @@ std::string describe(const Plan& plan) {
   const double flops = static_cast<double>(plan.training_flops);
   std::string out;
   const auto line = std::back_inserter(out);
-  fmt::format_to(line, "model    {}\n", plan.model);
+  fmt::format_to(line, "model    {}\n", shortened_model(plan.model));
   fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
                  scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
   if (plan.groups.size() == 1) {

@@ -400,6 +400,15 @@ TEST(Planner, DirectRouteHasOwnParametersAndStaging) {
   }
 }
 
+TEST(Planner, DescribesAModelOfManyLayersByItsFirstOnesAndItsLast) {
+  Plan plan = plan_of({node("alpha", 2)}, {1});
+  std::vector<Layer> layers;
+  for (int i = 1; i <= 40; ++i) layers.push_back({text("d", i), Dense{4}});
+  layers.push_back({"loss", SoftmaxCrossEntropy{}});
+  plan.model = Graph{"deep", Shape{{4}}, DType::f32, layers}.to_string();
+  EXPECT_THAT(describe(plan), HasSubstr(R"("d6"=dense(4) ... 34 more layers ... "loss"=softmax_cross_entropy)"));
+}
+
 TEST(Planner, TheDescriptionTellsWhoRunsWhere) {
   const std::string text = describe(plan_of({node("alpha", 4, 2), node("beta", 2)}, {2, 1}));
   for (const char* part : {"alpha", "beta", "0-1,4-5", "1,796,010 parameters", "hierarchical", "60,000 training",
