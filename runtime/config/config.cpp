@@ -111,7 +111,8 @@ class Reading {
           value_text.empty()
               ? "write one after the =, without spaces, or leave --set out"
               : "lists are written [500, 500], text in quotes when it holds brackets or quotes, and in UTF-8";
-      problems_.add({}, origin, text("cannot read ", detail::in_quotes(value_text.substr(0, 60)), " as a value; ", cure));
+      problems_.add({}, origin,
+                    text("cannot read ", detail::in_quotes(value_text.substr(0, 60)), " as a value; ", cure));
     }
   }
 
@@ -191,12 +192,14 @@ class Reading {
     give(key, {leaf.value, at(place), place});
   }
 
-  /// Takes a value, or the values in a table that may stand for it.
+  /// Takes a value, or the values in a table that may stand for it. A whole table in an override replaces the file's.
   void give(std::string_view key, Given given) {
     if (given.value.kind != TomlValue::Kind::table || !detail::takes_table(key)) {
       given_.insert_or_assign(std::string{detail::canonical(key)}, std::move(given));
       return;
     }
+    if (given.place.line == 0)
+      std::erase_if(given_, [&](const auto& earlier) { return earlier.first.starts_with(text(key, '.')); });
     for (const TomlValue::Entry& entry : given.value.entries) {
       const std::string inner = text(key, ".", entry.key);
       const bool in_file = entry.place.line != 0 && given.place.line != 0;
@@ -289,14 +292,15 @@ HostList host_list(const Configuration& configuration) {
 }
 
 Configuration read_configuration(const std::string& file, const std::vector<std::string>& overrides) {
-  return parse_configuration(
-      detail::read_text_file(file, file,
-                             {"the configuration", "give the path of an app.toml", kMostConfigurationBytes, configuration_limit()}),
-      file, overrides);
+  return parse_configuration(detail::read_text_file(file, file,
+                                                    {"the configuration", "give the path of an app.toml",
+                                                     kMostConfigurationBytes, configuration_limit()}),
+                             file, overrides);
 }
 
 Configuration parse_configuration(std::string_view toml, std::string name, const std::vector<std::string>& overrides) {
-  TROUPE_CHECK(toml.size() <= kMostConfigurationBytes, Code::invalid, name, ": has ", toml.size(), " bytes; ", configuration_limit());
+  TROUPE_CHECK(toml.size() <= kMostConfigurationBytes, Code::invalid, name, ": has ", toml.size(), " bytes; ",
+               configuration_limit());
   const TomlValue document = detail::parse_toml(toml, name);
   Reading reading{std::move(name)};
   reading.read_document(document);

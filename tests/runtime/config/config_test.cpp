@@ -195,6 +195,15 @@ TEST(Config, ReadsARateAndItsScheduleFromATable) {
             (RateSettings{.shape = RateShape::multi_step, .at = {{.epochs = 2}, {.epochs = 3.5}}, .factor = 0.2}));
 }
 
+TEST(Config, AWholeTableInAnOverrideReplacesThatOfTheFile) {
+  const Configuration c = parse_configuration(
+      "[optimizer]\nrate = { base = 0.5, schedule = \"multi_step\", at_epochs = [2], factor = 0.3 }\n", "app.toml",
+      {"optimizer.rate={base=0.1, schedule=\"cosine\"}", "optimizer.rate.end_factor=0.5"});
+  EXPECT_EQ(c.origin_of("optimizer.rate"), "--set optimizer.rate");
+  EXPECT_EQ(c.origin_of("optimizer.rate.at_epochs"), "default");
+  EXPECT_EQ(c.origin_of("optimizer.rate.end_factor"), "--set optimizer.rate.end_factor");
+}
+
 TEST(Config, OverridesReachIntoARatesTable) {
   const Configuration c = parse_configuration("[optimizer]\nrate = { base = 0.5, schedule = \"cosine\" }\n", "app.toml",
                                               {"optimizer.rate.base=0.25", "optimizer.rate.warmup_epochs=2"});
