@@ -90,10 +90,11 @@ TEST(ConfigLayers, NameWhatIsWrongAndWhatWasMeant) {
 }
 
 TEST(ConfigLayers, StandInsteadOfARegisteredModel) {
-  EXPECT_THAT(refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nunits = [500]"),
-              HasSubstr("model.units means nothing beside model.layers, which is the whole model; leave it out"));
+  EXPECT_THAT(
+      refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nunits = [500]"),
+      HasSubstr("model.units cannot be used together with model.layers, which is the whole model; leave it out"));
   EXPECT_THAT(refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nname = \"lenet\""),
-              HasSubstr("model.name means nothing beside model.layers"));
+              HasSubstr("model.name cannot be used together with model.layers"));
 }
 
 }  // namespace

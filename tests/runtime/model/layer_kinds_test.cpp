@@ -184,8 +184,8 @@ TEST(LayerKinds, PutTensorsBehindOneAnotherAndMultiplyThoseOfOneShape) {
   EXPECT_EQ(joined(Multiply{}, 3, 1), "[5, 6, 3]");
   EXPECT_THAT(joined(Multiply{}, 5, 1), HasSubstr("tensors of [5, 6, 3] and [5, 6, 5] cannot be multiplied"));
   EXPECT_THAT(joined(Concat{}, 5, 2),
-              HasSubstr("tensors of [5, 6, 3] and [4, 6, 5] cannot be put behind one another; they may differ in their "
-                        "last extent alone"));
+              HasSubstr("tensors of [5, 6, 3] and [4, 6, 5] cannot be concatenated; they may differ only in "
+                        "their last extent"));
 }
 
 /// A decoder of one block on 8 bytes a sample, with a label for each.
