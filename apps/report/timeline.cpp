@@ -162,7 +162,7 @@ std::vector<TimelineRow> read_timeline(const std::filesystem::path& file) {
   try {
     events = json::parse(in);
   } catch (const json::exception& error) {
-    fail(Code::corrupt, text(file.string(), " is no trace: ", error.what()));
+    fail(Code::corrupt, text(file.string(), " is not a trace: ", error.what()));
   }
   std::map<std::uint64_t, std::string> processes;
   std::map<std::pair<std::uint64_t, std::uint64_t>, TimelineRow> rows;

@@ -105,7 +105,7 @@ Keys cluster_keys() {
        "MASTER_PORT, or from mpirun or srun --mpi=pmix, and is the only rank when there is no launcher. A launcher's "
        "settings override the key."},
       {"cluster.remote_shell", at<&Settings::cluster, &Settings::Cluster::remote_shell>,
-       text_in_quotes(check_remote_shell), "what starts a rank on another machine", "\"ssh -p 2222\"",
+       text_in_quotes(check_remote_shell), "command that starts a rank on another machine", "\"ssh -p 2222\"",
        "A shell command, to which rtrun appends the host's name and the command to run there. It must pass its stdin "
        "on to that command. It has no terminal, so it cannot ask for a password."},
       {"cluster.port", at<&Settings::cluster, &Settings::Cluster::port>, integer(0, 65535),

@@ -107,7 +107,8 @@ Keys data_and_model_keys() {
        "0 to 255, and the label of each is the byte that follows. generated: 60,000 training and 10,000 test images of "
        "digits that rtrun generates once and keeps in ~/.cache/troupe (55 MB)."},
       {"data.path", at<&S::data, &D::path>, text_in_quotes(),
-       "folder of the data set, or the file with source = \"text\", relative to the file", "\"data/mnist\"",
+       "folder of the data set, or the file with source = \"text\", relative to the folder of app.toml",
+       "\"data/mnist\"",
        "Files are looked for, in this order: at --set data.path, and then nowhere else; at this key, where the folder "
        "holds them; in TROUPE_DATA, a folder that holds mnist/ (source = \"idx\") and cifar10/. If there are none, idx "
        "uses generated digits; with another source the run ends. The line that begins with `Data:` says which were "
@@ -127,7 +128,7 @@ Keys data_and_model_keys() {
        Takes{.kind = K::texts, .least_items = 0, .most_items = 16, .check = check_augment},
        "operations on images when a batch is filled", "[\"crop:4\", \"flip\"]", augment_text()},
       {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
-       "what happens where an image cannot be read or is damaged", "\"skip\"",
+       "what happens if an image cannot be read or is damaged", "\"skip\"",
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
        "gradient nor in the figures. Applies to source = \"folder\", \"map\" and \"shards\", whose images are decoded "
        "in the "

@@ -123,7 +123,7 @@ std::string refusal_of_loss(Operation loss, Field field) {
 TEST(LayerKinds, NameTheLossAndTheFieldThatDoNotFit) {
   const Field labels{"label", {}, DType::i32}, three{"label", {{3}}, DType::f32}, four{"label", {{2, 2}}, DType::f32};
   EXPECT_EQ(refusal_of_loss(SmoothL1{}, three), "accepted");
-  EXPECT_THAT(refusal_of_loss(SmoothL1{}, labels), HasSubstr("layer loss: label is no field of numbers"));
+  EXPECT_THAT(refusal_of_loss(SmoothL1{}, labels), HasSubstr("layer loss: label is not a field of numbers"));
   EXPECT_THAT(refusal_of_loss(SigmoidCrossEntropy{}, four),
               HasSubstr("layer loss: reads [3] and targets of [2, 2] in field label; there must be as many"));
   EXPECT_THAT(refusal_of_loss(SoftmaxCrossEntropy{}, three), HasSubstr("has no labels"));
