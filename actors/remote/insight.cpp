@@ -60,7 +60,7 @@ std::string Engine::report() {
     out << "peer " << number.value << (of->dead ? " (lost)" : "") << ": sent " << c.messages_sent << " messages, "
         << c.bytes_sent << " bytes, " << c.batches_sent << " batches; received " << c.messages_received << ", "
         << c.bytes_received << " bytes; unhandled there " << c.unhandled << " messages, waiting here " << c.waiting
-        << ", turned away " << c.turned_away << '\n';
+        << ", refused " << c.turned_away << '\n';
   }
   out << "messages here take " << context_.outgoing->used() << " bytes on their way out and "
       << context_.incoming->used() << " in mailboxes, of " << context_.outgoing->limit() << " each\n";

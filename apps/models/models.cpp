@@ -135,7 +135,7 @@ Graph build_gpt(const Settings& settings, const std::vector<Field>& fields) {
   const Field tokens = needed_field(settings, fields, kTokens), label = needed_field(settings, fields, kLabel);
   const auto& model = settings.model;
   TROUPE_CHECK(model.width % model.heads == 0, Code::invalid, "model.width = ", model.width,
-               ": is no multiple of model.heads = ", model.heads, ", the parts that attention cuts it into");
+               ": is not a multiple of model.heads = ", model.heads, ", the parts that attention cuts it into");
   constexpr double kDeviation = 0.02;
   const auto dense = [](std::uint32_t units) { return Dense{.units = units, .flatten = false}; };
   LayerList net;
@@ -165,7 +165,7 @@ Graph with_smoothing(const Settings& settings, const Graph& graph) {
   std::vector<Layer> layers = graph.layers();
   auto* const loss = std::get_if<SoftmaxCrossEntropy>(&layers.back().operation);
   TROUPE_CHECK(loss != nullptr, Code::invalid, "model.label_smoothing = ", smoothing, ": the last layer, ",
-               layers.back().name, ", is no softmax_cross_entropy; leave the key out");
+               layers.back().name, ", is not a softmax_cross_entropy; leave the key out");
   TROUPE_CHECK(loss->smoothing == 0 || loss->smoothing == smoothing, Code::invalid,
                "model.label_smoothing = ", smoothing, ", but layer ", layers.back().name,
                " has smoothing = ", loss->smoothing, "; leave one of them out");

@@ -25,7 +25,7 @@ std::string state_text(RunState state, const std::string& text) {
     const char* style;
     const char* name;
   };
-  const Word word = state == RunState::running    ? Word{"running", "Under way"}
+  const Word word = state == RunState::running    ? Word{"running", "Running"}
                     : state == RunState::finished ? Word{"finished", "Finished"}
                     : state == RunState::stopped  ? Word{"stopped", "Stopped"}
                                                   : Word{"failed", "Failed"};

@@ -83,10 +83,10 @@ void ReportWriter::write() {
     replace_file(summary_file(file_), to_json(summary_of(record_)));
   } catch (const Error& error) {
     if (!std::exchange(warned_, true))
-      warn_(
-          fmt::format("warning: {}; training goes on without the report: free some room there, or set report.dir to a "
-                      "folder that can be written",
-                      error.what()));
+      warn_(fmt::format(
+          "warning: {}; training continues without the report: free some room there, or set report.dir to a "
+          "folder that can be written",
+          error.what()));
   }
   written_ = Clock::now();
   cost_ = written_ - begun;

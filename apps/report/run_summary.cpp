@@ -157,8 +157,9 @@ RunSummary summary_from_json(std::string_view text, std::string_view source) {
   const Keys keys{json, source};
   std::string schema;
   keys.take("schema", schema);
-  TROUPE_CHECK(schema == kSummarySchema, Code::invalid, source, ": this is no run's report (its \"schema\" is not \"",
-               kSummarySchema, "\"); every run writes one, report.json in report.dir");
+  TROUPE_CHECK(schema == kSummarySchema, Code::invalid, source,
+               ": this is not a run's report (its \"schema\" is not \"", kSummarySchema,
+               "\"); every run writes one, report.json in report.dir");
   int version = 0;
   keys.take_whole("version", version);
   TROUPE_CHECK(version == kSummaryVersion, Code::invalid, source, ": written in version ", version, " of ",

@@ -162,7 +162,7 @@ std::vector<TimelineRow> read_timeline(const std::filesystem::path& file) {
   try {
     events = json::parse(in);
   } catch (const json::exception& error) {
-    fail(Code::corrupt, text(file.string(), " is no trace: ", error.what()));
+    fail(Code::corrupt, text(file.string(), " is not a trace: ", error.what()));
   }
   std::map<std::uint64_t, std::string> processes;
   std::map<std::pair<std::uint64_t, std::uint64_t>, TimelineRow> rows;
@@ -238,7 +238,7 @@ std::string step_timeline(const std::vector<TimelineRow>& rows, std::uint64_t st
   }
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" width=\"{0:g}\" height=\"{1:g}\" "
-             "role=\"img\" aria-label=\"The time line of step {2}\" font-family=\"sans-serif\" font-size=\"12\" "
+             "role=\"img\" aria-label=\"Trace of step {2}\" font-family=\"sans-serif\" font-size=\"12\" "
              "fill=\"#323f4b\">\n<style>.process {{ font-weight: bold }} .title {{ font-size: 15px }}</style>\n"
              "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#ffffff\"/>\n",
              kPictureWidth, y + kBelowRows, step) +

@@ -30,7 +30,7 @@ void check_no_doubt(const CheckpointStore& store, CheckpointId newest) {
   fail(Code::invalid,
        text("--resume auto (checkpoint.resume): ", store.folder(),
             " holds checkpoints of several runs; the newest has ", newest.steps, " steps, one of another run has ",
-            further->steps, "; say which to go on from: --resume ", store.folder_of(*further), ", or --resume ",
+            further->steps, "; say which one to resume from: --resume ", store.folder_of(*further), ", or --resume ",
             store.folder_of(newest), "; and give runs folders of their own (report.dir)"));
 }
 
@@ -52,18 +52,20 @@ CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
   } else if (resume != "never") {
     const CheckpointPlace place = find_checkpoint(blocking, resume);
     const Status found = place.store.verify(blocking, place.id);
-    TROUPE_CHECK(found.ok(), Code::invalid, "checkpoint.resume = \"", resume, "\": ", found.text(),
-                 found.code() == Code::unsupported ? "" : "; --resume auto goes on from the newest that is whole");
+    TROUPE_CHECK(
+        found.ok(), Code::invalid, "checkpoint.resume = \"", resume, "\": ", found.text(),
+        found.code() == Code::unsupported ? "" : "; --resume auto resumes from the newest complete checkpoint");
     start.folder = place.store.folder();
     start.id = place.id;
   }
   // Not before: what somebody wants to go on from is not cleared away, whatever is wrong with it.
   if (settings.checkpoint.every_steps != 0) {
     if (const auto others = store.list(); resume == "never" && !others.empty() && note) {
-      note(text("warning: ", store.folder(), " holds checkpoints of an earlier run, the newest of step ",
-                others.front().steps,
-                "; this run starts from the beginning and saves beside them. To go on from them instead: --resume "
-                "auto. To keep the runs apart: --set report.dir=FOLDER"));
+      note(text(
+          "warning: ", store.folder(), " holds checkpoints of an earlier run, the newest of step ",
+          others.front().steps,
+          "; this run starts from the beginning and saves into the same folder. To resume from them instead: --resume "
+          "auto. To keep the runs apart: --set report.dir=FOLDER"));
     }
     store.sweep();
     start.first_number = store.next_number();

@@ -155,7 +155,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
         go_over(blocking);
         continue;
       } catch (const Error& error) {
-        result.status = {error.code(), text("the run could not go over to another view after step ", result.total.steps,
+        result.status = {error.code(), text("the run could not change to another view after step ", result.total.steps,
                                             ": ", error.what())};
         return result;
       }
@@ -168,7 +168,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
     const std::uint32_t times = view_->lineage().roll_backs;
     const std::uint32_t most = settings.train.roll_backs;
     if (times >= most) {
-      result.status = {result.status.code(), text(reason, ", and the run has gone back to a checkpoint ", times,
+      result.status = {result.status.code(), text(reason, ", and the run has returned to a checkpoint ", times,
                                                   " times, as often as train.roll_backs allows; ", kAgainstNonFinite)};
       relay_->add_before(result);
       return result;
@@ -176,7 +176,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
     try {
       go_back(blocking, result, reason);
     } catch (const Error& error) {
-      result.status = {error.code(), text(reason, ", and the run could not go back to a checkpoint: ", error.what())};
+      result.status = {error.code(), text(reason, ", and the run could not return to a checkpoint: ", error.what())};
       return result;
     }
   }
@@ -189,8 +189,8 @@ void JobSession::go_back(Blocking& blocking, RunResult& ended, const std::string
   if (view_->leads_job()) {
     const std::string to =
         ended.saved_steps != 0 ? text("the checkpoint of step ", ended.saved_steps) : std::string{"where it began"};
-    job_->note(text(reason, ": the run goes back to ", to, ", number ", lineage.roll_backs, " of at most ",
-                    settings.train.roll_backs, ", with ", settings.train.roll_back_rate, " times the rate"));
+    job_->note(text(reason, ": the run returns to ", to, ", number ", lineage.roll_backs, " of at most ",
+                    settings.train.roll_backs, ", with ", settings.train.roll_back_rate, " times the learning rate"));
   }
   // A view that saved nothing began with the newest checkpoint there is, or with what the user said.
   if (ended.saved_steps != 0) job_->resume_from(checkpoint_folder(settings));  // its newest: this run's own
@@ -283,9 +283,9 @@ Rebuilt JobSession::rebuild(Blocking& blocking, const std::string& reason, Deadl
   const std::uint64_t from = Use(*this)->end_view(blocking, reason, deadline);
   std::unique_lock lock(mutex_);
   const bool in_time = changed_.wait_until(lock, deadline.at(), [&] { return rebuilds_ != before || over_; });
-  TROUPE_CHECK(in_time, Code::timeout, "the new view does not stand yet: the old one ends with the first step from ",
+  TROUPE_CHECK(in_time, Code::timeout, "the new view is not built yet: the old one ends with the first step from ",
                from, " on that leaves all ranks' weights alike");
-  TROUPE_CHECK(rebuilds_ != before, Code::aborted, "the run ended before a new view stood");
+  TROUPE_CHECK(rebuilds_ != before, Code::aborted, "the run ended before a new view was built");
   return *last_;
 }
 

@@ -71,7 +71,7 @@ void LogWriter::step(Step step, const StepSums& total) {
 void LogWriter::warn(const std::string& what) {
   if (std::exchange(warned_, true)) return;
   const std::string warning = text("warning: ", what,
-                                   "; training goes on without the log: free some room there, or set report.dir to a "
+                                   "; training continues without the log: free some room there, or set report.dir to a "
                                    "folder that can be written");
   if (to_ != nullptr)
     to_->note(warning);

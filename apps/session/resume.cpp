@@ -19,7 +19,7 @@ static_assert(kStates.size() == kMaxStateSlots);
 void check_same(const std::string& what, const std::string& saved, const std::string& now, const std::string& folder,
                 const char* setting) {
   TROUPE_CHECK(saved == now, Code::invalid, folder, ": this checkpoint has the ", what, " ", saved, ", this job ", now,
-               ": set ", setting, " back, or start anew with checkpoint.resume = \"never\"");
+               ": set ", setting, " back, or start from the beginning with checkpoint.resume = \"never\"");
 }
 
 /// The elements of a parameter that lie in a stripe.
@@ -84,7 +84,7 @@ void check_same_model(const std::string& saved, const std::string& now, const st
        text(folder, ": this checkpoint was trained with ", data_only ? "other data" : "another model", ": ", what, "; ",
             data_only ? "let data.path name the data set that it was trained on"
                       : "set [model] back (and data.path, if the samples differ too)",
-            ", or start anew without --resume (checkpoint.resume = \"never\")"));
+            ", or start from the beginning without --resume (checkpoint.resume = \"never\")"));
 }
 
 void check_fits(const CheckpointManifest& saved, const std::string& folder, const JoinedJob& job) {

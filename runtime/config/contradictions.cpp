@@ -46,7 +46,7 @@ class Review {
   }
   void add(std::string_view key, std::string what) { found_.push_back({find_setting(key)->name, std::move(what)}); }
   void add_meaningless(std::string_view key, std::string_view beside, std::string_view choices) {
-    add(key, text(key, " means nothing to ", told(beside), "; leave it out, or choose ", choices));
+    add(key, text(key, " is not used by ", told(beside), "; leave it out, or choose ", choices));
   }
 
   void keys_that_mean_nothing() {
@@ -77,7 +77,7 @@ class Review {
       const std::string epochs = text("optimizer.rate.", stem, "_epochs"),
                         samples = text("optimizer.rate.", stem, "_samples");
       if (is_wished(epochs) && is_wished(samples))
-        add(samples, text(samples, " cannot be used beside ", told(epochs), "; leave one of them out"));
+        add(samples, text(samples, " cannot be used together with ", told(epochs), "; leave one of them out"));
     }
     const RateSettings& rate = settings_.rate;
     if ((rate.shape == step || rate.shape == exponential) && !rate.every.is_given())
@@ -112,11 +112,11 @@ class Review {
       for (const std::string_view key : {std::string_view{"optimizer.rate.warmup_epochs"},
                                          std::string_view{"optimizer.rate.warmup_samples"}, kFrom}) {
         if (is_wished(key))
-          add(key, text(key, " means nothing to ", told("optimizer.rate.schedule"),
+          add(key, text(key, " is not used by ", told("optimizer.rate.schedule"),
                         ", which rises by itself (start_factor, rise)"));
       }
     } else if (is_given(kFrom) && settings_.rate.linear) {
-      add(kFrom, text(kFrom, " means nothing to ", told("optimizer.rate.scale"),
+      add(kFrom, text(kFrom, " is not used by ", told("optimizer.rate.scale"),
                       ", whose warm-up begins with the unscaled rate; leave it out"));
     } else if (is_given(kFrom) && !settings_.rate.warmup.is_given()) {
       add_lacking(kFrom, "warmup", "");
@@ -128,7 +128,7 @@ class Review {
   void verdict() {
     const Rule& rule = settings_.rule;
     if (rule.stops_non_finite && settings_.checkpoint.every_steps == 0) {
-      add("train.non_finite", text("train.non_finite = \"roll_back\" needs checkpoints to go back to, and ",
+      add("train.non_finite", text("train.non_finite = \"roll_back\" needs checkpoints to return to, and ",
                                    told("checkpoint.every_steps"), "; give it the steps from one to the next"));
     }
     const auto lacks = [](PolicyKind kind) { return !has_verdicts(kind); };
@@ -147,7 +147,7 @@ class Review {
     const std::string_view policy = is_hosted(settings_.update.kind) ? "update.policy" : "update.switch";
     add("placement.split", text(told("placement.split"),
                                 " shares the samples of steps that all ranks take together, "
-                                "which they do not under ",
+                                "which they do not do under ",
                                 told(policy), "; write \"equal\""));
   }
 
@@ -156,14 +156,14 @@ class Review {
     if (settings_.model.layers.empty()) return;
     for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
       if (is_wished(key))
-        add(key, text(key, " means nothing beside model.layers, which is the whole model; leave it out"));
+        add(key, text(key, " cannot be used together with model.layers, which is the whole model; leave it out"));
   }
 
   /// What is done to images is not done to texts.
   void texts() {
     if (settings_.data.source != "text") return;
     for (const std::string_view key : {"data.augment", "data.broken", "data.stage"})
-      if (is_wished(key)) add(key, text(key, " means nothing to data.source = \"text\"; leave it out"));
+      if (is_wished(key)) add(key, text(key, " is not used by data.source = \"text\"; leave it out"));
   }
 
   void faults() {

@@ -87,9 +87,9 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
   const TomlValue* match = find(table, "match");
   group.match = patterns_of(match);
   if (group.match.empty())
-    return wrong(
-        match == nullptr ? table.place : match->place,
-        troupe::text("has the group ", in_quotes(group.name), " without names or patterns of parameters to match", kAsIn));
+    return wrong(match == nullptr ? table.place : match->place,
+                 troupe::text("has the group ", in_quotes(group.name),
+                              " without names or patterns of parameters to match", kAsIn));
   for (const TomlValue::Entry& entry : table.entries) {
     if (entry.key == "name" || entry.key == "match") continue;
     const std::string full = troupe::text(kUpdate, entry.key);
@@ -136,7 +136,7 @@ std::optional<Finding> meaningless(const TomlValue& table, const Group& group) {
     const SettingKey* key = find_setting(troupe::text(section, entry.key));
     if (key == nullptr || key->means_something(own)) return std::nullopt;
     return wrong(entry.place,
-                 troupe::text("has the group ", in_quotes(group.name), ", where ", entry.key, " means nothing to ",
+                 troupe::text("has the group ", in_quotes(group.name), ", where ", entry.key, " is not used by ",
                               chooser, " = ", find_setting(key->beside.key)->show(own), "; leave it out"));
   };
   for (const TomlValue::Entry& entry : table.entries) {
@@ -214,12 +214,12 @@ std::optional<Finding> group_contradiction(const TomlValue& value, const Setting
         (!is_hosted(group.update.kind) && std::ranges::none_of(group.switches, hosts)))
       continue;
     return wrong(value.place, troupe::text("has the group ", in_quotes(group.name),
-                                           ", whose ranks do not take their steps together, beside placement.split = "
-                                           "\"measured\"; write \"equal\""));
+                                           ", whose ranks do not take their steps together, so placement.split = "
+                                           "\"measured\" cannot be used; write \"equal\""));
   }
   if (settings.groups.empty() || !needs_verdict(settings.rule)) return std::nullopt;
   return wrong(value.place,
-               troupe::text("has groups beside ",
+               troupe::text("has groups together with ",
                             settings.rule.clip_norm > 0 ? "optimizer.clip_norm" : "train.non_finite = \"skip\"",
                             ", which looks at the gradient of all parameters together; leave one of the two out"));
 }

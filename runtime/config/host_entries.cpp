@@ -43,10 +43,10 @@ std::optional<HostProblem> check_name(std::string_view name, std::size_t at) {
   if (name.empty()) return HostProblem{at, "a host's name is missing here; write one, as in node1:4"};
   const auto first = static_cast<unsigned char>(name[0]);
   if (fits_name(first) && !is_letter_or_digit(first))  // -oProxyCommand=...: it would be ssh's option
-    return HostProblem{at, text(shown(name), " is no host's name: a name begins with a letter or a digit")};
+    return HostProblem{at, text(shown(name), " is not a host's name: a name begins with a letter or a digit")};
   for (std::size_t i = 0; i < name.size(); ++i) {
     if (fits_name(static_cast<unsigned char>(name[i]))) continue;
-    return HostProblem{at + i, text(shown(name), " is no host's name: ", cure_for(name[i]))};
+    return HostProblem{at + i, text(shown(name), " is not a host's name: ", cure_for(name[i]))};
   }
   if (name.size() > kLongestHostName)
     return HostProblem{at, text("a host's name of ", name.size(), " bytes; it has at most ", kLongestHostName)};
@@ -66,7 +66,7 @@ std::optional<HostProblem> read_range(std::string_view written, std::size_t at, 
   const std::string_view last = dash == written.size() ? first : written.substr(dash + 1);
   for (const std::string_view number : {first, last}) {
     if (number.empty() || number.size() > kMostDigits || number.find_first_not_of(kDigits) != number.npos)
-      return HostProblem{at, text(shown(written), " is no range of numbers; write one as in node[01-04,07]")};
+      return HostProblem{at, text(shown(written), " is not a range of numbers; write one as in node[01-04,07]")};
   }
   std::from_chars(first.data(), first.data() + first.size(), range.first);
   std::from_chars(last.data(), last.data() + last.size(), range.last);
@@ -121,7 +121,7 @@ std::optional<HostProblem> read_slots(std::string_view digits, std::string_view 
     return HostProblem{
         0, text("0 ", what, " leave the host without a rank; leave the host out, or write 1 to ", kMostSlots)};
   if (number) return HostProblem{0, text(shown(digits), " are too many ", what, "; a host has 1 to ", kMostSlots)};
-  return HostProblem{0, text(shown(digits), " is no number of slots; write 1 to ", kMostSlots)};
+  return HostProblem{0, text(shown(digits), " is not a number of slots; write 1 to ", kMostSlots)};
 }
 
 std::optional<HostProblem> read_host_entry(std::string_view written, HostEntry& entry) {
@@ -129,7 +129,7 @@ std::optional<HostProblem> read_host_entry(std::string_view written, HostEntry& 
   const std::size_t colon = written.find(':', bracket == written.npos ? 0 : bracket);
   const std::string_view name = written.substr(0, colon);
   if (written.find(':', colon == written.npos ? colon : colon + 1) != written.npos)
-    return HostProblem{colon, text(shown(written), " is no host: ", cure_for(':'))};
+    return HostProblem{colon, text(shown(written), " is not a host: ", cure_for(':'))};
   if (auto problem = expand(name, entry.names)) return problem;
   if (colon == written.npos) return std::nullopt;
   entry.slots.emplace();

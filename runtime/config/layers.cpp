@@ -117,8 +117,9 @@ std::optional<Finding> take_layer(const TomlValue& entry, LayerList& list) {
                        troupe::text("has ", describe(entry), ", which names no kind of layer", kLayerAsIn));
   const LayerKind* const kind = find_layer_kind(word->text);
   if (kind == nullptr) {
-    return wrong_layer(word->place, troupe::text("has the layer ", in_quotes(word->text.substr(0, 60)),
-                                                 ", which is no kind of layer", cure(layer_kinds(), word->text, "")));
+    return wrong_layer(word->place,
+                       troupe::text("has the layer ", in_quotes(word->text.substr(0, 60)),
+                                    ", which is not a kind of layer", cure(layer_kinds(), word->text, "")));
   }
   Operation operation = kind->made;
   std::vector<std::string> inputs;

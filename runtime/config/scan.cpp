@@ -110,7 +110,7 @@ class Scan {
 
   std::string_view about_stranger(std::string_view from) const {
     if (text_.starts_with("\xff\xfe") || text_.starts_with("\xfe\xff")) {
-      return "this is no UTF-8; save the file as UTF-8 text, not as UTF-16";
+      return "this is not UTF-8; save the file as UTF-8 text, not as UTF-16";
     }
     if (from.starts_with("\u00a0") || from.starts_with("\u200b") || from.starts_with("\ufeff")) {
       return "an invisible character; delete it, and type a plain space";

@@ -96,16 +96,16 @@ Keys cluster_keys() {
       {"cluster.nodes",
        Custom{store_nodes, show_nodes},
        {.kind = ValueKind::hosts, .check = check_nodes},
-       "where ranks run; empty: as the launcher says",
+       "where ranks run; empty: the launcher decides",
        "\"local:2\"",
        "\"local:N\": N processes on this machine, one rank each. A list of hosts with their slots, `[\"node1:4\", "
        "\"node[02-08]:4\"]`, or the path of a host file, relative to the folder of this file, with a line such as "
        "`node1 slots=4` for each host: one rank for each slot, in this order. Ranks on other machines are started by "
-       "cluster.remote_shell. Without the key rtrun takes its place from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and "
-       "MASTER_PORT, or from mpirun or srun --mpi=pmix, and is one rank alone when there is no launcher. What a "
-       "launcher says overrides the key."},
+       "cluster.remote_shell. Without the key rtrun reads its rank from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and "
+       "MASTER_PORT, or from mpirun or srun --mpi=pmix, and is the only rank when there is no launcher. A launcher's "
+       "settings override the key."},
       {"cluster.remote_shell", at<&Settings::cluster, &Settings::Cluster::remote_shell>,
-       text_in_quotes(check_remote_shell), "what starts a rank on another machine", "\"ssh -p 2222\"",
+       text_in_quotes(check_remote_shell), "command that starts a rank on another machine", "\"ssh -p 2222\"",
        "A shell command, to which rtrun appends the host's name and the command to run there. It must pass its stdin "
        "on to that command. It has no terminal, so it cannot ask for a password."},
       {"cluster.port", at<&Settings::cluster, &Settings::Cluster::port>, integer(0, 65535),
@@ -114,9 +114,9 @@ Keys cluster_keys() {
        "one from 20000 to 32767."},
       {"cluster.transport", at<&Settings::cluster, &Settings::Cluster::transport>,
        one_of({"auto", "shm", "tcp"}, {"rdma"}, "cluster.transport = \"auto\""),
-       "what messages between processes travel on", "\"auto\"",
+       "transport of messages between processes", "\"auto\"",
        "shm: shared memory, ranks of one node only. tcp: sockets only. auto: shared memory between ranks of one host, "
-       "otherwise what UCX finds best. Gradients of ranks on one node are shared in memory in any case."},
+       "otherwise the transport that UCX chooses. Gradients of ranks on one node are shared in memory in any case."},
   };
 }
 

@@ -73,9 +73,9 @@ std::optional<Finding> check_augment(const V& v) {
 }
 std::string augment_text() {
   std::string out =
-      "Operations are applied in the order of this list, whatever order they are written in. What is drawn at random "
-      "depends on train.seed, epoch and sample alone: it is the same for any number of ranks and threads and after a "
-      "resume. Samples of the test set are only brought to size and normalized.";
+      "Operations are applied in the order of this list, whatever order they are written in. Random choices depend "
+      "only on train.seed, epoch and sample: they are the same for any number of ranks and threads and after a resume. "
+      "Samples of the test set are only resized or cropped, and normalized.";
   for (const AugmentOperation& operation : augment_operations())
     out += text(" `", operation.example, "`: ", operation.help);
   return out;
@@ -102,18 +102,17 @@ Keys data_and_model_keys() {
        "binary version of CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin, plain or .gz. folder: a "
        "folder train with a folder of .jpg or .png images for each class, whose names are sorted, and test or val with "
        "the same. map: train_map.txt and test_map.txt, a line for each image: its path from the folder of the map "
-       "file, "
-       "a tab, its label as a number from 0 on. shards: train-*.tar and test-*.tar or val-*.tar with images and "
-       "their labels, each with an .index, as tools/make-shards makes them. text: any file; its "
-       "bytes are tokens from 0 to 255, and the label of each is the byte that follows. generated: "
-       "60,000 training and 10,000 test images of digits that rtrun generates once and keeps in ~/.cache/troupe (55 "
-       "MB)."},
+       "file, a tab, its label as a number from 0 on. shards: train-*.tar and test-*.tar or val-*.tar with images and "
+       "their labels, each with an .index, as tools/make-shards makes them. text: any file; its bytes are tokens from "
+       "0 to 255, and the label of each is the byte that follows. generated: 60,000 training and 10,000 test images of "
+       "digits that rtrun generates once and keeps in ~/.cache/troupe (55 MB)."},
       {"data.path", at<&S::data, &D::path>, text_in_quotes(),
-       "folder of the data set, or the file with source = \"text\", relative to the file", "\"data/mnist\"",
+       "folder of the data set, or the file with source = \"text\", relative to the folder of app.toml",
+       "\"data/mnist\"",
        "Files are looked for, in this order: at --set data.path, and then nowhere else; at this key, where the folder "
        "holds them; in TROUPE_DATA, a folder that holds mnist/ (source = \"idx\") and cifar10/. If there are none, idx "
-       "takes generated digits; with another source the run ends. The line that begins with `Data:` says which was "
-       "taken."},
+       "uses generated digits; with another source the run ends. The line that begins with `Data:` says which were "
+       "used."},
       {"data.batch", Custom{store_batches, show_batches}, array_of(K::batches, 1, 64, {1, 1e6}),
        "samples per rank and step, or a schedule of them", "100",
        "A step takes this number times the number of ranks. With placement.split = \"measured\" it is the mean over "
@@ -127,33 +126,35 @@ Keys data_and_model_keys() {
        "are left. Images that are files always have one."},
       {"data.augment", at<&S::data, &D::augment>,
        Takes{.kind = K::texts, .least_items = 0, .most_items = 16, .check = check_augment},
-       "what is done to images on their way into a batch", "[\"crop:4\", \"flip\"]", augment_text()},
+       "operations on images when a batch is filled", "[\"crop:4\", \"flip\"]", augment_text()},
       {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
-       "what happens where an image cannot be read or is damaged", "\"skip\"",
+       "what happens if an image cannot be read or is damaged", "\"skip\"",
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
-       "gradient nor in the figures. Of source = \"folder\", \"map\" and \"shards\", whose images are decoded in the "
+       "gradient nor in the figures. Applies to source = \"folder\", \"map\" and \"shards\", whose images are decoded "
+       "in the "
        "run."},
       {"data.stage", at<&S::data, &D::stage>, one_of_first<Stage>(3),
        "whether images that are files are copied before the run, and where to", "\"memory\"",
-       "none: each is read where it is, again in every epoch. memory, disk: whoever reads the data set first copies it "
-       "into memory, or into a file without a name in data.stage_path, from where images are then read; it is gone "
-       "with "
-       "the process. For folders on other hosts. Of source = \"folder\", \"map\" and \"shards\"; others are in memory "
-       "anyway. With several ranks on a node write data.loader = \"node\", so that there is one copy."},
+       "none: each is read where it is, again in every epoch. memory, disk: the process that reads the data set copies "
+       "it first, into memory, or into a file without a name in data.stage_path, from where images are then read; the "
+       "copy is removed when the process ends. Useful for folders on other hosts. Applies to source = \"folder\", "
+       "\"map\" and "
+       "\"shards\"; others are in memory anyway. With several ranks on a node write data.loader = \"node\", so that "
+       "there is one copy."},
       {"data.stage_path", at<&S::data, &D::stage_path>, text_in_quotes(),
        "folder of a node's own disk, for stage = \"disk\"", "\"/scratch\"",
-       "With room for all images, training and test. A relative path is looked for from where rtrun is started."},
+       "With room for all images, training and test. A relative path is relative to the working directory."},
       {"data.length",
        at<&S::data, &D::length>,
        integer(1, 65536),
        "bytes of a sample",
        "256",
-       "A model learns to tell each byte from those of the same sample that stand before it.",
+       "A model learns to predict each byte from the earlier bytes of the sample.",
        {"data.source", {"text"}}},
       {"data.validation",
        at<&S::data, &D::validation>,
        number(0.0001, 0.9),
-       "part of the text that is the test set: its end",
+       "fraction of the text, at its end, that is the test set",
        "0.05",
        {},
        {"data.source", {"text"}}},
@@ -165,15 +166,14 @@ Keys data_and_model_keys() {
        "beginning of the same epoch until all ranks have the same number; not possible with placement.split = "
        "\"measured\"."},
       {"data.loader", at<&S::data, &D::loader>, one_of({"rank", "node"}), "who reads the data set", "\"node\"",
-       "rank: every rank reads it for itself. node: one rank of each node reads it and makes the batches of all ranks "
-       "of the node, directly in their memory, so that the node holds the data set once."},
+       "rank: every rank reads it itself. node: one rank of each node reads it and fills the batches of all ranks of "
+       "the node, directly in their memory, so that the node holds the data set once."},
       {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet", "resnet", "gpt"}), "a registered model",
        "\"mlp\"",
        "mlp: dense layers, each but the last followed by a ReLU. lenet: two convolutions with tanh and pooling, then "
-       "two "
-       "dense layers, as apps/mnist/lenet.toml writes them. resnet: residual blocks of convolutions and batch norms, "
-       "as apps/cifar10/resnet20.toml trains them. gpt: a decoder of a text's bytes, as apps/text/gpt.toml trains it. "
-       "The sizes of input and output follow from the data."},
+       "two dense layers, as apps/mnist/lenet.toml writes them. resnet: residual blocks of convolutions and batch "
+       "norms, as apps/cifar10/resnet20.toml trains them. gpt: a decoder of a text's bytes, as apps/text/gpt.toml "
+       "trains it. The sizes of input and output follow from the data."},
       {"model.units",
        at<&S::model, &S::Model::units>,
        array_of(K::integers, 1, 8, {1, 65536}),
@@ -188,13 +188,12 @@ Keys data_and_model_keys() {
        "6",
        "resnet: 18, 34, 50, 101 or 152 for images of about 224 x 224; 20, 32, 44, 56, 110 (6 n + 2) for those of 32 x "
        "32. gpt: a block is attention, then two dense layers with GELU between them, the first four times as wide; "
-       "each half "
-       "begins with a layer norm and is added to what it read.",
+       "each half begins with a layer norm and is added to its input.",
        {"model.name", {"resnet", "gpt"}}},
       {"model.width",
        at<&S::model, &S::Model::width>,
        integer(1, 65536),
-       "elements of what a block reads and puts out at each place",
+       "elements that a block reads and outputs at each position",
        "384",
        {},
        {"model.name", {"gpt"}}},
@@ -211,14 +210,12 @@ Keys data_and_model_keys() {
        "a model of your own, layer by layer; [] means model.name",
        "[{ kind = \"dense\", units = 10 }]",
        "Each entry is a layer: a table with its kind and attributes, or the kind alone in quotes. docs/layers.md has "
-       "the "
-       "kinds. A layer reads what the one before puts out, or what inputs = [...] names; name = \"...\" gives it a "
-       "name. "
-       "The first one reads the data's first field. Where the last one is no loss, softmax_cross_entropy on the labels "
-       "follows. Cannot be used beside model.units."},
+       "the kinds. A layer reads the output of the previous layer, or the inputs that inputs = [...] names; name = "
+       "\"...\" gives it a name. The first one reads the data's first field. If the last layer is not a loss, "
+       "softmax_cross_entropy on the labels is added. Cannot be used together with model.units."},
       {"model.label_smoothing", at<&S::model, &S::Model::label_smoothing>, number(0, 1),
-       "part of the target that all classes share equally", "0.1",
-       "Sets smoothing of the last layer's softmax_cross_entropy, also of one that follows by itself. Losses of "
+       "fraction of the target that all classes share equally", "0.1",
+       "Sets smoothing of the last layer's softmax_cross_entropy, also of one that is added automatically. Losses of "
        "evaluations have it too."},
       {"model.dtype", at<&S::model, &S::Model::dtype>, one_of_first<DType>(2),
        "number type of batches, activations and weights", "\"bf16\"",
@@ -234,7 +231,7 @@ Keys train_keys() {
        "takes."},
       {"train.steps", at<&S::train, &S::Train::steps>, integer(0, 1e12),
        "number of steps after which the run ends; 0: train.epochs decides", "1000",
-       "Counted from the very beginning, also after a resume. If set, train.epochs is ignored."},
+       "Counted from the start of the first run, also after a resume. If set, train.epochs is ignored."},
       {"train.seed", at<&S::train, &S::Train::seed>, integer(0, 9.3e18),
        "seed of the starting weights and of the order of samples", "7", "Generated digits do not depend on it."},
       {"train.non_finite", Custom{store_non_finite, show_non_finite}, one_of({"stop", "skip", "roll_back"}),
@@ -242,22 +239,22 @@ Keys train_keys() {
        text("stop: the run ends and names the step and the first rank whose loss is not finite; this costs no time. "
             "skip: a step whose gradient is not finite changes no parameter, and a note names the parameter and the "
             "rank; all ranks agree on that before the first parameter changes, which takes one more pass over the "
-            "gradients. roll_back: after such a step the run goes back to its newest checkpoint, with a lower rate. "
-            "skip and roll_back: only with update.policy = ",
+            "gradients. roll_back: after such a step the run returns to its newest checkpoint, with a lower learning "
+            "rate. skip and roll_back: only with update.policy = ",
             quoted_list(policies_that(has_verdicts)), ".")},
       {"train.roll_backs",
        at<&S::train, &S::Train::roll_backs>,
        integer(1, 1000),
-       "how often a run goes back to a checkpoint before it ends",
+       "how often a run returns to a checkpoint before it ends",
        "1",
        "Counted over the whole run, resumed or not.",
        {"train.non_finite", {"roll_back"}}},
       {"train.roll_back_rate",
        at<&S::train, &S::Train::roll_back_rate>,
        number(1e-6, 1),
-       "factor on the rate each time that a run goes back",
+       "factor by which the learning rate is multiplied each time that a run returns to a checkpoint",
        "0.1",
-       "1: the rate stays the same.",
+       "1: the learning rate stays the same.",
        {"train.non_finite", {"roll_back"}}},
       {"train.deterministic", at<&S::train, &S::Train::deterministic>, yes_or_no(),
        "whether runs with the same settings on the same number of ranks, divided alike among nodes, end with the same "
@@ -282,22 +279,23 @@ Keys other_keys() {
        "says how many ranks a machine gets."},
       {"placement.mesh", Custom{store_mesh, show_mesh}, text_in_quotes(check_mesh),
        "nodes x ranks of each node that the job must have; \"\": any", "\"2x4\"",
-       "A job with other numbers of either is an error. rtrun plan --nodes takes it for the ranks to place."},
+       "A job with a different number of nodes, or of ranks per node, is an error. rtrun plan --nodes places that many "
+       "ranks."},
       {"placement.cores", at<&S::placement, &P::cores>, integer(0, 4096),
        "number of cores for each rank; 0: the node's cores are divided among its ranks", "2",
        "These cores compute. The node's remaining cores go to the lanes, which then poll: first one for the control "
        "lane of each rank, then one for its bulk lane. More cores than the node has is an error."},
       {"placement.affinity", at<&S::placement, &P::affinity>, one_of({"plan", "threads", "none"}),
-       "what is kept in the place that the plan gives a rank", "\"none\"",
+       "what is pinned where the plan places a rank", "\"none\"",
        "plan: its threads stay on the rank's processors, its memory comes from the rank's NUMA nodes, and its "
-       "transport "
-       "uses the rank's network device (UCX_NET_DEVICES comes first). threads: the threads alone. none: nothing, and "
-       "waits sleep at once; for machines whose processors other jobs use too. What could not be had is told at the "
-       "start of the run."},
+       "transport uses the rank's network device (UCX_NET_DEVICES comes first). threads: only the threads. none: "
+       "nothing, and waits sleep at once; for machines whose processors other jobs use too. What was not possible is "
+       "reported at the start of the run."},
       {"placement.split", at<&S::placement, &P::split>, one_of({"equal", "measured"}),
        "how ranks share a step's samples", "\"measured\"",
-       "equal: each rank takes data.batch. measured: in proportion to the speed at which each rank is seen to compute. "
-       "The sum stays data.batch times the number of ranks, and the gradient is still the mean over all samples."},
+       "equal: each rank takes data.batch. measured: in proportion to the speed at which each rank was measured to "
+       "compute. The sum stays data.batch times the number of ranks, and the gradient is still the mean over all "
+       "samples."},
       {"placement.min_share", at<&S::placement, &P::min_share>, number(0, 1),
        "smallest number of samples of a rank with split = \"measured\", as a fraction of data.batch", "0.05",
        "Rounded up to a multiple of 8 samples (of 4 if data.batch is below 64, of 1 if it is below 16)."},
@@ -319,9 +317,9 @@ Keys other_keys() {
        "There is also an evaluation at the end of the run. Every rank evaluates its part of the test set."},
       {"evaluate.patience", at<&S::evaluate, &S::Evaluate::patience>, integer(0, 1e6),
        "evaluations in a row without a lower loss on the test set after which the run ends; 0: it does not", "5",
-       "The run then ends as one that was asked to stop does: all ranks at the same step, saved, with exit code 0. "
-       "Training waits for each evaluation. A run that goes on from a checkpoint counts the evaluations that the log "
-       "in report.dir has up to its step; one that was under way when the run was killed may be missing there."},
+       "The run then ends like one that is asked to stop: all ranks at the same step, saved, with exit code 0. "
+       "Training waits for each evaluation. A run that resumes from a checkpoint counts the evaluations that the log "
+       "in report.dir has up to its step; one that was in progress when the run was killed may be missing there."},
       {"evaluate.min_change", at<&S::evaluate, &S::Evaluate::min_change>, number(0, 1e9),
        "how much lower than the best one before a loss on the test set must be to count as lower", "0.001",
        "Only with evaluate.patience."},
@@ -334,14 +332,14 @@ Keys other_keys() {
       {"checkpoint.keep", at<&S::checkpoint, &C::keep>, integer(1, 1e6), "how many of the newest checkpoints are kept",
        "3", "Counts checkpoints of this run; those of other runs in the folder are not removed."},
       {"checkpoint.keep_best", at<&S::checkpoint, &C::keep_best>, yes_or_no(),
-       "whether to save after every evaluation too, and to keep the best checkpoint beside the newest", "true",
+       "whether to save after every evaluation too, and to keep the best checkpoint in addition to the newest", "true",
        "Best means the highest accuracy on the test set."},
       {"checkpoint.resume", at<&S::checkpoint, &C::resume>, text_in_quotes(check_resume),
-       "\"never\"; \"auto\": go on from the newest whole checkpoint, if there is one; or a checkpoint's path",
+       "\"never\"; \"auto\": resume from the newest complete checkpoint, if there is one; or a checkpoint's path",
        "\"auto\"",
-       "`rtrun --resume` sets it. A path names one checkpoint, or a folder of them, of which the newest whole one is "
-       "taken. auto is an error when the newest checkpoint is of a run that began anew in the folder and another run "
-       "there has more steps."},
+       "`rtrun --resume` sets it. A path names one checkpoint, or a folder of them, of which the newest complete one "
+       "is used. auto is an error when the newest checkpoint is of a run that started from the beginning in the folder "
+       "and another run there has more steps."},
       {"checkpoint.save_s", at<&S::checkpoint, &C::save>, number(0.1, 86400),
        "how long a save may take, and reading a checkpoint on resume, in seconds", "300",
        "A save that takes longer ends the run."},
@@ -352,8 +350,7 @@ Keys other_keys() {
       {"report.format", at<&S::report, &S::Report::format>, one_of({"chainermn", "mxnet", "cntk", "json"}),
        "how results are printed", "\"chainermn\"",
        "chainermn: a table with a line for each epoch. mxnet: the lines of MXNet's fit() and Speedometer. cntk: those "
-       "of "
-       "CNTK's ProgressPrinter. json: one JSON object per line."},
+       "of CNTK's ProgressPrinter. json: one JSON object per line."},
       {"report.every_steps",
        at<&S::report, &S::Report::every_steps>,
        integer(0, 1e12),
@@ -362,17 +359,17 @@ Keys other_keys() {
        {},
        {"report.format", {"mxnet", "cntk"}}},
       {"report.trace", at<&S::report, &S::Report::trace>, text_in_quotes(),
-       "file for a time line of the run, in the JSON of Chrome's tracing and Perfetto; \"\": none", "\"trace.json\"",
+       "file for a trace of the run, in the JSON of Chrome's tracing and Perfetto; \"\": none", "\"trace.json\"",
        "The same as rtrun --trace FILE. A row for each stream, lane, link and actor of each rank, with spans named by "
-       "what was done, step and bucket. Every rank keeps its first million of spans. Ranks that rtrun does not start "
-       "on its own machine write a file each, with .rank-N behind the name. rtrun timeline draws a step of it."},
+       "what was done, step and bucket. Every rank keeps its first 1,048,576 spans. Ranks that rtrun does not start on "
+       "its own machine write separate files, with .rank-N appended to the name. rtrun timeline draws a step of it."},
       {"faults.on_loss", at<&S::faults, &F::on_loss>,
        one_of({"abort"}, {"shrink", "wait"}, "faults.on_loss = \"abort\""), "what the others do when a rank is lost",
        "\"abort\"", "abort: the others name the rank, its node and the step, and exit with 4."},
       {"faults.dead_ms", at<&S::faults, &F::dead>, integer(100, 600000),
        "silence after which a rank is dead, in milliseconds", "10000",
        "At most faults.exchange_s, which is the default where it is shorter. A killed process is noticed without it; "
-       "raise it where ranks find no processor for seconds. A silent rank is noted after 300 ms or a tenth of it, "
+       "raise it where ranks get no processor time for seconds. A silent rank is noted after 300 ms or a tenth of it, "
        "whichever is longer, but after a third of it at the latest."},
       {"faults.start_s", at<&S::faults, &F::start>, number(0.1, 86400),
        "how long ranks may take to connect to rank 0 at the start, in seconds", "60",

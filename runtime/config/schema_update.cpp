@@ -33,7 +33,7 @@ std::string_view key_of(const SettingKey& key) noexcept { return key.name.substr
 /// Why a policy's own setting does not belong to the policy of `settings`; empty: it does, or it is something else.
 std::string meaningless(const SettingKey* key, const Settings& settings) {
   if (key == nullptr || key->means_something(settings)) return {};
-  return troupe::text(key_of(*key), " means nothing to policy = ", in_quotes(name_of(settings.update.kind)),
+  return troupe::text(key_of(*key), " is not used by policy = ", in_quotes(name_of(settings.update.kind)),
                       "; leave it out");
 }
 
@@ -53,9 +53,9 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
     return invalid(troupe::text(what...), place.line != 0 ? place : table.place);
   };
   if (table.kind != TomlValue::Kind::table) {
-    return wrong(table.place, "has ", describe(table),
-                 ", but takes tables, as in update.switch = "
-                 "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]");
+    return wrong(
+        table.place, "has ", describe(table),
+        ", but takes tables, as in update.switch = [{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]");
   }
   Settings settings;
   PolicySwitch change;
@@ -194,8 +194,8 @@ Keys make_update_keys() {
        "bf16: half the bytes for gradients. The gradients of each rank are rounded to the nearest; sums and parameters "
        "stay f32. Ranks of one node share memory and send no gradients, so nothing is rounded there."},
       {"update.error_feedback", at<&S::filter, &FilterSettings::error_feedback>, yes_or_no(),
-       "whether what rounding takes away is added to what the rank sends next", "true",
-       "Only with update.compress. Takes as much memory at each rank as its gradients, and is saved in checkpoints."},
+       "whether the rounding error is added to the next values that the rank sends", "true",
+       "Only with update.compress. Uses as much memory on each rank as its gradients, and is saved in checkpoints."},
       {"update.digest_steps", at<&S::digest_steps>, integer(0, 1 << 30),
        "steps from one comparison of all ranks' weights to the next", "1000",
        "Each rank's device computes a checksum (xxh3) of each tensor of its weights, after the step in its stream. The "
@@ -261,7 +261,7 @@ PolicySettings parse_policy(std::string_view name, std::span<const std::string> 
   const auto take = [&all](std::string_view key_name, const std::string& written) {
     const detail::SettingKey* const key = detail::policy_key(key_name);
     TROUPE_CHECK(key != nullptr, Code::invalid, detail::in_quotes(key_name.substr(0, detail::kShownBytes)),
-                 " is no setting of a policy; docs/app-toml.md has those of [update]");
+                 " is not a setting of a policy; docs/app-toml.md has those of [update]");
     auto value =
         detail::parse_toml_value(key->takes.kind == detail::ValueKind::choice ? detail::in_quotes(written) : written);
     TROUPE_CHECK(value.has_value(), Code::invalid, key_name, ": cannot read ",
@@ -276,7 +276,7 @@ PolicySettings parse_policy(std::string_view name, std::span<const std::string> 
     const std::string_view key = std::string_view{setting}.substr(0, setting.find('='));
     TROUPE_CHECK(key.size() < setting.size() && key != "policy", Code::invalid,
                  detail::in_quotes(setting.substr(0, detail::kShownBytes)),
-                 " is no setting of a policy; write settings as every_steps=8");
+                 " is not a setting of a policy; write settings as every_steps=8");
     TROUPE_CHECK(given.insert(key).second, Code::invalid, key, " is given twice");
     take(key, setting.substr(key.size() + 1));
     const std::string wrong = detail::meaningless(detail::policy_key(key), all);

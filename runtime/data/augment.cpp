@@ -114,8 +114,9 @@ constexpr std::array kRows{
         take_center_crop,
         true},
     Row{{"random_crop", "random_crop:224",
-         "A window of random place, of LEAST (0.08) to 1 of the image's area and of 3:4 to 4:3 in shape, is resized to "
-         "SIDE x SIDE: random_crop:SIDE,LEAST. Samples of the test set are cropped as by center_crop:SIDE. Source: "
+         "A window at a random position, with LEAST (0.08) to 1 of the image's area and an aspect ratio from 3:4 to "
+         "4:3, is resized to SIDE x SIDE: random_crop:SIDE,LEAST. Samples of the test set are cropped as by "
+         "center_crop:SIDE. Source: "
          "Szegedy et al. 2015 (Going deeper with convolutions), section 6."},
         1,
         2,
@@ -123,7 +124,7 @@ constexpr std::array kRows{
         true},
     Row{{"crop", "crop:4",
          "The image is padded with PIXELS black pixels on each side, and a window of its own size is cut out at a "
-         "random place."},
+         "random position."},
         1,
         1,
         take_crop},
@@ -165,7 +166,7 @@ Written read_operation(std::string_view written) {
   const std::size_t colon = written.find(':');
   const std::string_view name = written.substr(0, colon);
   const auto* const row = std::ranges::find(kRows, name, [](const Row& one) { return one.operation.name; });
-  if (row == kRows.end()) return {.wrong = text("is no operation; there are ", joined(names()))};
+  if (row == kRows.end()) return {.wrong = text("is not an operation; there are ", joined(names()))};
   Written out{.row = row};
   const auto wants = [&] { return text("is not written as in \"", row->operation.example, '"'); };
   std::string_view rest = colon == std::string_view::npos ? std::string_view{} : written.substr(colon + 1);
@@ -262,7 +263,7 @@ std::string find_augment_fault(std::span<const std::string> written) {
     if (!row->fits) continue;
     if (fit != nullptr)
       return text("has ", fit->operation.name, " and ", row->operation.name,
-                  ", which both bring images to a size; leave one of them out");
+                  ", which both resize images; leave one of them out");
     fit = row;
   }
   return {};

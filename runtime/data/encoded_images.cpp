@@ -114,7 +114,7 @@ std::string EncodedImages::write_image(const FillRequest& request, std::size_t r
 void EncodedImages::take_broken(std::uint64_t image, const std::string& fault) const {
   const std::string what = text(set_.files->name(image), ": ", fault);
   TROUPE_CHECK(options_.broken == Broken::skip, Code::invalid, what,
-               "; mend or remove it, or go on without such files: data.broken = \"skip\"");
+               "; mend or remove it, or continue without such files: data.broken = \"skip\"");
   const std::uint64_t count = skipped_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (!options_.note) return;
   if (count <= kMostNotes) options_.note(text(what, "; skipped"));

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kShardCure =
-    "; make the index anew (tools/make-shards --index SHARD...), or fetch the files again";
+    "; make the index again (tools/make-shards --index SHARD...), or fetch the files again";
 constexpr std::string_view kShardMagic = "TRSHARD1";
 constexpr std::uint64_t kTarBlock = 512;
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 32;

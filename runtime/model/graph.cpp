@@ -96,7 +96,7 @@ Graph::Graph(std::string name, std::vector<Field> fields, DType dtype, std::vect
                ": no layer has parameters, so there is nothing to train");
   for (std::uint32_t i = 0; i < layers_.size(); ++i) {
     TROUPE_CHECK(is_loss(layers_[i]) || count_readers(output_tensor(i)) > 0, Code::invalid, "graph ", name_, ", layer ",
-                 layers_[i].name, ": no layer reads what it puts out");
+                 layers_[i].name, ": no layer reads its output");
   }
   for (std::uint32_t f = 0; f < fields_.size(); ++f) {
     TROUPE_CHECK(count_readers(f) > 0 || fields_[f].name == kSampleKey, Code::invalid, "graph ", name_,
@@ -150,7 +150,7 @@ std::uint32_t Graph::find_tensor(std::uint32_t layer, const std::string& name) c
   for (std::uint32_t i = 0; i < layer; ++i, ++tensor)
     if (layers_[i].name == name) return tensor;
   fail(Code::invalid, text("graph ", name_, ", layer ", layers_[layer].name, ": it reads \"", name,
-                           "\", which is no field and no layer before it"));
+                           "\", which is neither a field nor an earlier layer"));
 }
 
 std::string Graph::where(std::uint32_t layer) const { return text("graph ", name_, ", layer ", layers_[layer].name); }
@@ -170,7 +170,7 @@ void Graph::infer(std::uint32_t layer) {
   for (std::size_t i = shapes.inputs.size(); i + labels < inputs_[layer].size(); ++i)
     shapes.inputs.push_back(numbers(layer, i));
   LayerResult result = kind.infer(shapes);
-  check_shape(where(layer) + ": what it puts out,", result.output);
+  check_shape(where(layer) + ": its output", result.output);
   if (kind.has_number_targets)
     check_number_targets(layer, result.output);
   else if (kind.is_loss)
@@ -241,7 +241,8 @@ void Graph::check_number_targets(std::uint32_t layer, const Shape& read) const {
   const std::uint32_t targets = inputs_[layer].back();
   const std::string_view name = layers_[layer].inputs.empty() ? kLabel : std::string_view{layers_[layer].inputs.back()};
   TROUPE_CHECK(targets < fields_.size() && fields_[targets].dtype != DType::i32, Code::invalid, where(layer), ": ",
-               name, " is no field of numbers; this loss reads numbers, then a field of as many, its targets");
+               name,
+               " is not a field of numbers; this loss reads numbers, then a field of as many numbers, its targets");
   TROUPE_CHECK(fields_[targets].shape.count_elements() == read.count_elements(), Code::invalid, where(layer),
                ": reads ", read.to_string(), " and targets of ", fields_[targets].shape.to_string(), " in field ", name,
                "; there must be as many");

@@ -350,7 +350,7 @@ TEST_F(CheckpointedJob, SaysThatAnEarlierRunsCheckpointsAreThereWhenItStartsAnew
   Program trial(job(1, {steps(10), every(10)}));
   ASSERT_EQ(trial.wait(60s), 0) << trial.err();
   EXPECT_THAT(trial.err(), HasSubstr("warning: run/checkpoints holds checkpoints of an earlier run, the newest of step "
-                                     "30; this run starts from the beginning and saves beside them."));
+                                     "30; this run starts from the beginning and saves into the same folder."));
 }
 
 TEST_F(CheckpointedJob, AsksWhichRunIsMeantWhenATrialIsNewerThanALongerRun) {
@@ -362,7 +362,7 @@ TEST_F(CheckpointedJob, AsksWhichRunIsMeantWhenATrialIsNewerThanALongerRun) {
   EXPECT_EQ(doubt.wait(60s), 2) << doubt.err();
   // How many were saved before depends on how quick the disk is.
   const std::regex said(
-      "the newest has 10 steps, one of another run has 30; say which to go on from: --resume "
+      "the newest has 10 steps, one of another run has 30; say which one to resume from: --resume "
       "(run/checkpoints/\\d+-step-30), or --resume run/checkpoints/\\d+-step-10; and give runs "
       "folders of their own");
   std::smatch which;
@@ -394,7 +394,7 @@ TEST_F(CheckpointedJob, LeavesACheckpointWithoutManifestToWhoeverAsksForIt) {
   Program again(job(1, resume({steps(20), every(10)}, folder)));
   EXPECT_EQ(again.wait(60s), 2);
   EXPECT_THAT(again.err(), HasSubstr("manifest.json: cannot be opened: this is no checkpoint, or none that is whole"));
-  EXPECT_THAT(again.err(), HasSubstr("--resume auto goes on from the newest that is whole"));
+  EXPECT_THAT(again.err(), HasSubstr("--resume auto resumes from the newest complete checkpoint"));
   EXPECT_TRUE(fs::exists(folder + "/rank-00000.safetensors")) << "somebody may want to look at it";
 }
 

@@ -34,9 +34,8 @@ TEST_F(RollBack, TakesAllRanksBackToTheNewestCheckpointWithALowerRate) {
     EXPECT_EQ(result.total.steps, 30u);
     EXPECT_EQ(result.parameters_hash, ran.results[0].parameters_hash);
   }
-  EXPECT_THAT(ran.notes,
-              HasSubstr("step 13: the gradient of b, first at rank 1 is not finite: the run goes back to the "
-                        "checkpoint of step 10, number 1 of at most 3, with 0.5 times the rate"));
+  EXPECT_THAT(ran.notes, HasSubstr("step 13: the gradient of b, first at rank 1 is not finite: the run returns to the "
+                                   "checkpoint of step 10, number 1 of at most 3, with 0.5 times the learning rate"));
   EXPECT_THAT(ran.notes, HasSubstr("step 10 of 30"));
   ASSERT_FALSE(store().list().empty());
   EXPECT_EQ(store().read(store().list().front()).roll_backs, 1u);
@@ -62,7 +61,7 @@ TEST_F(RollBack, EndsTheRunAtAllRanksWhenItHasGoneBackAsOftenAsItMay) {
     EXPECT_EQ(result.status.code(), Code::device_fault);
     EXPECT_TRUE(result.judged);
     EXPECT_THAT(std::string{result.status.text()},
-                HasSubstr("step 10: the gradient of b, first at rank 1 is not finite, and the run has gone back to a "
+                HasSubstr("step 10: the gradient of b, first at rank 1 is not finite, and the run has returned to a "
                           "checkpoint 2 times, as often as train.roll_backs allows"));
   }
 }
@@ -72,7 +71,7 @@ TEST_F(RollBack, GoesBackToTheBeginningBeforeTheFirstCheckpointAndOnOneRank) {
   EXPECT_TRUE(ran.results[0].status.ok()) << ran.results[0].status.text();
   EXPECT_EQ(ran.results[0].total.steps, 30u);
   EXPECT_THAT(ran.notes,
-              HasSubstr("step 2: the gradient of b, first at rank 0 is not finite: the run goes back to where it "
+              HasSubstr("step 2: the gradient of b, first at rank 0 is not finite: the run returns to where it "
                         "began"));
 }
 
@@ -80,7 +79,7 @@ TEST_F(RollBack, WorksBehindTheNextStepToo) {
   const RanksRan ran = run(2, {"update.policy=double_buffered"},
                            [](std::uint32_t rank, std::uint64_t number) { return rank == 1 && number == 13; });
   for (const RunResult& result : ran.results) EXPECT_TRUE(result.status.ok()) << result.status.text();
-  EXPECT_THAT(ran.notes, HasSubstr("the gradient of b, first at rank 1 is not finite: the run goes back"));
+  EXPECT_THAT(ran.notes, HasSubstr("the gradient of b, first at rank 1 is not finite: the run returns"));
 }
 
 /// Real processes, each saying what it saw.

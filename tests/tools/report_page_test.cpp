@@ -103,7 +103,7 @@ TEST(ReportPage, HasSomethingToSayBeforeTheFirstEpoch) {
   record.trace = {};
   record.last = {.steps = 300};
   const std::string page = page_of(record);
-  EXPECT_THAT(page, HasSubstr("Under way</b>: no step is done yet"));
+  EXPECT_THAT(page, HasSubstr("Running</b>: no step is done yet"));
   EXPECT_THAT(page, Not(HasSubstr("<figure>")));
 }
 
@@ -242,7 +242,7 @@ TEST(RunRecord, KeepsABoundedNumberOfEpochsAndTheBestAmongThem) {
 TEST_F(ReportWriterTest, ShowsARunFromItsBeginning) {
   ReportWriter report = writer();
   start(report);
-  EXPECT_THAT(page(), HasSubstr("Under way"));
+  EXPECT_THAT(page(), HasSubstr("Running</b>"));
   EXPECT_THAT(page(), HasSubstr("digits"));
 }
 
@@ -296,7 +296,7 @@ TEST(RunSummary, SaysWhatIsWrongWithAReport) {
   };
   const std::string head = R"({"schema": "troupe.report", "version": 1)";
   EXPECT_THAT(refusal("{"), HasSubstr("report.json: no JSON"));
-  EXPECT_THAT(refusal("{}"), HasSubstr("this is no run's report"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("this is not a run's report"));
   EXPECT_THAT(refusal(R"({"schema": "troupe.report", "version": 2})"), HasSubstr("version 2"));
   EXPECT_THAT(refusal(head + R"(, "train_s": -1})"), HasSubstr("train_s is not a number of seconds"));
   EXPECT_THAT(refusal(head + R"(, "samples": 1.5})"), HasSubstr("samples is not a whole number"));

@@ -49,12 +49,12 @@ TEST(ControlRequest, IsRefusedWithWhatIsWrongWithIt) {
   EXPECT_THAT(refusal_of(""), HasSubstr("switch POLICY"));
   EXPECT_THAT(refusal_of("switch"), HasSubstr("switch POLICY"));
   EXPECT_THAT(refusal_of("switch lokal_sgd"), HasSubstr("lokal_sgd"));
-  EXPECT_THAT(refusal_of("switch sync every_steps=8"), HasSubstr("means nothing to policy = \"sync\""));
+  EXPECT_THAT(refusal_of("switch sync every_steps=8"), HasSubstr("is not used by policy = \"sync\""));
   EXPECT_THAT(refusal_of("switch local_sgd every_steps"), HasSubstr("every_steps=8"));
   EXPECT_THAT(refusal_of("switch local_sgd every_steps=many"), HasSubstr("cannot read \"many\""));
   EXPECT_THAT(refusal_of("switch local_sgd every_steps=-1"), HasSubstr("every_steps"));
   EXPECT_THAT(refusal_of("switch local_sgd every_steps=8 every_steps=9"), HasSubstr("twice"));
-  EXPECT_THAT(refusal_of("switch local_sgd distributed_after=8"), HasSubstr("no setting of a policy"));
+  EXPECT_THAT(refusal_of("switch local_sgd distributed_after=8"), HasSubstr("not a setting of a policy"));
   EXPECT_THAT(refusal_of("switch local_sgd  every_steps=8"), HasSubstr("write settings as every_steps=8"));
   EXPECT_THAT(refusal_of("stop\n"), HasSubstr("plain letters"));
   EXPECT_THAT(refusal_of(std::string(kRequestBytes + 1, 'x')), HasSubstr("at most"));

@@ -83,7 +83,7 @@ TEST_F(RunSeen, LeavesAPageThatTellsOfIt) {
 TEST_F(RunSeen, HasAPageWhileItIsUnderWayWhichTellsOfItsEnd) {
   Program rtrun{folder_.rtrun(JobFolder::endless())};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
-  ASSERT_TRUE(becomes_true([&] { return page().find("Under way") != std::string::npos; }, 10s));
+  ASSERT_TRUE(becomes_true([&] { return page().find("Running</b>") != std::string::npos; }, 10s));
   rtrun.signal(SIGINT);
   EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
   EXPECT_THAT(page(), HasSubstr("Stopped</b>: on request"));

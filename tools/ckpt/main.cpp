@@ -30,7 +30,7 @@ constexpr const char* kFooter = R"(Examples:
   ckpt list run/checkpoints                              what is there
   ckpt verify run/checkpoints                            is all of it whole?
   ckpt weights run/checkpoints -o weights.safetensors    the newest one's weights, for any reader of safetensors
-  rtrun --resume auto app.toml                           go on from the newest
+  rtrun --resume auto app.toml                           resume from the newest
 
 Environment: with TERM=dumb, or where stderr is no terminal, nothing shows how far verify and weights are.
 Exit codes: 0 done, 1 a checkpoint is damaged, 2 wrong use, 3 environment.)";

@@ -28,16 +28,16 @@ kill -USR1 to rtrun or to a rank prints on stderr what each rank is doing.
 Examples:
   rtrun apps/mnist/app.toml                              train
   rtrun apps/mnist/app.toml --set train.epochs=5         with another value than the file's
-  rtrun --resume auto apps/mnist/app.toml                go on from the newest checkpoint
-  rtrun --json apps/mnist/app.toml | jq .                for programs: a JSON object a line
+  rtrun --resume auto apps/mnist/app.toml                resume from the newest checkpoint
+  rtrun --json apps/mnist/app.toml | jq .                for programs: one JSON object per line
   rtrun app.toml -- ./my_program app.toml                its ranks are this program
   rtrun check apps/mnist/app.toml                        which settings, and where each came from
   rtrun control run switch local_sgd every_steps=8       another policy, while it trains
   source <(rtrun completion bash)                        completion for this shell
 
 What it writes, into report.dir (run/):
-  report.html    the run as a page, for any browser, also while it is under way
-  report.json    what programs want to know of the run; rtrun plan --compare reads it
+  report.html    the run as a page, for any browser, also while it is running
+  report.json    the run's figures for programs; rtrun plan --compare reads it
   log            an entry per epoch, JSON as ChainerMN's LogReport writes it; log.csv: the same as a table
   rank-N.log     what rank N wrote, N > 0; messages of rtrun itself are shown on stderr too
   checkpoints/   see `ckpt --help`
@@ -48,13 +48,13 @@ Lines of --json: "event" is "started", "progress", "epoch" or "finished"; the la
 Environment:
   TROUPE_DATA          a folder that holds mnist/; used when the folder that data.path names holds no data
   XDG_CACHE_HOME       the folder that keeps generated digits (default: ~/.cache)
-  RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT   this process's place, from a launcher
+  RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT   this process's rank and its job, from a launcher
   TROUPE_SECRET_FILE   a file (mode 0600) with the secret that ranks on several hosts share, when rtrun does not start them
   NO_COLOR             if set, no colours. TERM=dumb: no colours and no progress bar. Both are used on terminals only
   UCX_*                settings of UCX, which carries messages between processes
 
 Exit codes: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a rank was lost,
-75 ended by SIGTERM with a checkpoint to go on from, 128+n stopped by signal n.)";
+75 ended by SIGTERM with a checkpoint to resume from, 128+n stopped by signal n.)";
 
 constexpr const char* kCheckFooter =
     R"(Prints a line for each setting: its value and its origin (file:line:column, --set, or default), then the data that
@@ -76,8 +76,8 @@ configuration measured, part by part.
 --nodes plans for other machines: hwloc's XML (lstopo FILE.xml), NCCL's, or the JSON of `rttopo show --json`, each with how many
 there are. A machine gets the ranks that placement.mesh = "NODESxRANKS" says, or by placement.policy: auto one for each GPU, or
 for each NUMA node where it has none; spread one for each NUMA node; pack as many as its cores suffice for.
---what-if makes as many machines of one kind as the number needs: ranks=N, or gpus=N for a rank near each GPU; nodes=N says how
-many machines. No device of this build uses GPUs: ranks are placed near them and compute on cores.
+--what-if assumes as many machines of one kind as the number needs: ranks=N, or gpus=N for a rank near each GPU; nodes=N says
+how many machines. No device of this build uses GPUs: ranks are placed near them and compute on cores.
 
 Examples:
   rtrun plan apps/mnist/app.toml
@@ -89,8 +89,8 @@ Examples:
   rtrun plan apps/mnist/app.toml --compare run/report.json
 
 Environment: TROUPE_DATA as for a run.
-Exit codes: 0 there is a plan, 2 bad configuration, or no plan is possible: what is lacking is named, 3 this machine cannot
-run it, or a file cannot be read or written.)";
+Exit codes: 0 there is a plan, 2 bad configuration, or no plan is possible: the message names what is missing,
+3 this machine cannot run it, or a file cannot be read or written.)";
 
 constexpr const char* kControlFooter =
     R"(Sends a request to a run. RUN is the folder that it writes into (report.dir). Use it on the machine of rank 0, as the
@@ -98,8 +98,8 @@ same user.
 
   switch POLICY [key=value ...]   from one of the next steps on, all ranks use this policy, with these settings of
                                   [update]; later entries of update.switch are dropped
-  rebuild                         after one of the next steps, build plan, memory, exchange and actors anew in the
-                                  same processes, and go on from what they have in memory; with
+  rebuild                         after one of the next steps, build plan, memory, exchange and actors again in the
+                                  same processes, and continue from the state in memory; with
                                   placement.split = "measured" with the shares that were measured
   stop                            end after the current steps, with a checkpoint if the run saves any
   describe                        print what rank 0 is doing
@@ -113,10 +113,10 @@ Examples:
   rtrun control run rebuild
   rtrun control run stop
 
-Exit codes: 0 done, 1 the run refused or gave no answer, 2 no such request, 3 no run listens there.)";
+Exit codes: 0 done, 1 the run refused or gave no answer, 2 no such request, 3 no run is active in this folder.)";
 
 constexpr const char* kTimelineFooter =
-    R"(Draws everything that went on while the ranks worked at one step: a row for each stream, lane, link and actor.
+    R"(Draws all work while the ranks worked on one step: a row for each stream, lane, link and actor.
 
 Examples:
   rtrun --trace trace.json apps/mnist/app.toml      train, and keep a trace
@@ -132,7 +132,7 @@ constexpr const char* kCompletionFooter =
 Examples:
   source <(rtrun completion bash)                                       this bash, or in ~/.bashrc
   source <(rtrun completion zsh)                                        this zsh, after compinit
-  rtrun completion fish > ~/.config/fish/completions/rtrun.fish         every fish from now on
+  rtrun completion fish > ~/.config/fish/completions/rtrun.fish         every new fish shell
 
 Exit codes: 0 done, 2 unknown shell.)";
 
@@ -222,14 +222,14 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   bool version = false;
   std::string resume;
   app.add_option("--resume", resume,
-                 "auto: go on from the newest checkpoint, if there is one; never; or the path of a checkpoint")
+                 "auto: resume from the newest checkpoint, if there is one; never; or the path of a checkpoint")
       ->type_name("auto|never|PATH");
   std::string trace;
-  app.add_option("--trace", trace, "Write a time line of the run, in the JSON of Chrome's tracing and Perfetto")
+  app.add_option("--trace", trace, "Write a trace of the run, in the JSON of Chrome's tracing and Perfetto")
       ->type_name("FILE");
   app.add_flag("--version", version, "Print the versions of troupe and of the libraries that it uses");
   app.add_flag("-q,--quiet", line.quiet, "No header, table or progress: only the last line, warnings and errors");
-  app.add_flag("--json", line.json, "Print a JSON object per line on stdout, and nothing else there");
+  app.add_flag("--json", line.json, "Print one JSON object per line on stdout, and nothing else there");
   add_common(app, line);
   CLI::App& check = *app.add_subcommand("check", "Print the effective settings and where each came from; runs nothing");
   add_common(check, line);
@@ -254,7 +254,8 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& control =
       *app.add_subcommand("control", "Tell a run to switch its policy, to rebuild or to stop, or ask what it is doing");
   control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
-  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop, describe or machines")->required();
+  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop, describe or machines")
+      ->required();
   control.footer(kControlFooter);
   CLI::App& timeline = *app.add_subcommand("timeline", "Draw one step of a run's trace as a picture");
   timeline.add_option("TRACE", line.file, "What rtrun --trace wrote")->required();

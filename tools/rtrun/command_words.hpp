@@ -25,8 +25,8 @@ struct OptionWord {
   bool of_verbs = false;   // check and plan take it too
 };
 inline constexpr std::array<OptionWord, 7> kOptionWords{{{"set", "override a value", "a.b=c", true},
-                                                         {"resume", "go on from a checkpoint", "auto|never|PATH"},
-                                                         {"trace", "write a time line of the run", "FILE"},
+                                                         {"resume", "resume from a checkpoint", "auto|never|PATH"},
+                                                         {"trace", "write a trace of the run", "FILE"},
                                                          {"quiet", "only the last line and errors", ""},
                                                          {"json", "lines of JSON on stdout", ""},
                                                          {"version", "print versions", ""},

@@ -274,7 +274,7 @@ class Job {
       return kill_within(kAfterKill);
     }
     signal_ = signal;
-    say(fmt::format("{}: stopping after the steps under way; once more stops at once", signal_name(signal)));
+    say(fmt::format("{}: stopping after the current steps; a second signal stops at once", signal_name(signal)));
     pass_on(signal);
     kill_within(options_.stop);
   }

@@ -27,7 +27,7 @@ CostFigures find_figures(const std::string& file, const Topology& topology, bool
     if (const auto read = topology::read_measurements(topology::measurements_file(host_name())))
       figures.measured = *read;
   } catch (const Error& error) {
-    trouble = text("- ", error.what(), "; `rttopo bench` makes it anew\n");
+    trouble = text("- ", error.what(), "; `rttopo bench` makes it again\n");
   }
   return figures;
 }

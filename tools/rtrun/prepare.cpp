@@ -84,7 +84,7 @@ void check_address_space() {
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   TROUPE_CHECK(limit.rlim_cur >= kLeast, Code::environment, "a process may have ", limit.rlim_cur >> 10,
                " KiB of addresses here (ulimit -v), and a rank needs at least ", kLeast >> 10,
-               " beside its model and data; set `ulimit -v unlimited`, and limit memory by a control group");
+               " in addition to its model and data; set `ulimit -v unlimited`, and limit memory by a control group");
 }
 
 }  // namespace troupe::rtrun

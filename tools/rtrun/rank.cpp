@@ -76,7 +76,7 @@ std::string serve(Blocking& blocking, Session& session, const ControlRequest& re
   switch (request.kind) {
     case ControlRequest::Kind::describe: return session.describe(blocking, Deadline::after(kReport));
     case ControlRequest::Kind::machines: return session.machines(blocking, Deadline::after(patience));
-    case ControlRequest::Kind::stop: session.request_stop(); return "the run ends after the steps under way";
+    case ControlRequest::Kind::stop: session.request_stop(); return "the run ends after the current steps";
     case ControlRequest::Kind::rebuild:
     case ControlRequest::Kind::switch_policy: break;
   }
@@ -96,7 +96,7 @@ std::unique_ptr<ControlServer> take_requests(Session& session, const Settings& s
           return serve(blocking, session, request, patience);
         });
   } catch (const Error& error) {
-    say(fmt::format("warning: {}; training goes on, and takes no requests", error.what()));
+    say(fmt::format("warning: {}; training continues, and takes no requests", error.what()));
     return nullptr;
   }
 }

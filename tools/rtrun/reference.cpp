@@ -13,11 +13,11 @@ constexpr const char* kHead = R"(# app.toml
 Every key that rtrun takes. `rtrun reference` prints this page from the table of keys that also reads the file.
 
 - The file is TOML and has at most 1 MiB. No key is required.
-- It is read strictly. An unknown key, a wrong type, a value out of its range, keys that contradict each other, and a key that means nothing
-  beside the others ("Only with ...", "Not with ...") are errors. The message gives file, line and column, and the nearest valid key; no
+- It is read strictly. An unknown key, a wrong type, a value out of its range, keys that contradict each other, and a key that is not used with
+  the other settings ("Only with ...", "Not with ...") are errors. The message gives file, line and column, and the nearest valid key; no
   process is started (exit code 2).
 - `rtrun --set data.batch=50 app.toml` overrides the file. `rtrun check app.toml` prints every value with its origin.
-- Relative paths of data start at the folder of the file, those of results and checkpoints at the working directory.
+- Relative paths of data are relative to the folder of the file, those of results and checkpoints to the working directory.
 - Times whose key ends in `_s` are seconds and may have a fraction, those in `_ms` milliseconds.
 )";
 
@@ -60,17 +60,17 @@ layers = [
 ]
 ```
 
-- An entry is a table with `kind` and attributes, or the kind alone in quotes. What is left out has its default.
-- A layer reads what the one before puts out, the first one the data's first field. `inputs = [...]` names other layers, or fields of the data; a
-  layer can be read by several others, and must be read by one at least.
-- `name` is also that of the layer's parameters (`stem.weight`, `stem.bias`). Without it a layer is called by its kind and a number: `conv2d_1`.
-- Where the last layer is no loss, `softmax_cross_entropy` on the data's labels follows; `model.label_smoothing` gives it its smoothing.
-- A loss reads numbers, then a field of the data: labels, or as many numbers (targets). `{ kind = "smooth_l1", inputs = ["dense_2", "image"] }` lets
-  `dense_2` draw the image again. The losses of a model are added up, in evaluations too; the last one counts the samples and which of them are right.
-- Images are [height, width, channels]. A size is one number, or `[height, width]`. Shapes that do not fit are an error that names the layer and what
-  it reads, before any process is started; `rtrun check` shows the list as it was understood.
+- An entry is a table with `kind` and attributes, or the kind alone in quotes. An attribute that is left out has its default.
+- A layer reads the output of the previous layer; the first layer reads the data's first field. `inputs = [...]` names other layers, or fields of the data; a
+  layer can be read by several others, and must be read by at least one.
+- `name` is also that of the layer's parameters (`stem.weight`, `stem.bias`). Without it a layer is named by its kind and a number: `conv2d_1`.
+- If the last layer is not a loss, `softmax_cross_entropy` on the data's labels is added; `model.label_smoothing` sets its smoothing.
+- A loss reads numbers, then a field of the data: labels, or as many numbers (targets). `{ kind = "smooth_l1", inputs = ["dense_2", "image"] }` trains
+  `dense_2` to reconstruct the image. The losses of a model are added up, in evaluations too; the last one counts the samples and which of them are right.
+- Images are [height, width, channels]. A size is one number, or `[height, width]`. Shapes that do not fit are an error that names the layer and its
+  inputs, before any process is started; `rtrun check` shows the list as rtrun has read it.
 - Weights start as N(0, 1/inputs of a unit), biases as 0, scales as `scale`. Numbers are f32, or bf16 with `model.dtype = "bf16"`, where sums are kept in f32.
-- In C++ a `LayerList` (`runtime/model/layer_list.hpp`) makes the same list, and a `Graph` of it (`apps/models/models.cpp` has examples).
+- In C++ a `LayerList` (`runtime/model/layer_list.hpp`) is the same list, from which a `Graph` is built (`apps/models/models.cpp` has examples).
 )";
 
 std::string value_of(const LayerAttribute& attribute, const LayerKind& kind) {

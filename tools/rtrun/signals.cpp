@@ -83,7 +83,7 @@ void SignalThread::watch() {
     if (signal == 0) continue;
     const std::lock_guard lock{mutex_};
     if (signal == SIGUSR1) {
-      report_ ? report_() : say("no step is under way: it starts or ends");
+      report_ ? report_() : say("no step is running: the run is starting or ending");
       continue;
     }
     if (first_ != 0 || !stop_) ::_exit(128 + signal);

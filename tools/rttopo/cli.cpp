@@ -13,24 +13,24 @@ namespace {
 
 constexpr const char* kFooter =
     R"(Every command looks at this host, or at descriptions of machines: hwloc's XML (lstopo FILE.xml, hwloc 1 and 2), NCCL's
-(NCCL_TOPO_DUMP_FILE), or its own JSON (rttopo show --json). What can be wrong with a machine is found by `rttopo doctor`.
+(NCCL_TOPO_DUMP_FILE), or its own JSON (rttopo show --json). `rttopo doctor` finds what is wrong with a machine.
 
 Examples:
   rttopo show                                 this host as a tree
   rttopo show -i node.xml --svg node.svg      another machine as a picture
   rttopo matrix -i node.xml                   how GPUs, NICs and memory reach each other, and how fast
   rttopo bench                                measure this host, for matrix and for `rtrun plan`
-  rttopo explain "GPU 0" mlx5_0 -i node.xml   which ways there are, and why this one is taken
+  rttopo explain "GPU 0" mlx5_0 -i node.xml   which paths there are, and why this one is used
   rttopo diff node1.xml node2.xml node3.xml   which machine differs from the others, and in what
   rttopo doctor --nodes a.xml:4,b.xml:2       what is wrong with six machines of two kinds
-  rttopo show --run run                       the machines on which that run is
+  rttopo show --run run                       the machines on which that job runs
   rttopo export --format nccl -o topo.xml     for NCCL_TOPO_FILE
 
 Environment: NO_COLOR and TERM=dumb: no colours. They are used on terminals only.
 Exit codes: 0 done, 1 diff found a difference or doctor found something wrong, 2 wrong use or a bad file, 3 environment.)";
 
 constexpr const char* kShowFooter =
-    R"(A tree: packages, memory, cores, PCI switches, and behind them GPUs and NICs with links, rates and health. A device is
+    R"(A tree: packages, memory, cores, PCI switches, and behind them GPUs and NICs with links, bandwidths and health. A device is
 listed once, however many libraries know it. "!" marks what is wrong.
 --json prints {"schema": "troupe.topology", "version": 1, "counts": {...}, ...}; several machines are
 {"schema": "troupe.cluster", "version": 1, "counts": {...}, "machines": [{"count", "source", "machine"}]}.
@@ -43,21 +43,21 @@ Exit codes: 0 done, 2 a bad file, 3 environment.)";
 
 constexpr const char* kMatrixFooter =
     R"(Tables GPU x GPU, GPU x NIC and NUMA x NUMA. Each cell has the class of the best path, as in `nvidia-smi topo -m`, and its
-modelled rate in GB/s and one direction:
+modelled bandwidth in GB/s in one direction:
   X     itself                              PIX   one PCI switch
   NV#   # lanes of NVLink (XG#: of xGMI)    PXB   several PCI switches
   NVB   NVLink over another GPU             PHB   a PCI host bridge
   C2C   a coherent link to the processor    NODE  the processor, near the same memory
                                             SYS   the link between processors
-"~": a PCI link is not known and taken as PCI Express 3 x16. "d": the firmware's distance. "m": measured (rttopo bench). "!": below 70 % of the median of
-its class among parts of one kind, where few are; or over a link or switch that doctor warns of. Below GPU x GPU stand the ring and the tree whose slowest edge is the fastest.
+"~": a PCI link is not known, so PCI Express 3 x16 is assumed. "d": the firmware's distance. "m": measured (rttopo bench). "!": below 70 % of the median of
+its class among parts of one kind, where few are; or over a link or switch that doctor warns of. Below GPU x GPU are the ring and the tree whose slowest edge is the fastest.
 Exit codes: 0 done, 2 a bad file, 3 environment.)";
 
 constexpr const char* kBenchFooter =
     R"(Measures, each figure several times:
   memory    copies within each memory node, by one core and by all, and between memory nodes
   compute   forward and backward pass of dense layers on the CPU device, f32 and bf16: one core, every core, all together
-  messages  between two processes here, over shared memory and TCP: time of 8 bytes, rate of 1 MiB
+  messages  between two processes here, over shared memory and TCP: time of 8 bytes, bandwidth with 1 MiB
   network   the same between hosts: with --hosts, or where a launcher started a process of rttopo on each
             (mpirun, srun --mpi=pmix, or RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT)
 It takes about half a minute, and the host should have nothing else to do. What was measured goes to stderr at once, and
@@ -79,13 +79,13 @@ Exit codes: 0 they are alike, 1 they differ, 2 a bad file.)";
 
 constexpr const char* kExplainFooter =
     R"(A PART is "GPU 0" or gpu0, "NUMA 1", a NIC's name, or a PCI bus id such as 0000:3b:00.0, which may be short (3b:00.0, 3b).
-All ways between the two, the one to take first, with what limits each.
+All paths between the two, the one to use first, with what limits each.
 
 Example: rttopo explain "GPU 0" "GPU 3" -i node.xml
 Exit codes: 0 done, 2 no such part or a bad file, 3 environment.)";
 
 constexpr const char* kDoctorFooter =
-    R"(Each finding has the id of its rule, what was seen, and a cure. On this host it also looks at ranks of running jobs, and
+    R"(Each finding has the id of its rule, what was seen, and a remedy. On this host it also looks at ranks of running jobs, and
 for 200 ms at the counters of RDMA ports. --rules lists the rules.
 
 Example: rttopo doctor
@@ -110,7 +110,7 @@ Example: rttopo export --format simgrid --nodes node.xml:64 -o cluster.xml
 Exit codes: 0 done, 2 wrong use or a bad file, 3 environment.)";
 
 constexpr const char* kEnvFooter =
-    R"(Prints which launcher's variables are set and what place a rank started now would have.
+    R"(Prints which launcher's variables are set and which rank a process started now would have.
 
 Example: srun --mpi=pmix -N2 rttopo env
 Exit codes: 0 done, 3 a launcher's variables are incomplete or malformed.)";
@@ -130,7 +130,7 @@ void add_sources(CLI::App& app, Sources& sources) {
   app.add_option("--nodes", sources.nodes, "Several machines: files with how many are alike")
       ->type_name("FILE:N,...")
       ->excludes(input);
-  app.add_option("--run", sources.run, "The machines of a run that is under way: its folder (report.dir)")
+  app.add_option("--run", sources.run, "The machines of a running job: its folder (report.dir)")
       ->type_name("RUN")
       ->excludes(input)
       ->excludes("--nodes");
@@ -162,16 +162,16 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.set_version_flag("--version", "rttopo (troupe) " TROUPE_VERSION);
   CLI::App& show = *app.add_subcommand("show", "A machine as a tree, a picture or JSON");
   CLI::App& matrix = *app.add_subcommand("matrix", "How GPUs, NICs and memory reach each other, and how fast");
-  CLI::App& bench = *app.add_subcommand("bench", "Measure this host, or the ways between hosts");
+  CLI::App& bench = *app.add_subcommand("bench", "Measure this host, or the paths between hosts");
   int message_end = -1;
   CLI::App& member = *app.add_subcommand("member")->group("");  // for this program's own use
   member.add_option("--line", message_end)->required();
   CLI::App& diff = *app.add_subcommand("diff", "In what machines that should be alike are not");
-  CLI::App& explain = *app.add_subcommand("explain", "All ways between two parts, and why one is taken");
-  CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a cure for each");
+  CLI::App& explain = *app.add_subcommand("explain", "All paths between two parts, and why one is used");
+  CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a remedy for each");
   CLI::App& import_file = *app.add_subcommand("import", "A description of another tool's as JSON");
   CLI::App& export_file = *app.add_subcommand("export", "A machine for another tool");
-  CLI::App& env = *app.add_subcommand("env", "Which launcher started this, and what place it gave");
+  CLI::App& env = *app.add_subcommand("env", "Which launcher started this, and which rank it gave");
   CLI::App& completion = *app.add_subcommand("completion", "Print a script with which a shell completes the arguments");
   for (CLI::App* const each : {&show, &matrix, &explain, &doctor, &export_file}) add_sources(*each, sources);
   for (CLI::App* const each : {&show, &matrix, &bench, &diff, &explain, &doctor, &env}) add_json(*each, line);
@@ -182,14 +182,15 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   for (CLI::App* const each : {&show, &matrix}) add_figures(*each, line);
   bench.add_option("--out", line.out, "The file to write")->type_name("FILE");
   bench.add_option("--repeats", line.repeats, "How often each figure is measured")->check(CLI::Range(1, 100));
-  bench.add_option("--ms", line.repeat_ms, "How long each time takes at least, in ms; 60")->check(CLI::Range(1, 60000));
+  bench.add_option("--ms", line.repeat_ms, "Shortest time of each measurement, in ms; default 60")
+      ->check(CLI::Range(1, 60000));
   bench.add_option("--hosts", line.hosts, "Hosts, of which the first is this one or can be reached by the others")
       ->type_name("HOST,...");
-  bench.add_option("--remote-shell", line.remote_shell, "By which a process is started on another host; ssh");
+  bench.add_option("--remote-shell", line.remote_shell,
+                   "The command that starts a process on another host; default ssh");
   bench.footer(kBenchFooter);
   diff.add_option("FILE", files, "Descriptions of two or more machines; one is compared with this host");
-  diff.add_option("--run", sources.run, "The machines of a run that is under way: its folder (report.dir)")
-      ->type_name("RUN");
+  diff.add_option("--run", sources.run, "The machines of a running job: its folder (report.dir)")->type_name("RUN");
   diff.footer(kDiffFooter);
   explain.add_option("PART", line.of, "Two parts")->required()->expected(2);
   explain.footer(kExplainFooter);

@@ -372,7 +372,7 @@ int explain(const CommandLine& line, std::ostream& out) {
     if (!path.slowest.empty()) out << "; limited by " << path.slowest;
     out << '\n';
   }
-  out << (paths.size() > 1 ? "* is taken: its modelled rate is the highest.\n" : "* is the only way.\n");
+  out << (paths.size() > 1 ? "* is used: its modelled bandwidth is the highest.\n" : "* is the only path.\n");
   return 0;
 }
 

@@ -22,13 +22,13 @@ LayerKind batch_norm_row() {
   return {
       .name = "batch_norm",
       .help =
-          "Each channel less its mean, divided by its deviation, then scaled and shifted by two parameters. In "
-          "training mean and variance are those of the rank's own batch, over all places of an image; evaluations "
-          "take running ones, which are averaged over the ranks and kept with the parameters.",
-      .shape = "[height, width, channels] or [channels], kept",
+          "Each channel minus its mean, divided by its standard deviation, then scaled and shifted by two parameters. "
+          "In training mean and variance are those of the rank's own batch, over all positions of an image; "
+          "evaluations use running ones, which are averaged over the ranks and kept with the parameters.",
+      .shape = "[height, width, channels] or [channels], same shape",
       .made = BatchNorm{},
       .attributes = {{"momentum", slot_of<&BatchNorm::momentum>, 0, 1,
-                      "part of the way that a step moves the running mean and variance to the batch's", false, true},
+                      "fraction by which a step moves the running mean and variance toward the batch's", false, true},
                      {"epsilon", slot_of<&BatchNorm::epsilon>, 0, 1, "added to the variance", false, true, {"eps"}}},
       .elsewhere = {"batchnorm", "bn", "batch_normalization", "batch_norm2d"},
       .infer = infer_batch_norm};

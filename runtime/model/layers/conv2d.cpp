@@ -40,7 +40,7 @@ LayerResult infer_conv2d(const LayerShapes& layer) {
 LayerKind conv2d_row() {
   return {.name = "conv2d",
           .help =
-              "A convolution of an image: each filter is a small window of weights that is laid over every place. "
+              "A convolution of an image: each filter is a small window of weights that is applied at every position. "
               "Weights are [filters, channels / groups, kernel height, kernel width], as in PyTorch and ONNX.",
           .shape =
               "[height, width, channels] to [(height + 2 padding - dilation (kernel - 1) - 1) / stride + 1, the same "
@@ -55,12 +55,12 @@ LayerKind conv2d_row() {
                           false,
                           {"out_channels", "channels", "units", "maps"}},
                          {"kernel", slot_of<&Conv2d::kernel>, 1, kMostSide, "height and width of the window"},
-                         {"stride", slot_of<&Conv2d::stride>, 1, kMostSide, "distance of neighbouring windows"},
+                         {"stride", slot_of<&Conv2d::stride>, 1, kMostSide, "distance between neighbouring windows"},
                          {"padding", slot_of<&Conv2d::padding>, 0, kMostSide, "zeros on each side of the image"},
                          {"dilation", slot_of<&Conv2d::dilation>, 1, kMostSide,
-                          "distance of the elements that a window reads"},
+                          "distance between neighbouring elements that a window reads"},
                          {"groups", slot_of<&Conv2d::groups>, 1, kMostCounted,
-                          "parts of the channels that do not read one another; as many as channels: depthwise"}},
+                          "number of groups of channels, each convolved separately; as many as channels: depthwise"}},
           .elsewhere = {"conv", "convolution"},
           .infer = infer_conv2d};
 }

@@ -19,7 +19,7 @@ LayerResult infer_dense(const LayerShapes& layer) {
 
 LayerKind dense_row() {
   return {.name = "dense",
-          .help = "Each of its units is a weighted sum of everything that it reads, and a bias.",
+          .help = "Each unit is a weighted sum of all inputs plus a bias.",
           .shape = "anything to [units]; without `flatten` [..., n] to [..., units]",
           .made = Dense{},
           .attributes = {{"units",
@@ -31,8 +31,8 @@ LayerKind dense_row() {
                           false,
                           {"out_features", "outputs", "filters", "width"}},
                          {"flatten", slot_of<&Dense::flatten>, 0, 1,
-                          "whether a unit reads all elements; false: only the last extent, at each place of the others "
-                          "with the same weights"}},
+                          "whether a unit reads all elements; false: only the last extent, at each position of the "
+                          "others, with the same weights"}},
           .elsewhere = {"linear", "fc", "fully_connected", "inner_product"},
           .infer = infer_dense};
 }

@@ -11,11 +11,11 @@ namespace detail {
 LayerKind dropout_row() {
   return {.name = "dropout",
           .help =
-              "While it trains, each element becomes 0 with probability `rate`, and the others are divided by 1 - "
-              "`rate`; in evaluation nothing changes. What becomes 0 depends on train.seed, the epoch, the sample "
-              "and the layer alone: it is the same for any number of ranks and after a resume. Source: Srivastava "
-              "et al. 2014 (Dropout), with the factor applied in training.",
-          .shape = "anything, kept",
+              "In training, each element becomes 0 with probability `rate`, and the others are divided by 1 - `rate`; "
+              "in evaluation nothing changes. Which elements become 0 depends only on train.seed, the epoch, the "
+              "sample and the layer: it is the same for any number of ranks and after a resume. Source: Srivastava et "
+              "al. 2014 (Dropout), with the factor applied in training.",
+          .shape = "anything, same shape",
           .made = Dropout{},
           .attributes = {{.name = "rate",
                           .slot = slot_of<&Dropout::rate>,

@@ -12,7 +12,7 @@ constexpr std::size_t kMostParts = 64;
 LayerKind activation(std::string_view name, std::string_view help, Operation made) {
   return {.name = name,
           .help = help,
-          .shape = "anything, kept",
+          .shape = "anything, same shape",
           .made = std::move(made),
           .attributes = {},
           .infer = same_shape};
@@ -38,7 +38,7 @@ LayerResult infer_concat(const LayerShapes& layer) {
     const auto& b = other.extents;
     TROUPE_CHECK(a.size() == b.size() && std::equal(a.begin(), a.end() - 1, b.begin()), Code::invalid, layer.where,
                  ": tensors of ", first.to_string(), " and ", other.to_string(),
-                 " cannot be put behind one another; they may differ in their last extent alone");
+                 " cannot be concatenated; they may differ only in their last extent");
     last += b.back();
   }
   TROUPE_CHECK(static_cast<double>(last) <= kMostCounted, Code::invalid, layer.where, ": its ", layer.inputs.size(),
@@ -67,7 +67,7 @@ LayerKind gelu_row() {
 LayerKind add_row() {
   return {.name = "add",
           .help = "The sum of two or more tensors, which `inputs` names.",
-          .shape = "anything, kept",
+          .shape = "anything, same shape",
           .least_inputs = 2,
           .most_inputs = kMostSummands,
           .made = Add{},
@@ -78,7 +78,7 @@ LayerKind add_row() {
 LayerKind multiply_row() {
   return {.name = "multiply",
           .help = "The product of two or more tensors, element by element, which `inputs` names.",
-          .shape = "anything, kept",
+          .shape = "anything, same shape",
           .least_inputs = 2,
           .most_inputs = kMostFactors,
           .made = Multiply{},
@@ -88,26 +88,26 @@ LayerKind multiply_row() {
 }
 
 LayerKind concat_row() {
-  return {.name = "concat",
-          .help =
-              "Two or more tensors, which `inputs` names, behind one another in their last extent: the channels of "
-              "images.",
-          .shape = "anything that differs in the last extent alone, to the sum of these",
-          .least_inputs = 2,
-          .most_inputs = kMostParts,
-          .made = Concat{},
-          .attributes = {},
-          .elsewhere = {"concatenate", "cat"},
-          .infer = infer_concat};
+  return {
+      .name = "concat",
+      .help = "Two or more tensors, which `inputs` names, concatenated in their last extent: the channels of images.",
+      .shape = "tensors that differ only in the last extent, to one whose last extent is their sum",
+      .least_inputs = 2,
+      .most_inputs = kMostParts,
+      .made = Concat{},
+      .attributes = {},
+      .elsewhere = {"concatenate", "cat"},
+      .infer = infer_concat};
 }
 
 LayerKind flatten_row() {
-  return {.name = "flatten",
-          .help = "The same elements in one extent, in the order height, width, channels. `dense` does this by itself.",
-          .shape = "anything to [elements]",
-          .made = Flatten{},
-          .attributes = {},
-          .infer = infer_flatten};
+  return {
+      .name = "flatten",
+      .help = "The same elements in one extent, in the order height, width, channels. `dense` does this automatically.",
+      .shape = "anything to [elements]",
+      .made = Flatten{},
+      .attributes = {},
+      .infer = infer_flatten};
 }
 
 }  // namespace troupe::detail

@@ -17,11 +17,11 @@ LayerResult infer_l2_norm(const LayerShapes& layer) {
 LayerKind l2_norm_row() {
   return {.name = "l2_norm",
           .help =
-              "Divides by the L2 norm over the last extent (of an image: the channels of each place), and multiplies "
-              "by a learned scale of each channel.",
-          .shape = "anything, kept",
+              "Divides by the L2 norm over the last extent (of an image: the channels of each position), and "
+              "multiplies by a learned scale of each channel.",
+          .shape = "anything, same shape",
           .made = L2Norm{},
-          .attributes = {{"scale", slot_of<&L2Norm::scale>, 0, kMostScale, "what each channel's scale starts from",
+          .attributes = {{"scale", slot_of<&L2Norm::scale>, 0, kMostScale, "starting value of each channel's scale",
                           false, true},
                          {"epsilon",
                           slot_of<&L2Norm::epsilon>,

@@ -9,7 +9,7 @@ constexpr double kMostLabel = 0x7fffffff;
 
 template <auto kMember>
 LayerAttribute weight_attribute() {
-  return {"weight", slot_of<kMember>, 0, kMostWeight, "factor, where a model has several losses", false, true};
+  return {"weight", slot_of<kMember>, 0, kMostWeight, "factor of this loss in the sum", false, true};
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ LayerKind softmax_cross_entropy_row() {
                       slot_of<&SoftmaxCrossEntropy::smoothing>,
                       0,
                       1,
-                      "part of the target that all classes share equally, in evaluations too",
+                      "fraction of the target that all classes share equally, in evaluations too",
                       false,
                       false,
                       {"label_smoothing"}},
@@ -59,7 +59,7 @@ LayerKind smooth_l1_row() {
                           slot_of<&SmoothL1::beta>,
                           0,
                           kMostBeta,
-                          "distance from which on the loss grows linearly",
+                          "distance above which the loss grows linearly",
                           false,
                           true,
                           {"delta"}}},

@@ -19,10 +19,11 @@ LayerResult infer_pool(const LayerShapes& layer) {
 
 template <class Pool>
 std::vector<LayerAttribute> pool_attributes() {
-  return {{"kernel", slot_of<&Pool::kernel>, 1, kMostSide, "height and width of the window"},
-          {"stride", slot_of<&Pool::stride>, 0, kMostSide, "distance of neighbouring windows; 0: the kernel's size"},
-          {"padding", slot_of<&Pool::padding>, 0, kMostSide,
-           "elements outside of the image that windows may cover on each side"}};
+  return {
+      {"kernel", slot_of<&Pool::kernel>, 1, kMostSide, "height and width of the window"},
+      {"stride", slot_of<&Pool::stride>, 0, kMostSide, "distance between neighbouring windows; 0: the kernel's size"},
+      {"padding", slot_of<&Pool::padding>, 0, kMostSide,
+       "elements outside of the image that windows may cover on each side"}};
 }
 
 LayerResult infer_global_pool(const LayerShapes& layer) { return {Shape{{image_of(layer).channels}}}; }
@@ -35,7 +36,7 @@ constexpr std::string_view kPoolShape =
 LayerKind max_pool_row() {
   return {.name = "max_pool",
           .help =
-              "The largest element of each window, channel by channel. Rows and columns in which no whole window "
+              "The largest element of each window, channel by channel. Rows and columns in which no complete window "
               "fits are left out.",
           .shape = kPoolShape,
           .made = MaxPool{},

@@ -85,8 +85,8 @@ LayerKind embedding_row() {
 
 LayerKind position_row() {
   return {.name = "position",
-          .help = "Adds a trained vector for each place of a sequence. Weights are [length, width].",
-          .shape = "[length, width], kept",
+          .help = "Adds a trained vector for each position of a sequence. Weights are [length, width].",
+          .shape = "[length, width], same shape",
           .made = Position{},
           .attributes = {{"deviation", slot_of<&Position::deviation>, 0, kMostDeviation,
                           "standard deviation of the starting weights"}},
@@ -98,9 +98,10 @@ LayerKind layer_norm_row() {
   return {
       .name = "layer_norm",
       .help =
-          "Brings the last extent to mean 0 and variance 1, at each place of the others, then multiplies each element "
+          "Normalizes the last extent to mean 0 and variance 1, at each position of the others, then multiplies each "
+          "element "
           "by a weight, which starts as 1, and adds a bias.",
-      .shape = "anything, kept",
+      .shape = "anything, same shape",
       .made = LayerNorm{},
       .attributes = {{"epsilon", slot_of<&LayerNorm::epsilon>, 0, 1, "added to the variance", false, true, {"eps"}}},
       .elsewhere = {"layernorm", "layer_normalization"},
@@ -112,7 +113,7 @@ LayerKind attention_row() {
       .name = "attention",
       .help =
           "Attention of a sequence to itself, by several heads, each on its part of the width. It has no weights: a "
-          "`dense` with `flatten = false` before it makes queries, keys and values, which lie side by side in this "
+          "`dense` with `flatten = false` before it computes queries, keys and values, which lie side by side in this "
           "order, and another one may follow.",
       .shape = "[length, 3 width] to [length, width]",
       .made = Attention{},
@@ -125,7 +126,7 @@ LayerKind attention_row() {
                       false,
                       {"num_heads", "n_head"}},
                      {"causal", slot_of<&Attention::causal>, 0, 1,
-                      "whether a place reads only itself and those before it"}},
+                      "whether a position reads only itself and earlier ones"}},
       .elsewhere = {"self_attention", "multihead_attention", "multi_head_attention"},
       .infer = infer_attention};
 }

@@ -410,12 +410,12 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"data={batch=3}", "--set data: unknown key data; did you mean the section [data]?"},
       {"batch=3", "--set batch: unknown key batch; batch belongs to [data]: write data.batch"},
       {"optimizer.momentum=0.9",
-       "--set optimizer.momentum: optimizer.momentum means nothing to optimizer.rule = \"adam\" (default)"},
+       "--set optimizer.momentum: optimizer.momentum is not used by optimizer.rule = \"adam\" (default)"},
       {"update.replay=logs",
-       "--set update.replay: update.replay means nothing to update.policy = \"sync\" (default); leave it out, or "
+       "--set update.replay: update.replay is not used by update.policy = \"sync\" (default); leave it out, or "
        "choose \"async\", \"ssp\" or \"easgd\""},
       {"update.error_feedback=true",
-       "--set update.error_feedback: update.error_feedback means nothing to update.compress = \"none\" (default); "
+       "--set update.error_feedback: update.error_feedback is not used by update.compress = \"none\" (default); "
        "leave "
        "it out, or choose \"bf16\""},
       {"model.layers=x", "--set model.layers: is the text \"x\", but takes an array of layers"},
@@ -438,8 +438,7 @@ TEST(Config, AContradictionWithAnOverrideNamesBothPlaces) {
   const Status status = failure("[optimizer]\nrule = \"nesterov\"\nmomentum = 0.8\n", {"optimizer.rule=adam"});
   EXPECT_THAT(
       std::string{status.text()},
-      StartsWith(
-          "app.toml:3:12: optimizer.momentum means nothing to optimizer.rule = \"adam\" (--set optimizer.rule)"));
+      StartsWith("app.toml:3:12: optimizer.momentum is not used by optimizer.rule = \"adam\" (--set optimizer.rule)"));
 }
 
 TEST(Config, TheHashCoversValuesAndNotOrigins) {

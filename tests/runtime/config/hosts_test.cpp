@@ -61,9 +61,9 @@ TEST(HostFile, TellsWhereWhatIsWrongAndWhatToWrite) {
       {"a:0\n", "hosts:1:3: 0 slots leave the host without a rank"},
       {"b\na slots=1025\n", "hosts:2:9: \"1025\" are too many slots; a host has 1 to 1024"},
       {"a slots=99999999999999999999\n", "hosts:1:9: \"99999999999999999999\" are too many slots"},
-      {"a slots=four\n", "hosts:1:9: \"four\" is no number of slots; write 1 to 1024"},
-      {"a slots=-1\n", "hosts:1:9: \"-1\" is no number of slots"},
-      {"a slots=\n", "hosts:1:9: \"\" is no number of slots"},
+      {"a slots=four\n", "hosts:1:9: \"four\" is not a number of slots; write 1 to 1024"},
+      {"a slots=-1\n", "hosts:1:9: \"-1\" is not a number of slots"},
+      {"a slots=\n", "hosts:1:9: \"\" is not a number of slots"},
       {"a slots = 4\n", "hosts:1:3: after a host's name only slots=N and max-slots=N (without spaces)"},
       {"a slots=4 cpus=2\n", "hosts:1:11: after a host's name only slots=N and max-slots=N"},
       {"a b c\n", "hosts:1:3: after a host's name only slots=N"},
@@ -73,17 +73,17 @@ TEST(HostFile, TellsWhereWhatIsWrongAndWhatToWrite) {
       {"a slots=2\nb\na slots=2\n",
        "hosts:3:1: a is already named in line 1, and one of the two gives its slots; name it once"},
       {"a\na slots=2\n", "hosts:2:1: a is already named in line 1"},
-      {"-oProxyCommand=x\n", "hosts:1:1: \"-oProxyCommand=x\" is no host's name: a name begins with a letter"},
-      {"-v\n", "hosts:1:1: \"-v\" is no host's name: a name begins with a letter or a digit"},
-      {"me@a\n", "hosts:1:3: \"me@a\" is no host's name: the user's name on that host belongs in ~/.ssh/config"},
-      {"a,b\n", "hosts:1:2: \"a,b\" is no host's name: each host is an entry, or a line, of its own"},
-      {"fe80::1\n", "hosts:1:5: \"fe80::1\" is no host: write a number of slots after the :"},
-      {"n\xc3\xb6\n", "is no host's name: a name has letters, digits"},
+      {"-oProxyCommand=x\n", "hosts:1:1: \"-oProxyCommand=x\" is not a host's name: a name begins with a letter"},
+      {"-v\n", "hosts:1:1: \"-v\" is not a host's name: a name begins with a letter or a digit"},
+      {"me@a\n", "hosts:1:3: \"me@a\" is not a host's name: the user's name on that host belongs in ~/.ssh/config"},
+      {"a,b\n", "hosts:1:2: \"a,b\" is not a host's name: each host is an entry, or a line, of its own"},
+      {"fe80::1\n", "hosts:1:5: \"fe80::1\" is not a host: write a number of slots after the :"},
+      {"n\xc3\xb6\n", "is not a host's name: a name has letters, digits"},
       {":4\n", "hosts:1:1: a host's name is missing here"},
-      {"$(reboot)\n", "hosts:1:1: \"$(reboot)\" is no host's name"},
+      {"$(reboot)\n", "hosts:1:1: \"$(reboot)\" is not a host's name"},
       {"n[1-\n", "hosts:1:2: the bracket is not closed; write node[01-04]"},
-      {"n[1-2][3]\n", "is no host's name: write the numbers in one pair of brackets"},
-      {"n[a-b]\n", "hosts:1:3: \"a-b\" is no range of numbers; write one as in node[01-04,07]"},
+      {"n[1-2][3]\n", "is not a host's name: write the numbers in one pair of brackets"},
+      {"n[a-b]\n", "hosts:1:3: \"a-b\" is not a range of numbers; write one as in node[01-04,07]"},
       {"n[1,5-2]\n", "hosts:1:5: \"5-2\" runs backwards"},
       {"n[1-4096,9000]\n", "hosts:1:1: stands for more than the 4096 hosts"},
       {"n[1-4096]\nlast\n", "hosts:2:1: is one host more than the 4096 that a job has at most"},
@@ -93,7 +93,7 @@ TEST(HostFile, TellsWhereWhatIsWrongAndWhatToWrite) {
   };
   for (const auto& [text, answer] : cases) EXPECT_THAT(failure(text), HasSubstr(answer)) << text;
   EXPECT_THAT(failure(std::string(300, 'a')), HasSubstr("hosts:1:1: a host's name of 300 bytes; it has at most 253"));
-  EXPECT_THAT(failure(std::string{"a\0b", 3}), HasSubstr("hosts:1:2: \"a\\u0000b\" is no host's name"));
+  EXPECT_THAT(failure(std::string{"a\0b", 3}), HasSubstr("hosts:1:2: \"a\\u0000b\" is not a host's name"));
 }
 
 TEST(HostFile, TellsTenMistakesAtOnce) {

@@ -63,9 +63,9 @@ TEST(ConfigLayers, AreShownSoThatTheyReadBackAsTheSame) {
 TEST(ConfigLayers, NameWhatIsWrongAndWhatWasMeant) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {R"(["conv3d"])",
-       "app.toml:2:11: model.layers has the layer \"conv3d\", which is no kind of layer; did you mean conv2d?"},
+       "app.toml:2:11: model.layers has the layer \"conv3d\", which is not a kind of layer; did you mean conv2d?"},
       {R"([{ kind = "linear", units = 3 }])", "did you mean dense?"},
-      {R"(["zzz"])", "which is no kind of layer; there are dense, "},
+      {R"(["zzz"])", "which is not a kind of layer; there are dense, "},
       {R"(["dense"])", "has a dense without units: number of outputs; write { kind = \"dense\", units = 32 }"},
       {R"([{ kind = "dense", unit = 3 }])", "has a dense with the unknown key \"unit\"; did you mean units?"},
       {R"([{ kind = "conv2d", out_channels = 3 }])", "did you mean filters?"},
@@ -90,10 +90,11 @@ TEST(ConfigLayers, NameWhatIsWrongAndWhatWasMeant) {
 }
 
 TEST(ConfigLayers, StandInsteadOfARegisteredModel) {
-  EXPECT_THAT(refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nunits = [500]"),
-              HasSubstr("model.units means nothing beside model.layers, which is the whole model; leave it out"));
+  EXPECT_THAT(
+      refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nunits = [500]"),
+      HasSubstr("model.units cannot be used together with model.layers, which is the whole model; leave it out"));
   EXPECT_THAT(refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nname = \"lenet\""),
-              HasSubstr("model.name means nothing beside model.layers"));
+              HasSubstr("model.name cannot be used together with model.layers"));
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ std::string refusal_of(std::vector<Field> fields, std::vector<Layer> layers) {
 
 TEST(Graph, RefusesAnInputThatIsNeitherFieldNorEarlierLayer) {
   EXPECT_THAT(refusal_of(two_labels(), {{"a", Dense{4}, {"b"}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}),
-              HasSubstr("layer a: it reads \"b\", which is no field and no layer before it"));
+              HasSubstr("layer a: it reads \"b\", which is neither a field nor an earlier layer"));
   EXPECT_THAT(refusal_of(two_labels(), {{"a", Dense{4}, {"a"}}, {"loss", SoftmaxCrossEntropy{}}}),
               HasSubstr("layer a: it reads \"a\""));
 }
@@ -202,7 +202,7 @@ TEST(Graph, RefusesWhatNobodyReads) {
   EXPECT_THAT(refusal_of(two_labels(), {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}),
               HasSubstr("no layer reads field kind"));
   EXPECT_THAT(refusal(Shape{{4}}, {{"a", Dense{2}}, {"b", Dense{2}, {"image"}}, {"c", SoftmaxCrossEntropy{}}}),
-              HasSubstr("layer a: no layer reads what it puts out"));
+              HasSubstr("layer a: no layer reads its output"));
 }
 
 TEST(Graph, RefusesFieldsThatAModelCannotRead) {

@@ -123,7 +123,7 @@ std::string refusal_of_loss(Operation loss, Field field) {
 TEST(LayerKinds, NameTheLossAndTheFieldThatDoNotFit) {
   const Field labels{"label", {}, DType::i32}, three{"label", {{3}}, DType::f32}, four{"label", {{2, 2}}, DType::f32};
   EXPECT_EQ(refusal_of_loss(SmoothL1{}, three), "accepted");
-  EXPECT_THAT(refusal_of_loss(SmoothL1{}, labels), HasSubstr("layer loss: label is no field of numbers"));
+  EXPECT_THAT(refusal_of_loss(SmoothL1{}, labels), HasSubstr("layer loss: label is not a field of numbers"));
   EXPECT_THAT(refusal_of_loss(SigmoidCrossEntropy{}, four),
               HasSubstr("layer loss: reads [3] and targets of [2, 2] in field label; there must be as many"));
   EXPECT_THAT(refusal_of_loss(SoftmaxCrossEntropy{}, three), HasSubstr("has no labels"));
@@ -184,8 +184,8 @@ TEST(LayerKinds, PutTensorsBehindOneAnotherAndMultiplyThoseOfOneShape) {
   EXPECT_EQ(joined(Multiply{}, 3, 1), "[5, 6, 3]");
   EXPECT_THAT(joined(Multiply{}, 5, 1), HasSubstr("tensors of [5, 6, 3] and [5, 6, 5] cannot be multiplied"));
   EXPECT_THAT(joined(Concat{}, 5, 2),
-              HasSubstr("tensors of [5, 6, 3] and [4, 6, 5] cannot be put behind one another; they may differ in their "
-                        "last extent alone"));
+              HasSubstr("tensors of [5, 6, 3] and [4, 6, 5] cannot be concatenated; they may differ only in "
+                        "their last extent"));
 }
 
 /// A decoder of one block on 8 bytes a sample, with a label for each.

@@ -65,7 +65,7 @@ TEST(Models, GptHasABlockForEachOfItsDepthAndALabelForEachByte) {
     build_model(settings, fields);
     FAIL() << "no error was thrown";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("model.width = 12: is no multiple of model.heads = 5"));
+    EXPECT_THAT(error.what(), HasSubstr("model.width = 12: is not a multiple of model.heads = 5"));
   }
 }
 
@@ -163,7 +163,7 @@ TEST(Models, HaveTheLabelSmoothingOfTheSettingsInTheirLastLoss) {
   EXPECT_EQ(refusal(SoftmaxCrossEntropy{.smoothing = 0.1}), "accepted");
   EXPECT_THAT(refusal(SoftmaxCrossEntropy{.smoothing = 0.2}), HasSubstr("but layer loss has smoothing = 0.2"));
   settings.model.layers.front() = {"a", Dense{784}};
-  EXPECT_THAT(refusal(SmoothL1{}, "image"), HasSubstr("the last layer, loss, is no softmax_cross_entropy"));
+  EXPECT_THAT(refusal(SmoothL1{}, "image"), HasSubstr("the last layer, loss, is not a softmax_cross_entropy"));
 }
 
 TEST(Models, TheConvNetOfBothAppsIsCntks) {
