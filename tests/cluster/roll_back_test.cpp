@@ -126,9 +126,8 @@ TEST_F(Verdict, ToGoBackKeepsTheProcesses) {
     EXPECT_EQ(program->wait(60s), 0) << program->err();
     EXPECT_THAT(program->out(), HasSubstr("ended after step 30"));
   }
-  EXPECT_THAT(programs[0]->out(),
-              HasSubstr("step 7: the gradient of b, first at rank 2 is not finite: the run goes back "
-                        "to the checkpoint of step 5"));
+  EXPECT_THAT(programs[0]->out(), HasSubstr("step 7: the gradient of b, first at rank 2 is not finite: the run returns "
+                                            "to the checkpoint of step 5"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "apps/report/timeline.hpp"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,7 +19,8 @@ using ::testing::Not;
 class Timeline : public ::testing::Test {
  protected:
   std::filesystem::path write(const std::string& text) {
-    const std::filesystem::path file = std::filesystem::path{::testing::TempDir()} / "timeline-test.json";
+    const std::filesystem::path file = std::filesystem::path{::testing::TempDir()} /
+                                       (std::to_string(::getpid()) + "-timeline-test.json");  // tests run at once
     std::ofstream{file} << text;
     return file;
   }
