@@ -18,11 +18,10 @@ using ::testing::Not;
 
 class Timeline : public ::testing::Test {
  protected:
+  ~Timeline() override { std::filesystem::remove(file_); }
   std::filesystem::path write(const std::string& text) {
-    const std::filesystem::path file = std::filesystem::path{::testing::TempDir()} /
-                                       (std::to_string(::getpid()) + "-timeline-test.json");  // tests run at once
-    std::ofstream{file} << text;
-    return file;
+    std::ofstream{file_} << text;
+    return file_;
   }
   /// Steps 3 to 5 on one rank, 10 ms each.
   static std::string some_trace() {
@@ -48,6 +47,11 @@ class Timeline : public ::testing::Test {
     }
     return "no error";
   }
+
+ private:
+  // Tests run at once, each in a process of its own.
+  const std::filesystem::path file_ =
+      std::filesystem::path{::testing::TempDir()} / (std::to_string(::getpid()) + "-timeline-test.json");
 };
 
 TEST_F(Timeline, ShowsOneStepAndWhatElseWentOnMeanwhilePaler) {
