@@ -49,7 +49,7 @@ class BareRank {
   StepClock run(Blocking& blocking, double seconds) {
     const Deadline end = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
     const std::uint64_t ahead = std::min<std::uint64_t>(kStepsAhead, slots_.size());
-    StepClock clock;
+    StepClock clock{job_.mine().device_threads};
     std::vector<Point> committed;
     for (std::uint64_t step = 0;; ++step) {
       if (step >= ahead) {

@@ -23,6 +23,9 @@ class StepClock {
  public:
   static constexpr std::size_t kWindows = 5;
 
+  /// `threads`: of the device that takes the steps.
+  explicit StepClock(std::uint32_t threads = 1) : threads_(threads) {}
+  std::uint32_t threads() const noexcept { return threads_; }
   /// Another step of so many samples.
   void note(std::uint64_t samples) {
     at_.push_back(Clock::now());
@@ -45,6 +48,7 @@ class StepClock {
   }
 
  private:
+  std::uint32_t threads_;
   std::vector<Clock::time_point> at_;
   std::uint64_t samples_ = 0;  // a step
 };

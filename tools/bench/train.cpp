@@ -20,9 +20,14 @@
 namespace troupe::bench {
 namespace {
 
+std::uint32_t batch_of(const TrainCase& what) { return what.batch > 0 ? what.batch : network_of(what.name).batch; }
+
 /// Notes when each step was committed.
 class StepListener final : public SessionListener {
  public:
+  void started(const Plan& plan, const std::string&, const DataPlace&) override {
+    clock_ = StepClock{plan.ranks.front().device_threads};
+  }
   void step(Step, const StepSums& total) override { clock_.note(total.samples); }
   const StepClock& clock() const noexcept { return clock_; }
 
@@ -33,7 +38,7 @@ class StepListener final : public SessionListener {
 /// `np` ranks on this machine, no evaluation, no end but time.
 Configuration configuration_of(const TrainCase& what) {
   std::vector<std::string> overrides{text("cluster.nodes=\"local:", what.np, '"'),
-                                     text("data.batch=", what.batch > 0 ? what.batch : network_of(what.name).batch),
+                                     text("data.batch=", batch_of(what)),
                                      text("model.dtype=\"", what.dtype, '"'),
                                      "train.epochs=100000",
                                      "checkpoint.every_steps=0",
@@ -64,7 +69,7 @@ int run_rank(Blocking& blocking, const TrainCase& what, SessionOptions options) 
     const StepClock clock =
         what.bare ? run_bare(blocking, options, what.seconds) : run_session(blocking, std::move(options), what.seconds);
     if (!prints) return 0;
-    line["case"] = text(what.name, ' ', what.np, "px1t");
+    line["case"] = text(what.name, ' ', what.np, "px", clock.threads(), 't');
     line["np"] = what.np;
     line["unit"] = "samples/s";
     line["v"] = clock.windows(network_of(what.name).pace);
@@ -105,7 +110,7 @@ int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase
 }
 
 int run_step(const TrainCase& what, std::uint32_t rounds) {
-  const std::uint32_t batch = what.batch > 0 ? what.batch : network_of(what.name).batch;
+  const std::uint32_t batch = batch_of(what);
   const std::string options = text(" --case ", what.name, " --np ", what.np, " --dtype ", what.dtype, " --batch ",
                                    batch, " --seconds ", what.seconds);
   std::vector<double> steps;
