@@ -210,7 +210,7 @@ memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use) 
 
 void ProgramBuilder::convert(Calls& calls, const memory& from, const memory& to) const {
   if (from.get_desc().data_type() == to.get_desc().data_type()) return;
-  const bool widens = to.get_desc().data_type() == Type::f32;
+  const bool widens = is_f32(to);
   calls.emplace_back(
       Elementwise{widens ? ElementwiseKind::widen : ElementwiseKind::round, to, from, {}, count_elements(from)});
 }

@@ -99,7 +99,7 @@ void StepProgram::read_losses(const ProgramBuilder& builder) {
       made.shape.ignore = softmax->ignore;
     }
     const auto rows_of = [&](ProgramBuilder::Type type) { return builder.matrix(rows_, logits.width, type); };
-    const bool f32 = logits.value.get_desc().data_type() == ProgramBuilder::Type::f32;
+    const bool f32 = is_f32(logits.value);
     made.logits = f32 ? logits.value : places_.take(rows_of(ProgramBuilder::Type::f32));
     made.gradient = places_.take(rows_of(builder.stored()));
     losses_.push_back(std::move(made));

@@ -55,20 +55,19 @@ struct HeadPart {
   const memory& tensor;
   std::size_t first, step, part, count;
 
-  bool is_f32() const { return tensor.get_desc().data_type() == Type::f32; }
   HeadVectors in_place() const { return {static_cast<float*>(tensor.get_data_handle()) + first, step}; }
   Half* half(std::size_t index) const { return static_cast<Half*>(tensor.get_data_handle()) + first + index * step; }
 
   /// Where they are read: in place, or widened to `room`.
   HeadVectors read(const Kernels& kernels, float* room) const {
-    if (is_f32()) return in_place();
+    if (is_f32(tensor)) return in_place();
     for (std::size_t i = 0; i < count; ++i) kernels.widen(room + i * part, half(i), part);
     return {room, part};
   }
   /// Where they are written. keep() rounds them.
-  HeadVectors write(float* room) const { return is_f32() ? in_place() : HeadVectors{room, part}; }
+  HeadVectors write(float* room) const { return is_f32(tensor) ? in_place() : HeadVectors{room, part}; }
   void keep(const Kernels& kernels, const HeadVectors& written) const {
-    if (is_f32()) return;
+    if (is_f32(tensor)) return;
     for (std::size_t i = 0; i < count; ++i) kernels.round(half(i), written.from(i).first, part);
   }
 };
@@ -84,14 +83,12 @@ struct AttentionPass {
   memory room;                  // [threads, HeadRoom]
   memory gradient, to_input{};  // as output and input; only of the way back
 
-  bool is_f32() const { return input.get_desc().data_type() == Type::f32; }
-
   /// `work(head's number in the batch, room)`, each head by one thread.
   template <class Work>
   void for_heads(Work&& work) const {
     const std::size_t count = shape.rows * shape.heads;
     auto* const first = static_cast<float*>(room.get_data_handle());
-    const std::size_t room_elements = HeadRoom::count_elements(shape, is_f32());
+    const std::size_t room_elements = HeadRoom::count_elements(shape, is_f32(input));
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (std::size_t head = 0; head < count; ++head)
       work(head, HeadRoom{shape, first + static_cast<std::size_t>(omp_get_thread_num()) * room_elements});
@@ -217,7 +214,7 @@ class AttentionCalls final : public LayerCalls {
         builder.matrix(builder.rows(), std::uint64_t{attention.heads} * pass_.shape.length, Type::f32));
     pass_.room = builder.places().share(
         SharedUse::scratch,
-        builder.matrix(pass_.threads, HeadRoom::count_elements(pass_.shape, pass_.is_f32()), Type::f32));
+        builder.matrix(pass_.threads, HeadRoom::count_elements(pass_.shape, is_f32(pass_.input)), Type::f32));
   }
 
   void forward(Calls& calls) override {

@@ -14,8 +14,6 @@ T* at(const memory& of) {
   return static_cast<T*>(of.get_data_handle());
 }
 
-bool is_f32(const memory& of) { return of.get_desc().data_type() == Type::f32; }
-
 /// to[i] += from[i], which is stored as the program stores tensors.
 void add_stored(const Kernels& kernels, float* to, const memory& from, std::size_t first, std::size_t count) {
   if (is_f32(from)) return kernels.add(to, to, at<const float>(from) + first, count);

@@ -58,7 +58,7 @@ class LayerNormCalls final : public LayerCalls {
                                        {DNNL_ARG_MEAN, mean_},
                                        {DNNL_ARG_VARIANCE, variance_},
                                        {DNNL_ARG_SCALE, builder_.bias(stage_.first_parameter, vector_)},
-                                       // oneDNN 2.6 counts it among the inputs, and reads it not.
+                                       // oneDNN 2.6 asks for it, but does not read it.
                                        {DNNL_ARG_SHIFT, builder_.bias(stage_.first_parameter + 1, vector_)},
                                        {DNNL_ARG_DIFF_DST, wide},
                                        {DNNL_ARG_DIFF_SRC, wide},
