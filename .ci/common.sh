@@ -24,6 +24,9 @@ apt_get() {
   done
 }
 
+# Clones of this repository in other folders share what the compiler cache knows.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
+
 # now: the time in seconds.
 now() { date +%s; }
 
