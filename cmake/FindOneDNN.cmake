@@ -1,6 +1,14 @@
 # Finds oneDNN without its own CMake package, which on Debian insists on OpenCL: target OneDNN::onednn.
-find_path(OneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
-find_library(OneDNN_LIBRARY dnnl)
+# ONEDNN_ROOT, of CMake or the environment: the folder with another oneDNN's include/ and lib/; nothing else is looked at then.
+if(NOT ONEDNN_ROOT AND DEFINED ENV{ONEDNN_ROOT})
+  set(ONEDNN_ROOT $ENV{ONEDNN_ROOT})
+endif()
+set(only)
+if(ONEDNN_ROOT)
+  set(only PATHS ${ONEDNN_ROOT} NO_DEFAULT_PATH)
+endif()
+find_path(OneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp PATH_SUFFIXES include ${only})
+find_library(OneDNN_LIBRARY dnnl PATH_SUFFIXES lib lib64 ${only})
 if(OneDNN_INCLUDE_DIR)
   file(STRINGS ${OneDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h lines REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH)")
   string(REGEX REPLACE "[^0-9;]" "" OneDNN_VERSION "${lines}")

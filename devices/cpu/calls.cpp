@@ -13,7 +13,7 @@ void run_loop(const Elementwise& loop, const Kernels& kernels) {
   using Half = std::uint16_t;
   void* const to = loop.to.get_data_handle();
   const void* const from = loop.from.get_data_handle();
-  const bool f32 = loop.to.get_desc().data.data_type == dnnl_f32;
+  const bool f32 = is_f32(loop.to);
   switch (loop.kind) {
     case ElementwiseKind::widen:
       return kernels.widen(static_cast<float*>(to), static_cast<const Half*>(from), loop.count);
@@ -48,7 +48,7 @@ void drop_elements(const Drop& drop, const std::int32_t* keys) {
 }
 
 void run_drop(const Drop& drop) {
-  const bool f32 = drop.to.get_desc().data.data_type == dnnl_f32;
+  const bool f32 = is_f32(drop.to);
   const auto* keys = static_cast<const std::int32_t*>(drop.keys.get_data_handle());
   if (keys == nullptr) {
     std::memmove(drop.to.get_data_handle(), drop.from.get_data_handle(),

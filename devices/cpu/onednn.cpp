@@ -66,8 +66,7 @@ bool onednn_has_bf16() {
     const auto bf16 = matrix(memory::data_type::bf16);
     try {
       const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-      const dnnl::inner_product_forward::primitive_desc forward{
-          {dnnl::prop_kind::forward_training, bf16, bf16, bias, bf16}, engine};
+      describe<dnnl::inner_product_forward>(engine, {}, dnnl::prop_kind::forward_training, bf16, bf16, bias, bf16);
       return true;
     } catch (const dnnl::error&) {
       return false;
@@ -89,12 +88,12 @@ bool onednn_has_winograd() {
     const memory::dims ones{1, 1};
     try {
       const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-      const dnnl::convolution_forward::primitive_desc forward{
-          {dnnl::prop_kind::forward_training, kWinograd, image, weights, bias, image, ones, ones, ones}, engine};
-      const dnnl::convolution_backward_data::primitive_desc to_input{
-          {kWinograd, image, weights, image, ones, ones, ones}, engine, forward};
-      const dnnl::convolution_backward_weights::primitive_desc to_weights{
-          {kWinograd, image, weights, bias, image, ones, ones, ones}, engine, forward};
+      const auto forward = describe<dnnl::convolution_forward>(engine, {}, dnnl::prop_kind::forward_training, kWinograd,
+                                                               image, weights, bias, image, ones, ones, ones);
+      describe_backward<dnnl::convolution_backward_data>(forward, engine, {}, kWinograd, image, weights, image, ones,
+                                                         ones, ones);
+      describe_backward<dnnl::convolution_backward_weights>(forward, engine, {}, kWinograd, image, weights, bias, image,
+                                                            ones, ones, ones);
       return true;
     } catch (const dnnl::error&) {
       return false;

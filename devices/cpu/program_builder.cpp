@@ -36,14 +36,9 @@ Activation as_activation(const troupe::Operation& operation) {
 
 /// Of a memory without padding.
 std::uint64_t count_elements(const memory& of) {
-  const memory::dims dims = of.get_desc().dims();
+  const memory::dims dims = dims_of(of.get_desc());
   return static_cast<std::uint64_t>(
       std::accumulate(dims.begin(), dims.end(), memory::dim{1}, std::multiplies<memory::dim>{}));
-}
-
-memory::desc in_f32(memory::desc desc) {
-  desc.data.data_type = dnnl_f32;
-  return desc;
 }
 
 }  // namespace
@@ -166,21 +161,18 @@ memory ProgramBuilder::value_as(std::uint32_t tensor, const Descriptor& desc) co
 memory ProgramBuilder::unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc, SharedUse use) {
   if (!in_blocks(tensor)) return value_as(tensor, desc);
   const Descriptor blocks = image(graph_.shape_of(tensor), tensor, Type::f32);
-  const Descriptor plain{blocks.dims(), Type::f32, memory::format_tag::nhwc};
+  const Descriptor plain{dims_of(blocks), Type::f32, memory::format_tag::nhwc};
   arrange(calls, value_as(tensor, blocks), places_.share(use, plain));
   return places_.share(use, desc);
 }
 
 void ProgramBuilder::into_blocks(Calls& calls, std::uint32_t tensor, const memory& to, SharedUse use) {
   const Descriptor blocks = image(graph_.shape_of(tensor), tensor, Type::f32);
-  const Descriptor plain{blocks.dims(), Type::f32, memory::format_tag::nhwc};
+  const Descriptor plain{dims_of(blocks), Type::f32, memory::format_tag::nhwc};
   arrange(calls, places_.share(use, plain), {blocks, engine_, to.get_data_handle()});
 }
 
-memory::desc ProgramBuilder::as_stored(Descriptor desc) const {
-  desc.data.data_type = static_cast<dnnl_data_type_t>(stored_);
-  return desc;
-}
+memory::desc ProgramBuilder::as_stored(Descriptor desc) const { return with_type(std::move(desc), stored_); }
 
 memory ProgramBuilder::weights(std::size_t parameter, const Descriptor& desc) const {
   const std::uint64_t first = layout_.entries()[parameter].first;
@@ -198,8 +190,8 @@ memory ProgramBuilder::gradient(std::size_t parameter, const Descriptor& desc) c
 
 memory ProgramBuilder::result(const memory& to, SharedUse use) const {
   const Descriptor desc = to.get_desc();
-  if (desc.data_type() == computed_ || desc.data_type() == Type::f32) return to;
-  return places_.share(use, in_f32(desc));
+  if (type_of(desc) == computed_ || type_of(desc) == Type::f32) return to;
+  return places_.share(use, with_type(desc, Type::f32));
 }
 
 memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use) const {
@@ -209,7 +201,7 @@ memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use) 
 }
 
 void ProgramBuilder::convert(Calls& calls, const memory& from, const memory& to) const {
-  if (from.get_desc().data_type() == to.get_desc().data_type()) return;
+  if (type_of(from.get_desc()) == type_of(to.get_desc())) return;
   const bool widens = is_f32(to);
   calls.emplace_back(
       Elementwise{widens ? ElementwiseKind::widen : ElementwiseKind::round, to, from, {}, count_elements(from)});
@@ -235,7 +227,7 @@ dnnl::primitive_attr ProgramBuilder::attributes(Activation activation) const {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (activation != Activation::none) {
     dnnl::post_ops after;
-    after.append_eltwise(1.0F, algorithm_of(activation), 0, 0);
+    append_activation(after, algorithm_of(activation));
     attributes.set_post_ops(after);
   }
   return attributes;

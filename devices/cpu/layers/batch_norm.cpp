@@ -48,8 +48,8 @@ class BatchNormCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(stage_.output);
-    batch_normalization_backward::primitive_desc made{
-        {prop_kind::backward, image_, image_, epsilon_, flags()}, builder_.attributes(), builder_.engine(), forward_};
+    auto made = describe_norm_backward<batch_normalization_backward>(forward_, builder_.engine(), builder_.attributes(),
+                                                                     image_, epsilon_, flags());
     builder_.choose(made, stage_, "backward");
     const memory kept{builder_.as_stored(image_), builder_.engine(), gradient.value.get_data_handle()};
     const memory through = builder_.operand(calls, kept, SharedUse::wide_output);
@@ -86,7 +86,8 @@ class BatchNormCalls final : public LayerCalls {
     return stage_.activation == Activation::relu ? scaled | normalization_flags::fuse_norm_relu : scaled;
   }
   batch_normalization_forward::primitive_desc descriptor(prop_kind kind, normalization_flags flags) const {
-    return {{kind, image_, epsilon_, flags}, builder_.attributes(), builder_.engine()};
+    return describe_norm<batch_normalization_forward>(builder_.engine(), builder_.attributes(), kind, image_, epsilon_,
+                                                      flags);
   }
 
   void add_forward(Calls& calls, const batch_normalization_forward::primitive_desc& made, const memory& mean,

@@ -62,7 +62,7 @@ class ConvolutionCalls final : public LayerCalls {
   template <class Make>
   auto best(Make&& make) const {
     const auto any = [](const memory::desc& desc) {
-      return memory::desc{desc.dims(), desc.data_type(), memory::format_tag::any};
+      return memory::desc{dims_of(desc), type_of(desc), memory::format_tag::any};
     };
     if (winograd_) return make(dnnl::algorithm::convolution_winograd, any(input_), any(output_));
     auto direct = make(dnnl::algorithm::convolution_direct, input_, output_);
@@ -72,21 +72,17 @@ class ConvolutionCalls final : public LayerCalls {
 
   convolution_forward::primitive_desc forward_descriptor(Activation activation) const {
     return best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-      return convolution_forward::primitive_desc{
-          {dnnl::prop_kind::forward_training, algorithm, input, weights_in(builder_.computed()), bias_, output,
-           strides(), dilations(), padding(), padding()},
-          builder_.attributes(activation),
-          builder_.engine()};
+      return describe<convolution_forward>(
+          builder_.engine(), builder_.attributes(activation), dnnl::prop_kind::forward_training, algorithm, input,
+          weights_in(builder_.computed()), bias_, output, strides(), dilations(), padding(), padding());
     });
   }
 
   void to_weights(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient) {
     auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-      return convolution_backward_weights::primitive_desc{
-          {algorithm, input, weights_in(Type::f32), bias_, output, strides(), dilations(), padding(), padding()},
-          builder_.attributes(),
-          builder_.engine(),
-          hint};
+      return describe_backward<convolution_backward_weights>(hint, builder_.engine(), builder_.attributes(), algorithm,
+                                                             input, weights_in(Type::f32), bias_, output, strides(),
+                                                             dilations(), padding(), padding());
     });
     builder_.choose(descriptor, stage_, "gradient of the weights");
     const memory input = arranged_input(calls, descriptor.src_desc());
@@ -106,11 +102,9 @@ class ConvolutionCalls final : public LayerCalls {
   void to_input(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient,
                 const memory& input_gradient) {
     auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-      return convolution_backward_data::primitive_desc{
-          {algorithm, input, weights_in(builder_.computed()), output, strides(), dilations(), padding(), padding()},
-          builder_.attributes(),
-          builder_.engine(),
-          hint};
+      return describe_backward<convolution_backward_data>(hint, builder_.engine(), builder_.attributes(), algorithm,
+                                                          input, weights_in(builder_.computed()), output, strides(),
+                                                          dilations(), padding(), padding());
     });
     builder_.choose(descriptor, stage_, "gradient of the input");
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);

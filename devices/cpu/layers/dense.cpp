@@ -49,21 +49,17 @@ class DenseCalls final : public LayerCalls {
  private:
   /// A place of its own in the shape of `desc`.
   memory as(memory::desc desc, const memory& place) const {
-    desc.data.data_type = place.get_desc().data.data_type;
-    return {desc, builder_.engine(), place.get_data_handle()};
+    return {with_type(std::move(desc), type_of(place.get_desc())), builder_.engine(), place.get_data_handle()};
   }
   inner_product_forward::primitive_desc forward_descriptor(const memory::desc& output, Activation activation) const {
-    return {{dnnl::prop_kind::forward_training, input_, weights_, bias_, output},
-            builder_.attributes(activation),
-            builder_.engine()};
+    return describe<inner_product_forward>(builder_.engine(), builder_.attributes(activation),
+                                           dnnl::prop_kind::forward_training, input_, weights_, bias_, output);
   }
 
   /// Returns the gradient as an operand.
   memory to_weights(Calls& calls, const inner_product_forward::primitive_desc& hint, const memory& gradient) {
-    memory::desc weights_gradient = weights_;
-    weights_gradient.data.data_type = dnnl_f32;
-    inner_product_backward_weights::primitive_desc descriptor{
-        {input_, weights_gradient, bias_, output_}, builder_.attributes(), builder_.engine(), hint};
+    auto descriptor = describe_backward<inner_product_backward_weights>(
+        hint, builder_.engine(), builder_.attributes(), input_, with_type(weights_, Type::f32), bias_, output_);
     builder_.choose(descriptor, stage_, "gradient of the weights");
     const memory input = builder_.operand(calls, stored_input(calls), SharedUse::wide_input);
     memory output_gradient = builder_.operand(calls, gradient, SharedUse::wide_output);
@@ -79,8 +75,8 @@ class DenseCalls final : public LayerCalls {
 
   void to_input(Calls& calls, const inner_product_forward::primitive_desc& hint, const memory& output_gradient,
                 const memory& input_gradient) {
-    inner_product_backward_data::primitive_desc descriptor{
-        {input_, weights_, output_}, builder_.attributes(), builder_.engine(), hint};
+    auto descriptor = describe_backward<inner_product_backward_data>(hint, builder_.engine(), builder_.attributes(),
+                                                                     input_, weights_, output_);
     builder_.choose(descriptor, stage_, "gradient of the input");
     const memory weights = builder_.operand(calls, stored_weights(), SharedUse::wide_weights);
     // The layer's input is no longer needed there.
@@ -97,9 +93,9 @@ class DenseCalls final : public LayerCalls {
   }
 
   memory stored_input(Calls& calls) const {
-    memory::desc desc = input_;
-    desc.data.data_type = builder_.tensor(stage_.inputs.front()).value.get_desc().data.data_type;
-    return builder_.unblocked(calls, stage_.inputs.front(), desc, SharedUse::packed_input);
+    const std::uint32_t read = stage_.inputs.front();
+    const Type stored = type_of(builder_.tensor(read).value.get_desc());
+    return builder_.unblocked(calls, read, with_type(input_, stored), SharedUse::packed_input);
   }
   memory stored_weights() const { return builder_.weights(stage_.first_parameter, weights_); }
 

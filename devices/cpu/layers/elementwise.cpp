@@ -14,10 +14,8 @@ using dnnl::memory;
 void add_slope(ProgramBuilder& builder, Calls& calls, algorithm function, const memory& gradient, const memory& at,
                bool from_input) {
   const memory::desc desc = builder.result(gradient, SharedUse::wide_input).get_desc();
-  const eltwise_forward::primitive_desc hint{
-      {dnnl::prop_kind::forward_training, function, desc, 0, 0}, builder.attributes(), builder.engine()};
-  const eltwise_backward::primitive_desc descriptor{
-      {function, desc, desc, 0, 0}, builder.attributes(), builder.engine(), hint};
+  const auto forward = describe_eltwise(builder.engine(), builder.attributes(), function, desc);
+  const auto descriptor = describe_eltwise_backward(forward, builder.engine(), builder.attributes(), function, desc);
   const memory wide_gradient = builder.operand(calls, gradient, SharedUse::wide_input);
   const memory wide_at = builder.operand(calls, at, SharedUse::wide_output);
   calls.emplace_back(BoundPrimitive{eltwise_backward{descriptor},
@@ -40,9 +38,7 @@ class EltwiseCalls final : public LayerCalls {
   void forward(Calls& calls) override {
     const memory& kept = builder_.tensor(stage_.output).value;
     const memory output = builder_.result(kept, SharedUse::wide_output);
-    eltwise_forward::primitive_desc descriptor{{dnnl::prop_kind::forward_training, function_, output.get_desc(), 0, 0},
-                                               builder_.attributes(),
-                                               builder_.engine()};
+    auto descriptor = describe_eltwise(builder_.engine(), builder_.attributes(), function_, output.get_desc());
     builder_.choose(descriptor, stage_, "forward");
     const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
     calls.emplace_back(BoundPrimitive{
@@ -147,7 +143,7 @@ void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation a
                              const memory& output) {
   if (activation != Activation::relu)
     return add_slope(builder, calls, algorithm_of(activation), gradient, output, false);
-  const memory::dims dims = gradient.get_desc().dims();
+  const memory::dims dims = dims_of(gradient.get_desc());
   calls.emplace_back(
       Elementwise{ElementwiseKind::mask, gradient, output, {}, static_cast<std::uint64_t>(dims[0] * dims[1])});
 }

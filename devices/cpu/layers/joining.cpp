@@ -40,8 +40,8 @@ class ProductCalls final : public LayerCalls {
   void multiply(Calls& calls, const memory& to, const memory& a, const memory& b) {
     const memory result = builder_.result(to, SharedUse::wide_output);
     const memory::desc desc = result.get_desc();
-    dnnl::binary::primitive_desc made{
-        {dnnl::algorithm::binary_mul, desc, desc, desc}, builder_.attributes(), builder_.engine()};
+    auto made =
+        describe<dnnl::binary>(builder_.engine(), builder_.attributes(), dnnl::algorithm::binary_mul, desc, desc, desc);
     builder_.choose(made, stage_, "product");
     calls.emplace_back(BoundPrimitive{dnnl::binary{made},
                                       {{DNNL_ARG_SRC_0, builder_.operand(calls, a, SharedUse::wide_input)},

@@ -84,7 +84,7 @@ class L2NormCalls final : public LayerCalls {
       const memory x = wide_input(calls), dy = wide(gradient, SharedUse::wide_output);
       builder_.convert(calls, gradient, dy);
       // Where it is rounded, the gradient to the input takes the place of the widened one to the output.
-      const bool rounds = input_gradient && type_of(input_gradient) != ProgramBuilder::Type::f32;
+      const bool rounds = input_gradient && !is_f32(input_gradient);
       const memory dx = rounds ? dy : input_gradient;
       calls.emplace_back(OwnWork{[of = of_, x, scale = scale_, dy, dx, to = to_scale_](const Kernels&) {
         normalize_backward(of, elements(x), elements(scale), elements(dy), elements(dx), elements(to));
@@ -94,10 +94,9 @@ class L2NormCalls final : public LayerCalls {
   }
 
  private:
-  static ProgramBuilder::Type type_of(const memory& of) { return of.get_desc().data_type(); }
   /// Itself, or a place for an f32 copy.
   memory wide(const memory& of, SharedUse use) const {
-    if (type_of(of) == ProgramBuilder::Type::f32) return of;
+    if (is_f32(of)) return of;
     return builder_.places().share(
         use, builder_.matrix(builder_.rows(), stage_.output_shape.count_elements(), ProgramBuilder::Type::f32));
   }

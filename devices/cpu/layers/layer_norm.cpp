@@ -43,11 +43,8 @@ class LayerNormCalls final : public LayerCalls {
 
   /// In the gradient's own place.
   void backward(Calls& calls, Gradients& gradients) override {
-    layer_normalization_backward::primitive_desc descriptor{
-        {dnnl::prop_kind::backward, data_, data_, moments_, epsilon_, kWithBoth},
-        builder_.attributes(),
-        builder_.engine(),
-        forward_descriptor()};
+    auto descriptor = describe_norm_backward<layer_normalization_backward>(
+        forward_descriptor(), builder_.engine(), builder_.attributes(), data_, moments_, epsilon_, kWithBoth);
     builder_.choose(descriptor, stage_, "backward");
     Gradients::Place gradient = gradients.use(stage_.output);
     const memory stored{builder_.as_stored(data_), builder_.engine(), gradient.value.get_data_handle()};
@@ -73,9 +70,9 @@ class LayerNormCalls final : public LayerCalls {
 
  private:
   layer_normalization_forward::primitive_desc forward_descriptor() const {
-    return {{dnnl::prop_kind::forward_training, data_, moments_, epsilon_, kWithBoth},
-            builder_.attributes(),
-            builder_.engine()};
+    return describe_norm<layer_normalization_forward>(builder_.engine(), builder_.attributes(),
+                                                      dnnl::prop_kind::forward_training, data_, moments_, epsilon_,
+                                                      kWithBoth);
   }
   memory stored_input() const { return builder_.value_as(stage_.inputs.front(), builder_.as_stored(data_)); }
 

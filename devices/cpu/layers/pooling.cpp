@@ -16,9 +16,8 @@ class PoolCalls final : public LayerCalls {
         window_(window),
         input_(builder.image(stage.input_shape, stage.inputs.front(), builder.computed())),
         output_(builder.image(output_image(), stage.inputs.front(), builder.computed())),
-        forward_({dnnl::prop_kind::forward_training, window.algorithm, input_, output_, size(window.stride),
-                  size(window.kernel), size(window.padding), size(window.padding)},
-                 builder.attributes(), builder.engine()) {
+        forward_(describe_pool(builder.engine(), builder.attributes(), window.algorithm, input_, output_,
+                               size(window.stride), size(window.kernel), size(window.padding))) {
     builder_.choose(forward_, stage_, "forward");
     // Which element was the largest.
     const memory::desc workspace = forward_.workspace_desc();
@@ -39,11 +38,9 @@ class PoolCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      pooling_backward::primitive_desc descriptor{{window_.algorithm, input_, output_, size(window_.stride),
-                                                   size(window_.kernel), size(window_.padding), size(window_.padding)},
-                                                  builder_.attributes(),
-                                                  builder_.engine(),
-                                                  forward_};
+      auto descriptor =
+          describe_pool_backward(forward_, builder_.engine(), builder_.attributes(), window_.algorithm, input_, output_,
+                                 size(window_.stride), size(window_.kernel), size(window_.padding));
       builder_.choose(descriptor, stage_, "gradient of the input");
       const auto& engine = builder_.engine();
       const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()},

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "runtime/base/error.hpp"
+
+// What is written differently for oneDNN 2 and for oneDNN 3, which has no operation descriptors and hides what a memory
+// descriptor consists of. No other file of this folder asks which of them it is compiled with.
+namespace troupe::cpu {
+
+/// A primitive of a forward pass, or one that has no other pass, with the arguments of its operation in oneDNN's order.
+template <class Primitive, class... Arguments>
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                                            const Arguments&... arguments) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename Primitive::primitive_desc(engine, arguments..., attributes);
+#else
+  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), attributes, engine);
+#endif
+}
+
+/// A primitive of a backward pass; `forward` describes the forward one that it belongs to.
+template <class Primitive, class Forward, class... Arguments>
+typename Primitive::primitive_desc describe_backward(const Forward& forward, const dnnl::engine& engine,
+                                                     const dnnl::primitive_attr& attributes,
+                                                     const Arguments&... arguments) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename Primitive::primitive_desc(engine, arguments..., forward, attributes);
+#else
+  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), attributes, engine, forward);
+#endif
+}
+
+/// Below: `data` describes the input and the output, and for a backward pass both of their gradients, too.
+
+inline dnnl::eltwise_forward::primitive_desc describe_eltwise(const dnnl::engine& engine,
+                                                              const dnnl::primitive_attr& attributes,
+                                                              dnnl::algorithm function,
+                                                              const dnnl::memory::desc& data) {
+  constexpr auto kTraining = dnnl::prop_kind::forward_training;
+#if DNNL_VERSION_MAJOR >= 3
+  return describe<dnnl::eltwise_forward>(engine, attributes, kTraining, function, data, data, 0.0F, 0.0F);
+#else
+  return describe<dnnl::eltwise_forward>(engine, attributes, kTraining, function, data, 0.0F, 0.0F);
+#endif
+}
+
+inline dnnl::eltwise_backward::primitive_desc describe_eltwise_backward(
+    const dnnl::eltwise_forward::primitive_desc& forward, const dnnl::engine& engine,
+    const dnnl::primitive_attr& attributes, dnnl::algorithm function, const dnnl::memory::desc& data) {
+#if DNNL_VERSION_MAJOR >= 3
+  return describe_backward<dnnl::eltwise_backward>(forward, engine, attributes, function, data, data, data, 0.0F, 0.0F);
+#else
+  return describe_backward<dnnl::eltwise_backward>(forward, engine, attributes, function, data, data, 0.0F, 0.0F);
+#endif
+}
+
+/// `more`: the rest of the operation's arguments (batch norm: epsilon, flags; layer norm: statistics, epsilon, flags).
+template <class Primitive, class... More>
+typename Primitive::primitive_desc describe_norm(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                                                 dnnl::prop_kind kind, const dnnl::memory::desc& data,
+                                                 const More&... more) {
+#if DNNL_VERSION_MAJOR >= 3
+  return describe<Primitive>(engine, attributes, kind, data, data, more...);
+#else
+  return describe<Primitive>(engine, attributes, kind, data, more...);
+#endif
+}
+
+template <class Primitive, class Forward, class... More>
+typename Primitive::primitive_desc describe_norm_backward(const Forward& forward, const dnnl::engine& engine,
+                                                          const dnnl::primitive_attr& attributes,
+                                                          const dnnl::memory::desc& data, const More&... more) {
+  constexpr auto kBackward = dnnl::prop_kind::backward;
+#if DNNL_VERSION_MAJOR >= 3
+  return describe_backward<Primitive>(forward, engine, attributes, kBackward, data, data, data, more...);
+#else
+  return describe_backward<Primitive>(forward, engine, attributes, kBackward, data, data, more...);
+#endif
+}
+
+/// Padding is the same on both sides.
+inline dnnl::pooling_forward::primitive_desc describe_pool(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, dnnl::algorithm algorithm,
+    const dnnl::memory::desc& input, const dnnl::memory::desc& output, const dnnl::memory::dims& stride,
+    const dnnl::memory::dims& kernel, const dnnl::memory::dims& padding) {
+  constexpr auto kTraining = dnnl::prop_kind::forward_training;
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::memory::dims none(kernel.size(), 0);
+  return describe<dnnl::pooling_forward>(engine, attributes, kTraining, algorithm, input, output, stride, kernel, none,
+                                         padding, padding);
+#else
+  return describe<dnnl::pooling_forward>(engine, attributes, kTraining, algorithm, input, output, stride, kernel,
+                                         padding, padding);
+#endif
+}
+
+inline dnnl::pooling_backward::primitive_desc describe_pool_backward(
+    const dnnl::pooling_forward::primitive_desc& forward, const dnnl::engine& engine,
+    const dnnl::primitive_attr& attributes, dnnl::algorithm algorithm, const dnnl::memory::desc& input,
+    const dnnl::memory::desc& output, const dnnl::memory::dims& stride, const dnnl::memory::dims& kernel,
+    const dnnl::memory::dims& padding) {
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::memory::dims none(kernel.size(), 0);
+  return describe_backward<dnnl::pooling_backward>(forward, engine, attributes, algorithm, input, output, stride,
+                                                   kernel, none, padding, padding);
+#else
+  return describe_backward<dnnl::pooling_backward>(forward, engine, attributes, algorithm, input, output, stride,
+                                                   kernel, padding, padding);
+#endif
+}
+
+inline void append_activation(dnnl::post_ops& after, dnnl::algorithm function) {
+#if DNNL_VERSION_MAJOR >= 3
+  after.append_eltwise(function, 0.0F, 0.0F);
+#else
+  after.append_eltwise(1.0F, function, 0.0F, 0.0F);
+#endif
+}
+
+inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  return desc.get_dims();
+#else
+  return desc.dims();
+#endif
+}
+
+inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  return desc.get_data_type();
+#else
+  return desc.data_type();
+#endif
+}
+
+/// The same layout with elements of another type. Throws Error{invalid} for a layout in blocks under oneDNN 3, which
+/// has no way to say it.
+inline dnnl::memory::desc with_type(dnnl::memory::desc desc, dnnl::memory::data_type type) {
+  if (type_of(desc) == type) return desc;
+#if DNNL_VERSION_MAJOR >= 3
+  TROUPE_CHECK(desc.get_inner_nblks() == 0, Code::invalid, "a layout in blocks has one type of elements");
+  return {desc.get_dims(), type, desc.get_strides()};
+#else
+  desc.data.data_type = static_cast<dnnl_data_type_t>(type);
+  return desc;
+#endif
+}
+
+}  // namespace troupe::cpu
