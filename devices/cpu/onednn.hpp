@@ -32,7 +32,7 @@ bool onednn_has_winograd();
 /// load an empty one, and die of SIGILL in its first tile instruction. The gemm kernels bring their own palette.
 bool implementation_usable(std::string_view name);
 
-inline bool is_f32(const dnnl::memory& of) { return type_of(of.get_desc()) == dnnl::memory::data_type::f32; }
+inline bool is_f32(const dnnl::memory& of) { return type_of(of) == dnnl::memory::data_type::f32; }
 
 /// Whether this is oneDNN's reference code, which is slower by orders of magnitude.
 inline bool is_reference_code(std::string_view name) { return name.starts_with("ref"); }

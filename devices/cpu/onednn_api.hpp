@@ -79,6 +79,9 @@ typename Primitive::primitive_desc describe_norm_backward(const Forward& forward
 #endif
 }
 
+/// The backward pass of a batch norm reads nothing of the shift, but oneDNN 2 asks for it, and oneDNN 3 refuses it.
+inline constexpr bool kBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
+
 /// Padding is the same on both sides.
 inline dnnl::pooling_forward::primitive_desc describe_pool(
     const dnnl::engine& engine, const dnnl::primitive_attr& attributes, dnnl::algorithm algorithm,
@@ -131,6 +134,19 @@ inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) {
   return desc.get_data_type();
 #else
   return desc.data_type();
+#endif
+}
+
+/// Allocates nothing, so it may be asked within a step.
+inline dnnl::memory::data_type type_of(const dnnl::memory& of) {
+#if DNNL_VERSION_MAJOR >= 3
+  const_dnnl_memory_desc_t desc = nullptr;
+  dnnl_data_type_t type = dnnl_data_type_undef;
+  dnnl_memory_get_memory_desc(of.get(), &desc);
+  dnnl_memory_desc_query(desc, dnnl_query_data_type, &type);
+  return static_cast<dnnl::memory::data_type>(type);
+#else
+  return of.get_desc().data_type();
 #endif
 }
 

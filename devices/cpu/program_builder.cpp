@@ -201,7 +201,7 @@ memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use) 
 }
 
 void ProgramBuilder::convert(Calls& calls, const memory& from, const memory& to) const {
-  if (type_of(from.get_desc()) == type_of(to.get_desc())) return;
+  if (type_of(from) == type_of(to)) return;
   const bool widens = is_f32(to);
   calls.emplace_back(
       Elementwise{widens ? ElementwiseKind::widen : ElementwiseKind::round, to, from, {}, count_elements(from)});

@@ -53,20 +53,18 @@ class BatchNormCalls final : public LayerCalls {
     builder_.choose(made, stage_, "backward");
     const memory kept{builder_.as_stored(image_), builder_.engine(), gradient.value.get_data_handle()};
     const memory through = builder_.operand(calls, kept, SharedUse::wide_output);
-    calls.emplace_back(BoundPrimitive{
-        batch_normalization_backward{made},
-        with_workspace({{DNNL_ARG_SRC, stored_input(calls)},
+    Arguments arguments{{DNNL_ARG_SRC, stored_input(calls)},
                         {DNNL_ARG_MEAN, mean_},
                         {DNNL_ARG_VARIANCE, variance_},
                         {DNNL_ARG_DIFF_DST, through},
                         {DNNL_ARG_DIFF_SRC, through},
                         {DNNL_ARG_SCALE, parameter(kScale)},
-                        {DNNL_ARG_SHIFT, parameter(kShift)},  // oneDNN asks for it, and reads nothing of it
-
                         {DNNL_ARG_DIFF_SCALE, builder_.gradient(stage_.first_parameter + kScale, channels_)},
                         {DNNL_ARG_DIFF_SHIFT, builder_.gradient(stage_.first_parameter + kShift, channels_)},
-                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(made)}},
-                       workspace_)});
+                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(made)}};
+    if (kBackwardTakesShift) arguments.emplace_back(DNNL_ARG_SHIFT, parameter(kShift));
+    calls.emplace_back(
+        BoundPrimitive{batch_normalization_backward{made}, with_workspace(std::move(arguments), workspace_)});
     builder_.convert(calls, through, kept);
     gradient.masked = false;
     if (builder_.tensor(stage_.inputs.front()).trained)

@@ -49,7 +49,7 @@ class DenseCalls final : public LayerCalls {
  private:
   /// A place of its own in the shape of `desc`.
   memory as(memory::desc desc, const memory& place) const {
-    return {with_type(std::move(desc), type_of(place.get_desc())), builder_.engine(), place.get_data_handle()};
+    return {with_type(std::move(desc), type_of(place)), builder_.engine(), place.get_data_handle()};
   }
   inner_product_forward::primitive_desc forward_descriptor(const memory::desc& output, Activation activation) const {
     return describe<inner_product_forward>(builder_.engine(), builder_.attributes(activation),
@@ -94,7 +94,7 @@ class DenseCalls final : public LayerCalls {
 
   memory stored_input(Calls& calls) const {
     const std::uint32_t read = stage_.inputs.front();
-    const Type stored = type_of(builder_.tensor(read).value.get_desc());
+    const Type stored = type_of(builder_.tensor(read).value);
     return builder_.unblocked(calls, read, with_type(input_, stored), SharedUse::packed_input);
   }
   memory stored_weights() const { return builder_.weights(stage_.first_parameter, weights_); }
