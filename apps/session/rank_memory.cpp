@@ -12,6 +12,7 @@ namespace troupe {
 namespace {
 
 constexpr const char* kTicketName = "device_memory";
+constexpr const char* kGathered = "gathered";
 constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1"};
 
 Memory require(const Arena& arena, const std::string& name) {
@@ -215,8 +216,11 @@ std::optional<RegionTicket> find_device_ticket(const AddressSpace& space, const 
 std::uint64_t device_staging_bytes(const Plan& plan, Rank self) {
   std::uint64_t all = 0;
   if (!plan.crosses_nodes()) return all;
-  for (const GroupPlan& group : plan.groups)
+  const auto add = [&](const GroupPlan& group) {
     for (const std::uint64_t size_bytes : staging_sizes(plan, group, self, true)) all += size_bytes;
+  };
+  for (const GroupPlan& group : plan.groups) add(group);
+  if (plan.gathered_bytes != 0) add(gathered_group(plan));
   return all;
 }
 
@@ -255,6 +259,12 @@ RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
     g.own.bf16 = part_of(m.replica.bf16, group, size_bytes(DType::bf16));
     GroupTaker(own, plan, group, self).take(g);
   }
+  if (plan.gathered_bytes != 0) {
+    const GroupPlan gathered = gathered_group(plan);
+    m.gathered.parameters = own.take(gathered.count * sizeof(float));
+    if (plan.shares_memory()) m.gathered.scratch = take(kGathered, gather_scratch_bytes(plan));
+    GroupTaker(own, plan, gathered, self).take(m.gathered);
+  }
   const std::uint64_t saved = snapshot_bytes(plan, m.groups);
   if (plan.saves && saved != 0) m.snapshot = own.arena().allocate(saved, Arena::kPageBytes);
   return m;
@@ -286,24 +296,36 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
   }
 }
 
+namespace {
+
+/// The lines of a group at the rank whose arena it is, and its verdict.
+void find_lines(GroupMemory& g, const Arena& arena, const Plan& plan, const GroupPlan& group, Rank rank) {
+  g.ready = require_line(arena, name_in(group, "ready"));
+  g.published = require_line(arena, name_in(group, "published"));
+  if (plan.levels.size() == 1) return;
+  g.handed = require_line(arena, name_in(group, "handed"));
+  g.measured = require_line(arena, name_in(group, "measured"));
+  g.verdict = require(arena, name_in(group, "verdict"));
+  if (plan.leads_node(rank)) g.updated = require_line(arena, name_in(group, "updated"));
+}
+
+}  // namespace
+
 RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
   RankMemory m;
   const Memory contributions = require(arena, "gradients");
   const std::uint64_t whole = count_elements(plan) * sizeof(float);
   m.sums = require(arena, "sums");
+  if (plan.gathered_bytes != 0) {
+    find_lines(m.gathered, arena, plan, gathered_group(plan), rank);
+    m.gathered.scratch = require(arena, kGathered);
+  }
   for (const GroupPlan& group : plan.groups) {
     GroupMemory& g = m.groups.emplace_back();
     set_contributions(g, group, contributions, whole, needs_of(plan).held);
-    g.ready = require_line(arena, name_in(group, "ready"));
-    g.published = require_line(arena, name_in(group, "published"));
+    find_lines(g, arena, plan, group, rank);
     for (const Stripe& stripe : group.stripes)
       if (stripe.tenant == rank) g.stripes.emplace_back().stripe = stripe;
-    if (plan.levels.size() > 1) {
-      g.handed = require_line(arena, name_in(group, "handed"));
-      g.measured = require_line(arena, name_in(group, "measured"));
-      g.verdict = require(arena, name_in(group, "verdict"));
-      if (plan.leads_node(rank)) g.updated = require_line(arena, name_in(group, "updated"));
-    }
     if (plan.crosses_nodes()) continue;
     StripeMemory& only = g.stripes.at(0);
     for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
@@ -348,10 +370,16 @@ std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group,
 
 namespace {
 
+bool is_gathered(const GroupPlan& group, const RankMemory& rank) { return group.id.value == rank.groups.size(); }
+
+const GroupMemory& memory_of(const GroupPlan& group, const RankMemory& rank) {
+  return is_gathered(group, rank) ? rank.gathered : rank.groups[group.id.value];
+}
+
 ArenaMember arena_member(const GroupPlan& group, const RankMemory& rank) {
-  const GroupMemory& its = rank.groups[group.id.value];
+  const GroupMemory& its = memory_of(group, rank);
   ArenaMember member{its.contributions, rank.sums, its.ready, its.published, {}};
-  if (needs_of(group.policies).whole_state) member.scratch = its.scratch;
+  if (is_gathered(group, rank) || needs_of(group.policies).whole_state) member.scratch = its.scratch;
   return member;
 }
 
@@ -377,7 +405,7 @@ NodeGroup node_group(const AddressSpace& space, const Plan& plan, const GroupPla
   all.found = own.found;
   for (std::size_t m = 0; m < all.names.size(); ++m) {
     const RankMemory rank = find_rank_memory(space.arena(arenas[m]), plan, all.names[m]);
-    const GroupMemory& its = rank.groups[group.id.value];
+    const GroupMemory& its = memory_of(group, rank);
     all.members.push_back({arena_member(group, rank), its.handed, its.measured, its.verdict});
     if (plan.leads_node(all.names[m])) all.updated = its.updated;
   }

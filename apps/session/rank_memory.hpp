@@ -49,6 +49,7 @@ struct RankMemory {
   Memory digests;                   // digest_bytes(), of jobs that compare weights
   Memory snapshot;                  // of jobs that save: a copy of the stripes and their states, from a page on
   std::vector<GroupMemory> groups;  // as Plan::groups
+  GroupMemory gathered;             // of gathered_group(): its parameters are the ranks' parts
 };
 
 /// Where a rank's memory comes from: its arena, whose directory and lines the node's processes read, and the memory on

@@ -2,6 +2,7 @@
 
 #include "apps/session/communicators.hpp"
 #include "apps/session/view.hpp"
+#include "runtime/exchange/communicator_gather.hpp"
 
 namespace troupe {
 
@@ -13,25 +14,33 @@ void View::make_communicators() {
     wires.channel = std::make_unique<DirectChannel>();
     wires.exchange_stream = traced_stream(trace_.exchange);
   }
-  for (const GroupPlan& group : plan.groups) {
-    wires.filters.push_back(make_filter(group.filter.kind));
+  const auto make = [&](const GroupPlan& group, const GroupMemory& memory, const Filter* filter) {
     wires.node_streams.push_back(plan.levels.size() > 1 ? traced_stream(trace_.node) : nullptr);
-    wires.communicators.push_back(make_communicator({.space = space_,
-                                                     .plan = plan,
-                                                     .self = job_.self(),
-                                                     .view = view_,
-                                                     .node_arenas = arenas,
-                                                     .bulk = &home_.group().bulk(),
-                                                     .channel = wires.channel.get(),
-                                                     .exchange = wires.exchange_stream.get(),
-                                                     .filter = wires.filters.back().get(),
-                                                     .node = wires.node_streams.back().get(),
-                                                     .trace = trace_.trace()},
-                                                    group, memory_.groups[group.id.value]));
-    TROUPE_CHECK(!uses_device_memory() || wires.communicators.back()->traits().device_memory, Code::unsupported,
-                 "group ", group.name,
+    auto made = make_communicator({.space = space_,
+                                   .plan = plan,
+                                   .self = job_.self(),
+                                   .view = view_,
+                                   .node_arenas = arenas,
+                                   .bulk = &home_.group().bulk(),
+                                   .channel = wires.channel.get(),
+                                   .exchange = wires.exchange_stream.get(),
+                                   .filter = filter,
+                                   .node = wires.node_streams.back().get(),
+                                   .trace = trace_.trace()},
+                                  group, memory);
+    TROUPE_CHECK(!uses_device_memory() || made->traits().device_memory, Code::unsupported, "group ", group.name,
                  " is exchanged by a communicator that takes no device memory; give the ranks devices that work in the "
                  "host's (SessionOptions::make_device)");
+    return made;
+  };
+  for (const GroupPlan& group : plan.groups) {
+    wires.filters.push_back(make_filter(group.filter.kind));
+    wires.communicators.push_back(make(group, memory_.groups[group.id.value], wires.filters.back().get()));
+  }
+  if (plan.gathered_bytes != 0) {
+    wires.gather_communicator = make(gathered_group(plan), memory_.gathered, nullptr);
+    wires.gather = std::make_unique<CommunicatorGather>(*wires.gather_communicator, memory_.gathered.parameters);
+    memory_.replica.gather = wires.gather.get();
   }
   if (wires.channel) wires.channel->open(home_.group().transport());
 }
@@ -99,6 +108,7 @@ std::vector<Exchange*> View::all_exchanges() const {
 
 void View::abort_exchanges(const Status& why) noexcept {
   for (const auto& communicator : wires_->communicators) communicator->abort(why);
+  if (wires_->gather_communicator) wires_->gather_communicator->abort(why);
   for (const auto& exchange : work_.exchanges) exchange->retire(why);
 }
 

@@ -19,11 +19,14 @@ struct Wires {
   std::unique_ptr<DirectChannel> channel;                    // null: nothing is exchanged over a transport
   std::vector<std::unique_ptr<const Filter>> filters;        // by group, of what is sent; null: none
   std::vector<std::unique_ptr<Communicator>> communicators;  // by group
+  std::unique_ptr<Communicator> gather_communicator;         // null: layers gather nothing of other ranks
+  std::unique_ptr<RankGather> gather;                        // likewise
   std::vector<std::vector<Layout::Entry>> no_decay;          // by group; the streams' work reads them
   std::unique_ptr<LaneWait> waits;                           // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> exchange_stream;            // between nodes: the bulk lane's thread enqueues on it
-  std::vector<std::unique_ptr<Stream>> node_streams;  // by group; null: nothing is reduced within nodes first
+  std::vector<std::unique_ptr<Stream>> node_streams;  // by group, then that of what is gathered; null: nothing is
+                                                      // reduced within nodes first
 };
 
 /// Waits until all rounds of this rank are over, and what it sent in them has left, so that no lane holds anything of

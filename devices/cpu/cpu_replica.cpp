@@ -30,6 +30,15 @@ ProgramMemory resolve(AddressSpace& space, const Graph& graph, const Layout& lay
     check(memory.bf16, count * sizeof(std::uint16_t), "bf16 weights");
     found.bf16 = space.address_of<std::uint16_t>(memory.bf16);
   }
+  if (memory.gather == nullptr || memory.gather->ranks() == 1) return found;
+  const std::uint64_t needed = gathered_bytes(graph);
+  for (Rank rank{0}; rank.value < memory.gather->ranks(); ++rank.value) {
+    const Memory part = memory.gather->part(rank);
+    TROUPE_CHECK(part.size_bytes >= needed, Code::invalid, "graph ", graph.name(), ": its layers gather up to ", needed,
+                 " bytes of each rank, there is room for ", part.size_bytes);
+    found.gathered.parts.push_back(space.address_of<std::byte>(part));
+  }
+  found.gathered.rank = memory.gather->rank().value;
   return found;
 }
 
@@ -45,6 +54,7 @@ CpuReplica::CpuReplica(AddressSpace& space, const Graph& graph, const Layout& la
     : space_(space),
       batch_(checked(graph, batch)),
       buckets_(buckets),
+      gather_(memory.gather),
       programs_(graph, layout, batch, buckets, cpu::resolve(space, graph, layout, memory), threads) {}
 
 RunProgram CpuReplica::resolve(Memory batch, std::uint32_t rows, Memory sums, ProgramPart part) {
@@ -65,21 +75,31 @@ void CpuReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory s
   CpuStream& queue = own(stream);
   RunProgram work = resolve(batch, rows, sums, ProgramPart::no_rows);
   const StepProgram& program = programs_.full();
-  const std::uint32_t pieces = program.count_forward();
+  const auto pieces = static_cast<std::uint32_t>(program.forward().size());
   for (std::uint32_t piece = 0; piece < pieces; ++piece) {
     for (const std::uint32_t b : program.first_read(piece)) sink.acquire(buckets_[b], stream);
     const bool last = piece + 1 == pieces;
     work.segment = piece;
     if (rows > 0) work.part = last ? ProgramPart::forward_and_loss : ProgramPart::forward;
     if (rows > 0 || last) queue.run(work);
+    gather(stream, program.forward()[piece].gathered_bytes, rows);
   }
   work.segment = 0;
   work.part = ProgramPart::backward;
-  for (const Bucket& bucket : buckets_) {
-    if (rows > 0) queue.run(work);
-    sink.ready(bucket, stream);
+  std::uint32_t bucket = 0;
+  for (const StepProgram::Piece& piece : program.backward()) {
+    if (rows > 0) queue.run(work, bucket);
     ++work.segment;
+    gather(stream, piece.gathered_bytes, rows);
+    if (piece.gathered_bytes == 0) sink.ready(buckets_[bucket++], stream);
   }
+}
+
+/// What a rank without rows contributes are zeros.
+void CpuReplica::gather(Stream& stream, std::uint64_t size_bytes, std::uint32_t rows) {
+  if (size_bytes == 0) return;
+  if (rows == 0) stream.clear(slice(gather_->part(gather_->rank()), 0, size_bytes));
+  gather_->gather(stream, size_bytes);
 }
 
 void CpuReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) {

@@ -21,11 +21,13 @@ class CpuReplica final : public Replica {
   const std::string& description() const noexcept { return programs_.full().description(); }
 
  private:
+  void gather(Stream& stream, std::uint64_t size_bytes, std::uint32_t rows);
   RunProgram resolve(Memory batch, std::uint32_t rows, Memory sums, ProgramPart part);
 
   AddressSpace& space_;
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
+  RankGather* const gather_;  // null: the rank is alone
   ProgramSet programs_;
 };
 

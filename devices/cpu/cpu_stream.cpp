@@ -224,9 +224,9 @@ void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeM
   push(Update{rule, number, at, resolve(contributions, size_bytes, "contributions to an update"), sums});
 }
 
-void CpuStream::run(const RunProgram& part) {
+void CpuStream::run(const RunProgram& part, std::uint32_t bucket) {
   const WorkLabel before = label_;
-  if (part.part == ProgramPart::backward) label_.bucket = part.segment;
+  if (bucket != WorkLabel::kNoBucket) label_.bucket = bucket;
   push(part);
   label_ = before;
 }

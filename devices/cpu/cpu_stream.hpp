@@ -50,8 +50,8 @@ class CpuStream final : public Stream {
   void trace(TraceRow& row) override { row_ = &row; }
   void about(const WorkLabel& label) override { label_ = label; }
   StreamTimes times() const noexcept override { return meter_.times(); }
-  /// Enqueues a part of a replica's program.
-  void run(const RunProgram& part);
+  /// Enqueues a part of a replica's program; `bucket`: whose gradients it is about, for the trace.
+  void run(const RunProgram& part, std::uint32_t bucket = WorkLabel::kNoBucket);
   AddressSpace& space() const noexcept { return space_; }
 
  private:

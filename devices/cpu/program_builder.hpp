@@ -13,11 +13,18 @@
 
 namespace troupe::cpu {
 
+/// Where the parts of all ranks lie in this process; see RankGather. None: the rank is alone.
+struct GatheredParts {
+  std::vector<std::byte*> parts{};  // in rank order
+  std::size_t rank = 0;             // this one
+};
+
 /// Where a program's parameters lie in this process; all [layout].
 struct ProgramMemory {
   float* parameters = nullptr;
   std::uint16_t* bf16 = nullptr;  // null for f32 graphs
   float* gradients = nullptr;
+  GatheredParts gathered{};
 };
 
 /// What is applied to the output of a product by its own primitive. Its gradient follows from the output alone.
@@ -61,6 +68,7 @@ class ProgramBuilder {
 
   const Graph& graph() const noexcept { return graph_; }
   std::uint32_t rows() const noexcept { return rows_; }
+  const GatheredParts& gathered() const noexcept { return memory_.gathered; }
   const dnnl::engine& engine() const noexcept { return engine_; }
   Places& places() const noexcept { return places_; }
   Type stored() const noexcept { return stored_; }

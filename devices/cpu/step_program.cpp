@@ -153,10 +153,16 @@ void StepProgram::make_forward(Layers& layers, const std::vector<Bucket>& bucket
       forward_.emplace_back();
       first_read_.push_back(std::move(fresh));
     }
-    layers.calls[s]->forward(forward_.back());
+    if (const std::uint64_t gathered = layers.calls[s]->gathered().forward; gathered != 0) {
+      layers.calls[s]->before_forward(forward_.back().calls);
+      forward_.back().gathered_bytes = gathered;
+      forward_.emplace_back();
+      first_read_.emplace_back();
+    }
+    layers.calls[s]->forward(forward_.back().calls);
   }
   for (const Loss& loss : losses_)
-    layers.builder.convert(forward_.back(), layers.builder.tensor(loss.tensor).value, loss.logits);
+    layers.builder.convert(forward_.back().calls, layers.builder.tensor(loss.tensor).value, loss.logits);
 }
 
 void StepProgram::check_cover(std::vector<Bucket> buckets) const {
@@ -183,17 +189,24 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
   Gradients gradients{layers.builder};
   std::size_t stage = layers.calls.size(), loss = losses_.size();
   for (const Bucket& bucket : buckets) {
-    Calls& calls = segments_.emplace_back();
+    backward_.emplace_back();
     const std::uint32_t last = first_layer(builder.graph(), layout_, bucket);  // that the pass comes to
     for (auto layer = static_cast<std::uint32_t>(builder.graph().layers().size()); layer-- > last;) {
       if (loss > 0 && losses_[loss - 1].layer == layer) {
         const Loss& from = losses_[--loss];
         if (builder.tensor(from.tensor).trained)
-          gradients.contribute(calls, from.tensor, {from.gradient, {}, from.shape.after_relu});
+          gradients.contribute(backward_.back().calls, from.tensor, {from.gradient, {}, from.shape.after_relu});
       }
       if (stage == 0 || builder.stages()[stage - 1].layer != layer) continue;
       --stage;
-      if (builder.tensor(builder.stages()[stage].output).trained) layers.calls[stage]->backward(calls, gradients);
+      if (!builder.tensor(builder.stages()[stage].output).trained) continue;
+      LayerCalls& made = *layers.calls[stage];
+      if (const std::uint64_t gathered = made.gathered().backward; gathered != 0) {
+        made.before_backward(backward_.back().calls, gradients);
+        backward_.back().gathered_bytes = gathered;
+        backward_.emplace_back();
+      }
+      made.backward(backward_.back().calls, gradients);
     }
   }
 }
@@ -219,11 +232,11 @@ void StepProgram::give_statistics(std::uint64_t samples) const {
 }
 
 void StepProgram::run(const RunProgram& what) {
-  const auto call = [this](const Calls& calls) { execute(calls, stream_, kernels_); };
-  if (what.part == ProgramPart::backward) return call(segments_[what.segment]);
+  const auto call = [this](const Piece& piece) { execute(piece.calls, stream_, kernels_); };
+  if (what.part == ProgramPart::backward) return call(backward_[what.segment]);
   if (what.part == ProgramPart::products) {
-    for (const auto* calls : {&forward_, &segments_})
-      for (const Calls& piece : *calls) execute_products(piece, stream_);
+    for (const auto* pieces : {&forward_, &backward_})
+      for (const Piece& piece : *pieces) execute_products(piece.calls, stream_);
     return;
   }
   if (what.part == ProgramPart::no_rows) return clear(*what.sums);
@@ -237,7 +250,7 @@ void StepProgram::run(const RunProgram& what) {
   if (what.part == ProgramPart::forward) return call(forward_[what.segment]);
   const bool training = what.part == ProgramPart::forward_and_loss;
   if (training) call(forward_[what.segment]);
-  if (!training && evaluation_) call(*evaluation_);
+  if (!training && evaluation_) execute(*evaluation_, stream_, kernels_);
   for (std::size_t piece = 0; !training && !evaluation_ && piece < forward_.size(); ++piece) call(forward_[piece]);
   const StepSums sums = call_losses(what, training);
   if (training) give_statistics(sums.samples);

@@ -30,8 +30,15 @@ class StepProgram {
               const StepProgram* room = nullptr);
   /// On the stream's thread.
   void run(const RunProgram& what);
-  /// How many pieces the forward pass has, and which of the buckets a piece is the first to read.
-  std::uint32_t count_forward() const noexcept { return static_cast<std::uint32_t>(forward_.size()); }
+  /// A part of a pass: calls, and how much of each rank is gathered behind them (RankGather); 0: nothing.
+  struct Piece {
+    Calls calls{};
+    std::uint64_t gathered_bytes = 0;
+  };
+  /// The pieces of the passes. One of the backward pass that gathers nothing is the last of its bucket.
+  const std::vector<Piece>& forward() const noexcept { return forward_; }
+  const std::vector<Piece>& backward() const noexcept { return backward_; }
+  /// Which of the buckets a piece of the forward pass is the first to read.
   const std::vector<std::uint32_t>& first_read(std::uint32_t piece) const { return first_read_.at(piece); }
   /// The implementation of each primitive, one a line.
   const std::string& description() const noexcept { return description_; }
@@ -81,11 +88,11 @@ class StepProgram {
   Places places_;
   std::vector<Loss> losses_;                            // the last one counts samples and right answers
   std::vector<Tokens> tokens_;                          // checked before they are read
-  std::vector<Calls> forward_;                          // a piece ends where the next stage reads another bucket
+  std::vector<Piece> forward_;                          // also ends where the next stage reads another bucket
   std::vector<std::vector<std::uint32_t>> first_read_;  // by piece: places in the buckets
   std::optional<Calls> evaluation_;                     // the forward pass, where that of an evaluation differs
   std::vector<BatchStatistic> statistics_;
-  std::vector<Calls> segments_;  // of the backward pass, one a bucket
+  std::vector<Piece> backward_;
   std::string description_;
 };
 

@@ -31,6 +31,8 @@ class ReferenceReplica final : public Replica {
                      memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == half_bytes,
                  Code::invalid, "graph ", graph.name(), ": parameters, gradients and bf16 weights must have ", count_,
                  " elements");
+    TROUPE_CHECK(memory.gather == nullptr || gathered_bytes(graph) == 0, Code::unsupported, "graph ", graph.name(),
+                 ": this device gathers nothing of other ranks, which its synchronized batch norms need");
     for (const Parameter& parameter : graph.parameters()) weights_.push_back(parameter.extents.size() > 1);
     entries_ = layout.entries();
   }

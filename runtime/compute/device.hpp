@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/compute/rank_gather.hpp"
 #include "runtime/compute/stream.hpp"
 #include "runtime/memory/arena.hpp"
 #include "runtime/model/graph.hpp"
@@ -54,6 +55,9 @@ struct ReplicaMemory {
   Memory parameters;  // [layout] f32, read
   Memory bf16;        // [layout] bf16, read instead of the parameters' weights when the graph is bf16; else empty
   Memory gradients;   // [layout] f32, written
+  /// For the layers that need numbers of all ranks in a step; each rank's replica calls it in each step, also in one
+  /// without rows, and in no evaluation. Null: the rank is alone.
+  RankGather* gather = nullptr;
 };
 
 struct DeviceTraits {

@@ -26,6 +26,7 @@ class Review {
     verdict();
     split();
     layers();
+    synchronized();
     texts();
     faults();
     const std::string_view policy = is_given("update.time_constant") ? "update.time_constant" : "update.policy";
@@ -157,6 +158,23 @@ class Review {
     for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
       if (is_wished(key))
         add(key, text(key, " cannot be used together with model.layers, which is the whole model; leave it out"));
+  }
+
+  /// What layers gather of all ranks in a step is there only when all take it together.
+  void synchronized() {
+    const auto gathers = [](const Layer& layer) {
+      const auto* norm = std::get_if<BatchNorm>(&layer.operation);
+      return norm != nullptr && norm->synchronized;
+    };
+    const auto hosts = [](const Settings::Group& group) { return any_policy(group, is_hosted); };
+    if (std::ranges::none_of(settings_.model.layers, gathers) || std::ranges::none_of(all_groups(settings_), hosts))
+      return;
+    add("model.layers",
+        text("model.layers has a batch_norm with synchronized = true, whose mean is over the batches that all ranks "
+             "take in a step; under policy = ",
+             quoted_list(policies_that(is_hosted)),
+             " ranks do not take their steps together: choose another "
+             "(also in update.switch and update.group), or leave synchronized out"));
   }
 
   /// What is done to images is not done to texts.

@@ -132,6 +132,7 @@ struct L2Norm {
 struct BatchNorm {
   double momentum = 0.1;
   double epsilon = 1e-5;
+  bool synchronized = false;  // the batch is that of all ranks in the step, otherwise the rank's own
   friend bool operator==(const BatchNorm&, const BatchNorm&) = default;
 };
 /// y = the product of two or more tensors of one shape, element by element.

@@ -100,6 +100,7 @@ std::string Plan::to_string() const {
   for (const ExchangeLevel& level : levels) write(out, level);
   out << "groups " << groups.size() << '\n';
   for (const GroupPlan& group : groups) write(out, group);
+  if (gathered_bytes != 0) out << "gathered " << gathered_bytes << '\n';
   out << "reasons " << reasons.size() << '\n';
   for (const std::string& reason : reasons) out << std::quoted(reason) << '\n';
   return std::move(out).str();

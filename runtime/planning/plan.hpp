@@ -100,6 +100,7 @@ struct Plan {
   std::vector<ExchangeLevel> levels{{}};  // at least one: of every group's exchange, from within nodes to between them
   std::vector<GroupPlan> groups;          // at least one
   std::vector<std::string> reasons;       // why it is so, a sentence each
+  std::uint64_t gathered_bytes = 0;       // that a rank's part has of what layers gather in a step; 0: nothing
   std::uint64_t digest_steps = 0;         // from one comparison of all ranks' weights to the next; 0: none
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "runtime/base/error.hpp"
+#include "runtime/compute/rank_gather.hpp"
 #include "runtime/compute/stream.hpp"
 #include "runtime/exchange/chunks.hpp"
 #include "runtime/exchange/exchange.hpp"
@@ -454,10 +455,31 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   if (plan.node_loader && plan.leads_node(rank)) needs.peers += (local - 1) * needs.pool;
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
     add_group(needs, plan, plan.groups[g], sums.groups[g], rank, local);
+  if (plan.gathered_bytes == 0) return needs;
+  const GroupPlan gathered = gathered_group(plan);
+  add_group(needs, plan, gathered, sums_of(plan, gathered), rank, local);
+  needs.words += gathered.count * sizeof(float) + gather_scratch_bytes(plan);
   return needs;
 }
 
 }  // namespace
+
+GroupPlan gathered_group(const Plan& plan) {
+  GroupPlan group;
+  group.id = {static_cast<std::uint32_t>(plan.groups.size())};
+  group.name = "gathered";
+  group.policies = {PolicyPhase{}};
+  const std::uint64_t part = plan.gathered_bytes / sizeof(float);
+  group.count = plan.world_size() * part;
+  for (Rank rank{0}; rank.value < plan.world_size(); ++rank.value)
+    group.stripes.push_back({.group = group.id, .tenant = rank, .first = rank.value * part, .count = part});
+  group.buckets = {{.group = group.id, .index = 0, .first = 0, .count = group.count, .base = 0}};
+  return group;
+}
+
+std::uint64_t gather_scratch_bytes(const Plan& plan) {
+  return plan.shares_memory() ? 2 * plan.world_size() * plan.gathered_bytes : 0;
+}
 
 PolicyNeeds needs_of(const Plan& plan) {
   PolicyNeeds all;
@@ -558,6 +580,11 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   choose_loaders(plan, settings);
   const Layout layout = layout_of(settings, graph);
   add_groups(plan, settings, graph, layout);
+  if (plan.world_size() > 1) plan.gathered_bytes = gathered_bytes(graph);
+  TROUPE_CHECK(plan.gathered_bytes == 0 || !needs_of(plan).hosted, Code::invalid,
+               "the model has a synchronized batch_norm, whose mean is over the batches that all ranks take in a step, "
+               "and under update.policy = async, ssp or easgd ranks do not take their steps together: choose another "
+               "policy (also in update.switch and update.group), or leave synchronized out");
   choose_levels(plan, settings, graph, layout);
   detail::choose_network(plan, settings.cluster.transport, topologies);
   std::vector<std::uint64_t> used;  // by rank; what several use counts for its owner

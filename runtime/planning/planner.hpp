@@ -70,6 +70,12 @@ struct MemoryNeeds {
 /// Of `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, levels and groups of the plan.
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank);
 
+/// What layers gather of all ranks in a step, as a parameter group whose parameters are the ranks' parts, each its
+/// owner's stripe. Of plans with `gathered_bytes`; it is none of Plan::groups, and only all_gather() is called for it.
+GroupPlan gathered_group(const Plan& plan);
+/// What a rank that shares memory takes beside that to show its part, in bytes.
+std::uint64_t gather_scratch_bytes(const Plan& plan);
+
 /// Of any of the groups. Weights of its own, and room for what is put aside, a rank has for all of them or for none,
 /// since its replica reads one whole.
 PolicyNeeds needs_of(const Plan& plan);

@@ -23,6 +23,22 @@ struct UpdatePart {
   std::size_t count;
 };
 
+/// (x - mean) * factor + shift, column by column; with `relu` 0 where that is below 0.
+struct ColumnScale {
+  const float* means;
+  const float* factors;
+  const float* shifts;
+  bool relu;
+};
+
+/// factor * (gradient - sum - (x - mean) * product), column by column.
+struct GradientCenter {
+  const float* means;
+  const float* factors;
+  const float* sums;
+  const float* products;
+};
+
 /// The loops over flat arrays, compiled once for each instruction set from one source. Every set gives the same bits.
 /// Arrays need no alignment.
 struct Kernels {
@@ -56,6 +72,17 @@ struct Kernels {
   float (*exp_sum)(float* values, float shift, std::size_t count);
   /// to[i] += from[i].
   void (*add_widened)(float* to, const std::uint16_t* from, std::size_t count);
+  // On matrices [rows, width]; what belongs to columns is [width].
+  /// sums += the rows.
+  void (*column_sums)(float* sums, const float* values, std::size_t rows, std::size_t width);
+  /// sums += the squares of the rows minus `means`.
+  void (*column_squares)(float* sums, const float* values, const float* means, std::size_t rows, std::size_t width);
+  /// sums += the rows of `gradient`; products += these times the rows of `values` minus `means`.
+  void (*column_products)(float* sums, float* products, const float* gradient, const float* values, const float* means,
+                          std::size_t rows, std::size_t width);
+  void (*scale_columns)(float* to, const float* from, const ColumnScale& by, std::size_t rows, std::size_t width);
+  void (*center_gradient)(float* gradient, const float* values, const GradientCenter& by, std::size_t rows,
+                          std::size_t width);
 };
 
 extern const Kernels kBaselineKernels;

@@ -9,9 +9,6 @@ using dnnl::memory;
 using dnnl::normalization_flags;
 using dnnl::prop_kind;
 
-/// Its parameters in the order of the graph.
-enum NormParameter : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
-
 /// A ReLU behind it is part of the primitives of both passes: the forward one notes in a workspace where it cut off.
 /// Scale, shift and statistics are f32 whatever flows; the gradient to the input takes that of the output's place.
 class BatchNormCalls final : public LayerCalls {

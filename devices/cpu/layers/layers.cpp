@@ -32,7 +32,10 @@ struct Make {
   Made operator()(const Dropout& dropout) const { return make_dropout(builder, stage, dropout); }
   Made operator()(const Add&) const { return make_sum(builder, stage); }
   Made operator()(const L2Norm& norm) const { return make_l2_norm(builder, stage, norm); }
-  Made operator()(const BatchNorm& norm) const { return make_batch_norm(builder, stage, norm); }
+  Made operator()(const BatchNorm& norm) const {
+    const bool gathers = norm.synchronized && !builder.gathered().parts.empty();
+    return gathers ? make_synchronized_norm(builder, stage, norm) : make_batch_norm(builder, stage, norm);
+  }
   Made operator()(const Multiply&) const { return make_product(builder, stage); }
   Made operator()(const Concat&) const { return make_concat(builder, stage); }
   Made operator()(const Embedding& embedding) const { return make_embedding(builder, stage, embedding); }

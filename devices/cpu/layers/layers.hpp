@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -8,11 +9,21 @@
 // What each kind of layer is on this device: a source of its own makes the calls of its two passes.
 namespace troupe::cpu {
 
+/// What a layer gathers of each rank (RankGather) in the middle of its passes; 0: nothing.
+struct GatheredBytes {
+  std::uint64_t forward = 0, backward = 0;
+};
+
 /// One stage's primitives while a program is laid out. forward() is called once, then backward() once where a gradient
 /// to the output is computed.
 class LayerCalls {
  public:
   virtual ~LayerCalls() = default;
+  virtual GatheredBytes gathered() const { return {}; }
+  /// Adds the calls that write this rank's part. Before forward(), where that is after something has been gathered.
+  virtual void before_forward(Calls& /*calls*/) {}
+  /// The same, before backward().
+  virtual void before_backward(Calls& /*calls*/, Gradients& /*gradients*/) {}
   /// Adds the calls from the stage's inputs to its output.
   virtual void forward(Calls& calls) = 0;
   /// Whether an evaluation has calls of its own; otherwise they are those of forward().
@@ -40,7 +51,11 @@ std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& s
 std::unique_ptr<LayerCalls> make_dropout(ProgramBuilder& builder, const Stage& stage, const Dropout& dropout);
 std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm);
+/// The parameters of a batch norm in the order of the graph.
+enum NormParameter : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
+/// Of a rank that gathers (ProgramBuilder::gathered()).
+std::unique_ptr<LayerCalls> make_synchronized_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
 std::unique_ptr<LayerCalls> make_product(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_concat(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_embedding(ProgramBuilder& builder, const Stage& stage, const Embedding& embedding);

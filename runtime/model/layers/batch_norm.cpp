@@ -23,13 +23,18 @@ LayerKind batch_norm_row() {
       .name = "batch_norm",
       .help =
           "Each channel minus its mean, divided by its standard deviation, then scaled and shifted by two parameters. "
-          "In training mean and variance are those of the rank's own batch, over all positions of an image; "
-          "evaluations use running ones, which are averaged over the ranks and kept with the parameters.",
+          "In training mean and variance are those of the rank's own batch (with synchronized, of the batches of all "
+          "ranks), over all positions of an image; evaluations use running ones, which are averaged over the ranks and "
+          "kept with the parameters.",
       .shape = "[height, width, channels] or [channels], same shape",
       .made = BatchNorm{},
       .attributes = {{"momentum", slot_of<&BatchNorm::momentum>, 0, 1,
                       "fraction by which a step moves the running mean and variance toward the batch's", false, true},
-                     {"epsilon", slot_of<&BatchNorm::epsilon>, 0, 1, "added to the variance", false, true, {"eps"}}},
+                     {"epsilon", slot_of<&BatchNorm::epsilon>, 0, 1, "added to the variance", false, true, {"eps"}},
+                     {"synchronized", slot_of<&BatchNorm::synchronized>, 0, 1,
+                      "mean and variance over the batches of all ranks of a step, which wait for each other in each "
+                      "such layer; not with policies whose ranks do not take their steps together", false, false,
+                      {"sync", "synchronised"}}},
       .elsewhere = {"batchnorm", "bn", "batch_normalization", "batch_norm2d"},
       .infer = infer_batch_norm};
 }

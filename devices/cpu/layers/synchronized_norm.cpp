@@ -1,0 +1,291 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "devices/cpu/layers/layers.hpp"
+#include "runtime/compute/rank_gather.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::memory;
+
+template <class T>
+T* data_of(const memory& of) {
+  return static_cast<T*>(of.get_data_handle());
+}
+
+/// Where a tensor's channels lie: in `planes` matrices [rows, width] one after the other, the next of which has the
+/// next `width` channels, and after the last ones the first again. Height by width by channels that is one matrix,
+/// in blocks it is one for each image and block.
+struct Planes {
+  std::size_t planes = 1, rows = 0, width = 0, channels = 0;
+};
+
+/// So much of a plane is worked on at a time: what a second pass over it finds in the second cache, and few enough rows
+/// for sums in f32.
+constexpr std::size_t kPieceElements = std::size_t{1} << 16;
+constexpr std::size_t kPieceRows = 256;
+
+/// What one thread works with.
+struct Worker {
+  std::vector<float> values, others, sums, products;  // of a piece
+  std::vector<Moments> moments;                       // of the channels in the pieces that it had
+  std::vector<GradientSums> gradients;                // likewise
+};
+
+/// All that both passes of the layer read and write; its sums are put together from piece to piece in f64, in an order
+/// that the number of threads alone decides.
+struct NormPass {
+  Planes shape;
+  bool relu = false;
+  float epsilon = 0;
+  std::vector<std::byte*> parts;  // of all ranks
+  std::size_t rank = 0;           // this one's place in them
+  memory input, output, gradient;
+  memory scale, shift, running_mean, running_variance, to_scale, to_shift;
+  memory mean, variance;          // f32 [channels], of the batch of all ranks; the variance over one less
+  std::vector<float> deviations;  // [channels]: 1 / sqrt(variance + epsilon)
+  std::vector<float> factors, shifts, sums, products;  // [channels], as kernels take them
+  double count = 0;                                    // numbers of all ranks in each channel
+  std::vector<Worker> workers;
+
+  std::size_t piece_rows() const noexcept {
+    return std::clamp<std::size_t>(kPieceElements / shape.width, 1, std::min(kPieceRows, shape.rows));
+  }
+
+  void make_room(std::size_t threads) {
+    const std::size_t piece = piece_rows() * shape.width;
+    workers.resize(threads);
+    for (Worker& worker : workers) {
+      for (auto* room : {&worker.values, &worker.others})
+        if (!is_f32(input)) room->resize(piece);
+      for (auto* room : {&worker.sums, &worker.products}) room->resize(shape.width);
+      worker.moments.resize(shape.channels);
+      worker.gradients.resize(shape.channels);
+    }
+    for (auto* room : {&deviations, &factors, &shifts, &sums, &products}) room->resize(shape.channels);
+  }
+
+  /// Calls act(worker, first element, first channel, rows) for all pieces, each thread for some that follow each other.
+  template <class Act>
+  void for_pieces(Act&& act) {
+    const std::size_t each = piece_rows(), of_plane = (shape.rows + each - 1) / each;
+    const std::size_t all = shape.planes * of_plane, threads = workers.size();
+    const auto run = [&](std::size_t thread) {
+      for (std::size_t piece = thread * all / threads; piece < (thread + 1) * all / threads; ++piece) {
+        const std::size_t plane = piece / of_plane, row = piece % of_plane * each;
+        act(workers[thread], (plane * shape.rows + row) * shape.width, plane * shape.width % shape.channels,
+            std::min(each, shape.rows - row));
+      }
+    };
+    if (threads == 1) return run(0);
+#pragma omp parallel for num_threads(static_cast <int>(threads)) schedule(static, 1)
+    for (std::size_t thread = 0; thread < threads; ++thread) run(thread);
+  }
+
+  /// `count` elements from `first` on in f32: where they lie, or in `room`.
+  static const float* read(const Kernels& kernels, const memory& from, std::size_t first, std::size_t count,
+                           std::vector<float>& room) {
+    if (is_f32(from)) return data_of<const float>(from) + first;
+    kernels.widen(room.data(), data_of<const std::uint16_t>(from) + first, count);
+    return room.data();
+  }
+  /// Where a result of f32 is written: in `to`, or in `room`, from where write() brings it to `to`.
+  static float* room_in(const memory& to, std::size_t first, std::vector<float>& room) {
+    return is_f32(to) ? data_of<float>(to) + first : room.data();
+  }
+  static void write(const Kernels& kernels, const memory& to, std::size_t first, std::size_t count, const float* from) {
+    if (!is_f32(to)) kernels.round(data_of<std::uint16_t>(to) + first, from, count);
+  }
+
+  void measure(const Kernels& kernels) {
+    for (Worker& worker : workers) std::ranges::fill(worker.moments, Moments{});
+    for_pieces([&](Worker& worker, std::size_t first, std::size_t channel, std::size_t rows) {
+      const float* const x = read(kernels, input, first, rows * shape.width, worker.values);
+      std::ranges::fill(worker.sums, 0.0F);
+      kernels.column_sums(worker.sums.data(), x, rows, shape.width);
+      for (float& sum : worker.sums) sum /= static_cast<float>(rows);
+      std::ranges::fill(worker.products, 0.0F);
+      kernels.column_squares(worker.products.data(), x, worker.sums.data(), rows, shape.width);
+      for (std::size_t c = 0; c < shape.width; ++c)
+        worker.moments[channel + c].add({static_cast<double>(rows), worker.sums[c], worker.products[c]});
+    });
+    const MomentsPart own = moments_in(parts[rank], shape.channels);
+    for (std::size_t c = 0; c < shape.channels; ++c) {
+      Moments all;
+      for (const Worker& worker : workers) all.add(worker.moments[c]);
+      *own.count = static_cast<std::uint64_t>(all.count);
+      own.means[c] = static_cast<float>(all.mean);
+      own.squares[c] = static_cast<float>(all.squares);
+    }
+  }
+
+  void normalize(const Kernels& kernels) {
+    for (std::size_t c = 0; c < shape.channels; ++c) {
+      const Moments all = moments_of(parts, shape.channels, c);
+      count = all.count;
+      data_of<float>(mean)[c] = static_cast<float>(all.mean);
+      data_of<float>(variance)[c] = static_cast<float>(all.unbiased_variance());
+      deviations[c] = static_cast<float>(1 / std::sqrt(all.variance() + epsilon));
+      factors[c] = data_of<const float>(scale)[c] * deviations[c];
+    }
+    put_out(kernels, data_of<const float>(mean));
+  }
+
+  /// By the running statistics.
+  void evaluate(const Kernels& kernels) {
+    for (std::size_t c = 0; c < shape.channels; ++c)
+      factors[c] = data_of<const float>(scale)[c] / std::sqrt(data_of<const float>(running_variance)[c] + epsilon);
+    put_out(kernels, data_of<const float>(running_mean));
+  }
+
+  void put_out(const Kernels& kernels, const float* means) {
+    for_pieces([&](Worker& worker, std::size_t first, std::size_t channel, std::size_t rows) {
+      const std::size_t count_elements = rows * shape.width;
+      const float* const x = read(kernels, input, first, count_elements, worker.values);
+      float* const y = room_in(output, first, worker.others);
+      kernels.scale_columns(y, x,
+                            {means + channel, factors.data() + channel, data_of<const float>(shift) + channel, relu},
+                            rows, shape.width);
+      write(kernels, output, first, count_elements, y);
+    });
+  }
+
+  void add_up_gradients(const Kernels& kernels) {
+    for (Worker& worker : workers) std::ranges::fill(worker.gradients, GradientSums{});
+    for_pieces([&](Worker& worker, std::size_t first, std::size_t channel, std::size_t rows) {
+      const std::size_t count_elements = rows * shape.width;
+      if (relu) mask(kernels, first, count_elements);
+      const float* const x = read(kernels, input, first, count_elements, worker.values);
+      const float* const dy = read(kernels, gradient, first, count_elements, worker.others);
+      std::ranges::fill(worker.sums, 0.0F);
+      std::ranges::fill(worker.products, 0.0F);
+      kernels.column_products(worker.sums.data(), worker.products.data(), dy, x, data_of<const float>(mean) + channel,
+                              rows, shape.width);
+      for (std::size_t c = 0; c < shape.width; ++c) {
+        worker.gradients[channel + c].sum += worker.sums[c];
+        worker.gradients[channel + c].product += worker.products[c];
+      }
+    });
+    const GradientSumsPart own = gradient_sums_in(parts[rank], shape.channels);
+    for (std::size_t c = 0; c < shape.channels; ++c) {
+      GradientSums all;
+      for (const Worker& worker : workers) {
+        all.sum += worker.gradients[c].sum;
+        all.product += worker.gradients[c].product;
+      }
+      own.sums[c] = data_of<float>(to_shift)[c] = static_cast<float>(all.sum);
+      own.products[c] = data_of<float>(to_scale)[c] = static_cast<float>(all.product * deviations[c]);
+    }
+  }
+
+  /// Goes back through the ReLU behind the layer.
+  void mask(const Kernels& kernels, std::size_t first, std::size_t count_elements) const {
+    if (is_f32(gradient))
+      return kernels.mask_f32(data_of<float>(gradient) + first, data_of<const float>(output) + first, count_elements);
+    kernels.mask_bf16(data_of<std::uint16_t>(gradient) + first, data_of<const std::uint16_t>(output) + first,
+                      count_elements);
+  }
+
+  /// With n the normalized input and bars for means over the batch of all ranks: dx = scale / deviation (dy - mean(dy)
+  /// - n mean(dy n)). Source: Ioffe, Szegedy 2015, section 3, where the terms are gathered.
+  void go_back(const Kernels& kernels) {
+    for (std::size_t c = 0; c < shape.channels; ++c) {
+      const GradientSums all = gradient_sums_of(parts, shape.channels, c);
+      sums[c] = static_cast<float>(all.sum / count);
+      products[c] = static_cast<float>(all.product / count * deviations[c]);
+    }
+    for_pieces([&](Worker& worker, std::size_t first, std::size_t channel, std::size_t rows) {
+      const std::size_t count_elements = rows * shape.width;
+      const float* const x = read(kernels, input, first, count_elements, worker.values);
+      float* const dx = room_in(gradient, first, worker.others);
+      if (!is_f32(gradient)) (void)read(kernels, gradient, first, count_elements, worker.others);
+      kernels.center_gradient(dx, x,
+                              {data_of<const float>(mean) + channel, factors.data() + channel, sums.data() + channel,
+                               products.data() + channel},
+                              rows, shape.width);
+      write(kernels, gradient, first, count_elements, dx);
+    });
+  }
+};
+
+/// oneDNN's primitives have no place between the sums and what follows from them, so the kernels are our own. Scale,
+/// shift and statistics are f32 whatever flows; the gradient to the input takes that of the output's place.
+class SynchronizedNormCalls final : public LayerCalls {
+ public:
+  SynchronizedNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm)
+      : builder_(builder), stage_(stage), pass_(std::make_shared<NormPass>()) {
+    NormPass& pass = *pass_;
+    pass.shape = planes();
+    pass.relu = stage.activation == Activation::relu;
+    pass.epsilon = static_cast<float>(norm.epsilon);
+    pass.parts = builder.gathered().parts;
+    pass.rank = builder.gathered().rank;
+    pass.input = builder.tensor(stage.inputs.front()).value;
+    pass.output = builder.tensor(stage.output).value;
+    const memory::desc channels({static_cast<memory::dim>(pass.shape.channels)}, ProgramBuilder::Type::f32,
+                                memory::format_tag::a);
+    pass.scale = builder.bias(stage.first_parameter + kScale, channels);
+    pass.shift = builder.bias(stage.first_parameter + kShift, channels);
+    pass.running_mean = builder.bias(stage.first_parameter + kRunningMean, channels);
+    pass.running_variance = builder.bias(stage.first_parameter + kRunningVariance, channels);
+    pass.to_scale = builder.gradient(stage.first_parameter + kScale, channels);
+    pass.to_shift = builder.gradient(stage.first_parameter + kShift, channels);
+    pass.mean = builder.places().take(channels);
+    pass.variance = builder.places().take(channels);
+    builder.add_statistic({pass.mean, stage.first_parameter + kRunningMean, 1});
+    builder.add_statistic({pass.variance, stage.first_parameter + kRunningVariance, 1});
+    pass.make_room(static_cast<std::size_t>(omp_get_max_threads()));
+  }
+
+  GatheredBytes gathered() const override {
+    return {moments_bytes(pass_->shape.channels), gradient_sums_bytes(pass_->shape.channels)};
+  }
+  void before_forward(Calls& calls) override { add<&NormPass::measure>(calls); }
+  void forward(Calls& calls) override { add<&NormPass::normalize>(calls); }
+  bool has_evaluation() const override { return true; }
+  void evaluation(Calls& calls) override { add<&NormPass::evaluate>(calls); }
+  void before_backward(Calls& calls, Gradients& gradients) override {
+    gradient_ = gradients.use(stage_.output);
+    pass_->gradient = gradient_.value;
+    add<&NormPass::add_up_gradients>(calls);
+  }
+  void backward(Calls& calls, Gradients& gradients) override {
+    gradient_.masked = false;
+    if (!builder_.tensor(stage_.inputs.front()).trained) return gradients.give_back(gradient_);
+    add<&NormPass::go_back>(calls);
+    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient_));
+  }
+
+ private:
+  template <auto kDo>
+  void add(Calls& calls) const {
+    calls.emplace_back(OwnWork{[pass = pass_](const Kernels& kernels) { ((*pass).*kDo)(kernels); }});
+  }
+
+  Planes planes() const {
+    constexpr std::size_t kBlockChannels = 16;
+    const std::uint32_t input = stage_.inputs.front();
+    const std::size_t channels = stage_.input_shape.extents.back();
+    const std::size_t all = builder_.rows() * stage_.input_shape.count_elements();
+    if (!builder_.in_blocks(input)) return {1, all / channels, channels, channels};
+    return {builder_.rows() * channels / kBlockChannels, all / builder_.rows() / channels, kBlockChannels, channels};
+  }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const std::shared_ptr<NormPass> pass_;
+  Gradients::Place gradient_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_synchronized_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
+  return std::make_unique<SynchronizedNormCalls>(builder, stage, norm);
+}
+
+}  // namespace troupe::cpu
