@@ -11,9 +11,7 @@
 namespace troupe::testing {
 namespace {
 
-using Given = std::vector<std::string>;
-
-Graph normalized(const troupe::Settings& settings, const std::vector<Field>& fields) {
+Graph synchronized_graph(const troupe::Settings& settings, const std::vector<Field>& fields) {
   LayerList net;
   net.add(Conv2d{.filters = 4, .kernel = {5, 5}, .stride = {4, 4}});
   net.add(BatchNorm{.synchronized = true});
@@ -29,23 +27,24 @@ class SynchronizedJob : public ::testing::Test {
   }
 
   /// What the ranks' sessions came to, and what they have learnt: 60 samples a step over all ranks, 12 steps.
-  std::vector<RunResult> run(std::uint32_t ranks, const Given& more) {
-    Given settings{"cluster.nodes=\"local:1\"",
-                   "train.deterministic=true",
-                   "faults.dead_ms=20000",
-                   "placement.cores=0",
-                   "data.path=\"" + (folder_.path() / "data").string() + "\"",
-                   "report.dir=\"" + (folder_.path() / "run").string() + "\"",
-                   "data.batch=" + std::to_string(60 / ranks),
-                   "optimizer.rate=0.05",
-                   "train.steps=12",
-                   "update.digest_steps=4"};
+  std::vector<RunResult> run(std::uint32_t ranks, const std::vector<std::string>& more) {
+    std::vector<std::string> settings{"cluster.nodes=\"local:1\"",
+                                      "train.deterministic=true",
+                                      "faults.dead_ms=20000",
+                                      "placement.cores=0",
+                                      "data.path=\"" + (folder_.path() / "data").string() + "\"",
+                                      "report.dir=\"" + (folder_.path() / "run").string() + "\"",
+                                      "data.batch=" + std::to_string(60 / ranks),
+                                      "optimizer.rule=sgd",
+                                      "optimizer.rate=0.05",
+                                      "train.steps=12",
+                                      "update.digest_steps=4"};
     settings.insert(settings.end(), more.begin(), more.end());
     return run_sessions(
         ranks,
         [&](std::uint32_t) {
           SessionOptions options{.configuration = read_configuration(folder_.path() / "app.toml", settings)};
-          options.graph = normalized;
+          options.graph = synchronized_graph;
           return options;
         },
         [&](Blocking& blocking, Session& session, std::uint32_t rank) {
