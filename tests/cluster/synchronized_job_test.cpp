@@ -35,7 +35,7 @@ TEST_P(SynchronizedRanks, OfOneNodeEndWith4WhenOneOfThemIsKilled) {
   std::vector<std::string> arguments = JobFolder::endless();
   arguments.insert(arguments.end(), {"--set", text("cluster.nodes=\"local:", GetParam(), '"')});
   Program rtrun{folder_.rtrun(with_norms(arguments))};
-  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  ASSERT_TRUE(rtrun.wait_until(trains, 120s)) << rtrun.out() << rtrun.err();
   const auto ranks = children_of(rtrun.pid());
   ASSERT_EQ(ranks.size(), static_cast<std::size_t>(GetParam()));
   ::kill(ranks.back(), SIGKILL);
@@ -79,7 +79,7 @@ TEST_P(SynchronizedNodes, TrainToTheEnd) {
 
 TEST_P(SynchronizedNodes, EndWith4WhenARankIsKilled) {
   const auto ranks = start(with_norms(JobFolder::endless()));
-  ASSERT_TRUE(ranks[0]->wait_until(trains, 30s)) << ranks[0]->out() << ranks[0]->err();
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 120s)) << ranks[0]->out() << ranks[0]->err();
   ranks.back()->signal(SIGKILL);
   for (std::size_t survivor = 0; survivor + 1 < ranks.size(); ++survivor)
     EXPECT_EQ(ranks[survivor]->wait(20s), 4) << ranks[survivor]->err();

@@ -89,6 +89,14 @@ TEST(ConfigLayers, NameWhatIsWrongAndWhatWasMeant) {
   for (const auto& [list, answer] : cases) EXPECT_THAT(refusal_of_layers(list), HasSubstr(answer)) << list;
 }
 
+TEST(ConfigLayers, SynchronizedOverRanksAreRefusedWhereRanksDoNotTakeTheirStepsTogether) {
+  const std::string list = R"([{ kind = "batch_norm", synchronized = true }, { kind = "dense", units = 10 }])";
+  for (const char* const update : {"[update]\npolicy = \"async\"", "[update]\npolicy = \"ssp\"",
+                                   "[update]\nswitch = [{ at_step = 5, policy = \"easgd\" }]"})
+    EXPECT_THAT(refusal_of_layers(list + '\n' + update), HasSubstr("synchronized = true")) << update;
+  EXPECT_EQ(refusal_of_layers(list + "\n[update]\npolicy = \"local_sgd\""), "accepted");
+}
+
 TEST(ConfigLayers, StandInsteadOfARegisteredModel) {
   EXPECT_THAT(
       refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nunits = [500]"),
