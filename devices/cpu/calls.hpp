@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct Elementwise {
 /// What one kind of layer does in a way of its own. It is made once and holds what it works on, whose addresses are
 /// read when it is called; a call allocates nothing.
 struct OwnWork {
+  /// `used`: all that `run` reads or writes, the same objects that it holds or copies of them; during this call nothing
+  /// else lies where these do, and what is not named has no address.
+  OwnWork(std::vector<dnnl::memory> used, std::function<void(const Kernels& kernels)> run)
+      : used(std::move(used)), run(std::move(run)) {}
+  std::vector<dnnl::memory> used;
   std::function<void(const Kernels& kernels)> run;
 };
 
@@ -55,6 +61,31 @@ struct CopyColumns {
 /// One entry of a program.
 using Call = std::variant<Product, BoundPrimitive, Elementwise, OwnWork, Drop, CopyColumns>;
 using Calls = std::vector<Call>;
+
+/// Calls `visit` with each memory that the call reads or writes; some of them may be none.
+template <class Visit>
+void for_memories(const Call& call, Visit&& visit) {
+  struct Visitor {
+    Visit& visit;
+    void operator()(const BoundPrimitive& primitive) const {
+      for (const dnnl::memory& one : primitive.memories()) visit(one);
+    }
+    void operator()(const Product& product) const { (*this)(product.primitive); }
+    void operator()(const Elementwise& loop) const {
+      for (const dnnl::memory* one : {&loop.to, &loop.from, &loop.other}) visit(*one);
+    }
+    void operator()(const OwnWork& work) const {
+      for (const dnnl::memory& one : work.used) visit(one);
+    }
+    void operator()(const Drop& drop) const {
+      for (const dnnl::memory* one : {&drop.to, &drop.from}) visit(*one);
+    }
+    void operator()(const CopyColumns& copy) const {
+      for (const dnnl::memory* one : {&copy.to.matrix, &copy.from.matrix}) visit(*one);
+    }
+  };
+  std::visit(Visitor{visit}, call);
+}
 
 void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);
 /// The products alone.

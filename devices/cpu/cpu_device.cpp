@@ -35,7 +35,8 @@ class CpuDevice final : public HostDevice {
 
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
-    return std::make_unique<cpu::CpuReplica>(space(), graph, layout, batch, buckets, memory, options_.threads);
+    return std::make_unique<cpu::CpuReplica>(space(), graph, layout, batch, buckets, memory,
+                                             cpu::ProgramOptions{options_.threads, options_.share_activations});
   }
 
  private:
@@ -55,6 +56,12 @@ std::string describe_cpu_replica(const Replica& replica) {
   const auto* own = dynamic_cast<const cpu::CpuReplica*>(&replica);
   TROUPE_CHECK(own != nullptr, Code::invalid, "this replica belongs to another device");
   return own->description();
+}
+
+CpuReplicaMemory memory_of_cpu_replica(const Replica& replica) {
+  const auto* own = dynamic_cast<const cpu::CpuReplica*>(&replica);
+  TROUPE_CHECK(own != nullptr, Code::invalid, "this replica belongs to another device");
+  return own->memory();
 }
 
 void enqueue_products(Replica& replica, Stream& stream, Memory batch, Memory sums) {

@@ -15,6 +15,8 @@ struct CpuDeviceOptions {
   std::vector<std::uint32_t> cpus;  // the streams' threads stay on these; empty: where the system puts them
   std::uint32_t threads = 1;        // that one kernel may use
   bool may_spin = false;            // a stream without work polls a little before it sleeps
+  bool share_activations = true;    // false: no two tensors of a program lie in the same memory, to compare or to find
+                                    // faults
   std::chrono::milliseconds wait_deadline{30000};  // a wait that takes longer fails the stream with Code::timeout
   ActiveWait* waits = nullptr;  // how streams wait for lines of this process, outlives them; null: they sleep
 };
@@ -31,6 +33,15 @@ bool cpu_device_available();
 /// For people: the implementation each primitive of a CPU device's replica uses, one a line. Throws Error{invalid} for
 /// another device's replica.
 std::string describe_cpu_replica(const Replica& replica);
+/// What a CPU device's replica has taken to compute in, in bytes: activations, their gradients, and what primitives
+/// work in. The smaller programs for fewer rows have room in the same memory.
+struct CpuReplicaMemory {
+  std::uint64_t taken = 0;
+  std::uint64_t apart = 0;  // what it would be if no two tensors shared memory
+  std::uint64_t least = 0;  // what is needed at one time at the most: sharing can take no less
+};
+/// Throws Error{invalid} for another device's replica.
+CpuReplicaMemory memory_of_cpu_replica(const Replica& replica);
 /// Enqueues a training step's matrix products alone, the same primitives on the same buffers: what no step can be
 /// faster than. For measurements; gradients are rubbish afterwards. `batch` and `sums` as for Replica::step, whose
 /// arithmetic must have run on this replica before. Throws Error{invalid} for another device's replica.

@@ -50,12 +50,12 @@ const BatchLayout& checked(const Graph& graph, const BatchLayout& batch) {
 }  // namespace
 
 CpuReplica::CpuReplica(AddressSpace& space, const Graph& graph, const Layout& layout, const BatchLayout& batch,
-                       const std::vector<Bucket>& buckets, const ReplicaMemory& memory, std::uint32_t threads)
+                       const std::vector<Bucket>& buckets, const ReplicaMemory& memory, const ProgramOptions& options)
     : space_(space),
       batch_(checked(graph, batch)),
       buckets_(buckets),
       gather_(memory.gather),
-      programs_(graph, layout, batch, buckets, cpu::resolve(space, graph, layout, memory), threads) {}
+      programs_(graph, layout, batch, buckets, cpu::resolve(space, graph, layout, memory), options) {}
 
 RunProgram CpuReplica::resolve(Memory batch, std::uint32_t rows, Memory sums, ProgramPart part) {
   TROUPE_CHECK(batch.size_bytes == batch_.size_bytes() && sums.size_bytes == sizeof(StepSums), Code::invalid,

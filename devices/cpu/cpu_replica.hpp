@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/program_set.hpp"
 #include "runtime/compute/device.hpp"
 
@@ -13,12 +14,16 @@ namespace troupe::cpu {
 class CpuReplica final : public Replica {
  public:
   CpuReplica(AddressSpace& space, const Graph& graph, const Layout& layout, const BatchLayout& batch,
-             const std::vector<Bucket>& buckets, const ReplicaMemory& memory, std::uint32_t threads);
+             const std::vector<Bucket>& buckets, const ReplicaMemory& memory, const ProgramOptions& options);
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override;
   void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override;
   /// Enqueues the matrix products of a step over `batch` and nothing else.
   void products(Stream& stream, Memory batch, Memory sums);
   const std::string& description() const noexcept { return programs_.full().description(); }
+  CpuReplicaMemory memory() const {
+    const Places& places = programs_.full().places();
+    return {places.size_bytes(), places.size_bytes_apart(), places.least_bytes()};
+  }
 
  private:
   void gather(Stream& stream, std::uint64_t size_bytes, std::uint32_t rows);

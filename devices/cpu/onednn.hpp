@@ -64,6 +64,7 @@ class BoundPrimitive {
  public:
   BoundPrimitive(dnnl::primitive primitive, const std::vector<std::pair<int, dnnl::memory>>& arguments);
   void execute(const dnnl::stream& stream) const;
+  const std::vector<dnnl::memory>& memories() const noexcept { return memories_; }
 
  private:
   dnnl::primitive primitive_;

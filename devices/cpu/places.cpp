@@ -1,21 +1,30 @@
 #include "devices/cpu/places.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 namespace troupe::cpu {
 
 using dnnl::memory;
 
-memory Places::take(const memory::desc& desc) {
-  const std::size_t index = taken_.size();
-  const bool serves =
-      room_ != nullptr && index < room_->taken_.size() && room_->taken_[index].get_desc().get_size() >= desc.get_size();
-  return taken_.emplace_back(serves ? memory{desc, engine_, room_->taken_[index].get_data_handle()}
-                                    : memory{desc, engine_});
-}
+namespace {
 
-memory Places::share(SharedUse use, const memory::desc& desc) {
-  return shared_[static_cast<std::size_t>(use)].parts.emplace_back(desc, engine_, nullptr);
+/// Addresses from here on stand for places. No process can have memory there: bits 52 to 55 are set, which no address
+/// of x86-64 or AArch64 has with bit 63 clear.
+constexpr std::uintptr_t kFirstStandIn = std::uintptr_t{0xF0} << 48;
+
+}  // namespace
+
+void UnmapPages::operator()(std::byte* pages) const noexcept { (void)munmap(pages, size_bytes); }
+
+memory Places::take(const memory::desc& desc) {
+  const std::uint64_t size = desc.get_size();
+  if (size == 0) return {desc, engine_, nullptr};
+  first_bytes_.push_back(next_byte_);
+  blocks_.push_back({size});
+  next_byte_ += size;
+  return {desc, engine_, reinterpret_cast<void*>(kFirstStandIn + first_bytes_.back())};
 }
 
 memory Places::field(std::size_t index, const memory::desc& desc) {
@@ -28,21 +37,42 @@ void Places::set_field(std::size_t index, void* first) {
   for (const memory& part : fields_[index]) part.set_data_handle(first);
 }
 
+std::size_t Places::find(const memory& of) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(of ? of.get_data_handle() : nullptr);
+  if (address < kFirstStandIn || address >= kFirstStandIn + next_byte_) return count();
+  const auto after = std::ranges::upper_bound(first_bytes_, address - kFirstStandIn);
+  return static_cast<std::size_t>(after - first_bytes_.begin()) - 1;
+}
+
+void Places::touch(const memory& of) {
+  const std::size_t place = find(of);
+  if (place == count()) return;
+  std::vector<Life>& lives = blocks_[place].lives;
+  if (lives.empty() || lives.back().first < list_begin_)
+    lives.push_back({call_, call_});
+  else
+    lives.back().last = call_;
+}
+
 void Places::settle() {
-  for (std::size_t use = 0; use < kUses; ++use) {
-    Shared& shared = shared_[use];
-    for (const memory& part : shared.parts) shared.size_bytes = std::max(shared.size_bytes, part.get_desc().get_size());
-    if (shared.size_bytes == 0) continue;
-    if (room_ != nullptr && room_->shared_[use].size_bytes >= shared.size_bytes) {
-      shared.first = room_->shared_[use].first;
-    } else {
-      const memory::desc bytes{
-          {static_cast<memory::dim>(shared.size_bytes)}, memory::data_type::u8, memory::format_tag::a};
-      shared.whole = memory{bytes, engine_};
-      shared.first = shared.whole.get_data_handle();
-    }
-    for (const memory& part : shared.parts) part.set_data_handle(shared.first);
+  settled_ = shares_ ? share_by_lives(blocks_) : place_apart(blocks_);
+  if (settled_.size_bytes == 0) return;
+  if (room_ != nullptr && room_->settled_.size_bytes >= settled_.size_bytes) {
+    first_ = room_->first_;
+    return;
   }
+  void* const pages = mmap(nullptr, settled_.size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TROUPE_CHECK_ERRNO(pages != MAP_FAILED, Code::out_of_memory, "cannot get ", settled_.size_bytes,
+                     " bytes for activations");
+  first_ = static_cast<std::byte*>(pages);
+  arena_ = {first_, UnmapPages{settled_.size_bytes}};
+}
+
+void Places::set_address(const memory& of) const {
+  const std::size_t place = find(of);
+  if (place == count()) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(of.get_data_handle());
+  of.set_data_handle(first_ + settled_.offsets[place] + (address - kFirstStandIn - first_bytes_[place]));
 }
 
 }  // namespace troupe::cpu

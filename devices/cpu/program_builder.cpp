@@ -155,21 +155,21 @@ memory ProgramBuilder::field(std::string_view name) const {
 
 memory ProgramBuilder::value_as(std::uint32_t tensor, const Descriptor& desc) const {
   if (tensor < graph_.fields().size()) return places_.field(tensor, desc);
-  return {desc, engine_, tensors_.at(tensor).value.get_data_handle()};
+  return places_.alias(tensors_.at(tensor).value, desc);
 }
 
-memory ProgramBuilder::unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc, SharedUse use) {
+memory ProgramBuilder::unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc) {
   if (!in_blocks(tensor)) return value_as(tensor, desc);
   const Descriptor blocks = image(graph_.shape_of(tensor), tensor, Type::f32);
-  const Descriptor plain{dims_of(blocks), Type::f32, memory::format_tag::nhwc};
-  arrange(calls, value_as(tensor, blocks), places_.share(use, plain));
-  return places_.share(use, desc);
+  const memory plain = places_.take({dims_of(blocks), Type::f32, memory::format_tag::nhwc});
+  arrange(calls, value_as(tensor, blocks), plain);
+  return places_.alias(plain, desc);
 }
 
-void ProgramBuilder::into_blocks(Calls& calls, std::uint32_t tensor, const memory& to, SharedUse use) {
+void ProgramBuilder::into_blocks(Calls& calls, std::uint32_t tensor, const memory& from, const memory& to) {
   const Descriptor blocks = image(graph_.shape_of(tensor), tensor, Type::f32);
   const Descriptor plain{dims_of(blocks), Type::f32, memory::format_tag::nhwc};
-  arrange(calls, places_.share(use, plain), {blocks, engine_, to.get_data_handle()});
+  arrange(calls, places_.alias(from, plain), places_.alias(to, blocks));
 }
 
 memory::desc ProgramBuilder::as_stored(Descriptor desc) const { return with_type(std::move(desc), stored_); }
@@ -188,14 +188,14 @@ memory ProgramBuilder::gradient(std::size_t parameter, const Descriptor& desc) c
   return {desc, engine_, memory_.gradients + layout_.entries()[parameter].first};
 }
 
-memory ProgramBuilder::result(const memory& to, SharedUse use) const {
+memory ProgramBuilder::result(const memory& to) const {
   const Descriptor desc = to.get_desc();
   if (type_of(desc) == computed_ || type_of(desc) == Type::f32) return to;
-  return places_.share(use, with_type(desc, Type::f32));
+  return places_.take(with_type(desc, Type::f32));
 }
 
-memory ProgramBuilder::operand(Calls& calls, const memory& from, SharedUse use) const {
-  memory wide = result(from, use);
+memory ProgramBuilder::operand(Calls& calls, const memory& from) const {
+  memory wide = result(from);
   convert(calls, from, wide);
   return wide;
 }
@@ -207,9 +207,9 @@ void ProgramBuilder::convert(Calls& calls, const memory& from, const memory& to)
       Elementwise{widens ? ElementwiseKind::widen : ElementwiseKind::round, to, from, {}, count_elements(from)});
 }
 
-memory ProgramBuilder::arranged(Calls& calls, const memory& from, const Descriptor& desc, SharedUse use) {
+memory ProgramBuilder::arranged(Calls& calls, const memory& from, const Descriptor& desc) {
   if (from.get_desc() == desc) return from;
-  memory to = places_.share(use, desc);
+  memory to = places_.take(desc);
   arrange(calls, from, to);
   return to;
 }
@@ -235,25 +235,10 @@ dnnl::primitive_attr ProgramBuilder::attributes(Activation activation) const {
 
 Gradients::Gradients(ProgramBuilder& builder) : builder_(builder), of_(builder.tensors().size()) {
   for (const FlowTensor& tensor : builder.tensors()) missing_.push_back(tensor.readers);
-  for (const Stage& stage : builder.stages()) {
-    for (const std::uint32_t input : stage.inputs)
-      if (builder.tensor(input).trained) widest_ = std::max(widest_, builder.tensor(input).width);
-  }
 }
 
 Gradients::Place Gradients::take_place(std::uint64_t width) {
-  const auto slot = static_cast<std::size_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
-  const auto desc = [&](std::uint64_t columns) { return builder_.matrix(builder_.rows(), columns, builder_.stored()); };
-  if (slot == taken_.size()) {
-    taken_.push_back(false);
-    slots_.push_back(builder_.places().take(desc(widest_)));
-  }
-  taken_[slot] = true;
-  return {{desc(width), builder_.engine(), slots_[slot].get_data_handle()}, slot, false};
-}
-
-void Gradients::give_back(const Place& place) {
-  if (place.slot) taken_[*place.slot] = false;
+  return {builder_.places().take(builder_.matrix(builder_.rows(), width, builder_.stored())), false};
 }
 
 /// One more part of the gradient to `tensor` is there. With the last one the activation that is part of the stage
@@ -272,10 +257,7 @@ Gradients::Place Gradients::use(std::uint32_t tensor) {
 }
 
 void Gradients::contribute(Calls& calls, std::uint32_t tensor, Place part) {
-  if (of_[tensor]) {
-    give_back(part);
-    return add(calls, tensor, part.value);
-  }
+  if (of_[tensor]) return add(calls, tensor, part.value);
   of_[tensor] = std::move(part);
   came(calls, tensor);
 }

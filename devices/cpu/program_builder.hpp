@@ -103,18 +103,17 @@ class ProgramBuilder {
   dnnl::memory gradient(std::size_t parameter, const Descriptor& desc) const;
 
   /// `from` as an operand: itself, or where it must be widened, an f32 copy that `calls` make.
-  dnnl::memory operand(Calls& calls, const dnnl::memory& from, SharedUse use) const;
+  dnnl::memory operand(Calls& calls, const dnnl::memory& from) const;
   /// Where a primitive writes what is kept in `to`: there, or where it must be rounded, in f32. settle() rounds it.
-  dnnl::memory result(const dnnl::memory& to, SharedUse use) const;
+  dnnl::memory result(const dnnl::memory& to) const;
   /// Adds the call that widens or rounds `from` into `to`, unless both have one type.
   void convert(Calls& calls, const dnnl::memory& from, const dnnl::memory& to) const;
   /// `from` in the layout `desc`: itself, or a copy that `calls` make.
-  dnnl::memory arranged(Calls& calls, const dnnl::memory& from, const Descriptor& desc, SharedUse use);
+  dnnl::memory arranged(Calls& calls, const dnnl::memory& from, const Descriptor& desc);
   /// A tensor's value, of f32 where it lies in blocks, as matrix `desc`: height by width by channels in a row.
-  dnnl::memory unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc, SharedUse use);
-  /// Adds the call that brings matrix `from`, which lies in the place shared by `use`, into that of the gradient `to`
-  /// of `tensor`, which lies in blocks.
-  void into_blocks(Calls& calls, std::uint32_t tensor, const dnnl::memory& to, SharedUse use);
+  dnnl::memory unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc);
+  /// Adds the call that brings matrix `from` into the place of the gradient `to` of `tensor`, which lies in blocks.
+  void into_blocks(Calls& calls, std::uint32_t tensor, const dnnl::memory& from, const dnnl::memory& to);
   /// Adds the call that brings `from` into the layout of `to`, unless both are the same.
   void arrange(Calls& calls, const dnnl::memory& from, const dnnl::memory& to);
 
@@ -129,7 +128,7 @@ class ProgramBuilder {
   }
   template <class PrimitiveDescriptor>
   dnnl::memory scratch_for(const PrimitiveDescriptor& descriptor) const {
-    return places_.share(SharedUse::scratch, descriptor.scratchpad_desc());
+    return places_.take(descriptor.scratchpad_desc());
   }
   /// The implementation of each primitive, one a line.
   const std::string& description() const noexcept { return description_; }
@@ -158,20 +157,17 @@ class ProgramBuilder {
   std::string description_;
 };
 
-/// Where the gradients to tensors lie while the backward pass is laid out. A place is free for another tensor as soon
-/// as the gradient in it has been used.
+/// Where the gradients to tensors lie while the backward pass is laid out.
 class Gradients {
  public:
   struct Place {
-    dnnl::memory value;                 // [rows, width]
-    std::optional<std::size_t> slot{};  // none: a loss's own
-    bool masked = false;                // zero where the tensor's ReLU cut off
+    dnnl::memory value;   // [rows, width]
+    bool masked = false;  // zero where the tensor's ReLU cut off
   };
 
   explicit Gradients(ProgramBuilder& builder);
   bool has(std::uint32_t tensor) const { return of_.at(tensor).has_value(); }
   Place take_place(std::uint64_t width);
-  void give_back(const Place& place);
   /// The gradient to `tensor`, of which all parts are there.
   Place use(std::uint32_t tensor);
   /// Adds `part`, which is given up.
@@ -185,11 +181,8 @@ class Gradients {
   void came(Calls& calls, std::uint32_t tensor);
 
   ProgramBuilder& builder_;
-  std::uint64_t widest_ = 0;  // of the tensors that need a place
   std::vector<std::optional<Place>> of_;
   std::vector<std::uint32_t> missing_;  // by tensor: parts that are not there yet, one of each reader
-  std::vector<dnnl::memory> slots_;
-  std::vector<bool> taken_;
 };
 
 }  // namespace troupe::cpu

@@ -7,18 +7,18 @@
 namespace troupe::cpu {
 
 ProgramSet::ProgramSet(const Graph& graph, const Layout& layout, const BatchLayout& batch,
-                       const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads)
+                       const std::vector<Bucket>& buckets, const ProgramMemory& memory, const ProgramOptions& options)
     : graph_(graph),
       layout_(layout),
       batch_(batch),
       buckets_(buckets),
       memory_(memory),
-      threads_(threads),
+      options_(options),
       full_(make(batch.rows(), nullptr)) {}
 
 StepProgram ProgramSet::make(std::uint32_t rows, const StepProgram* room) const {
   try {
-    return {graph_, layout_, batch_, rows, buckets_, memory_, threads_, room};
+    return {graph_, layout_, batch_, rows, buckets_, memory_, options_, room};
   } catch (const dnnl::error& error) {
     fail(Code::unsupported, text("graph ", graph_.name(), " in ", name_of(graph_.dtype()), " with ", rows,
                                  " rows: oneDNN cannot do it on this machine (", error.what(), ")"));

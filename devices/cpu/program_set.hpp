@@ -17,7 +17,7 @@ class ProgramSet {
 
   /// Makes the one for all rows of `batch`. Throws Error{unsupported} naming the graph when oneDNN cannot do it.
   ProgramSet(const Graph& graph, const Layout& layout, const BatchLayout& batch, const std::vector<Bucket>& buckets,
-             const ProgramMemory& memory, std::uint32_t threads);
+             const ProgramMemory& memory, const ProgramOptions& options);
 
   /// Of all the rows that a batch has room for. Its pieces are those of all the others. Threads: any.
   const StepProgram& full() const noexcept { return full_; }
@@ -37,7 +37,7 @@ class ProgramSet {
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
   const ProgramMemory memory_;
-  const std::uint32_t threads_;
+  const ProgramOptions options_;
   StepProgram full_;
   std::list<Kept> with_fewer_;  // used last first
 };

@@ -49,7 +49,7 @@ struct StepProgram::Layers {
 };
 
 StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
-                         const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads,
+                         const std::vector<Bucket>& buckets, const ProgramMemory& memory, const ProgramOptions& options,
                          const StepProgram* room)
     : layout_(layout),
       batch_(batch),
@@ -58,8 +58,8 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
       kernels_(best_kernels()),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
-      places_(engine_, room != nullptr ? &room->places_ : nullptr) {
-  const ThreadsInScope plan_for{threads};
+      places_(engine_, room != nullptr ? &room->places_ : nullptr, options.shares) {
+  const ThreadsInScope plan_for{options.threads};
   check_cover(buckets);
   ProgramBuilder builder{graph, layout, memory, rows, engine_, places_};
   Layers layers{builder};
@@ -67,10 +67,10 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
   read_losses(builder);
   read_tokens(graph);
   make_forward(layers, buckets);
-  make_backward(layers, buckets);
   make_evaluation(layers);
+  make_backward(layers, buckets);
   statistics_ = builder.statistics();
-  places_.settle();
+  place_tensors();
   description_ = builder.description();
 }
 
@@ -195,7 +195,7 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
       if (loss > 0 && losses_[loss - 1].layer == layer) {
         const Loss& from = losses_[--loss];
         if (builder.tensor(from.tensor).trained)
-          gradients.contribute(backward_.back().calls, from.tensor, {from.gradient, {}, from.shape.after_relu});
+          gradients.contribute(backward_.back().calls, from.tensor, {from.gradient, from.shape.after_relu});
       }
       if (stage == 0 || builder.stages()[stage - 1].layer != layer) continue;
       --stage;
@@ -216,6 +216,39 @@ void StepProgram::make_evaluation(Layers& layers) {
   Calls& calls = evaluation_.emplace();
   for (const auto& stage : layers.calls) stage->evaluation(calls);
   for (const Loss& loss : losses_) layers.builder.convert(calls, layers.builder.tensor(loss.tensor).value, loss.logits);
+}
+
+template <class BeginList, class NextCall, class Visit>
+void StepProgram::for_memories(BeginList&& begin_list, NextCall&& next_call, Visit&& visit) const {
+  const auto visit_calls = [&](const Calls& calls) {
+    for (const Call& call : calls) {
+      next_call();
+      cpu::for_memories(call, visit);
+    }
+  };
+  const auto visit_losses = [&](bool training) {
+    next_call();
+    for (const Loss& loss : losses_) {
+      visit(loss.logits);
+      if (training) visit(loss.gradient);
+    }
+  };
+  begin_list();
+  for (const Piece& piece : forward_) visit_calls(piece.calls);
+  visit_losses(true);
+  for (const BatchStatistic& statistic : statistics_) visit(statistic.value);
+  for (const Piece& piece : backward_) visit_calls(piece.calls);
+  if (!evaluation_) return;
+  begin_list();
+  visit_calls(*evaluation_);
+  visit_losses(false);
+}
+
+void StepProgram::place_tensors() {
+  for_memories([&] { places_.begin_list(); }, [&] { places_.next_call(); },
+               [&](const memory& used) { places_.touch(used); });
+  places_.settle();
+  for_memories([] {}, [] {}, [&](const memory& used) { places_.set_address(used); });
 }
 
 // One that is not finite would stay so: then the running value stands for it.

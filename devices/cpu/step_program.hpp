@@ -14,6 +14,11 @@
 
 namespace troupe::cpu {
 
+struct ProgramOptions {
+  std::uint32_t threads = 1;  // that a call may use
+  bool shares = true;         // tensors that are never needed at the same time share memory
+};
+
 /// A graph as flat lists of calls: primitives, activations, scratch and arguments are made once, here. Weights are read
 /// and gradients written where they lie in the flat buffers, plain row-major; those of convolutions are packed on the
 /// way. Where oneDNN does not multiply bf16 (processors without AVX-512), a bf16 graph is kept in bf16 all the same;
@@ -26,7 +31,7 @@ class StepProgram {
   /// it takes its own. Throws Error{unsupported} naming the layer that cannot be done, Error{invalid} when the buckets
   /// are not whole parameters, each in one of them.
   StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
-              const std::vector<Bucket>& buckets, const ProgramMemory& memory, std::uint32_t threads,
+              const std::vector<Bucket>& buckets, const ProgramMemory& memory, const ProgramOptions& options,
               const StepProgram* room = nullptr);
   /// On the stream's thread.
   void run(const RunProgram& what);
@@ -42,6 +47,8 @@ class StepProgram {
   const std::vector<std::uint32_t>& first_read(std::uint32_t piece) const { return first_read_.at(piece); }
   /// The implementation of each primitive, one a line.
   const std::string& description() const noexcept { return description_; }
+  /// Where its tensors lie.
+  const Places& places() const noexcept { return places_; }
 
  private:
   struct Loss {
@@ -70,6 +77,11 @@ class StepProgram {
   std::vector<std::uint32_t> buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const;
   void make_backward(Layers& layers, const std::vector<Bucket>& buckets);
   void make_evaluation(Layers& layers);
+  /// Calls `visit(memory)` with what each call uses, and before that `next_call()`, and before those of a list
+  /// `begin_list()`: first a step's, then an evaluation's where those differ.
+  template <class BeginList, class NextCall, class Visit>
+  void for_memories(BeginList&& begin_list, NextCall&& next_call, Visit&& visit) const;
+  void place_tensors();
   void check_cover(std::vector<Bucket> buckets) const;
   /// Losses and right answers of the rows that were computed last; with gradients where it trains.
   StepSums call_losses(const RunProgram& what, bool training) const;

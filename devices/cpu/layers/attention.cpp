@@ -83,6 +83,8 @@ struct AttentionPass {
   memory room;                  // [threads, HeadRoom]
   memory gradient, to_input{};  // as output and input; only of the way back
 
+  std::vector<memory> memories() const { return {input, output, logarithms, room, gradient, to_input}; }
+
   /// `work(head's number in the batch, room)`, each head by one thread.
   template <class Work>
   void for_heads(Work&& work) const {
@@ -212,26 +214,31 @@ class AttentionCalls final : public LayerCalls {
     pass_.output = builder.tensor(stage.output).value;
     pass_.logarithms = builder.places().take(
         builder.matrix(builder.rows(), std::uint64_t{attention.heads} * pass_.shape.length, Type::f32));
-    pass_.room = builder.places().share(
-        SharedUse::scratch,
-        builder.matrix(pass_.threads, HeadRoom::count_elements(pass_.shape, is_f32(pass_.input)), Type::f32));
   }
 
   void forward(Calls& calls) override {
-    calls.emplace_back(OwnWork{[pass = pass_](const Kernels& kernels) { pass.forward(kernels); }});
+    AttentionPass pass = pass_;
+    pass.room = take_room();
+    calls.emplace_back(OwnWork{pass.memories(), [pass](const Kernels& kernels) { pass.forward(kernels); }});
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       if (!input_gradient) return;
       AttentionPass pass = pass_;
+      pass.room = take_room();
       pass.gradient = gradient;
       pass.to_input = input_gradient;
-      calls.emplace_back(OwnWork{[pass](const Kernels& kernels) { pass.backward(kernels); }});
+      calls.emplace_back(OwnWork{pass.memories(), [pass](const Kernels& kernels) { pass.backward(kernels); }});
     });
   }
 
  private:
+  memory take_room() const {
+    const std::size_t elements = HeadRoom::count_elements(pass_.shape, is_f32(pass_.input));
+    return builder_.places().take(builder_.matrix(pass_.threads, elements, Type::f32));
+  }
+
   ProgramBuilder& builder_;
   const Stage& stage_;
   AttentionPass pass_{};

@@ -49,7 +49,7 @@ class BatchNormCalls final : public LayerCalls {
                                                                      image_, epsilon_, flags());
     builder_.choose(made, stage_, "backward");
     const memory kept{builder_.as_stored(image_), builder_.engine(), gradient.value.get_data_handle()};
-    const memory through = builder_.operand(calls, kept, SharedUse::wide_output);
+    const memory through = builder_.operand(calls, kept);
     Arguments arguments{{DNNL_ARG_SRC, stored_input(calls)},
                         {DNNL_ARG_MEAN, mean_},
                         {DNNL_ARG_VARIANCE, variance_},
@@ -66,8 +66,6 @@ class BatchNormCalls final : public LayerCalls {
     gradient.masked = false;
     if (builder_.tensor(stage_.inputs.front()).trained)
       gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
-    else
-      gradients.give_back(gradient);
   }
 
  private:
@@ -88,7 +86,7 @@ class BatchNormCalls final : public LayerCalls {
   void add_forward(Calls& calls, const batch_normalization_forward::primitive_desc& made, const memory& mean,
                    const memory& variance, const memory& workspace) {
     const memory kept = builder_.value_as(stage_.output, builder_.as_stored(image_));
-    const memory output = builder_.result(kept, SharedUse::wide_output);
+    const memory output = builder_.result(kept);
     calls.emplace_back(BoundPrimitive{batch_normalization_forward{made},
                                       with_workspace({{DNNL_ARG_SRC, stored_input(calls)},
                                                       {DNNL_ARG_DST, output},
@@ -102,8 +100,7 @@ class BatchNormCalls final : public LayerCalls {
   }
 
   memory stored_input(Calls& calls) {
-    return builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(image_)),
-                            SharedUse::wide_input);
+    return builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(image_)));
   }
   memory parameter(std::size_t which) const { return builder_.bias(stage_.first_parameter + which, channels_); }
   static Arguments with_workspace(Arguments arguments, const memory& workspace) {

@@ -30,8 +30,7 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.choose(descriptor, stage_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
-    const Output to = output_of(builder_.value_as(stage_.output, builder_.as_stored(output_)), descriptor.dst_desc(),
-                                SharedUse::wide_output, SharedUse::packed_output);
+    const Output to = output_of(builder_.value_as(stage_.output, builder_.as_stored(output_)), descriptor.dst_desc());
     calls.emplace_back(Product{{convolution_forward{descriptor},
                                 {{DNNL_ARG_SRC, input},
                                  {DNNL_ARG_WEIGHTS, weights},
@@ -45,7 +44,7 @@ class ConvolutionCalls final : public LayerCalls {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       auto hint = forward_descriptor(Activation::none);
       const memory stored_gradient{builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()};
-      const memory output_gradient = builder_.operand(calls, stored_gradient, SharedUse::wide_output);
+      const memory output_gradient = builder_.operand(calls, stored_gradient);
       to_weights(calls, hint, output_gradient);
       if (input_gradient) to_input(calls, hint, output_gradient, input_gradient);
     });
@@ -86,9 +85,9 @@ class ConvolutionCalls final : public LayerCalls {
     });
     builder_.choose(descriptor, stage_, "gradient of the weights");
     const memory input = arranged_input(calls, descriptor.src_desc());
-    const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);
-    const Output to = output_of(builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)),
-                                descriptor.diff_weights_desc(), SharedUse::wide_weights, SharedUse::packed_weights);
+    const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
+    const Output to =
+        output_of(builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)), descriptor.diff_weights_desc());
     calls.emplace_back(
         Product{{convolution_backward_weights{descriptor},
                  {{DNNL_ARG_SRC, input},
@@ -107,10 +106,10 @@ class ConvolutionCalls final : public LayerCalls {
                                                           dilations(), padding(), padding());
     });
     builder_.choose(descriptor, stage_, "gradient of the input");
-    const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc(), SharedUse::packed_output);
+    const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
     const Output to = output_of({builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()},
-                                descriptor.diff_src_desc(), SharedUse::wide_input, SharedUse::packed_input);
+                                descriptor.diff_src_desc());
     calls.emplace_back(Product{{convolution_backward_data{descriptor},
                                 {{DNNL_ARG_DIFF_DST, from},
                                  {DNNL_ARG_WEIGHTS, weights},
@@ -121,17 +120,15 @@ class ConvolutionCalls final : public LayerCalls {
 
   memory arranged_input(Calls& calls, const memory::desc& wanted) {
     const memory input = builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_));
-    return builder_.arranged(calls, builder_.operand(calls, input, SharedUse::wide_input), wanted,
-                             SharedUse::packed_input);
+    return builder_.arranged(calls, builder_.operand(calls, input), wanted);
   }
   memory packed_weights(Calls& calls, const memory::desc& wanted) {
     const memory weights = builder_.weights(stage_.first_parameter, plain_weights(builder_.computed()));
-    return builder_.arranged(calls, builder_.operand(calls, weights, SharedUse::wide_weights), wanted,
-                             SharedUse::packed_weights);
+    return builder_.arranged(calls, builder_.operand(calls, weights), wanted);
   }
-  Output output_of(const memory& kept, const memory::desc& written, SharedUse wide_use, SharedUse packed_use) const {
-    const memory wide = builder_.result(kept, wide_use);
-    return {wide.get_desc() == written ? wide : builder_.places().share(packed_use, written), wide, kept};
+  Output output_of(const memory& kept, const memory::desc& written) const {
+    const memory wide = builder_.result(kept);
+    return {wide.get_desc() == written ? wide : builder_.places().take(written), wide, kept};
   }
   void keep(Calls& calls, const Output& to) {
     builder_.arrange(calls, to.written, to.wide);

@@ -24,11 +24,11 @@ class DenseCalls final : public LayerCalls {
 
   void forward(Calls& calls) override {
     const memory stored_output = as(output_, builder_.tensor(stage_.output).value);
-    const memory output = builder_.result(stored_output, SharedUse::wide_output);
+    const memory output = builder_.result(stored_output);
     auto descriptor = forward_descriptor(output.get_desc(), stage_.activation);
     builder_.choose(descriptor, stage_, "forward");
-    const memory input = builder_.operand(calls, stored_input(calls), SharedUse::wide_input);
-    const memory weights = builder_.operand(calls, stored_weights(), SharedUse::wide_weights);
+    const memory input = builder_.operand(calls, stored_input(calls));
+    const memory weights = builder_.operand(calls, stored_weights());
     calls.emplace_back(Product{{inner_product_forward{descriptor},
                                 {{DNNL_ARG_SRC, input},
                                  {DNNL_ARG_WEIGHTS, weights},
@@ -61,8 +61,8 @@ class DenseCalls final : public LayerCalls {
     auto descriptor = describe_backward<inner_product_backward_weights>(
         hint, builder_.engine(), builder_.attributes(), input_, with_type(weights_, Type::f32), bias_, output_);
     builder_.choose(descriptor, stage_, "gradient of the weights");
-    const memory input = builder_.operand(calls, stored_input(calls), SharedUse::wide_input);
-    memory output_gradient = builder_.operand(calls, gradient, SharedUse::wide_output);
+    const memory input = builder_.operand(calls, stored_input(calls));
+    memory output_gradient = builder_.operand(calls, gradient);
     calls.emplace_back(
         Product{{inner_product_backward_weights{descriptor},
                  {{DNNL_ARG_SRC, input},
@@ -78,24 +78,24 @@ class DenseCalls final : public LayerCalls {
     auto descriptor = describe_backward<inner_product_backward_data>(hint, builder_.engine(), builder_.attributes(),
                                                                      input_, weights_, output_);
     builder_.choose(descriptor, stage_, "gradient of the input");
-    const memory weights = builder_.operand(calls, stored_weights(), SharedUse::wide_weights);
+    const memory weights = builder_.operand(calls, stored_weights());
     // The layer's input is no longer needed there.
     const std::uint32_t read = stage_.inputs.front();
-    const memory wide_gradient = builder_.in_blocks(read) ? builder_.places().share(SharedUse::packed_input, input_)
-                                                          : builder_.result(input_gradient, SharedUse::wide_input);
+    const memory wide_gradient =
+        builder_.in_blocks(read) ? builder_.places().take(input_) : builder_.result(input_gradient);
     calls.emplace_back(Product{{inner_product_backward_data{descriptor},
                                 {{DNNL_ARG_DIFF_DST, output_gradient},
                                  {DNNL_ARG_WEIGHTS, weights},
                                  {DNNL_ARG_DIFF_SRC, wide_gradient},
                                  {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
-    if (builder_.in_blocks(read)) return builder_.into_blocks(calls, read, input_gradient, SharedUse::packed_input);
+    if (builder_.in_blocks(read)) return builder_.into_blocks(calls, read, wide_gradient, input_gradient);
     builder_.convert(calls, wide_gradient, input_gradient);
   }
 
   memory stored_input(Calls& calls) const {
     const std::uint32_t read = stage_.inputs.front();
     const Type stored = type_of(builder_.tensor(read).value);
-    return builder_.unblocked(calls, read, with_type(input_, stored), SharedUse::packed_input);
+    return builder_.unblocked(calls, read, with_type(input_, stored));
   }
   memory stored_weights() const { return builder_.weights(stage_.first_parameter, weights_); }
 

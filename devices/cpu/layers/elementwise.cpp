@@ -13,11 +13,11 @@ using dnnl::memory;
 /// Adds the calls that multiply `gradient` by the slope at `at`: an output, or for GELU an input.
 void add_slope(ProgramBuilder& builder, Calls& calls, algorithm function, const memory& gradient, const memory& at,
                bool from_input) {
-  const memory::desc desc = builder.result(gradient, SharedUse::wide_input).get_desc();
+  const memory::desc desc = builder.result(gradient).get_desc();
   const auto forward = describe_eltwise(builder.engine(), builder.attributes(), function, desc);
   const auto descriptor = describe_eltwise_backward(forward, builder.engine(), builder.attributes(), function, desc);
-  const memory wide_gradient = builder.operand(calls, gradient, SharedUse::wide_input);
-  const memory wide_at = builder.operand(calls, at, SharedUse::wide_output);
+  const memory wide_gradient = builder.operand(calls, gradient);
+  const memory wide_at = builder.operand(calls, at);
   calls.emplace_back(BoundPrimitive{eltwise_backward{descriptor},
                                     {{from_input ? DNNL_ARG_SRC : DNNL_ARG_DST, wide_at},
                                      {DNNL_ARG_DIFF_DST, wide_gradient},
@@ -37,10 +37,10 @@ class EltwiseCalls final : public LayerCalls {
 
   void forward(Calls& calls) override {
     const memory& kept = builder_.tensor(stage_.output).value;
-    const memory output = builder_.result(kept, SharedUse::wide_output);
+    const memory output = builder_.result(kept);
     auto descriptor = describe_eltwise(builder_.engine(), builder_.attributes(), function_, output.get_desc());
     builder_.choose(descriptor, stage_, "forward");
-    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    const memory input = builder_.operand(calls, stored_input());
     calls.emplace_back(BoundPrimitive{
         eltwise_forward{descriptor},
         {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, output}, {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
@@ -106,7 +106,6 @@ class SumCalls final : public LayerCalls {
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(stage_.output);
     const auto is_trained = [&](std::uint32_t tensor) { return builder_.tensor(tensor).trained; };
-    bool given = false;
     for (auto at = stage_.inputs.begin(); at != stage_.inputs.end(); ++at) {
       if (!is_trained(*at)) continue;
       if (gradients.has(*at)) {
@@ -116,10 +115,8 @@ class SumCalls final : public LayerCalls {
       } else {
         gradient.masked = false;
         gradients.contribute(calls, *at, gradient);
-        given = true;
       }
     }
-    if (!given) gradients.give_back(gradient);
   }
 
  private:

@@ -35,26 +35,29 @@ class EmbeddingCalls final : public LayerCalls {
     const memory table = builder_.weights(stage_.first_parameter, table_),
                  output = builder_.tensor(stage_.output).value;
     const std::size_t row_bytes = embedding_.width * (is_f32(output) ? sizeof(float) : sizeof(std::uint16_t));
-    calls.emplace_back(OwnWork{[this_tokens = tokens(), table, output, row_bytes, places = places_,
+    calls.emplace_back(OwnWork{{tokens(), table, output},
+                               [this_tokens = tokens(), table, output, row_bytes, places = places_,
                                 vocabulary = embedding_.vocabulary](const Kernels&) {
-      const auto* token = at<const std::int32_t>(this_tokens);
-      auto* to = at<std::byte>(output);
-      for (std::size_t place = 0; place < places; ++place, to += row_bytes) {
-        const auto row = static_cast<std::uint32_t>(token[place]);  // below 0: far above all vocabularies
-        if (token[place] >= 0 && row < vocabulary)
-          std::memcpy(to, at<const std::byte>(table) + row * row_bytes, row_bytes);
-        else
-          std::memset(to, 0, row_bytes);
-      }
-    }});
+                                 const auto* token = at<const std::int32_t>(this_tokens);
+                                 auto* to = at<std::byte>(output);
+                                 for (std::size_t place = 0; place < places; ++place, to += row_bytes) {
+                                   const auto row =
+                                       static_cast<std::uint32_t>(token[place]);  // below 0: far above all vocabularies
+                                   if (token[place] >= 0 && row < vocabulary)
+                                     std::memcpy(to, at<const std::byte>(table) + row * row_bytes, row_bytes);
+                                   else
+                                     std::memset(to, 0, row_bytes);
+                                 }
+                               }});
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
     const Gradients::Place gradient = gradients.use(stage_.output);
     const memory table = builder_.gradient(stage_.first_parameter, table_);
-    calls.emplace_back(
-        OwnWork{[this_tokens = tokens(), table, from = gradient.value, places = places_,
-                 vocabulary = embedding_.vocabulary, width = std::size_t{embedding_.width}](const Kernels& kernels) {
+    calls.emplace_back(OwnWork{
+        {tokens(), table, gradient.value},
+        [this_tokens = tokens(), table, from = gradient.value, places = places_, vocabulary = embedding_.vocabulary,
+         width = std::size_t{embedding_.width}](const Kernels& kernels) {
           const auto* token = at<const std::int32_t>(this_tokens);
           auto* const sums = at<float>(table);
           std::fill_n(sums, vocabulary * width, 0.0F);
@@ -63,7 +66,6 @@ class EmbeddingCalls final : public LayerCalls {
             add_stored(kernels, sums + static_cast<std::uint32_t>(token[place]) * width, from, place * width, width);
           }
         }});
-    gradients.give_back(gradient);
   }
 
  private:
@@ -83,18 +85,18 @@ class PositionCalls final : public LayerCalls {
 
   void forward(Calls& calls) override {
     const memory weights = builder_.weights(stage_.first_parameter, vectors());
-    calls.emplace_back(OwnWork{[weights, from = builder_.tensor(stage_.inputs.front()).value,
-                                to = builder_.tensor(stage_.output).value, rows = builder_.rows(),
-                                count = count_](const Kernels& kernels) {
-      for (std::size_t first = 0; first < rows * count; first += count) {
-        if (is_f32(to)) {
-          kernels.add(at<float>(to) + first, at<const float>(from) + first, at<const float>(weights), count);
-        } else {
-          using Half = std::uint16_t;
-          kernels.add_bf16(at<Half>(to) + first, at<const Half>(from) + first, at<const Half>(weights), count);
-        }
-      }
-    }});
+    const memory from = builder_.tensor(stage_.inputs.front()).value, to = builder_.tensor(stage_.output).value;
+    calls.emplace_back(OwnWork{
+        {weights, from, to}, [weights, from, to, rows = builder_.rows(), count = count_](const Kernels& kernels) {
+          for (std::size_t first = 0; first < rows * count; first += count) {
+            if (is_f32(to)) {
+              kernels.add(at<float>(to) + first, at<const float>(from) + first, at<const float>(weights), count);
+            } else {
+              using Half = std::uint16_t;
+              kernels.add_bf16(at<Half>(to) + first, at<const Half>(from) + first, at<const Half>(weights), count);
+            }
+          }
+        }});
   }
 
   /// The gradient to what is read is that to the output.
@@ -102,14 +104,15 @@ class PositionCalls final : public LayerCalls {
     Gradients::Place gradient = gradients.use(stage_.output);
     const memory weights = builder_.gradient(stage_.first_parameter, vectors());
     calls.emplace_back(
-        OwnWork{[weights, from = gradient.value, rows = builder_.rows(), count = count_](const Kernels& kernels) {
-          auto* const sums = at<float>(weights);
-          std::fill_n(sums, count, 0.0F);
-          for (std::size_t row = 0; row < rows; ++row) add_stored(kernels, sums, from, row * count, count);
-        }});
+        OwnWork{{weights, gradient.value},
+                [weights, from = gradient.value, rows = builder_.rows(), count = count_](const Kernels& kernels) {
+                  auto* const sums = at<float>(weights);
+                  std::fill_n(sums, count, 0.0F);
+                  for (std::size_t row = 0; row < rows; ++row) add_stored(kernels, sums, from, row * count, count);
+                }});
     gradient.masked = false;
-    if (!builder_.tensor(stage_.inputs.front()).trained) return gradients.give_back(gradient);
-    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    if (builder_.tensor(stage_.inputs.front()).trained)
+      gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
   }
 
  private:

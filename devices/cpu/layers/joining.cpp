@@ -28,7 +28,6 @@ class ProductCalls final : public LayerCalls {
         if (other != i) multiply(calls, to.value, done++ == 0 ? gradient.value : to.value, input(other));
       gradients.contribute(calls, stage_.inputs[i], std::move(to));
     }
-    gradients.give_back(gradient);
   }
 
  private:
@@ -38,14 +37,14 @@ class ProductCalls final : public LayerCalls {
 
   /// `to` = `a` * `b`; it may be `a`.
   void multiply(Calls& calls, const memory& to, const memory& a, const memory& b) {
-    const memory result = builder_.result(to, SharedUse::wide_output);
+    const memory result = builder_.result(to);
     const memory::desc desc = result.get_desc();
     auto made =
         describe<dnnl::binary>(builder_.engine(), builder_.attributes(), dnnl::algorithm::binary_mul, desc, desc, desc);
     builder_.choose(made, stage_, "product");
     calls.emplace_back(BoundPrimitive{dnnl::binary{made},
-                                      {{DNNL_ARG_SRC_0, builder_.operand(calls, a, SharedUse::wide_input)},
-                                       {DNNL_ARG_SRC_1, builder_.operand(calls, b, SharedUse::wide_weights)},
+                                      {{DNNL_ARG_SRC_0, builder_.operand(calls, a)},
+                                       {DNNL_ARG_SRC_1, builder_.operand(calls, b)},
                                        {DNNL_ARG_DST, result},
                                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(made)}}});
     builder_.convert(calls, result, to);
@@ -84,7 +83,6 @@ class ConcatCalls final : public LayerCalls {
       calls.emplace_back(CopyColumns{{to.value, widths_[i], 0}, {gradient.value, width_, first}, rows_, widths_[i]});
       gradients.contribute(calls, stage_.inputs[i], std::move(to));
     });
-    gradients.give_back(gradient);
   }
 
  private:

@@ -72,37 +72,38 @@ class L2NormCalls final : public LayerCalls {
 
   void forward(Calls& calls) override {
     const memory& kept = builder_.tensor(stage_.output).value;
-    const memory x = wide_input(calls), y = wide(kept, SharedUse::wide_output);
-    calls.emplace_back(OwnWork{[of = of_, x, scale = scale_, y](const Kernels&) {
-      normalize(of, elements(x), elements(scale), elements(y));
-    }});
+    const memory x = wide_input(calls), y = wide(kept);
+    calls.emplace_back(OwnWork{{x, scale_, y}, [of = of_, x, scale = scale_, y](const Kernels&) {
+                                 normalize(of, elements(x), elements(scale), elements(y));
+                               }});
     builder_.convert(calls, y, kept);
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      const memory x = wide_input(calls), dy = wide(gradient, SharedUse::wide_output);
+      const memory x = wide_input(calls), dy = wide(gradient);
       builder_.convert(calls, gradient, dy);
       // Where it is rounded, the gradient to the input takes the place of the widened one to the output.
       const bool rounds = input_gradient && !is_f32(input_gradient);
       const memory dx = rounds ? dy : input_gradient;
-      calls.emplace_back(OwnWork{[of = of_, x, scale = scale_, dy, dx, to = to_scale_](const Kernels&) {
-        normalize_backward(of, elements(x), elements(scale), elements(dy), elements(dx), elements(to));
-      }});
+      calls.emplace_back(OwnWork{
+          {x, scale_, dy, dx, to_scale_}, [of = of_, x, scale = scale_, dy, dx, to = to_scale_](const Kernels&) {
+            normalize_backward(of, elements(x), elements(scale), elements(dy), elements(dx), elements(to));
+          }});
       if (rounds) builder_.convert(calls, dx, input_gradient);
     });
   }
 
  private:
   /// Itself, or a place for an f32 copy.
-  memory wide(const memory& of, SharedUse use) const {
+  memory wide(const memory& of) const {
     if (is_f32(of)) return of;
-    return builder_.places().share(
-        use, builder_.matrix(builder_.rows(), stage_.output_shape.count_elements(), ProgramBuilder::Type::f32));
+    return builder_.places().take(
+        builder_.matrix(builder_.rows(), stage_.output_shape.count_elements(), ProgramBuilder::Type::f32));
   }
   memory wide_input(Calls& calls) const {
     const memory kept = builder_.value_as(stage_.inputs.front(), builder_.tensor(stage_.output).value.get_desc());
-    memory x = wide(kept, SharedUse::wide_input);
+    memory x = wide(kept);
     builder_.convert(calls, kept, x);
     return x;
   }

@@ -28,8 +28,8 @@ class LayerNormCalls final : public LayerCalls {
     auto descriptor = forward_descriptor();
     builder_.choose(descriptor, stage_, "forward");
     const memory kept = builder_.value_as(stage_.output, builder_.as_stored(data_));
-    const memory output = builder_.result(kept, SharedUse::wide_output);
-    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
+    const memory output = builder_.result(kept);
+    const memory input = builder_.operand(calls, stored_input());
     calls.emplace_back(BoundPrimitive{layer_normalization_forward{descriptor},
                                       {{DNNL_ARG_SRC, input},
                                        {DNNL_ARG_MEAN, mean_},
@@ -48,8 +48,8 @@ class LayerNormCalls final : public LayerCalls {
     builder_.choose(descriptor, stage_, "backward");
     Gradients::Place gradient = gradients.use(stage_.output);
     const memory stored{builder_.as_stored(data_), builder_.engine(), gradient.value.get_data_handle()};
-    const memory input = builder_.operand(calls, stored_input(), SharedUse::wide_input);
-    const memory wide = builder_.operand(calls, stored, SharedUse::wide_output);
+    const memory input = builder_.operand(calls, stored_input());
+    const memory wide = builder_.operand(calls, stored);
     calls.emplace_back(BoundPrimitive{layer_normalization_backward{descriptor},
                                       {{DNNL_ARG_SRC, input},
                                        {DNNL_ARG_MEAN, mean_},
@@ -64,8 +64,8 @@ class LayerNormCalls final : public LayerCalls {
                                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
     builder_.convert(calls, wide, stored);
     gradient.masked = false;
-    if (!builder_.tensor(stage_.inputs.front()).trained) return gradients.give_back(gradient);
-    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    if (builder_.tensor(stage_.inputs.front()).trained)
+      gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
   }
 
  private:

@@ -78,7 +78,6 @@ void go_back(ProgramBuilder& builder, const Stage& stage, Calls& calls, Gradient
   Gradients::Place input_gradient;
   if (input.trained) input_gradient = gradients.take_place(input.width);
   add(gradient.value, input_gradient.value);
-  gradients.give_back(gradient);
   if (input.trained) gradients.contribute(calls, stage.inputs.front(), std::move(input_gradient));
 }
 

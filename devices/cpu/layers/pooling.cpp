@@ -26,9 +26,8 @@ class PoolCalls final : public LayerCalls {
 
   void forward(Calls& calls) override {
     const memory kept = builder_.value_as(stage_.output, builder_.as_stored(output_));
-    const memory output = builder_.result(kept, SharedUse::wide_output);
-    const memory input = builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_)),
-                                          SharedUse::wide_input);
+    const memory output = builder_.result(kept);
+    const memory input = builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_)));
     calls.emplace_back(BoundPrimitive{
         pooling_forward{forward_},
         with_workspace(
@@ -43,10 +42,9 @@ class PoolCalls final : public LayerCalls {
                                  size(window_.stride), size(window_.kernel), size(window_.padding));
       builder_.choose(descriptor, stage_, "gradient of the input");
       const auto& engine = builder_.engine();
-      const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()},
-                                           SharedUse::wide_output);
+      const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()});
       const memory kept{builder_.as_stored(input_), engine, input_gradient.get_data_handle()};
-      const memory to = builder_.result(kept, SharedUse::wide_input);
+      const memory to = builder_.result(kept);
       calls.emplace_back(BoundPrimitive{pooling_backward{descriptor},
                                         with_workspace({{DNNL_ARG_DIFF_DST, from},
                                                         {DNNL_ARG_DIFF_SRC, to},

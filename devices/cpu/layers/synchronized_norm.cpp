@@ -53,6 +53,10 @@ struct NormPass {
   double count = 0;                                    // numbers of all ranks in each channel
   std::vector<Worker> workers;
 
+  std::vector<memory> memories() const {
+    return {input, output, gradient, scale, shift, running_mean, running_variance, to_scale, to_shift, mean, variance};
+  }
+
   std::size_t piece_rows() const noexcept {
     return std::clamp<std::size_t>(kPieceElements / shape.width, 1, std::min(kPieceRows, shape.rows));
   }
@@ -256,7 +260,7 @@ class SynchronizedNormCalls final : public LayerCalls {
   }
   void backward(Calls& calls, Gradients& gradients) override {
     gradient_.masked = false;
-    if (!builder_.tensor(stage_.inputs.front()).trained) return gradients.give_back(gradient_);
+    if (!builder_.tensor(stage_.inputs.front()).trained) return;
     add<&NormPass::go_back>(calls);
     gradients.contribute(calls, stage_.inputs.front(), std::move(gradient_));
   }
@@ -264,7 +268,7 @@ class SynchronizedNormCalls final : public LayerCalls {
  private:
   template <auto kDo>
   void add(Calls& calls) const {
-    calls.emplace_back(OwnWork{[pass = pass_](const Kernels& kernels) { ((*pass).*kDo)(kernels); }});
+    calls.emplace_back(OwnWork{pass_->memories(), [pass = pass_](const Kernels& kernels) { ((*pass).*kDo)(kernels); }});
   }
 
   Planes planes() const {
