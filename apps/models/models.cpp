@@ -8,6 +8,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/model/layer_list.hpp"
 #include "runtime/model/layout.hpp"
+#include "runtime/model/recomputation.hpp"
 
 namespace troupe {
 namespace {
@@ -212,7 +213,9 @@ Graph build_without_smoothing(const Settings& settings, const std::vector<Field>
 
 Graph build_model(const Settings& settings, const std::vector<Field>& fields) {
   Graph graph = build_without_smoothing(settings, fields);
-  return settings.model.label_smoothing > 0 ? with_smoothing(settings, graph) : graph;
+  if (settings.model.label_smoothing > 0) graph = with_smoothing(settings, graph);
+  graph.recompute(recomputed_ranges(graph, settings.train.recompute));
+  return graph;
 }
 
 }  // namespace troupe

@@ -62,26 +62,31 @@ struct CopyColumns {
 using Call = std::variant<Product, BoundPrimitive, Elementwise, OwnWork, Drop, CopyColumns>;
 using Calls = std::vector<Call>;
 
-/// Calls `visit` with each memory that the call reads or writes; some of them may be none.
+/// Calls `visit(memory, may be written)` with each memory that the call reads or writes; some of them may be none.
 template <class Visit>
 void for_memories(const Call& call, Visit&& visit) {
   struct Visitor {
     Visit& visit;
     void operator()(const BoundPrimitive& primitive) const {
-      for (const dnnl::memory& one : primitive.memories()) visit(one);
+      for (std::size_t i = 0; i < primitive.memories().size(); ++i)
+        visit(primitive.memories()[i], !primitive.only_reads(i));
     }
     void operator()(const Product& product) const { (*this)(product.primitive); }
     void operator()(const Elementwise& loop) const {
-      for (const dnnl::memory* one : {&loop.to, &loop.from, &loop.other}) visit(*one);
+      visit(loop.to, true);
+      visit(loop.from, false);
+      visit(loop.other, false);
     }
     void operator()(const OwnWork& work) const {
-      for (const dnnl::memory& one : work.used) visit(one);
+      for (const dnnl::memory& one : work.used) visit(one, true);
     }
     void operator()(const Drop& drop) const {
-      for (const dnnl::memory* one : {&drop.to, &drop.from}) visit(*one);
+      visit(drop.to, true);
+      visit(drop.from, false);
     }
     void operator()(const CopyColumns& copy) const {
-      for (const dnnl::memory* one : {&copy.to.matrix, &copy.from.matrix}) visit(*one);
+      visit(copy.to.matrix, true);
+      visit(copy.from.matrix, false);
     }
   };
   std::visit(Visitor{visit}, call);

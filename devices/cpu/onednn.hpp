@@ -65,6 +65,12 @@ class BoundPrimitive {
   BoundPrimitive(dnnl::primitive primitive, const std::vector<std::pair<int, dnnl::memory>>& arguments);
   void execute(const dnnl::stream& stream) const;
   const std::vector<dnnl::memory>& memories() const noexcept { return memories_; }
+  /// Whether it only reads memories()[index].
+  bool only_reads(std::size_t index) const noexcept {
+    const int argument = arguments_[index].arg;
+    return argument == DNNL_ARG_SRC_0 || argument == DNNL_ARG_SRC_1 || argument == DNNL_ARG_WEIGHTS ||
+           argument == DNNL_ARG_BIAS;
+  }
 
  private:
   dnnl::primitive primitive_;

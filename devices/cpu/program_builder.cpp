@@ -111,6 +111,21 @@ Activation ProgramBuilder::take_activation(Stage& stage, std::vector<bool>& fuse
   return Activation::none;
 }
 
+void ProgramBuilder::begin_recomputation(const LayerRange& range) {
+  computes_again_ = true;
+  std::vector<std::uint32_t> readers(tensors_.size());
+  const auto is_inside = [&](const Stage& stage) { return stage.layer >= range.first && stage.layer <= range.last; };
+  for (const Stage& stage : stages_) {
+    if (!is_inside(stage)) continue;
+    for (const std::uint32_t input : stage.inputs) ++readers[input];
+  }
+  for (const Stage& stage : stages_) {
+    FlowTensor& output = tensors_[stage.output];
+    if (is_inside(stage) && readers[stage.output] == output.readers)
+      output.value = places_.take(output.value.get_desc());
+  }
+}
+
 bool ProgramBuilder::is_read_by_one_loss(std::uint32_t tensor) const {
   if (tensors_[tensor].readers != 1) return false;
   for (std::size_t l = 0; l < graph_.layers().size(); ++l)

@@ -124,7 +124,7 @@ class ProgramBuilder {
   void choose(PrimitiveDescriptor& descriptor, const Stage& stage, const char* pass) {
     const std::string what = text("layer ", graph_.layers()[stage.layer].name, ", ", pass);
     choose_implementation(descriptor, what);
-    description_ += text(what, ": ", descriptor.impl_info_str(), '\n');
+    if (!computes_again_) description_ += text(what, ": ", descriptor.impl_info_str(), '\n');
   }
   template <class PrimitiveDescriptor>
   dnnl::memory scratch_for(const PrimitiveDescriptor& descriptor) const {
@@ -132,8 +132,15 @@ class ProgramBuilder {
   }
   /// The implementation of each primitive, one a line.
   const std::string& description() const noexcept { return description_; }
-  void add_statistic(BatchStatistic statistic) { statistics_.push_back(std::move(statistic)); }
+  void add_statistic(BatchStatistic statistic) {
+    if (!computes_again_) statistics_.push_back(std::move(statistic));
+  }
   const std::vector<BatchStatistic>& statistics() const noexcept { return statistics_; }
+
+  /// From here on calls are made that compute again what the stages of `range` put out. What only these stages read
+  /// gets a place of its own, another one than in the forward pass; statistics were counted there.
+  void begin_recomputation(const LayerRange& range);
+  void end_recomputation() noexcept { computes_again_ = false; }
 
  private:
   void read_tensors();
@@ -154,6 +161,7 @@ class ProgramBuilder {
   std::vector<FlowTensor> tensors_;
   std::vector<Stage> stages_;
   std::vector<BatchStatistic> statistics_;
+  bool computes_again_ = false;
   std::string description_;
 };
 

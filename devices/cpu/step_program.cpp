@@ -46,6 +46,7 @@ struct CallLoss {
 struct StepProgram::Layers {
   ProgramBuilder& builder;
   std::vector<std::unique_ptr<LayerCalls>> calls{};  // by stage
+  std::uint32_t again_from = ~0U;                    // the first layer of the range that was computed again last
 };
 
 StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
@@ -187,6 +188,7 @@ void StepProgram::check_cover(std::vector<Bucket> buckets) const {
 void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& buckets) {
   const ProgramBuilder& builder = layers.builder;
   Gradients gradients{layers.builder};
+  std::vector<Recomputation> made;
   std::size_t stage = layers.calls.size(), loss = losses_.size();
   for (const Bucket& bucket : buckets) {
     backward_.emplace_back();
@@ -200,14 +202,72 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
       if (stage == 0 || builder.stages()[stage - 1].layer != layer) continue;
       --stage;
       if (!builder.tensor(builder.stages()[stage].output).trained) continue;
-      LayerCalls& made = *layers.calls[stage];
-      if (const std::uint64_t gathered = made.gathered().backward; gathered != 0) {
-        made.before_backward(backward_.back().calls, gradients);
+      compute_again(layers, stage, made);
+      LayerCalls& one = *layers.calls[stage];
+      if (const std::uint64_t gathered = one.gathered().backward; gathered != 0) {
+        one.before_backward(backward_.back().calls, gradients);
         backward_.back().gathered_bytes = gathered;
         backward_.emplace_back();
       }
-      made.backward(backward_.back().calls, gradients);
+      one.backward(backward_.back().calls, gradients);
     }
+  }
+  while (!made.empty()) {  // the last one first, so that those of the same piece stay where they are
+    remove_unused(made.back());
+    made.pop_back();
+  }
+}
+
+void StepProgram::compute_again(Layers& layers, std::size_t stage, std::vector<Recomputation>& made) {
+  ProgramBuilder& builder = layers.builder;
+  const auto& ranges = builder.graph().recomputed();
+  const auto is_inside = [&](const LayerRange& range, std::size_t s) {
+    return builder.stages()[s].layer >= range.first && builder.stages()[s].layer <= range.last;
+  };
+  const auto range = std::ranges::find_if(ranges, [&](const LayerRange& one) { return is_inside(one, stage); });
+  if (range == ranges.end() || layers.again_from <= range->first) return;
+  layers.again_from = range->first;
+  Calls& calls = backward_.back().calls;
+  Recomputation again{.piece = backward_.size() - 1, .first = calls.size(), .first_place = places_.count()};
+  builder.begin_recomputation(*range);
+  for (std::size_t s = 0; s <= stage; ++s) {
+    if (!is_inside(*range, s)) continue;
+    TROUPE_CHECK(layers.calls[s]->gathered().forward == 0, Code::unsupported, "layer ",
+                 builder.graph().layers()[builder.stages()[s].layer].name,
+                 " is synchronized over ranks, which cannot be computed again; leave it out of train.recompute");
+    layers.calls[s] = make_layer_calls(builder, builder.stages()[s]);
+    layers.calls[s]->forward(calls);
+  }
+  builder.end_recomputation();
+  again.count = calls.size() - again.first;
+  again.count_places = places_.count() - again.first_place;
+  made.push_back(again);
+}
+
+// A range's last layers need not be computed again where their outputs were kept and nothing else of them is read.
+void StepProgram::remove_unused(const Recomputation& made) {
+  std::vector<bool> used(made.count_places);
+  const auto use = [&](const Call& call) {
+    cpu::for_memories(call, [&](const memory& one, bool) {
+      const std::size_t place = places_.find(one);
+      if (place - made.first_place < made.count_places) used[place - made.first_place] = true;
+    });
+  };
+  for (std::size_t p = made.piece; p < backward_.size(); ++p)
+    for (std::size_t c = p == made.piece ? made.first + made.count : 0; c < backward_[p].calls.size(); ++c)
+      use(backward_[p].calls[c]);
+  Calls& calls = backward_[made.piece].calls;
+  for (std::size_t c = made.first + made.count; c-- > made.first;) {
+    bool is_needed = false;
+    cpu::for_memories(calls[c], [&](const memory& one, bool may_be_written) {
+      const std::size_t place = places_.find(one);
+      if (may_be_written && place - made.first_place < made.count_places)
+        is_needed = is_needed || used[place - made.first_place];
+    });
+    if (is_needed)
+      use(calls[c]);
+    else
+      calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
   }
 }
 
@@ -223,7 +283,7 @@ void StepProgram::for_memories(BeginList&& begin_list, NextCall&& next_call, Vis
   const auto visit_calls = [&](const Calls& calls) {
     for (const Call& call : calls) {
       next_call();
-      cpu::for_memories(call, visit);
+      cpu::for_memories(call, [&](const memory& used, bool) { visit(used); });
     }
   };
   const auto visit_losses = [&](bool training) {

@@ -68,6 +68,12 @@ class StepProgram {
     std::uint32_t vocabulary = 0;
   };
   struct Layers;
+  /// Calls of a piece of the backward pass that compute a range of layers again.
+  struct Recomputation {
+    std::size_t piece = 0;
+    std::size_t first = 0, count = 0;               // calls
+    std::size_t first_place = 0, count_places = 0;  // that were taken for it
+  };
 
   void read_losses(const ProgramBuilder& builder);
   void read_tokens(const Graph& graph);
@@ -76,6 +82,10 @@ class StepProgram {
   void make_forward(Layers& layers, const std::vector<Bucket>& buckets);
   std::vector<std::uint32_t> buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const;
   void make_backward(Layers& layers, const std::vector<Bucket>& buckets);
+  /// Adds the calls that compute the range of layers again that the backward pass comes to with `stage`, if any.
+  void compute_again(Layers& layers, std::size_t stage, std::vector<Recomputation>& made);
+  /// Removes calls of `made` of which nothing is used later.
+  void remove_unused(const Recomputation& made);
   void make_evaluation(Layers& layers);
   /// Calls `visit(memory)` with what each call uses, and before that `next_call()`, and before those of a list
   /// `begin_list()`: first a step's, then an evaluation's where those differ.

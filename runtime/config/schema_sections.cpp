@@ -256,6 +256,16 @@ Keys train_keys() {
        "0.1",
        "1: the learning rate stays the same.",
        {"train.non_finite", {"roll_back"}}},
+      {"train.recompute", at<&S::train, &S::Train::recompute>,
+       Takes{.kind = K::texts, .least_items = 0, .most_items = 256},
+       "layers whose outputs are computed again in the backward pass instead of being kept (gradient checkpointing)",
+       "[\"block_1\", \"block_2\"]",
+       "Takes less memory and more time; the gradients have the same bits. Each text is one range of layers, of which "
+       "only those outputs are kept that layers outside of it read: \"block_1\" is the layer of this name, or all "
+       "layers "
+       "whose names begin with block_1 and a dot; \"block_1..block_4\" is one range from the first layer of block_1 to "
+       "the last one of block_4. [\"segments:4\"] cuts the whole model into 4 ranges of about the same size, and keeps "
+       "all of the last one. The names of the layers are those of [model] layers, or those that rtrun plan prints."},
       {"train.deterministic", at<&S::train, &S::Train::deterministic>, yes_or_no(),
        "whether runs with the same settings on the same number of ranks, divided alike among nodes, end with the same "
        "bits",

@@ -70,8 +70,9 @@ struct Settings {
     std::uint64_t steps = 0;  // 0: as the epochs say; otherwise the end, whatever the epochs
     std::uint64_t seed = 7;
     bool deterministic = false;
-    std::uint32_t roll_backs = 3;  // with Rule::stops_non_finite: how often the run goes back to a checkpoint
-    double roll_back_rate = 0.5;   // and what the rate is multiplied by each time
+    std::vector<std::string> recompute;  // as recomputed_ranges() takes them
+    std::uint32_t roll_backs = 3;        // with Rule::stops_non_finite: how often the run goes back to a checkpoint
+    double roll_back_rate = 0.5;         // and what the rate is multiplied by each time
   } train;
   PolicySettings update;
   FilterSettings filter;

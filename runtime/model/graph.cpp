@@ -280,6 +280,29 @@ std::uint32_t Graph::count_readers(std::uint32_t tensor) const noexcept {
   return static_cast<std::uint32_t>(count);
 }
 
+void Graph::recompute(std::vector<LayerRange> ranges) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const LayerRange& range = ranges[i];
+    TROUPE_CHECK(range.first <= range.last && range.last < layers_.size(), Code::invalid, "graph ", name_, ": layers ",
+                 range.first, " to ", range.last, " are to be recomputed, of ", layers_.size());
+    TROUPE_CHECK(i == 0 || range.first > ranges[i - 1].last, Code::invalid, "graph ", name_, ": layer ",
+                 layers_[range.first].name, " is in two ranges that are to be recomputed, or the second comes first");
+    for (std::uint32_t layer = range.first; layer <= range.last; ++layer)
+      TROUPE_CHECK(!is_loss(layers_[layer]), Code::invalid, "graph ", name_, ": layer ", layers_[layer].name,
+                   " is a loss, which cannot be recomputed; end the range before it");
+  }
+  recomputed_ = std::move(ranges);
+}
+
+/// Whether only layers of the range read what `layer`, one of them, puts out.
+bool Graph::is_recomputed(std::uint32_t layer, const LayerRange& range) const noexcept {
+  for (std::uint32_t reader = 0; reader < layers_.size(); ++reader) {
+    if (reader >= range.first && reader <= range.last) continue;
+    if (std::ranges::find(inputs_[reader], output_tensor(layer)) != inputs_[reader].end()) return false;
+  }
+  return true;
+}
+
 std::uint32_t Graph::count_classes() const noexcept {
   if (layers_.empty()) return 0;
   const bool one_for_each = kind_of(layers_.back().operation).has_number_targets;
@@ -307,6 +330,9 @@ std::uint64_t Graph::training_flops() const noexcept {
   std::uint64_t flops = 3 * forward_flops();
   for (std::size_t layer = 0; layer < layers_.size(); ++layer)
     if (!trained_[inputs_[layer].front()]) flops -= 2 * multiply_adds_[layer];
+  for (const LayerRange& range : recomputed_)
+    for (std::uint32_t layer = range.first; layer <= range.last; ++layer)
+      if (is_recomputed(layer, range)) flops += 2 * multiply_adds_[layer];
   return flops;
 }
 

@@ -61,6 +61,13 @@ struct Parameter {
   std::uint64_t count_elements() const noexcept;
 };
 
+/// Layers of a graph by their indices, both ends included.
+struct LayerRange {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  friend bool operator==(const LayerRange&, const LayerRange&) = default;
+};
+
 /// A model as a value: layers that read fields of a batch and one another's tensors, without cycles, and end in one
 /// loss or several, whose sum is minimized. It knows its parameters and its costs, so planning needs no device. Tensors
 /// are numbered: the fields first, then what each layer puts out.
@@ -78,6 +85,13 @@ class Graph {
   /// have. Throws Error{invalid} naming the parameter whose name is empty or taken, or whose extents are not positive
   /// or too many.
   Graph(std::string name, std::vector<Field> fields, std::vector<Parameter> parameters);
+
+  /// Of these layers a device is asked to keep only what others read: what is inside a range is computed again in the
+  /// backward pass (gradient checkpointing), which takes less memory and more time, and changes no number. A device
+  /// may keep all the same. Source: Chen et al. 2016 (Training deep nets with sublinear memory cost), section 3.
+  /// Throws Error{invalid} unless the ranges are ascending, apart from one another, and without a loss.
+  void recompute(std::vector<LayerRange> ranges);
+  const std::vector<LayerRange>& recomputed() const noexcept { return recomputed_; }
 
   const std::string& name() const noexcept { return name_; }
   DType dtype() const noexcept { return dtype_; }
@@ -101,16 +115,17 @@ class Graph {
   const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
   std::uint64_t count_parameters() const noexcept;
   /// Floating-point operations (a multiply-add is 2) of one sample: forward, and forward with backward. A gradient to
-  /// what no parameter has a part in is never computed. Without layers: as if every parameter of two extents were a
-  /// matrix.
+  /// what no parameter has a part in is never computed; what is computed again counts twice. Without layers: as if
+  /// every parameter of two extents were a matrix.
   std::uint64_t forward_flops() const noexcept;
   std::uint64_t training_flops() const noexcept;
   /// Layer `index`'s part of forward_flops().
   std::uint64_t forward_flops(std::size_t index) const { return 2 * multiply_adds_.at(index); }
-  /// A text that is equal exactly when two graphs are; hashed into the plan.
+  /// A text that is equal exactly when two graphs compute the same, whatever they compute again; hashed into the plan.
   std::string to_string() const;
 
  private:
+  bool is_recomputed(std::uint32_t layer, const LayerRange& range) const noexcept;
   void check_fields() const;
   void connect();
   void infer(std::uint32_t layer);
@@ -130,6 +145,7 @@ class Graph {
   std::vector<Shape> shapes_;                       // by tensor
   std::vector<bool> trained_;                       // by tensor
   std::vector<Parameter> parameters_;
+  std::vector<LayerRange> recomputed_;
   std::vector<std::uint64_t> multiply_adds_;  // by layer, of one sample's forward pass
 };
 

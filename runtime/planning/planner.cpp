@@ -14,6 +14,7 @@
 #include "runtime/memory/arena.hpp"
 #include "runtime/memory/timeline.hpp"
 #include "runtime/model/layout.hpp"
+#include "runtime/planning/detail/activation_bytes.hpp"
 #include "runtime/planning/detail/choose_network.hpp"
 #include "runtime/planning/detail/fit_memory.hpp"
 #include "runtime/planning/detail/place_ranks.hpp"
@@ -341,7 +342,7 @@ struct PlanSums {
   std::vector<GroupSums> groups;
   std::vector<std::uint32_t> ranks_of_node;
   std::uint64_t elements = 0;
-  std::uint64_t outputs = 0;  // of all layers
+  std::uint64_t activations = 0;  // bytes
 };
 
 PlanSums sums_of(const Plan& plan, const Graph& graph) {
@@ -350,7 +351,7 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
     sums.groups.push_back(sums_of(plan, group));
     sums.elements += group.count;
   }
-  for (std::size_t i = 0; i < graph.layers().size(); ++i) sums.outputs += graph.output_of(i).count_elements();
+  sums.activations = detail::activation_bytes(graph, plan.room);
   sums.ranks_of_node.resize(plan.nodes.size());
   for (const RankPlan& rank : plan.ranks) ++sums.ranks_of_node.at(rank.node);
   return sums;
@@ -450,7 +451,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
                 StepExchange::total_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
-  needs.activations = 2 * plan.room * sums.outputs * size_bytes(plan.dtype);
+  needs.activations = sums.activations;
   if (shares && !leads) needs.peers = parameters + half;
   if (plan.node_loader && plan.leads_node(rank)) needs.peers += (local - 1) * needs.pool;
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
@@ -573,6 +574,11 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.steps = count_steps(settings, inputs, plan.batches);
   plan.seed = settings.train.seed;
   plan.deterministic = settings.train.deterministic;
+  if (const auto& ranges = graph.recomputed(); !ranges.empty())
+    plan.reasons.push_back(
+        text("In the backward pass the layers of ", ranges.size(), ranges.size() == 1 ? " range" : " ranges", ", from ",
+             graph.layers()[ranges.front().first].name, " to ", graph.layers()[ranges.back().last].name,
+             ", are computed again where their outputs were not kept (train.recompute)."));
   plan.saves = settings.checkpoint.every_steps != 0;
   plan.digest_steps = settings.digest_steps;
   const std::vector<const Topology*> topologies = place_on_nodes(plan, settings, inputs);

@@ -58,7 +58,7 @@ struct MemoryNeeds {
   std::uint64_t staging = 0;      // what other ranks send to this one, and what it packs
   std::uint64_t words = 0;        // directory page, timelines, sums, digests
   std::uint64_t data = 0;         // the samples as they were read; 0 where another rank of the node reads them
-  std::uint64_t activations = 0;  // the device's own, estimated: every layer's output and its gradient
+  std::uint64_t activations = 0;  // the device's own, estimated: what layers put out, and its gradients
   std::uint64_t peers = 0;        // what it works on in its node's other arenas, theirs to allocate
   /// What the rank's arena has to hold, with 64 KiB to spare for alignment and small things.
   std::uint64_t arena_bytes() const noexcept;

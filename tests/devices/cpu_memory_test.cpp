@@ -5,6 +5,8 @@
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/recomputation.hpp"
+#include "runtime/planning/detail/activation_bytes.hpp"
 #include "tests/contracts/layer_graphs.hpp"
 
 namespace troupe {
@@ -177,6 +179,76 @@ TEST_P(CpuMemoryOf, SharedByTensorsGivesTheBitsOfMemoryForEach) {
   EXPECT_GE(computed, graphs.size() * 9 / 10);
 }
 
+/// Up to three ranges of a random graph's layers before its first loss.
+std::vector<LayerRange> random_ranges(const Graph& graph, std::uint64_t key) {
+  std::uint32_t count = 0;
+  while (!kind_of(graph.layers()[count].operation).is_loss) ++count;
+  std::vector<LayerRange> ranges;
+  for (std::uint32_t first = 0, draw = 10; first < count && ranges.size() < 3; ++draw) {
+    first += static_cast<std::uint32_t>(random_below(key, ++draw, 2));
+    const auto last = first + static_cast<std::uint32_t>(random_below(key, ++draw, 6));
+    if (last >= count) break;
+    ranges.push_back({first, last});
+    first = last + 1;
+  }
+  if (ranges.empty()) ranges.push_back({0, count - 1});
+  return ranges;
+}
+
+TEST_P(CpuMemoryOf, WithRecomputedRangesGivesTheSameBits) {
+  const std::vector<Graph> graphs = random_graphs(GetParam());
+  std::size_t computed = 0;
+  for (std::uint64_t key = 0; key < graphs.size(); ++key) {
+    Graph graph = graphs[key];
+    graph.recompute(random_ranges(graph, key));
+    SCOPED_TRACE(text("graph ", key, " recomputes ", graph.recomputed().front().first, " to ",
+                      graph.recomputed().front().last, ": ", graph.to_string()));
+    const auto rows = static_cast<std::uint32_t>(2 + random_below(key, 1, 12));
+    const auto again = trained(graph, rows, key), kept = trained(graphs[key], rows, key);
+    if (!again || !kept) continue;
+    expect_the_same_bits(*again, *kept, rows);
+    if (HasFatalFailure()) return;
+    ++computed;
+  }
+  EXPECT_GE(computed, graphs.size() * 9 / 10);
+}
+
+TEST_P(CpuMemoryOf, WithRecomputedRangesCountsTheStatisticsOfABatchNormOnce) {
+  LayerList net;
+  net.add(Conv2d{.filters = 8, .kernel = {3, 3}}, {}, "inner.conv");
+  net.add(BatchNorm{}, {}, "inner.norm");
+  net.add(Relu{}, {}, "inner.relu");
+  net.add(Dropout{.rate = 0.25}, {}, "inner.dropout");
+  net.add(Conv2d{.filters = 8, .kernel = {3, 3}}, {}, "outer.conv");
+  net.add(BatchNorm{}, {}, "outer.norm");
+  net.add(Dense{contracts::kLayerClasses});
+  const Graph graph{"normalized", Shape{{9, 9, 2}}, GetParam(), net.finish()};
+  Graph recomputed = graph;
+  recomputed.recompute(recomputed_ranges(graph, std::vector<std::string>{"inner", "outer"}));
+  ASSERT_EQ(recomputed.recomputed(), (std::vector<LayerRange>{{0, 3}, {4, 5}}));
+  Trained again{recomputed, 6, 3}, kept{graph, 6, 3};
+  expect_the_same_bits(again, kept, 6);  // the negative statistics stand among the gradients
+}
+
+TEST_P(CpuMemoryOf, WithRecomputedBlocksOfAGptIsThatOfOneBlockAndOfWhatPassesBetweenThem) {
+  constexpr std::uint32_t kBlocks = 12, kRows = 4;
+  const Graph kept = model("gpt", kBlocks, GetParam());
+  Graph blocks = kept, segments = kept;
+  std::vector<std::string> names;
+  for (std::uint32_t block = 1; block <= kBlocks; ++block) names.push_back(text("block_", block));
+  blocks.recompute(recomputed_ranges(kept, names));
+  segments.recompute(recomputed_ranges(kept, std::vector<std::string>{"segments:4"}));
+  Trained all{kept, kRows, 5}, by_block{blocks, kRows, 5}, by_segment{segments, kRows, 5};
+  const auto bytes = [](const Trained& one) { return static_cast<double>(one.memory().taken); };
+  std::cout << "kept " << bytes(all) << ", 4 segments " << bytes(by_segment) << ", blocks " << bytes(by_block) << '\n';
+  EXPECT_LT(bytes(by_block), 0.35 * bytes(all));
+  EXPECT_LT(bytes(by_segment), 0.6 * bytes(all));
+  EXPECT_GT(blocks.training_flops(), kept.training_flops());
+  EXPECT_LT(blocks.training_flops(), kept.training_flops() * 4 / 3 + 1);
+  expect_the_same_bits(all, by_block, kRows);
+  expect_the_same_bits(all, by_segment, kRows);
+}
+
 TEST_P(CpuMemoryOf, IsAtMostAFifthAboveWhatANetworkNeedsAtOnce) {
   const DType dtype = GetParam();
   struct Expected {
@@ -192,6 +264,24 @@ TEST_P(CpuMemoryOf, IsAtMostAFifthAboveWhatANetworkNeedsAtOnce) {
               << memory.apart << " apart, " << memory.least << " at once\n";
     EXPECT_LE(static_cast<double>(memory.taken), 1.2 * static_cast<double>(memory.least)) << graph.name();
     EXPECT_LE(static_cast<double>(memory.taken), most * static_cast<double>(memory.apart)) << graph.name();
+  }
+}
+
+TEST_P(CpuMemoryOf, IsAboutWhatAPlanEstimates) {
+  const DType dtype = GetParam();
+  Graph blocks = model("gpt", 12, dtype);
+  blocks.recompute(recomputed_ranges(blocks, std::vector<std::string>{"segments:4"}));
+  struct Estimated {
+    Graph graph;
+    std::uint32_t rows;
+  };
+  for (const auto& [graph, rows] : {Estimated{model("lenet", 0, dtype), 64}, Estimated{model("resnet", 50, dtype), 4},
+                                    Estimated{model("gpt", 12, dtype), 4}, Estimated{blocks, 4}}) {
+    const auto taken = static_cast<double>(Trained{graph, rows, 1}.memory().taken);
+    const auto estimated = static_cast<double>(detail::activation_bytes(graph, rows));
+    std::cout << graph.name() << ": " << taken << " taken, " << estimated << " estimated\n";
+    EXPECT_GT(estimated, 0.6 * taken) << graph.name();
+    EXPECT_LT(estimated, 1.2 * taken) << graph.name();
   }
 }
 

@@ -1,0 +1,105 @@
+#include "runtime/model/recomputation.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "runtime/base/error.hpp"
+#include "runtime/model/layer_kinds.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::string_view kSegments = "segments:";
+constexpr std::string_view kTo = "..";
+
+/// All layers that `name` stands for, which need not stand together.
+std::optional<LayerRange> find_layers(const Graph& graph, std::string_view name) {
+  std::optional<LayerRange> found;
+  for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
+    const std::string_view layer = graph.layers()[l].name;
+    const bool is_inside = layer.starts_with(name) && layer.substr(name.size()).starts_with('.');
+    if (layer != name && !is_inside) continue;
+    if (!found) found = {l, l};
+    found->last = l;
+  }
+  return found;
+}
+
+LayerRange range_of(const Graph& graph, std::string_view text_of_range) {
+  const auto find = [&](std::string_view name) {
+    const auto found = find_layers(graph, name);
+    TROUPE_CHECK(found.has_value(), Code::invalid, "train.recompute has \"", text_of_range, "\", but model ",
+                 graph.name(), " has no layer \"", name, "\" and none whose name begins with \"", name, ".\"");
+    return *found;
+  };
+  const std::size_t to = text_of_range.find(kTo);
+  if (to == text_of_range.npos) return find(text_of_range);
+  return {find(text_of_range.substr(0, to)).first, find(text_of_range.substr(to + kTo.size())).last};
+}
+
+/// How many elements of a sample cross from layers before `cut` to `cut` and those after it.
+std::uint64_t crossing_elements(const Graph& graph, std::uint32_t cut) {
+  const std::uint32_t end = graph.output_tensor(cut);
+  std::vector<bool> crosses(end);
+  for (std::size_t l = cut; l < graph.layers().size(); ++l)
+    for (const std::uint32_t input : graph.inputs_of(l))
+      if (input < end) crosses[input] = true;
+  std::uint64_t elements = 0;
+  for (auto tensor = static_cast<std::uint32_t>(graph.fields().size()); tensor < end; ++tensor)
+    if (crosses[tensor]) elements += graph.shape_of(tensor).count_elements();
+  return elements;
+}
+
+std::vector<LayerRange> segments_of(const Graph& graph, std::string_view number) {
+  const auto& layers = graph.layers();
+  const auto is_loss = [](const Layer& layer) { return kind_of(layer.operation).is_loss; };
+  const auto count = static_cast<std::uint32_t>(std::ranges::find_if(layers, is_loss) - layers.begin());
+  std::uint32_t segments = 0;
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), segments);
+  TROUPE_CHECK(
+      read.ec == std::errc{} && read.ptr == number.data() + number.size() && segments >= 2 && segments <= count,
+      Code::invalid, "train.recompute has \"", kSegments, number, "\"; for model ", graph.name(),
+      " the number must be 2 to ", count, ", its layers before the first loss");
+  std::vector<std::uint64_t> before{0};  // elements of what the layers before this one put out
+  for (std::uint32_t l = 0; l < count; ++l) before.push_back(before.back() + graph.output_of(l).count_elements());
+  std::vector<LayerRange> ranges;
+  std::uint32_t first = 0;
+  for (std::uint32_t segment = 1; segment < segments && first + 1 < count; ++segment) {
+    // At the fraction segment / segments of all elements, give or take half of a segment.
+    const std::uint64_t width = before.back() / segments, target = before.back() / segments * segment;
+    std::optional<std::uint32_t> best;
+    std::uint64_t best_crossing = 0;
+    for (std::uint32_t cut = first + 1; cut < count; ++cut) {
+      const std::uint64_t distance = before[cut] > target ? before[cut] - target : target - before[cut];
+      if (distance > width / 2) continue;
+      const std::uint64_t crossing = crossing_elements(graph, cut);
+      if (best && crossing >= best_crossing) continue;
+      best = cut;
+      best_crossing = crossing;
+    }
+    if (!best) continue;  // one layer is larger than a segment
+    ranges.push_back({first, *best - 1});
+    first = *best;
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::vector<LayerRange> recomputed_ranges(const Graph& graph, std::span<const std::string> texts) {
+  std::vector<LayerRange> ranges;
+  for (const std::string& one : texts) {
+    if (one.starts_with(kSegments)) {
+      TROUPE_CHECK(texts.size() == 1, Code::invalid, "train.recompute has \"", one,
+                   "\" and other ranges; leave one or the others out");
+      return segments_of(graph, std::string_view{one}.substr(kSegments.size()));
+    }
+    ranges.push_back(range_of(graph, one));
+  }
+  std::ranges::sort(ranges, {}, &LayerRange::first);
+  return ranges;
+}
+
+}  // namespace troupe
