@@ -8,6 +8,7 @@
 #include "apps/session/system_config.hpp"
 #include "devices/discovery/discovery.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/recomputation.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -100,6 +101,8 @@ Graph make_graph(const SessionOptions& options, const DataFacts& facts) {
   const Settings& settings = options.configuration.settings;
   if (options.model) return {options.model->name, facts.fields, options.model->parameters};
   Graph graph = options.graph ? options.graph(settings, facts.fields) : build_model(settings, facts.fields);
+  if (options.graph && !settings.train.recompute.empty())
+    graph.recompute(recomputed_ranges(graph, settings.train.recompute));
   for (const Field& field : graph.fields())
     if (field.name != kSampleKey) check_offered(field, facts.fields, text("model ", graph.name()));
   return graph;
