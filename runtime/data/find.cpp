@@ -247,8 +247,8 @@ bool detail::is_there(const std::string& path) {
 }
 
 std::span<const DataFormat* const> detail::data_formats() {
-  static constexpr std::array kFormats{&kIdxFormat, &kCifarFormat,  &kFolderFormat,
-                                       &kMapFormat, &kShardsFormat, &kTextFormat};
+  static constexpr std::array kFormats{&kIdxFormat,    &kCifarFormat, &kFolderFormat, &kMapFormat,
+                                       &kShardsFormat, &kVocFormat,   &kTextFormat};
   return kFormats;
 }
 
