@@ -45,9 +45,10 @@ std::string extents_text(const Shape& shape) {
   return joined(extents, " x ");
 }
 
-/// Who looks copies nothing.
+/// Who looks copies nothing, and leaves notes to who reads.
 DataFacts look_in(const std::string& folder, const DataFormat& format, DataOptions options) {
   options.stage = {};
+  options.note = {};
   return format.look(folder, options);
 }
 

@@ -94,7 +94,7 @@ DataSet read_folders(const std::string& folder, const DataOptions& options) {
 EncodedImageSet mapped_images(const fs::path& file, std::uint32_t classes) {
   auto files = std::make_unique<PathFiles>();
   EncodedImageSet set;
-  for (const MapEntry& entry : parse_map(detail::read_text(file.string(), kMostListBytes, kListCure), file.string())) {
+  for (const MapEntry& entry : parse_map(detail::read_whole(file.string(), kMostListBytes, kListCure), file.string())) {
     files->add((file.parent_path() / entry.path).string());
     set.labels.push_back(entry.label);
   }

@@ -48,7 +48,7 @@ std::size_t FileInput::read(std::uint64_t offset, std::span<std::uint8_t> out) {
   return got;
 }
 
-std::string read_text(const std::string& file, std::uint64_t most_bytes, const char* cure) {
+std::string read_whole(const std::string& file, std::uint64_t most_bytes, const char* cure) {
   FileInput input{file, cure};
   TROUPE_CHECK(input.size_bytes() <= most_bytes, Code::invalid, file, ": has ", input.size_bytes(),
                " bytes, more than the ", most_bytes, " that are taken", cure);

@@ -127,12 +127,12 @@ struct AnnotatedImages {
 AnnotatedImages read_annotations(const fs::path& folder, const fs::path& list, const DataOptions& options) {
   AnnotatedImages set;
   for (const std::string& name :
-       parse_voc_list(detail::read_text(list.string(), kMostVocListBytes, kVocCure), list.string())) {
+       parse_voc_list(detail::read_whole(list.string(), kMostVocListBytes, kVocCure), list.string())) {
     set.files->add((folder / "JPEGImages" / (name + ".jpg")).string());
     AnnotatedImages::Image& image = set.images.emplace_back();
     image.file = (folder / "Annotations" / (name + ".xml")).string();
     try {
-      image.annotation = parse_voc_annotation(detail::read_text(image.file, kMostAnnotationBytes, ""), image.file);
+      image.annotation = parse_voc_annotation(detail::read_whole(image.file, kMostAnnotationBytes, ""), image.file);
     } catch (const Error& error) {
       if (error.code() != Code::invalid) throw;
       if (options.broken == Broken::fatal) fail(Code::invalid, text(error.what(), kAnnotationCure));
