@@ -24,7 +24,7 @@ using testing::png_of;
 using testing::TempFolder;
 using testing::write_file;
 
-Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+Bytes xml_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
 std::string object_xml(const std::string& name, int left, int top, int right, int bottom, bool difficult = false) {
   return text("  <object>\n    <name>", name, "</name>\n    <difficult>", difficult ? 1 : 0,
@@ -46,13 +46,13 @@ Bytes rectangle(std::uint32_t height, std::uint32_t width, int left, int top, in
   return png_of(pixels, height, width, 3);
 }
 
-struct Batch {
+struct BoxBatch {
   std::vector<float> images, boxes;
   std::vector<std::int32_t> labels, difficult, count;
-  friend bool operator==(const Batch&, const Batch&) = default;
+  friend bool operator==(const BoxBatch&, const BoxBatch&) = default;
 };
 
-Batch batch_of(const Source& source, const std::vector<Sample>& samples) {
+BoxBatch boxes_of(const Source& source, const std::vector<Sample>& samples) {
   const BatchLayout layout{static_cast<std::uint32_t>(samples.size()), source.fields()};
   std::vector<std::byte> slot(layout.size_bytes(), std::byte{0x5a});
   fill_now(source, {samples, 7, &layout, slot.data()});
@@ -61,7 +61,7 @@ Batch batch_of(const Source& source, const std::vector<Sample>& samples) {
     const auto* from = reinterpret_cast<const T*>(slot.data() + entry.offset);
     to.assign(from, from + samples.size() * entry.row_elements());
   };
-  Batch batch;
+  BoxBatch batch;
   values(kImage, batch.images);
   values(kBoxes, batch.boxes);
   values(kLabels, batch.labels);
@@ -75,9 +75,9 @@ class VocFolder : public ::testing::Test {
   /// Adds an image to a list; its objects are XML.
   void add(const std::string& list, const std::string& name, const Bytes& image, const std::string& annotation) {
     write_file(folder.path() / "JPEGImages" / (name + ".jpg"), image);
-    write_file(folder.path() / "Annotations" / (name + ".xml"), bytes_of(annotation));
+    write_file(folder.path() / "Annotations" / (name + ".xml"), xml_bytes(annotation));
     lists[list] += name + "\n";
-    write_file(folder.path() / "ImageSets/Main" / (list + ".txt"), bytes_of(lists[list]));
+    write_file(folder.path() / "ImageSets/Main" / (list + ".txt"), xml_bytes(lists[list]));
   }
   /// Two images of 20 x 40 pixels for training, one for the test.
   void write_set() {
@@ -113,7 +113,7 @@ TEST_F(VocFolder, GivesBoxesRelativeToTheImageAndPadding) {
   EXPECT_THAT(place.description, HasSubstr("2 training, 1 test samples, 20 x 40 x 3, 2 classes"));
   const DataSet set = read_data(place);
   EXPECT_EQ(set.train->fields(), look_at_data(place).fields);
-  const Batch batch = batch_of(*set.train, {{0, 0}, {1, 0}});
+  const BoxBatch batch = boxes_of(*set.train, {{0, 0}, {1, 0}});
   EXPECT_THAT(batch.count, ElementsAre(2, 1));
   EXPECT_THAT(batch.labels, ElementsAre(1, 0, -1, 0, -1, -1));
   EXPECT_THAT(batch.difficult, ElementsAre(0, 1, 0, 0, 0, 0));
@@ -128,7 +128,7 @@ TEST_F(VocFolder, NumbersTheClassesAsTheyAreListed) {
   listed.options.classes = {"dog", "bird", "cat"};
   const DataSet set = read(listed);
   EXPECT_EQ(find_field(set.train->fields(), kLabels)->classes, 3U);
-  EXPECT_THAT(batch_of(*set.train, {{0, 0}}).labels, ElementsAre(0, 2, -1));
+  EXPECT_THAT(boxes_of(*set.train, {{0, 0}}).labels, ElementsAre(0, 2, -1));
 }
 
 TEST_F(VocFolder, GivesTheFirstObjectsOfACrowdAndSaysSo) {
@@ -136,7 +136,7 @@ TEST_F(VocFolder, GivesTheFirstObjectsOfACrowdAndSaysSo) {
   DataRequest one = request();
   one.options.boxes = 1;
   const DataSet set = read(one);
-  const Batch batch = batch_of(*set.train, {{0, 0}});
+  const BoxBatch batch = boxes_of(*set.train, {{0, 0}});
   EXPECT_THAT(batch.count, ElementsAre(1));
   EXPECT_THAT(batch.labels, ElementsAre(1));
   EXPECT_THAT(notes, ElementsAre(AllOf(HasSubstr("1 of 2 images have more than 1 objects"), HasSubstr("data.boxes"))));
@@ -182,7 +182,7 @@ TEST_F(VocFolder, MovesBoxesWithThePixels) {
     const std::uint32_t height = shape.extents[0], width = shape.extents[1];
     int kept = 0;
     for (std::uint64_t index = 0; index < set.train->count_samples(); ++index) {
-      const Batch batch = batch_of(*set.train, {{index, 1}});
+      const BoxBatch batch = boxes_of(*set.train, {{index, 1}});
       if (batch.count[0] == 0) continue;
       ++kept;
       const Bright part = bright_part(batch.images, height, width);
@@ -219,7 +219,7 @@ TEST_F(VocFolder, RefusesAnAnnotationByFileAndLine) {
       {annotation_xml(20, 40, "<object><name>x</name><bndbox>\n<xmin>a</xmin></bndbox></object>"),
        {"b.xml:4: xmin is not a number"}}};
   for (const auto& one : cases) {
-    write_file(folder.path() / "Annotations/b.xml", bytes_of(one.annotation));
+    write_file(folder.path() / "Annotations/b.xml", xml_bytes(one.annotation));
     const std::string why = refusal(request());
     for (const std::string& word : one.words) EXPECT_THAT(why, HasSubstr(word)) << one.annotation;
     EXPECT_THAT(why, HasSubstr("data.broken = \"skip\""));
@@ -232,9 +232,9 @@ TEST_F(VocFolder, RefusesAnAnnotationByFileAndLine) {
 
 TEST_F(VocFolder, RefusesAListByFileAndLine) {
   write_set();
-  write_file(folder.path() / "ImageSets/Main/train.txt", bytes_of("a\n../b\n"));
+  write_file(folder.path() / "ImageSets/Main/train.txt", xml_bytes("a\n../b\n"));
   EXPECT_THAT(refusal(request()), HasSubstr("train.txt:2: is not the name of an image"));
-  write_file(folder.path() / "ImageSets/Main/train.txt", bytes_of("a\nnowhere\n"));
+  write_file(folder.path() / "ImageSets/Main/train.txt", xml_bytes("a\nnowhere\n"));
   EXPECT_THAT(refusal(request()), AllOf(HasSubstr("Annotations/nowhere.xml"), HasSubstr("No such file")));
   fs::remove(folder.path() / "ImageSets/Main/val.txt");
   EXPECT_THAT(refusal(request()), HasSubstr("neither trainval.txt and test.txt"));
@@ -243,11 +243,11 @@ TEST_F(VocFolder, RefusesAListByFileAndLine) {
 TEST_F(VocFolder, SkipsBrokenAnnotationsAndImagesAndNamesThem) {
   write_set();
   add("train", "d", rectangle(20, 40, 1, 1, 9, 9), annotation_xml(20, 39, object_xml("cat", 1, 1, 9, 9)));
-  write_file(folder.path() / "Annotations/b.xml", bytes_of("<annotation>\n<size>"));
+  write_file(folder.path() / "Annotations/b.xml", xml_bytes("<annotation>\n<size>"));
   DataRequest skipping = request();
   skipping.options.broken = Broken::skip;
   const DataSet set = read(skipping);
-  const Batch batch = batch_of(*set.train, {{0, 0}, {1, 0}, {2, 0}});
+  const BoxBatch batch = boxes_of(*set.train, {{0, 0}, {1, 0}, {2, 0}});
   EXPECT_THAT(batch.count, ElementsAre(2, 0, 0));
   EXPECT_THAT(batch.labels, ElementsAre(1, 0, -1, -1, -1, -1, -1, -1, -1));
   for (std::size_t i = 20 * 40 * 3; i < batch.images.size(); ++i) ASSERT_EQ(batch.images[i], 0);
@@ -258,7 +258,7 @@ TEST_F(VocFolder, SkipsBrokenAnnotationsAndImagesAndNamesThem) {
 TEST_F(VocFolder, GivesTheSameBatchWhicheverBatchASampleIsIn) {
   write_set();
   const DataSet set = read(request({"random_crop:16", "flip"}));
-  const Batch both = batch_of(*set.train, {{0, 5}, {1, 5}}), second = batch_of(*set.train, {{1, 5}});
+  const BoxBatch both = boxes_of(*set.train, {{0, 5}, {1, 5}}), second = boxes_of(*set.train, {{1, 5}});
   EXPECT_EQ(second.boxes, std::vector<float>(both.boxes.begin() + 12, both.boxes.end()));
   EXPECT_EQ(second.labels, std::vector<std::int32_t>(both.labels.begin() + 3, both.labels.end()));
   EXPECT_EQ(second.images, std::vector<float>(both.images.begin() + 16 * 16 * 3, both.images.end()));
