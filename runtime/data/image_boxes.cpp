@@ -11,6 +11,15 @@ namespace {
 
 constexpr std::size_t kBoxNumbers = 4;  // left, top, right, bottom
 
+/// Clips a box to the image, 0 to 1. False: its center is outside, so that the object is left out.
+bool crop_object(BoxedObject& object) {
+  const auto is_inside = [](double x) { return x >= 0 && x <= 1; };
+  if (!is_inside((object.left + object.right) / 2) || !is_inside((object.top + object.bottom) / 2)) return false;
+  for (double* const edge : {&object.left, &object.top, &object.right, &object.bottom})
+    *edge = std::clamp(*edge, 0.0, 1.0);
+  return true;
+}
+
 void write_box(const BoxedObject& object, DType dtype, std::size_t index, std::byte* row) {
   const double edges[kBoxNumbers]{object.left, object.top, object.right, object.bottom};
   for (std::size_t i = 0; i < kBoxNumbers; ++i) {
@@ -29,19 +38,21 @@ std::vector<BoxedObject> moved_objects(std::span<const BoxedObject> objects, con
   const bool fitted = augmentation.fit != Fit::none;
   const double out_height = fitted ? augmentation.height : height, out_width = fitted ? augmentation.width : width;
   const PixelWindow window = fitted ? drawn.window : PixelWindow{0, 0, out_height, out_width};
-  const auto across = [&](double x) { return (x - window.left) / window.width - drawn.right / out_width; };
-  const auto down = [&](double y) { return (y - window.top) / window.height - drawn.down / out_height; };
-  const auto is_inside = [](double x) { return x >= 0 && x <= 1; };
+  const double right = drawn.right / out_width, down = drawn.down / out_height;
   std::vector<BoxedObject> moved;
   for (BoxedObject object : objects) {
-    object.left = across(object.left);
-    object.right = across(object.right);
-    object.top = down(object.top);
-    object.bottom = down(object.bottom);
-    if (!is_inside((object.left + object.right) / 2) || !is_inside((object.top + object.bottom) / 2)) continue;
+    object.left = (object.left - window.left) / window.width;
+    object.right = (object.right - window.left) / window.width;
+    object.top = (object.top - window.top) / window.height;
+    object.bottom = (object.bottom - window.top) / window.height;
+    // Two crops, one after the other: what the first one cuts off is black, and no object, in the second one.
+    if (!crop_object(object)) continue;
+    object.left -= right;
+    object.right -= right;
+    object.top -= down;
+    object.bottom -= down;
+    if (!crop_object(object)) continue;
     if (drawn.flipped) object.left = 1 - std::exchange(object.right, 1 - object.left);
-    for (double* const edge : {&object.left, &object.top, &object.right, &object.bottom})
-      *edge = std::clamp(*edge, 0.0, 1.0);
     moved.push_back(object);
   }
   return moved;
