@@ -12,6 +12,8 @@ DataRequest data_request(const Configuration& configuration) {
   request.options.broken = configuration.settings.data.broken;
   request.options.length = configuration.settings.data.length;
   request.options.validation = configuration.settings.data.validation;
+  request.options.boxes = configuration.settings.data.boxes;
+  request.options.classes = configuration.settings.data.classes;
   request.path = configuration.settings.data.path;
   request.path_is_set = configuration.origin_of("data.path").starts_with("--set");
   request.folder = configuration.folder;

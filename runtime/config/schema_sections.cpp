@@ -95,15 +95,16 @@ std::optional<Finding> check_report_dir(const V& v) {
 Keys data_and_model_keys() {
   return {
       {"data.source", at<&S::data, &D::source>,
-       one_of({"idx", "cifar10", "folder", "map", "shards", "text", "generated"}, {"voc"},
-              "data.source = \"idx\", \"cifar10\", \"folder\", \"map\", \"shards\" or \"text\""),
-       "what kind of data set", "\"idx\"",
+       one_of({"idx", "cifar10", "folder", "map", "shards", "voc", "text", "generated"}), "what kind of data set",
+       "\"idx\"",
        "idx: MNIST's four files, plain or .gz. If nothing is found, rtrun generates digits and says so. cifar10: the "
        "binary version of CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin, plain or .gz. folder: a "
        "folder train with a folder of .jpg or .png images for each class, whose names are sorted, and test or val with "
        "the same. map: train_map.txt and test_map.txt, a line for each image: its path from the folder of the map "
        "file, a tab, its label as a number from 0 on. shards: train-*.tar and test-*.tar or val-*.tar with images and "
-       "their labels, each with an .index, as tools/make-shards makes them. text: any file; its bytes are tokens from "
+       "their labels, each with an .index, as tools/make-shards makes them. voc: images with boxes in the layout of "
+       "Pascal VOC: JPEGImages/NAME.jpg, Annotations/NAME.xml, and lists of the names in ImageSets/Main: trainval.txt "
+       "and test.txt, or train.txt and val.txt or test.txt. text: any file; its bytes are tokens from "
        "0 to 255, and the label of each is the byte that follows. generated: 60,000 training and 10,000 test images of "
        "digits that rtrun generates once and keeps in ~/.cache/troupe (55 MB)."},
       {"data.path", at<&S::data, &D::path>, text_in_quotes(),
@@ -130,16 +131,16 @@ Keys data_and_model_keys() {
       {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
        "what happens if an image cannot be read or is damaged", "\"skip\"",
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
-       "gradient nor in the figures. Applies to source = \"folder\", \"map\" and \"shards\", whose images are decoded "
-       "in the "
-       "run."},
+       "gradient nor in the figures. Applies to source = \"folder\", \"map\", \"shards\" and \"voc\", whose images are "
+       "decoded in the run; with \"voc\" also to annotations, and a loss on boxes counts the sample, whose boxes are "
+       "0."},
       {"data.stage", at<&S::data, &D::stage>, one_of_first<Stage>(3),
        "whether images that are files are copied before the run, and where to", "\"memory\"",
        "none: each is read where it is, again in every epoch. memory, disk: the process that reads the data set copies "
        "it first, into memory, or into a file without a name in data.stage_path, from where images are then read; the "
        "copy is removed when the process ends. Useful for folders on other hosts. Applies to source = \"folder\", "
-       "\"map\" and "
-       "\"shards\"; others are in memory anyway. With several ranks on a node write data.loader = \"node\", so that "
+       "\"map\", \"shards\" and \"voc\"; others are in memory anyway. With several ranks on a node write data.loader = "
+       "\"node\", so that "
        "there is one copy."},
       {"data.stage_path", at<&S::data, &D::stage_path>, text_in_quotes(),
        "folder of a node's own disk, for stage = \"disk\"", "\"/scratch\"",
@@ -158,6 +159,20 @@ Keys data_and_model_keys() {
        "0.05",
        {},
        {"data.source", {"text"}}},
+      {"data.boxes",
+       at<&S::data, &D::boxes>,
+       integer(1, 1000),
+       "most objects of a sample",
+       "100",
+       "The sample has the first ones of an image with more, and a line says how many images have more.",
+       {"data.source", {"voc"}}},
+      {"data.classes",
+       at<&S::data, &D::classes>,
+       array_of(K::texts, 0, 1000),
+       "names of classes, which are numbered from 0 in this order",
+       "[\"cat\", \"dog\"]",
+       "[]: the sorted names in the training set. An annotation with another name counts as broken.",
+       {"data.source", {"voc"}}},
       {"data.scatter", at<&S::data, &D::scatter>, one_of_first<Scatter>(3), "what the last step of an epoch takes",
        "\"exact\"",
        "endless: every step takes data.batch samples per rank; the step in which an epoch ends also takes the first "

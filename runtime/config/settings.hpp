@@ -49,8 +49,10 @@ struct Settings {
     Broken broken = Broken::fatal;
     Stage stage = Stage::none;
     std::string stage_path = "/var/tmp";
-    std::uint32_t length = 256;  // of a sample of text, in bytes
-    double validation = 0.1;     // part of a text that is its test set
+    std::uint32_t length = 256;        // of a sample of text, in bytes
+    double validation = 0.1;           // part of a text that is its test set
+    std::uint32_t boxes = 16;          // most objects of a sample with boxes
+    std::vector<std::string> classes;  // of these objects; empty: from the training set
   } data;
   struct Model {
     std::string name = "mlp";

@@ -64,8 +64,9 @@ struct EncodedImages::Workplace {
 EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
     : set_(std::move(set)), options_(std::move(options)), writer_(options_.augmentation, 3, options_.training) {
   TROUPE_CHECK(set_.files->count() > 0, Code::invalid, "a set of images has none");
-  TROUPE_CHECK(set_.files->count() == set_.labels.size(), Code::invalid, set_.files->count(), " images, but ",
-               set_.labels.size(), " labels");
+  const std::uint64_t told = set_.boxes ? set_.boxes->count() : set_.labels.size();
+  TROUPE_CHECK(set_.files->count() == told, Code::invalid, set_.files->count(), " images, but ",
+               set_.boxes ? "the boxes of " : "the labels of ", told);
   for (std::uint64_t i = 0; i < set_.labels.size(); ++i) {
     TROUPE_CHECK(set_.labels[i] >= 0 && static_cast<std::uint32_t>(set_.labels[i]) < set_.classes, Code::invalid,
                  set_.files->name(i), ": label ", set_.labels[i], " is not one of the training set's ", set_.classes,
@@ -74,6 +75,9 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
   if (options_.stage.stage != Stage::none)
     set_.files = std::make_unique<StagedFiles>(std::move(set_.files), options_.stage);
   fields_ = image_fields(measure_first(), set_.classes, options_.augmentation);
+  if (!set_.boxes) return;
+  fields_.pop_back();  // the label
+  for (Field& field : set_.boxes->fields()) fields_.push_back(std::move(field));
 }
 
 /// The size of the first image, where it is the size of all.
@@ -92,9 +96,15 @@ Shape EncodedImages::measure_first() const {
 std::string EncodedImages::write_image(const FillRequest& request, std::size_t row, const BatchLayout::Entry& entry,
                                        Workplace& workplace) const {
   const Sample& sample = request.samples[row];
+  if (set_.boxes)
+    if (std::string fault = set_.boxes->fault_of(sample.index); !fault.empty()) return fault;
   if (std::string fault = set_.files->read(sample.index, workplace.bytes); !fault.empty()) return fault;
   ImageDecoder& decoder = workplace.decoder;
   if (std::string fault = decoder.open(workplace.bytes); !fault.empty()) return fault;
+  if (set_.boxes) {
+    std::string fault = set_.boxes->find_size_fault(sample.index, decoder.height(), decoder.width());
+    if (!fault.empty()) return fault;
+  }
   const std::vector<std::uint32_t>& wanted = entry.field.shape.extents;
   if (options_.augmentation.fit == Fit::none && (decoder.height() != wanted[0] || decoder.width() != wanted[1])) {
     return text("is ", decoder.height(), " x ", decoder.width(), " pixels large, the first image is ", wanted[0], " x ",
@@ -121,6 +131,27 @@ void EncodedImages::take_broken(std::uint64_t image, const std::string& fault) c
   if (count > kMostNotes && (count & (count - 1)) == 0) options_.note(text(count, " broken images skipped so far"));
 }
 
+void EncodedImages::write_labels(const FillRequest& request, const BatchLayout::Entry& entry,
+                                 const std::vector<bool>& broken) const {
+  auto* const to = reinterpret_cast<std::int32_t*>(request.slot + entry.offset);
+  for (std::size_t row = 0; row < request.samples.size(); ++row)
+    to[row] = broken[row] ? -1 : set_.labels[request.samples[row].index];
+}
+
+void EncodedImages::write_boxes(const FillRequest& request, const std::vector<bool>& broken) const {
+  for (std::size_t row = 0; row < request.samples.size(); ++row) {
+    const Sample& sample = request.samples[row];
+    std::vector<BoxedObject> objects;
+    if (!broken[row] && set_.boxes->fault_of(sample.index).empty()) {
+      const std::uint32_t height = set_.boxes->height_of(sample.index), width = set_.boxes->width_of(sample.index);
+      objects = moved_objects(set_.boxes->objects_of(sample.index), options_.augmentation,
+                              writer_.draw(request.seed, sample, height, width), height, width);
+    }
+    for (const BatchLayout::Entry& entry : request.batch->entries())
+      set_.boxes->write(objects, entry, request.slot + entry.offset + row * entry.row_bytes());
+  }
+}
+
 void EncodedImages::fill_batch(const FillRequest& request) const {
   check_request(*this, request);
   std::vector<bool> broken(request.samples.size());
@@ -135,12 +166,9 @@ void EncodedImages::fill_batch(const FillRequest& request) const {
       std::memset(request.slot + entry.offset + row * entry.row_bytes(), 0, entry.row_bytes());
     }
   }
-  for (const BatchLayout::Entry& entry : request.batch->entries()) {
-    if (entry.field.name != kLabel) continue;
-    auto* const to = reinterpret_cast<std::int32_t*>(request.slot + entry.offset);
-    for (std::size_t row = 0; row < request.samples.size(); ++row)
-      to[row] = broken[row] ? -1 : set_.labels[request.samples[row].index];
-  }
+  if (set_.boxes) return write_boxes(request, broken);
+  for (const BatchLayout::Entry& entry : request.batch->entries())
+    if (entry.field.name == kLabel) write_labels(request, entry, broken);
 }
 
 void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const {

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/data/broken.hpp"
+#include "runtime/data/image_boxes.hpp"
 #include "runtime/data/image_decoder.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/data/stage.hpp"
@@ -42,11 +44,12 @@ class PathFiles final : public EncodedFiles {
   std::vector<std::uint64_t> ends_;
 };
 
-/// Labelled images that are decoded on their way into a batch.
+/// Images that have a label or boxes, and are decoded on their way into a batch.
 struct EncodedImageSet {
   std::unique_ptr<EncodedFiles> files;
   std::vector<std::int32_t> labels;  // by image
-  std::uint32_t classes = 0;
+  std::uint32_t classes = 0;         // of these labels
+  std::optional<ImageBoxes> boxes;   // instead of labels
 };
 
 /// How they are made into samples.
@@ -61,15 +64,17 @@ struct EncodedImageOptions {
 /// A set of encoded images. Without an operation that brings images to a size, all have the size of the first one.
 class EncodedImages final : public Source {
  public:
-  /// Throws Error{invalid} when there are no images, a label is missing or no class, or the first image is needed to
-  /// tell the size and is broken; as Augmentation::shape_of; and as StagedFiles. Blocks on the file system.
+  /// Throws Error{invalid} when there are no images, a label or an image's boxes are missing, a label is no class, or
+  /// the first image is needed to tell the size and is broken; as Augmentation::shape_of; and as StagedFiles. Blocks on
+  /// the file system.
   EncodedImages(EncodedImageSet set, EncodedImageOptions options);
 
-  std::uint64_t count_samples() const noexcept override { return set_.labels.size(); }
+  std::uint64_t count_samples() const noexcept override { return set_.files->count(); }
   const std::vector<Field>& fields() const noexcept override { return fields_; }
   void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const override;
   std::uint64_t size_bytes() const noexcept override {
-    return set_.files->size_bytes() + set_.labels.size() * sizeof set_.labels[0];
+    return set_.files->size_bytes() + set_.labels.size() * sizeof set_.labels[0] +
+           (set_.boxes ? set_.boxes->size_bytes() : 0);
   }
   bool reads_files() const noexcept override { return true; }
   /// Rows that were filled without their image so far.
@@ -81,6 +86,8 @@ class EncodedImages final : public Source {
   std::string write_image(const FillRequest& request, std::size_t row, const BatchLayout::Entry& entry,
                           Workplace& workplace) const;
   void take_broken(std::uint64_t image, const std::string& fault) const;
+  void write_labels(const FillRequest& request, const BatchLayout::Entry& entry, const std::vector<bool>& broken) const;
+  void write_boxes(const FillRequest& request, const std::vector<bool>& broken) const;
   void fill_batch(const FillRequest& request) const;
 
   EncodedImageSet set_;

@@ -45,9 +45,10 @@ std::string extents_text(const Shape& shape) {
   return joined(extents, " x ");
 }
 
-/// Who looks copies nothing.
+/// Who looks copies nothing, and leaves notes to who reads.
 DataFacts look_in(const std::string& folder, const DataFormat& format, DataOptions options) {
   options.stage = {};
+  options.note = {};
   return format.look(folder, options);
 }
 
@@ -247,8 +248,8 @@ bool detail::is_there(const std::string& path) {
 }
 
 std::span<const DataFormat* const> detail::data_formats() {
-  static constexpr std::array kFormats{&kIdxFormat, &kCifarFormat,  &kFolderFormat,
-                                       &kMapFormat, &kShardsFormat, &kTextFormat};
+  static constexpr std::array kFormats{&kIdxFormat,    &kCifarFormat, &kFolderFormat, &kMapFormat,
+                                       &kShardsFormat, &kVocFormat,   &kTextFormat};
   return kFormats;
 }
 

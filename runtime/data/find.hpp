@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/data/augment.hpp"
 #include "runtime/data/broken.hpp"
@@ -17,6 +18,8 @@ struct DataOptions {
   Broken broken = Broken::fatal;
   std::uint32_t length = 256;                    // bytes of a sample of text
   double validation = 0.1;                       // part of a text, its end, that is its test set
+  std::uint32_t boxes = 16;                      // most objects of a sample
+  std::vector<std::string> classes;              // of objects; empty: the sorted names in the training set
   std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
   StageOptions stage{};                          // of read_data(), for images that are files
 };

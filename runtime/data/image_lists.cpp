@@ -90,22 +90,11 @@ DataSet read_folders(const std::string& folder, const DataOptions& options) {
   return set;
 }
 
-/// All of a text file.
-std::string read_list(const std::string& file) {
-  detail::FileInput input{file, kListCure};
-  TROUPE_CHECK(input.size_bytes() <= kMostListBytes, Code::invalid, file, ": has ", input.size_bytes(),
-               " bytes, more than the ", kMostListBytes, " that are taken", kListCure);
-  std::string content(input.size_bytes(), '\0');
-  const std::size_t got = input.read(0, {reinterpret_cast<std::uint8_t*>(content.data()), content.size()});
-  content.resize(got);
-  return content;
-}
-
 /// Paths are relative to the folder of the map file.
 EncodedImageSet mapped_images(const fs::path& file, std::uint32_t classes) {
   auto files = std::make_unique<PathFiles>();
   EncodedImageSet set;
-  for (const MapEntry& entry : parse_map(read_list(file.string()), file.string())) {
+  for (const MapEntry& entry : parse_map(detail::read_whole(file.string(), kMostListBytes, kListCure), file.string())) {
     files->add((file.parent_path() / entry.path).string());
     set.labels.push_back(entry.label);
   }

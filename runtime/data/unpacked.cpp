@@ -48,6 +48,16 @@ std::size_t FileInput::read(std::uint64_t offset, std::span<std::uint8_t> out) {
   return got;
 }
 
+std::string read_whole(const std::string& file, std::uint64_t most_bytes, const char* cure) {
+  FileInput input{file, cure};
+  TROUPE_CHECK(input.size_bytes() <= most_bytes, Code::invalid, file, ": has ", input.size_bytes(),
+               " bytes, more than the ", most_bytes, " that are taken", cure);
+  std::string content(input.size_bytes(), '\0');
+  const std::size_t got = input.read(0, {reinterpret_cast<std::uint8_t*>(content.data()), content.size()});
+  content.resize(got);
+  return content;
+}
+
 Unpacked::Unpacked(Input& input, const std::string& name, const char* cure) : input_(input), name_(name), cure_(cure) {
   std::array<std::uint8_t, 2> first{};
   if (input_.read(0, first) < 2 || first != kGzipMagic) return;

@@ -6,6 +6,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/data/image_decoder.hpp"
 #include "runtime/data/image_lists.hpp"
+#include "runtime/data/voc.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
 #include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"
@@ -101,6 +102,42 @@ TEST(MapFuzz, EndsWithEntriesOrAnError) {
       ASSERT_GE(entry.label, 0);
       ASSERT_LE(entry.label, kMostMapLabel);
       ASSERT_FALSE(entry.path.empty());
+    }
+  });
+}
+
+TEST(VocFuzz, EndsWithBoxesInTheImageOrAnError) {
+  const std::string object =
+      "<object><name>cat</name><difficult>1</difficult><bndbox><xmin>2</xmin><ymin>3.5</ymin><xmax>10</xmax>"
+      "<ymax>20</ymax></bndbox></object>\n";
+  const std::string good = "<?xml version=\"1.0\"?>\n<annotation><size><width>30</width><height>20</height></size>\n" +
+                           object + object + "</annotation>\n";
+  read_for_a_second([&](std::mt19937& dice) {
+    const Bytes bytes = damaged(Bytes(good.begin(), good.end()), dice);
+    const std::string text(bytes.begin(), bytes.end());
+    testing::reset_largest_allocation();
+    const VocAnnotation annotation = parse_voc_annotation(text, "fuzz");
+    for (const VocAnnotation::Object& one : annotation.objects) {
+      ASSERT_FALSE(one.name.empty());
+      ASSERT_GE(one.box.left, 0);
+      ASSERT_LT(one.box.left, one.box.right);
+      ASSERT_LE(one.box.right, annotation.width);
+      ASSERT_GE(one.box.top, 0);
+      ASSERT_LT(one.box.top, one.box.bottom);
+      ASSERT_LE(one.box.bottom, annotation.height);
+    }
+  });
+}
+
+TEST(VocListFuzz, EndsWithNamesOrAnError) {
+  const std::string good = "2007_000027\n000001\r\n\nraccoon-7\n";
+  read_for_a_second([&](std::mt19937& dice) {
+    const Bytes bytes = damaged(Bytes(good.begin(), good.end()), dice);
+    const std::string text(bytes.begin(), bytes.end());
+    testing::reset_largest_allocation();
+    for (const std::string& name : parse_voc_list(text, "fuzz")) {
+      ASSERT_FALSE(name.empty());
+      ASSERT_EQ(name.find('/'), std::string::npos);
     }
   });
 }

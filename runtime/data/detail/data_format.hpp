@@ -32,6 +32,7 @@ extern const DataFormat kCifarFormat;
 extern const DataFormat kFolderFormat;
 extern const DataFormat kMapFormat;
 extern const DataFormat kShardsFormat;
+extern const DataFormat kVocFormat;
 extern const DataFormat kTextFormat;
 
 std::span<const DataFormat* const> data_formats();

@@ -49,6 +49,9 @@ class FileInput final : public Input {
   std::uint64_t size_bytes_ = 0;
 };
 
+/// All of a file of at most `most_bytes`. Throws as FileInput, and Error{invalid} when it is larger.
+std::string read_whole(const std::string& file, std::uint64_t most_bytes, const char* cure);
+
 /// The unpacked bytes of an input, plain or gzip (told by its first bytes), front to back. Throws Error{invalid} with
 /// `name` and `cure` when the gzip data are damaged or cut short.
 class Unpacked {

@@ -217,7 +217,6 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[cluster]\ntransport = \"rdma\"\n",
        {"app.toml:2:13: cluster.transport", "planned", "\"auto\""},
        Code::unsupported},
-      {"[data]\nsource = \"voc\"\n", {"app.toml:2:10: data.source", "planned"}, Code::unsupported},
       {"[data]\nbatch = []\n", {"app.toml:2:9: data.batch has 0 entries", "as in data.batch = [[64, 10], "}},
       {"[data]\nbatch = [64, 128]\n", {"app.toml:2:9: data.batch has the integer 64 as entry 1", "pairs"}},
       {"[data]\nbatch = [[64, 10, 1], [128, 0]]\n", {"app.toml:2:9: data.batch has the array", "as entry 1"}},

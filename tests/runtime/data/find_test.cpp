@@ -230,8 +230,8 @@ TEST_F(FindData, TakesDigitsAtOnceWhenAskedFor) {
 }
 
 TEST_F(FindData, RefusesASourceThisBuildHasNot) {
-  request.source = "voc";
-  EXPECT_THAT(refusal(Code::unsupported), HasSubstr("voc"));
+  request.source = "lmdb";
+  EXPECT_THAT(refusal(Code::unsupported), HasSubstr("lmdb"));
 }
 
 TEST_F(FindData, KeepsDigitsWhereTheSystemSaysCachesBelong) {
