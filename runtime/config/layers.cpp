@@ -76,8 +76,8 @@ std::string takes(const LayerAttribute& attribute, const AttributeSlot& slot) {
   const std::string least = troupe::text(attribute.above_low ? " above " : " of at least ", number_text(attribute.low));
   if (std::holds_alternative<double*>(slot)) return "a number" + least;
   if (std::holds_alternative<bool*>(slot)) return "true or false";
-  if (std::holds_alternative<Size2*>(slot)) return "an integer, or [height, width],";
-  if (std::holds_alternative<std::vector<std::uint32_t>*>(slot)) return "integers, as in [2, 0, 1],";
+  if (std::holds_alternative<Size2*>(slot)) return "an integer, or [height, width]";
+  if (std::holds_alternative<std::vector<std::uint32_t>*>(slot)) return "a list of integers";
   return "an integer" + least;
 }
 

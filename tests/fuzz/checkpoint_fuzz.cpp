@@ -62,7 +62,7 @@ class Mutator {
     const std::string text =
         R"(graph "g" field "image" [9, 8, 3] f32 field "label" [] i32 field "sample_key" [2] i32 f32 )"
         R"("c"=conv2d(4, kernel=3x2, bias=false) "t"=transpose([2, 0, 1]) "d"=dropout(0.25) "s"=add["t", "d"] "o"=dense(10, flatten=false) )"
-        R"("p"=dense(10) "loss"=softmax_cross_entropy(0.5, smoothing=0.1)["p", "label"])";
+        R"("p"=dense(10) "loss"=softmax_cross_entropy(0.5, smoothing=0.25)["p", "label"])";
     std::vector<std::byte> bytes(text.size());
     std::memcpy(bytes.data(), text.data(), bytes.size());
     if (below(8) != 0) bytes = damaged(std::move(bytes));

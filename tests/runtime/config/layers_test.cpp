@@ -87,10 +87,10 @@ TEST(ConfigLayers, NameWhatIsWrongAndWhatWasMeant) {
        "has a transpose without order: the input's extents, each once, as in [2, 0, 1]; write "
        "{ kind = \"transpose\", order = [2, 0, 1] }"},
       {R"([{ kind = "transpose", order = 2 }])",
-       "whose order is 2, but takes integers, as in [2, 0, 1], of at least 0"},
+       "whose order is the integer 2, but takes a list of integers: the input's extents, each once"},
       {R"([{ kind = "transpose", order = [1, -1] }])", "whose order is "},
       {R"([{ kind = "permute", order = [0] }])", "did you mean transpose?"},
-      {R"([{ kind = "dense", units = 3, bias = 1 }])", "whose bias is 1, but takes true or false"},
+      {R"([{ kind = "dense", units = 3, bias = 1 }])", "whose bias is the integer 1, but takes true or false: whether"},
       {R"(["dense"])", "has a dense without units: number of outputs; write { kind = \"dense\", units = 32 }"},
       {R"([{ kind = "dense", unit = 3 }])", "has a dense with the unknown key \"unit\"; did you mean units?"},
       {R"([{ kind = "conv2d", out_channels = 3 }])", "did you mean filters?"},
