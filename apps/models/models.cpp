@@ -91,10 +91,12 @@ Graph build_resnet(const Settings& settings, const std::vector<Field>& fields) {
   const auto convolve = [&](std::uint32_t filters, std::uint32_t kernel, std::uint32_t stride,
                             std::vector<std::string> inputs, const std::string& name) {
     const std::uint32_t padding = kernel / 2;
-    net.add(
-        Conv2d{
-            .filters = filters, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}},
-        std::move(inputs), name);
+    net.add(Conv2d{.filters = filters,
+                   .kernel = {kernel, kernel},
+                   .stride = {stride, stride},
+                   .padding = {padding, padding},
+                   .bias = false},
+            std::move(inputs), name);
     return net.add(BatchNorm{}, {}, text(name, "_norm"));
   };
   convolve(shape.filters, shape.large_images ? 7 : 3, shape.large_images ? 2 : 1, {}, "stem");

@@ -59,10 +59,13 @@ class ThreadsInScope {
   int before_;
 };
 
+/// What a primitive works on, by DNNL_ARG.
+using BoundArguments = std::vector<std::pair<int, dnnl::memory>>;
+
 /// One execution with everything bound: repeating it allocates nothing of ours.
 class BoundPrimitive {
  public:
-  BoundPrimitive(dnnl::primitive primitive, const std::vector<std::pair<int, dnnl::memory>>& arguments);
+  BoundPrimitive(dnnl::primitive primitive, const BoundArguments& arguments);
   void execute(const dnnl::stream& stream) const;
   const std::vector<dnnl::memory>& memories() const noexcept { return memories_; }
   /// Whether it only reads memories()[index].

@@ -63,6 +63,12 @@ struct TakeAttribute {
     if (value.kind != Kind::array) return take_count(value, to->height) && take_count(value, to->width);
     return value.items.size() == 2 && take_count(value.items[0], to->height) && take_count(value.items[1], to->width);
   }
+  bool operator()(std::vector<std::uint32_t>* to) const {
+    to->clear();
+    for (const TomlValue& item : value.items)
+      if (!take_count(item, to->emplace_back())) return false;
+    return value.kind == Kind::array;
+  }
 };
 
 /// What an attribute takes, for people.
@@ -70,7 +76,8 @@ std::string takes(const LayerAttribute& attribute, const AttributeSlot& slot) {
   const std::string least = troupe::text(attribute.above_low ? " above " : " of at least ", number_text(attribute.low));
   if (std::holds_alternative<double*>(slot)) return "a number" + least;
   if (std::holds_alternative<bool*>(slot)) return "true or false";
-  if (std::holds_alternative<Size2*>(slot)) return "an integer, or [height, width],";
+  if (std::holds_alternative<Size2*>(slot)) return "an integer, or [height, width]";
+  if (std::holds_alternative<std::vector<std::uint32_t>*>(slot)) return "a list of integers";
   return "an integer" + least;
 }
 
@@ -144,10 +151,11 @@ std::optional<Finding> take_layer(const TomlValue& entry, LayerList& list) {
     }
   }
   for (const LayerAttribute& attribute : kind->attributes) {
+    const bool takes_list = std::holds_alternative<std::vector<std::uint32_t>*>(attribute.slot(operation));
     if (attribute.required && find_entry(entry, attribute.name) == nullptr)
-      return wrong_layer(entry.place,
-                         troupe::text("has a ", kind->name, " without ", attribute.name, ": ", attribute.help,
-                                      "; write { kind = ", in_quotes(kind->name), ", ", attribute.name, " = 32 }"));
+      return wrong_layer(entry.place, troupe::text("has a ", kind->name, " without ", attribute.name, ": ",
+                                                   attribute.help, "; write { kind = ", in_quotes(kind->name), ", ",
+                                                   attribute.name, " = ", takes_list ? "[2, 0, 1]" : "32", " }"));
   }
   list.add(std::move(operation), std::move(inputs), std::move(name));
   return std::nullopt;
@@ -159,6 +167,7 @@ struct ShowAttribute {
   std::string operator()(const std::int32_t* value) const { return std::to_string(*value); }
   std::string operator()(const double* value) const { return number_text(*value); }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const std::vector<std::uint32_t>* list) const { return Shape{*list}.to_string(); }
   std::string operator()(const Size2* size) const {
     if (size->height == size->width) return std::to_string(size->height);
     return troupe::text('[', size->height, ", ", size->width, ']');

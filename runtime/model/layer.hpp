@@ -26,6 +26,7 @@ constexpr Size2 pool_stride(Size2 stride, Size2 kernel) noexcept {
 struct Dense {
   std::uint32_t units = 0;
   bool flatten = true;  // x is all that the layer reads; false: the last extent, at each place of the others
+  bool bias = true;     // false: there is no b
   friend bool operator==(const Dense&, const Dense&) = default;
 };
 /// y = max(x, 0).
@@ -58,6 +59,7 @@ struct Conv2d {
   Size2 padding{0, 0};  // on each of two sides
   Size2 dilation{};     // distance of the elements that a kernel reads; 1: neighbours
   std::uint32_t groups = 1;
+  bool bias = true;  // false: there is no b
   friend bool operator==(const Conv2d&, const Conv2d&) = default;
 };
 /// y = the largest x of a window; where several are, the first one has the gradient.
@@ -144,6 +146,13 @@ struct Concat {
   friend bool operator==(const Concat&, const Concat&) = default;
 };
 
+/// y[i_0, i_1, ...] = x at the indices j, where j_order[k] = i_k: extent k of y is extent order[k] of x. The batch
+/// dimension stays where it is.
+struct Transpose {
+  std::vector<std::uint32_t> order;  // each extent of x once, counted from 0
+  friend bool operator==(const Transpose&, const Transpose&) = default;
+};
+
 /// y [..., width] = the rows of W [vocabulary, width] that the tokens [...] number; zeros for a token below 0.
 struct Embedding {
   std::uint32_t vocabulary = 0;
@@ -175,7 +184,8 @@ struct Attention {
 using Operation =
     std::variant<Dense, Relu, Add, SoftmaxCrossEntropy, Conv2d, MaxPool, AveragePool, GlobalAveragePool, Flatten, Tanh,
                  Sigmoid, Gelu, SmoothL1, SigmoidCrossEntropy, L2Norm, Dropout, BatchNorm, Multiply, Concat,  //
-                 Embedding, Position, LayerNorm, Attention>;  // of sequences
+                 Embedding, Position, LayerNorm, Attention,  // of sequences
+                 Transpose>;
 
 struct Layer {
   std::string name;  // also of the tensor that it puts out

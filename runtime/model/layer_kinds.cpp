@@ -29,6 +29,9 @@ struct InRange {
     return attribute.contains(size->height) && attribute.contains(size->width);
   }
   bool operator()(const bool*) const { return true; }
+  bool operator()(const std::vector<std::uint32_t>* list) const {
+    return std::ranges::all_of(*list, [&](std::uint32_t number) { return attribute.contains(number); });
+  }
 };
 
 /// Numbers as short as they can be told apart, or `exact`: as graphs' texts have had them from the beginning, which
@@ -45,6 +48,7 @@ struct AttributeText {
   }
   std::string operator()(const Size2* size) const { return text(size->height, 'x', size->width); }
   std::string operator()(const bool* on) const { return *on ? "true" : "false"; }
+  std::string operator()(const std::vector<std::uint32_t>* list) const { return Shape{*list}.to_string(); }
 };
 
 }  // namespace
@@ -56,7 +60,9 @@ std::span<const LayerKind> layer_kinds() {
       global_average_pool_row(), flatten_row(), tanh_row(), sigmoid_row(), gelu_row(), smooth_l1_row(),
       sigmoid_cross_entropy_row(), l2_norm_row(), dropout_row(), batch_norm_row(), multiply_row(), concat_row(),
       // Of sequences.
-      embedding_row(), position_row(), layer_norm_row(), attention_row()};
+      embedding_row(), position_row(), layer_norm_row(), attention_row(),
+      // Of any tensor.
+      transpose_row()};
   return kinds;
 }
 
@@ -120,9 +126,11 @@ std::uint64_t limited_product(const LayerShapes& layer, std::string_view what, s
 
 LayerResult same_shape(const LayerShapes& layer) { return {layer.inputs.front()}; }
 
-std::vector<Parameter> weight_and_bias(std::vector<std::uint64_t> extents, std::uint64_t inputs) {
+std::vector<Parameter> weight_and_bias(std::vector<std::uint64_t> extents, std::uint64_t inputs, bool has_bias) {
   const std::uint64_t units = extents.front();
-  return {{"weight", std::move(extents), 0, std::sqrt(1.0 / static_cast<double>(inputs))}, {"bias", {units}, 0, 0}};
+  std::vector<Parameter> made{{"weight", std::move(extents), 0, std::sqrt(1.0 / static_cast<double>(inputs))}};
+  if (has_bias) made.push_back({"bias", {units}, 0, 0});
+  return made;
 }
 
 }  // namespace detail

@@ -12,13 +12,13 @@
 namespace troupe {
 
 /// Where an attribute's value lies in an operation.
-using AttributeSlot = std::variant<std::uint32_t*, std::int32_t*, double*, Size2*, bool*>;
+using AttributeSlot = std::variant<std::uint32_t*, std::int32_t*, double*, Size2*, bool*, std::vector<std::uint32_t>*>;
 
 /// What can be said of a layer of some kind: units, kernel.
 struct LayerAttribute {
   std::string_view name;
   AttributeSlot (*slot)(Operation&);
-  double low = 0;  // of a size: of both numbers
+  double low = 0;  // of a size or a list: of each number
   double high = 0;
   std::string_view help;                      // half a sentence
   bool required = false;                      // otherwise the kind's own value stands for it
@@ -69,7 +69,7 @@ const LayerKind* find_layer_kind(std::string_view name);
 /// conv2d(20, kernel=5x5): the kind and what differs from its own values, the first attribute without its name. Equal
 /// for equal operations only.
 std::string text_of(const Operation& operation);
-/// 20, 0.5, 5x5, true.
+/// 20, 0.5, 5x5, true, [2, 0, 1].
 std::string text_of(const AttributeSlot& value);
 /// What is wrong with the attributes' values, or nothing.
 std::string wrong_attribute(const Operation& operation);

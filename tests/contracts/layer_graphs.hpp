@@ -42,6 +42,7 @@ inline Operation drawn_operation(const LayerKind& kind, Draws& draws) {
   if (auto* dense = std::get_if<Dense>(&made)) {
     dense->units = draws.number(1, 40);
     dense->flatten = !draws.one_in(3);
+    dense->bias = !draws.one_in(3);
   }
   if (auto* conv = std::get_if<Conv2d>(&made)) {
     conv->groups = draws.number(1, 2);
@@ -50,6 +51,12 @@ inline Operation drawn_operation(const LayerKind& kind, Draws& draws) {
     conv->stride = draws.size(1, 2);
     conv->padding = draws.size(0, 2);
     conv->dilation = draws.size(1, 2);
+    conv->bias = !draws.one_in(3);
+  }
+  if (auto* transpose = std::get_if<Transpose>(&made)) {
+    transpose->order = {0, 1, 2};
+    std::swap(transpose->order[2], transpose->order[draws.number(0, 2)]);
+    std::swap(transpose->order[1], transpose->order[draws.number(0, 1)]);
   }
   return made;
 }
@@ -170,8 +177,8 @@ inline Graph network_of_many_channels(std::uint64_t key) {
   Draws draws{sub_key(key, 79)};
   LayerList net;
   const Shape image{{draws.number(12, 18), draws.number(12, 18), draws.number(1, 2) * 16}};
-  const auto convolution = [](std::uint32_t filters) {
-    return Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}};
+  const auto convolution = [&](std::uint32_t filters) {
+    return Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}, .bias = !draws.one_in(3)};
   };
   std::uint32_t filters = draws.number(2, 3) * 16;
   net.add(convolution(filters));
@@ -180,8 +187,13 @@ inline Graph network_of_many_channels(std::uint64_t key) {
     net.add(any[draws.number(0, 4)]);
     const std::string before = net.last();
     const std::string made = net.add(convolution(filters));
-    switch (draws.number(0, 7)) {
+    switch (draws.number(0, 8)) {
       case 0: net.add(Add{}, {made, before}); break;
+      case 8:
+        net.add(Transpose{{2, 0, 1}});
+        net.add(Tanh{});
+        net.add(Transpose{{1, 2, 0}});
+        break;
       case 1: net.add(Multiply{}, {before, made}); break;
       case 2: net.add(MaxPool{.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}}); break;
       case 3: net.add(AveragePool{.kernel = {2, 2}, .stride = {1, 1}}); break;

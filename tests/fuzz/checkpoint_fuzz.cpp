@@ -12,6 +12,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
+#include "runtime/model/graph_text.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
 #include "tests/fuzz/seed.hpp"
 
@@ -55,6 +56,17 @@ class Mutator {
     std::snprintf(line.data(), line.size(), "troupe-checkpoint 1 %016llx\n",
                   static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
     return line.data() + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  /// What a manifest has of its model.
+  std::string graph() {
+    const std::string text =
+        R"(graph "g" field "image" [9, 8, 3] f32 field "label" [] i32 field "sample_key" [2] i32 f32 )"
+        R"("c"=conv2d(4, kernel=3x2, bias=false) "t"=transpose([2, 0, 1]) "d"=dropout(0.25) "s"=add["t", "d"] "o"=dense(10, flatten=false) )"
+        R"("p"=dense(10) "loss"=softmax_cross_entropy(0.5, smoothing=0.25)["p", "label"])";
+    std::vector<std::byte> bytes(text.size());
+    std::memcpy(bytes.data(), text.data(), bytes.size());
+    if (below(8) != 0) bytes = damaged(std::move(bytes));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   /// What rank 0 hears of another rank's file.
   std::string file() {
@@ -133,6 +145,19 @@ TEST(CheckpointFuzz, ManifestsAreReadOrRefusedAsWrittenOnes) {
   while (!end.passed()) {
     const std::string text = mutator.manifest();
     (survives(text.size(), [&] { parse_manifest(text, "m"); }) ? read : refused) += 1;
+  }
+  std::cout << read << " read, " << refused << " refused\n";
+  EXPECT_GT(read, 0u);
+  EXPECT_GT(refused, 0u);
+}
+
+TEST(CheckpointFuzz, TheTextOfAGraphIsReadOrRefused) {
+  Mutator mutator{testing::chosen_seed()};
+  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  std::uint64_t read = 0, refused = 0;
+  while (!end.passed()) {
+    const std::string text = mutator.graph();
+    (survives(text.size(), [&] { parse_graph(text); }) ? read : refused) += 1;
   }
   std::cout << read << " read, " << refused << " refused\n";
   EXPECT_GT(read, 0u);

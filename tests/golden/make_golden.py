@@ -143,7 +143,7 @@ class Model:
 
     def weight_and_bias(self, entry, shape):
         weight = self.parameter(entry, "weight", shape, spread=min(1.5, math.sqrt(3 / math.prod(shape[1:]))))
-        return weight, self.parameter(entry, "bias", shape[:1])
+        return weight, self.parameter(entry, "bias", shape[:1]) if entry.get("bias", True) else None
 
     def check_largest(self, windows):
         """`windows` [..., n]: of each, the largest must stand out."""
@@ -194,6 +194,9 @@ class Model:
 
     def flatten(self, entry, training, x):
         return x.flatten(1)
+
+    def transpose(self, entry, training, x):
+        return x.permute(0, *(1 + extent for extent in entry["order"]))
 
     def relu(self, entry, training, x):
         if x.abs().min() < self.margin:
@@ -501,6 +504,7 @@ def cases():
         # Layers.
         "dense": of_image("A dense layer of a whole image.", dense(5)),
         "dense_places": of_sequence("Dense layers at each place of a sequence, with the same weights."),
+        "dense_no_bias": of_image("A dense layer without a bias.", dense(5, bias=False)),
         "conv2d": of_image("A convolution that keeps the image's size.", conv(3, kernel=3, padding=1)),
         "conv2d_stride": of_image("A convolution with two strides, and a kernel and padding of two sides.",
                                   conv(3, kernel=[3, 2], stride=[2, 3], padding=[1, 0])),
@@ -509,6 +513,7 @@ def cases():
         "conv2d_groups": of_image("A convolution in three groups.", conv(6, kernel=2, groups=3)),
         "conv2d_depthwise": of_image("A depthwise convolution of stride 2.",
                                      conv(3, kernel=3, stride=2, padding=1, groups=3)),
+        "conv2d_no_bias": of_image("A convolution without a bias.", conv(4, kernel=3, padding=1, bias=False)),
         "max_pool": of_image("Pools of 2 x 2; a row is left over.", "max_pool"),
         "max_pool_padding": of_image("Pools that overlap, with padding.",
                                      layer("max_pool", kernel=[3, 2], stride=[2, 1], padding=1)),
@@ -517,6 +522,8 @@ def cases():
                                          layer("average_pool", kernel=[3, 2], stride=[2, 1], padding=1)),
         "global_average_pool": of_image("The mean of each channel.", "global_average_pool"),
         "flatten": of_image("Flatten, in the order height, width, channels.", "flatten", shape=(3, 4, 2)),
+        "transpose": of_image("The channels before height and width, which then a convolution takes for channels.",
+                              layer("transpose", order=[2, 0, 1]), conv(2, kernel=2)),
         "relu": of_image("ReLU.", "relu", shape=(3, 2, 2)),
         "tanh": of_image("The hyperbolic tangent.", "tanh"),
         "sigmoid": of_image("The sigmoid.", "sigmoid"),

@@ -18,6 +18,8 @@
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/config/detail/schema.hpp"
+#include "runtime/model/graph_text.hpp"
+#include "runtime/onnx/onnx_export.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace {
@@ -30,9 +32,10 @@ constexpr const char* kFooter = R"(Examples:
   ckpt list run/checkpoints                              what is there
   ckpt verify run/checkpoints                            is all of it whole?
   ckpt weights run/checkpoints -o weights.safetensors    the newest one's weights, for any reader of safetensors
+  ckpt export run/checkpoints --onnx model.onnx          the newest one's model and weights, for ONNX programs
   rtrun --resume auto app.toml                           resume from the newest
 
-Environment: with TERM=dumb, or where stderr is no terminal, nothing shows how far verify and weights are.
+Environment: with TERM=dumb, or where stderr is no terminal, nothing shows how far verify, weights and export are.
 Exit codes: 0 done, 1 a checkpoint is damaged, 2 wrong use, 3 environment.)";
 constexpr const char* kListFooter =
     R"(A line per checkpoint, the newest first: its folder, steps, samples, size, and its test accuracy if it was tested. Reads
@@ -50,6 +53,11 @@ constexpr const char* kWeightsFooter =
 
 Example: ckpt weights run/checkpoints -o weights.safetensors
 Exit codes: 0 done, 1 the checkpoint is damaged, 2 no checkpoint is there, 3 the file cannot be written.)";
+constexpr const char* kExportFooter =
+    R"(The file appears whole or not at all. It computes what an evaluation computes, in f32, without the losses: docs/onnx.md.
+
+Example: ckpt export run/checkpoints --onnx model.onnx
+Exit codes: 0 done, 1 the checkpoint is damaged, 2 no checkpoint is there, or its model cannot be exported, 3 the file cannot be written.)";
 
 std::uint64_t size_of(const CheckpointManifest& manifest) {
   std::uint64_t bytes = 0;
@@ -172,6 +180,42 @@ int weights(Blocking& blocking, const std::string& path, const std::string& to) 
   return 0;
 }
 
+int export_onnx(Blocking& blocking, const std::string& path, const std::string& to) {
+  const CheckpointPlace place = find_checkpoint(blocking, path);
+  CheckpointReader reader(place.store, place.id);
+  const CheckpointManifest& manifest = reader.manifest();
+  const std::string folder = place.store.folder_of(place.id);
+  const Graph graph = [&] {
+    try {
+      return parse_graph(manifest.model);
+    } catch (const Error& error) {
+      fail(error.code(), text(folder, ": ", error.what()));
+    }
+  }();
+  const auto counts = counts_of(manifest);
+  for (const Parameter& parameter : graph.parameters()) {
+    const auto at = counts.find(parameter.name);
+    TROUPE_CHECK(at != counts.end() && at->second == parameter.count_elements(), Code::corrupt, folder,
+                 ": does not have the ", parameter.count_elements(), " elements of tensor \"", parameter.name,
+                 "\" of its model");
+  }
+  NewFile file(to);
+  std::uint64_t done = 0, all = graph.count_parameters();
+  std::optional<Progress> progress{to};
+  write_onnx(
+      graph,
+      [&](std::size_t parameter, std::span<float> numbers) {
+        reader.read({}, graph.parameters()[parameter].name, CheckpointPart::parameters, 0, numbers);
+        (*progress)((done += numbers.size()) * sizeof(float), all * sizeof(float));
+      },
+      [&](std::span<const std::byte> bytes) { file.write(bytes); });
+  progress.reset();
+  file.sync();
+  file.publish();
+  fmt::print("{}: model {}, {} parameters of step {}, from {}\n", to, graph.name(), all, manifest.steps, folder);
+  return 0;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"ckpt looks into the checkpoints that rtrun saves.", "ckpt"};
   app.footer(kFooter);
@@ -187,6 +231,10 @@ int run(int argc, char** argv) {
   CLI::App& weights_of = *app.add_subcommand("weights", "Write the weights to one safetensors file");
   weights_of.add_option("PATH", path, kPath)->required();
   weights_of.add_option("-o,--output", to, "The file; replaced if it is there")->required();
+  CLI::App& export_of = *app.add_subcommand("export", "Write model and weights to one file for other programs");
+  export_of.add_option("PATH", path, kPath)->required();
+  export_of.add_option("--onnx", to, "The file, in the ONNX format; replaced if it is there")->required();
+  export_of.footer(kExportFooter);
   list_them.footer(kListFooter);
   verify_them.footer(kVerifyFooter);
   weights_of.footer(kWeightsFooter);
@@ -195,7 +243,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const std::string_view near =
-        argc > 1 ? detail::nearest(argv[1], {"list", "verify", "weights", "--help"}) : std::string_view{};
+        argc > 1 ? detail::nearest(argv[1], {"list", "verify", "weights", "export", "--help"}) : std::string_view{};
     if (near.empty() || near == argv[1]) return app.exit(error) == 0 ? 0 : 2;
     fmt::print(stderr, "ckpt: error: unknown command {}; did you mean {}?\nRun with --help for more information.\n",
                argv[1], near);
@@ -204,6 +252,7 @@ int run(int argc, char** argv) {
   Blocking blocking = Blocking::on_thread("main");
   if (list_them.parsed()) return list(path);
   if (verify_them.parsed()) return verify(blocking, path);
+  if (export_of.parsed()) return export_onnx(blocking, path, to);
   return weights(blocking, path, to);
 }
 

@@ -45,9 +45,10 @@ OpenClReplica::OpenClReplica(const Context& context, const AddressSpace& space, 
                  graph.layers()[l].name, ": the OpenCL device has chains of layers alone");
     LayerPart made;
     const auto* const dense = std::get_if<Dense>(&graph.layers()[l].operation);
-    made.dense = dense != nullptr && dense->flatten;
+    made.dense = dense != nullptr && dense->flatten && dense->bias;
     TROUPE_CHECK(made.dense || std::holds_alternative<Relu>(graph.layers()[l].operation), Code::unsupported, "layer ",
-                 graph.layers()[l].name, ": the OpenCL device has dense layers of all inputs and ReLU alone");
+                 graph.layers()[l].name,
+                 ": the OpenCL device has dense layers of all inputs, with a bias, and ReLU alone");
     made.in = in;
     made.out = in = static_cast<cl_uint>(graph.output_of(l).count_elements());
     if (made.dense) {

@@ -21,7 +21,7 @@ class ConvolutionCalls final : public LayerCalls {
         conv_(conv),
         input_(builder.image(stage.input_shape, stage.inputs.front(), builder.computed())),
         output_(builder.image(stage.output_shape, stage.output, builder.computed())),
-        bias_({conv.filters}, Type::f32, memory::format_tag::a),
+        bias_(conv.bias ? memory::desc{{conv.filters}, Type::f32, memory::format_tag::a} : memory::desc{}),
         winograd_(builder.computed() == Type::f32 && onednn_has_winograd() &&
                   gains_by_winograd(conv, stage.input_shape, stage.output_shape, builder.rows())) {}
 
@@ -31,12 +31,12 @@ class ConvolutionCalls final : public LayerCalls {
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
     const Output to = output_of(builder_.value_as(stage_.output, builder_.as_stored(output_)), descriptor.dst_desc());
-    calls.emplace_back(Product{{convolution_forward{descriptor},
-                                {{DNNL_ARG_SRC, input},
-                                 {DNNL_ARG_WEIGHTS, weights},
-                                 {DNNL_ARG_BIAS, builder_.bias(stage_.first_parameter + 1, bias_)},
-                                 {DNNL_ARG_DST, to.written},
-                                 {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    BoundArguments arguments{{DNNL_ARG_SRC, input},
+                             {DNNL_ARG_WEIGHTS, weights},
+                             {DNNL_ARG_DST, to.written},
+                             {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
+    if (conv_.bias) arguments.emplace_back(DNNL_ARG_BIAS, builder_.bias(stage_.first_parameter + 1, bias_));
+    calls.emplace_back(Product{{convolution_forward{descriptor}, arguments}});
     keep(calls, to);
   }
 
@@ -88,13 +88,15 @@ class ConvolutionCalls final : public LayerCalls {
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
     const Output to =
         output_of(builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)), descriptor.diff_weights_desc());
-    calls.emplace_back(
-        Product{{convolution_backward_weights{descriptor},
-                 {{DNNL_ARG_SRC, input},
-                  {DNNL_ARG_DIFF_DST, from},
-                  {DNNL_ARG_DIFF_WEIGHTS, to.written},
-                  {DNNL_ARG_DIFF_BIAS, builder_.gradient(stage_.first_parameter + 1, descriptor.diff_bias_desc())},
-                  {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    BoundArguments arguments{{DNNL_ARG_SRC, input},
+                             {DNNL_ARG_DIFF_DST, from},
+                             {DNNL_ARG_DIFF_WEIGHTS, to.written},
+                             {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
+    if (conv_.bias) {
+      arguments.emplace_back(DNNL_ARG_DIFF_BIAS,
+                             builder_.gradient(stage_.first_parameter + 1, descriptor.diff_bias_desc()));
+    }
+    calls.emplace_back(Product{{convolution_backward_weights{descriptor}, arguments}});
     keep(calls, to);
   }
 
@@ -153,7 +155,7 @@ class ConvolutionCalls final : public LayerCalls {
   ProgramBuilder& builder_;
   const Stage& stage_;
   const Conv2d conv_;
-  const memory::desc input_, output_, bias_;
+  const memory::desc input_, output_, bias_;  // no bias: of no dimensions
   const bool winograd_;
 };
 

@@ -20,7 +20,8 @@ class DenseCalls final : public LayerCalls {
         input_(builder.matrix(rows_, inputs_, builder.computed())),
         output_(builder.matrix(rows_, dense.units, builder.computed())),
         weights_(builder.matrix(dense.units, inputs_, builder.computed())),
-        bias_({static_cast<memory::dim>(dense.units)}, Type::f32, memory::format_tag::a) {}
+        bias_(dense.bias ? memory::desc{{static_cast<memory::dim>(dense.units)}, Type::f32, memory::format_tag::a}
+                         : memory::desc{}) {}
 
   void forward(Calls& calls) override {
     const memory stored_output = as(output_, builder_.tensor(stage_.output).value);
@@ -29,12 +30,12 @@ class DenseCalls final : public LayerCalls {
     builder_.choose(descriptor, stage_, "forward");
     const memory input = builder_.operand(calls, stored_input(calls));
     const memory weights = builder_.operand(calls, stored_weights());
-    calls.emplace_back(Product{{inner_product_forward{descriptor},
-                                {{DNNL_ARG_SRC, input},
-                                 {DNNL_ARG_WEIGHTS, weights},
-                                 {DNNL_ARG_BIAS, builder_.bias(stage_.first_parameter + 1, bias_)},
-                                 {DNNL_ARG_DST, output},
-                                 {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    BoundArguments arguments{{DNNL_ARG_SRC, input},
+                             {DNNL_ARG_WEIGHTS, weights},
+                             {DNNL_ARG_DST, output},
+                             {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
+    if (has_bias()) arguments.emplace_back(DNNL_ARG_BIAS, builder_.bias(stage_.first_parameter + 1, bias_));
+    calls.emplace_back(Product{{inner_product_forward{descriptor}, arguments}});
     builder_.convert(calls, output, stored_output);
   }
 
@@ -63,13 +64,16 @@ class DenseCalls final : public LayerCalls {
     builder_.choose(descriptor, stage_, "gradient of the weights");
     const memory input = builder_.operand(calls, stored_input(calls));
     memory output_gradient = builder_.operand(calls, gradient);
-    calls.emplace_back(
-        Product{{inner_product_backward_weights{descriptor},
-                 {{DNNL_ARG_SRC, input},
-                  {DNNL_ARG_DIFF_DST, output_gradient},
-                  {DNNL_ARG_DIFF_WEIGHTS, builder_.gradient(stage_.first_parameter, descriptor.diff_weights_desc())},
-                  {DNNL_ARG_DIFF_BIAS, builder_.gradient(stage_.first_parameter + 1, descriptor.diff_bias_desc())},
-                  {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}}});
+    BoundArguments arguments{
+        {DNNL_ARG_SRC, input},
+        {DNNL_ARG_DIFF_DST, output_gradient},
+        {DNNL_ARG_DIFF_WEIGHTS, builder_.gradient(stage_.first_parameter, descriptor.diff_weights_desc())},
+        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
+    if (has_bias()) {
+      arguments.emplace_back(DNNL_ARG_DIFF_BIAS,
+                             builder_.gradient(stage_.first_parameter + 1, descriptor.diff_bias_desc()));
+    }
+    calls.emplace_back(Product{{inner_product_backward_weights{descriptor}, arguments}});
     return output_gradient;
   }
 
@@ -97,13 +101,14 @@ class DenseCalls final : public LayerCalls {
     const Type stored = type_of(builder_.tensor(read).value);
     return builder_.unblocked(calls, read, with_type(input_, stored));
   }
+  bool has_bias() const noexcept { return stage_.count_parameters > 1; }
   memory stored_weights() const { return builder_.weights(stage_.first_parameter, weights_); }
 
   ProgramBuilder& builder_;
   const Stage& stage_;
-  const std::uint64_t inputs_;  // of a unit
-  const std::uint64_t rows_;    // of the product
-  const memory::desc input_, output_, weights_, bias_;
+  const std::uint64_t inputs_;                          // of a unit
+  const std::uint64_t rows_;                            // of the product
+  const memory::desc input_, output_, weights_, bias_;  // no bias: of no dimensions
 };
 
 }  // namespace

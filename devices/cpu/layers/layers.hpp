@@ -62,6 +62,7 @@ std::unique_ptr<LayerCalls> make_embedding(ProgramBuilder& builder, const Stage&
 std::unique_ptr<LayerCalls> make_position(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_layer_norm(ProgramBuilder& builder, const Stage& stage, const LayerNorm& norm);
 std::unique_ptr<LayerCalls> make_attention(ProgramBuilder& builder, const Stage& stage, const Attention& attention);
+std::unique_ptr<LayerCalls> make_transpose(ProgramBuilder& builder, const Stage& stage, const Transpose& transpose);
 
 /// As oneDNN calls it, with its gradient from the output.
 dnnl::algorithm algorithm_of(Activation activation) noexcept;

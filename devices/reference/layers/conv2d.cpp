@@ -35,7 +35,7 @@ void for_products(const Conv2d& conv, const LayerWork& work, std::uint32_t row, 
 
 void forward(const Conv2d& conv, const LayerWork& work) {
   auto& y = work.output->values;
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = work.parameters[1].values[i % conv.filters];
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = conv.bias ? work.parameters[1].values[i % conv.filters] : 0;
   for (std::uint32_t row = 0; row < work.rows; ++row) {
     for_products(conv, work, row, [&](std::size_t out, std::size_t weight, std::size_t in) {
       y[out] += work.parameters[0].values[weight] * work.inputs[0]->values[in];
@@ -45,7 +45,7 @@ void forward(const Conv2d& conv, const LayerWork& work) {
 
 void backward(const Conv2d& conv, const LayerWork& work) {
   const auto& dy = work.output->gradients;
-  for (std::size_t i = 0; i < dy.size(); ++i) work.parameters[1].gradients[i % conv.filters] += dy[i];
+  for (std::size_t i = 0; conv.bias && i < dy.size(); ++i) work.parameters[1].gradients[i % conv.filters] += dy[i];
   for (std::uint32_t row = 0; row < work.rows; ++row) {
     for_products(conv, work, row, [&](std::size_t out, std::size_t weight, std::size_t in) {
       work.parameters[0].gradients[weight] += dy[out] * work.inputs[0]->values[in];

@@ -113,4 +113,31 @@ void backward(const Concat&, const LayerWork& work) {
             [&](Tensor& input, std::size_t i, std::size_t at) { input.gradients[i] += work.output->gradients[at]; });
 }
 
+namespace {
+
+/// Calls `with(the output's element, the input's)` for all elements.
+template <class With>
+void for_moved(const Transpose& transpose, const LayerWork& work, With&& with) {
+  const auto &in = work.inputs[0]->shape.extents, &out = work.output->shape.extents;
+  for (std::size_t i = 0; i < work.output->values.size(); ++i) {
+    std::vector<std::size_t> index(in.size());  // of the input
+    std::size_t left = i;
+    for (std::size_t k = out.size(); k-- > 0; left /= out[k]) index[transpose.order[k]] = left % out[k];
+    std::size_t at = left;  // the row
+    for (std::size_t k = 0; k < in.size(); ++k) at = at * in[k] + index[k];
+    with(i, at);
+  }
+}
+
+}  // namespace
+
+void forward(const Transpose& transpose, const LayerWork& work) {
+  for_moved(transpose, work,
+            [&](std::size_t to, std::size_t from) { work.output->values[to] = work.inputs[0]->values[from]; });
+}
+void backward(const Transpose& transpose, const LayerWork& work) {
+  for_moved(transpose, work,
+            [&](std::size_t to, std::size_t from) { work.inputs[0]->gradients[from] += work.output->gradients[to]; });
+}
+
 }  // namespace troupe::reference

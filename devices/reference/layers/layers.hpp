@@ -77,5 +77,7 @@ void forward(const LayerNorm& norm, const LayerWork& work);
 void backward(const LayerNorm& norm, const LayerWork& work);
 void forward(const Attention& attention, const LayerWork& work);
 void backward(const Attention& attention, const LayerWork& work);
+void forward(const Transpose& transpose, const LayerWork& work);
+void backward(const Transpose& transpose, const LayerWork& work);
 
 }  // namespace troupe::reference

@@ -32,6 +32,7 @@ LayerKind embedding_row();
 LayerKind position_row();
 LayerKind layer_norm_row();
 LayerKind attention_row();
+LayerKind transpose_row();
 
 /// The largest number of anything that an attribute counts.
 inline constexpr double kMostCounted = 0xffffffff;
@@ -62,8 +63,8 @@ std::uint64_t limited_product(const LayerShapes& layer, std::string_view what, s
 /// Of a layer that changes no shape.
 LayerResult same_shape(const LayerShapes& layer);
 
-/// Weights that start with the variance of one over the inputs, and biases: LeCun, Bottou, Orr, Müller 1998 (Efficient
-/// BackProp), section 4.6: the variance of a unit's sum is that of its inputs.
-std::vector<Parameter> weight_and_bias(std::vector<std::uint64_t> extents, std::uint64_t inputs);
+/// Weights that start with the variance of one over the inputs, and biases where there are any: LeCun, Bottou, Orr,
+/// Müller 1998 (Efficient BackProp), section 4.6: the variance of a unit's sum is that of its inputs.
+std::vector<Parameter> weight_and_bias(std::vector<std::uint64_t> extents, std::uint64_t inputs, bool has_bias);
 
 }  // namespace troupe::detail

@@ -31,7 +31,7 @@ LayerResult infer_conv2d(const LayerShapes& layer) {
   const std::uint64_t outputs =
       limited_product(layer, "elements", limited_product(layer, "elements", height, width), conv.filters);
   return {Shape{{height, width, conv.filters}},
-          weight_and_bias({conv.filters, channels, conv.kernel.height, conv.kernel.width}, inputs),
+          weight_and_bias({conv.filters, channels, conv.kernel.height, conv.kernel.width}, inputs, conv.bias),
           limited_product(layer, "multiplications", outputs, inputs)};
 }
 
@@ -60,7 +60,15 @@ LayerKind conv2d_row() {
                          {"dilation", slot_of<&Conv2d::dilation>, 1, kMostSide,
                           "distance between neighbouring elements that a window reads"},
                          {"groups", slot_of<&Conv2d::groups>, 1, kMostCounted,
-                          "number of groups of channels, each convolved separately; as many as channels: depthwise"}},
+                          "number of groups of channels, each convolved separately; as many as channels: depthwise"},
+                         {"bias",
+                          slot_of<&Conv2d::bias>,
+                          0,
+                          1,
+                          "whether each filter has a bias; a batch norm that follows has its own",
+                          false,
+                          false,
+                          {"use_bias"}}},
           .elsewhere = {"conv", "convolution"},
           .infer = infer_conv2d};
 }

@@ -11,7 +11,7 @@ LayerResult infer_dense(const LayerShapes& layer) {
   output.extents.resize(dense.flatten ? 1 : output.extents.size());
   output.extents.back() = dense.units;
   const std::uint64_t weights = limited_product(layer, "weights", dense.units, in);
-  return {std::move(output), weight_and_bias({dense.units, in}, in),
+  return {std::move(output), weight_and_bias({dense.units, in}, in, dense.bias),
           limited_product(layer, "multiplications", weights, all / in)};
 }
 
@@ -32,7 +32,8 @@ LayerKind dense_row() {
                           {"out_features", "outputs", "filters", "width"}},
                          {"flatten", slot_of<&Dense::flatten>, 0, 1,
                           "whether a unit reads all elements; false: only the last extent, at each position of the "
-                          "others, with the same weights"}},
+                          "others, with the same weights"},
+                         {"bias", slot_of<&Dense::bias>, 0, 1, "whether there is a bias", false, false, {"use_bias"}}},
           .elsewhere = {"linear", "fc", "fully_connected", "inner_product"},
           .infer = infer_dense};
 }

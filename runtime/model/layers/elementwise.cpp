@@ -8,6 +8,7 @@ namespace {
 constexpr std::size_t kMostSummands = 64;
 constexpr std::size_t kMostFactors = 8;
 constexpr std::size_t kMostParts = 64;
+constexpr double kMostExtents = 8;
 
 LayerKind activation(std::string_view name, std::string_view help, Operation made) {
   return {.name = name,
@@ -55,6 +56,22 @@ LayerResult infer_flatten(const LayerShapes& layer) {
   return {Shape{{static_cast<std::uint32_t>(count)}}};
 }
 
+LayerResult infer_transpose(const LayerShapes& layer) {
+  const Shape& read = layer.inputs.front();
+  const std::vector<std::uint32_t>& order = std::get<Transpose>(layer.operation).order;
+  std::vector<bool> taken(read.extents.size());
+  Shape output;
+  for (const std::uint32_t extent : order) {
+    if (extent >= taken.size() || taken[extent]) break;
+    taken[extent] = true;
+    output.extents.push_back(read.extents[extent]);
+  }
+  TROUPE_CHECK(output.extents.size() == taken.size() && order.size() == taken.size(), Code::invalid, layer.where,
+               ": reads ", read.to_string(), "; its order, ", Shape{order}.to_string(), ", must have each of 0 to ",
+               taken.size() - 1, " once");
+  return {std::move(output)};
+}
+
 }  // namespace
 
 LayerKind relu_row() { return activation("relu", "max(x, 0).", Relu{}); }
@@ -98,6 +115,26 @@ LayerKind concat_row() {
       .attributes = {},
       .elsewhere = {"concatenate", "cat"},
       .infer = infer_concat};
+}
+
+LayerKind transpose_row() {
+  return {.name = "transpose",
+          .help =
+              "The same elements with the extents in another order: extent k of the output is extent `order[k]` of the "
+              "input, counted from 0. [2, 0, 1] makes [channels, height, width] of an image. The samples of a batch "
+              "stay as they are.",
+          .shape = "[n0, n1, ...] to [n of order[0], n of order[1], ...]",
+          .made = Transpose{},
+          .attributes = {{"order",
+                          slot_of<&Transpose::order>,
+                          0,
+                          kMostExtents - 1,
+                          "the input's extents, each once, as in [2, 0, 1]",
+                          true,
+                          false,
+                          {"perm", "permutation", "axes", "dims"}}},
+          .elsewhere = {"permute", "transposition"},
+          .infer = infer_transpose};
 }
 
 LayerKind flatten_row() {

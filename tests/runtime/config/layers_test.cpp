@@ -42,6 +42,23 @@ TEST(ConfigLayers, AreReadWithTheirAttributesNamesAndInputs) {
   EXPECT_EQ(found[4], (Layer{"softmax_cross_entropy_1", SoftmaxCrossEntropy{0.5, 0.1, 7}, {"dense_1", "label"}}));
 }
 
+TEST(ConfigLayers, HaveListsAndWordsAsAttributes) {
+  const std::string list = R"([{ kind = "transpose", order = [2, 0, 1] },
+    { kind = "conv2d", filters = 4, bias = false }, { kind = "dense", units = 3, bias = true }])";
+  const std::vector<Layer> found = layers(list);
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[0], (Layer{"transpose_1", Transpose{{2, 0, 1}}}));
+  EXPECT_EQ(found[1], (Layer{"conv2d_1", Conv2d{.filters = 4, .bias = false}}));
+  EXPECT_EQ(found[2], (Layer{"dense_1", Dense{.units = 3}}));
+  const Configuration configuration = parse_configuration("[model]\nlayers = " + list + "\n", "app.toml", {});
+  std::string shown;
+  for (const EffectiveValue& value : configuration.values)
+    if (value.key == "model.layers") shown = value.value;
+  EXPECT_THAT(shown, HasSubstr("{ kind = \"transpose\", name = \"transpose_1\", order = [2, 0, 1] }"));
+  EXPECT_THAT(shown, HasSubstr("filters = 4, bias = false }"));
+  EXPECT_EQ(layers(shown), found);
+}
+
 TEST(ConfigLayers, EndWithALossWhereNoneIsWritten) {
   EXPECT_EQ(layers(R"([{ kind = "dense", units = 10 }])").back(), (Layer{"loss", SoftmaxCrossEntropy{}}));
   EXPECT_TRUE(layers("[]").empty()) << "the registered model";
@@ -66,6 +83,14 @@ TEST(ConfigLayers, NameWhatIsWrongAndWhatWasMeant) {
        "app.toml:2:11: model.layers has the layer \"conv3d\", which is not a kind of layer; did you mean conv2d?"},
       {R"([{ kind = "linear", units = 3 }])", "did you mean dense?"},
       {R"(["zzz"])", "which is not a kind of layer; there are dense, "},
+      {R"(["transpose"])",
+       "has a transpose without order: the input's extents, each once, as in [2, 0, 1]; write "
+       "{ kind = \"transpose\", order = [2, 0, 1] }"},
+      {R"([{ kind = "transpose", order = 2 }])",
+       "whose order is the integer 2, but takes a list of integers: the input's extents, each once"},
+      {R"([{ kind = "transpose", order = [1, -1] }])", "whose order is "},
+      {R"([{ kind = "permute", order = [0] }])", "did you mean transpose?"},
+      {R"([{ kind = "dense", units = 3, bias = 1 }])", "whose bias is the integer 1, but takes true or false: whether"},
       {R"(["dense"])", "has a dense without units: number of outputs; write { kind = \"dense\", units = 32 }"},
       {R"([{ kind = "dense", unit = 3 }])", "has a dense with the unknown key \"unit\"; did you mean units?"},
       {R"([{ kind = "conv2d", out_channels = 3 }])", "did you mean filters?"},

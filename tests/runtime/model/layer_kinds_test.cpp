@@ -61,6 +61,8 @@ TEST(LayerKinds, AreWrittenWithWhatDiffersFromTheirOwnValues) {
             "conv2d(20, kernel=5x3, groups=2)");
   EXPECT_EQ(text_of(Operation{MaxPool{}}), "max_pool");
   EXPECT_EQ(text_of(Operation{MaxPool{.kernel = {3, 3}, .padding = {1, 0}}}), "max_pool(3x3, padding=1x0)");
+  EXPECT_EQ(text_of(Operation{Dense{.units = 4, .bias = false}}), "dense(4, bias=false)");
+  EXPECT_EQ(text_of(Operation{Transpose{{2, 0, 1}}}), "transpose([2, 0, 1])");
   EXPECT_NE(text_of(Operation{MaxPool{.kernel = {3, 3}}}), text_of(Operation{MaxPool{.stride = {3, 3}}}));
 }
 
@@ -90,6 +92,30 @@ TEST(LayerKinds, GiveConvolutionsTheWeightsOfTheirGroupsAndCountTheirProducts) {
   const std::uint64_t conv = 3 * 5 * 6 * 12, dense = 90 * 3;
   EXPECT_EQ(graph.forward_flops(), 2 * (conv + dense));
   EXPECT_EQ(graph.training_flops(), 2 * (2 * conv + 3 * dense)) << "the image needs no gradient";
+}
+
+TEST(LayerKinds, HaveNoBiasWhereNoneIsWanted) {
+  LayerList net;
+  net.add(Conv2d{.filters = 6, .kernel = {3, 3}, .bias = false});
+  net.add(Dense{.units = 3, .bias = false});
+  const Graph graph{"g", Shape{{5, 6, 4}}, DType::f32, net.finish()};
+  ASSERT_EQ(graph.parameters().size(), 2U);
+  EXPECT_EQ(graph.parameters()[0].name, "conv2d_1.weight");
+  EXPECT_EQ(graph.parameters()[1].name, "dense_1.weight");
+  EXPECT_EQ(graph.parameters()[1].layer, 1U);
+}
+
+TEST(LayerKinds, TransposeHasTheExtentsInItsOrder) {
+  EXPECT_EQ(shape_after({{7, 8, 3}}, Transpose{{2, 0, 1}}), (Shape{{3, 7, 8}}));
+  EXPECT_EQ(shape_after({{7, 8, 3}}, Transpose{{1, 2, 0}}), (Shape{{8, 3, 7}}));
+  EXPECT_EQ(shape_after({{7}}, Transpose{{0}}), (Shape{{7}}));
+  const std::string wanted = "must have each of 0 to 2 once";
+  EXPECT_THAT(refusal_on({{7, 8, 3}}, Transpose{{2, 0}}),
+              HasSubstr("layer transpose_1: reads [7, 8, 3]; its order, [2, 0], " + wanted));
+  EXPECT_THAT(refusal_on({{7, 8, 3}}, Transpose{{2, 0, 0}}), HasSubstr("its order, [2, 0, 0], " + wanted));
+  EXPECT_THAT(refusal_on({{7, 8, 3}}, Transpose{{0, 1, 2, 3}}), HasSubstr("its order, [0, 1, 2, 3], " + wanted));
+  EXPECT_THAT(refusal_on({{7, 8, 3}}, Transpose{{0, 1, 9}}), HasSubstr("order is [0, 1, 9]; it must be at least 0"));
+  EXPECT_THAT(refusal_on({{7, 8, 3}}, Transpose{}), HasSubstr("its order, [], " + wanted));
 }
 
 TEST(LayerKinds, NameLayerAndShapesThatDoNotFit) {
