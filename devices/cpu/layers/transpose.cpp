@@ -103,14 +103,15 @@ class TransposeCalls final : public LayerCalls {
 
  private:
   static void add(Calls& calls, const memory& to, const memory& from, Copying copying) {
-    calls.emplace_back(OwnWork{[to, from, copying = std::move(copying)](const Kernels&) {
-      if (is_f32(to)) {
-        copying.run(static_cast<float*>(to.get_data_handle()), static_cast<const float*>(from.get_data_handle()));
-      } else {
-        using Half = std::uint16_t;
-        copying.run(static_cast<Half*>(to.get_data_handle()), static_cast<const Half*>(from.get_data_handle()));
-      }
-    }});
+    calls.emplace_back(OwnWork{
+        {to, from}, [to, from, copying = std::move(copying)](const Kernels&) {
+          if (is_f32(to)) {
+            copying.run(static_cast<float*>(to.get_data_handle()), static_cast<const float*>(from.get_data_handle()));
+          } else {
+            using Half = std::uint16_t;
+            copying.run(static_cast<Half*>(to.get_data_handle()), static_cast<const Half*>(from.get_data_handle()));
+          }
+        }});
   }
 
   ProgramBuilder& builder_;
