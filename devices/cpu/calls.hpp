@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -56,7 +57,7 @@ struct CopyColumns {
 using Call = std::variant<Product, BoundPrimitive, Elementwise, OwnWork, Drop, CopyColumns>;
 using Calls = std::vector<Call>;
 
-void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);
+void execute(std::span<const Call> calls, const dnnl::stream& stream, const Kernels& kernels);
 /// The products alone.
 void execute_products(const Calls& calls, const dnnl::stream& stream);
 
