@@ -55,6 +55,29 @@ Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
 }
 
+/// CNTK's ConvNet for images of 32 x 32: two pairs of convolutions of 3 x 3 with a ReLU each, a pool that overlaps
+/// behind each pair, then dense layers of 256 and 128 units with a ReLU and dropout, and one for each class.
+Graph build_convnet(const Settings& settings, const std::vector<Field>& fields) {
+  Field image = needed_field(settings, fields, kImage);
+  const Field label = needed_field(settings, fields, kLabel);
+  image.dtype = settings.model.dtype;
+  LayerList net;
+  for (int pair = 0; pair < 2; ++pair) {
+    for (int i = 0; i < 2; ++i) {
+      net.add(Conv2d{.filters = 64, .kernel = {3, 3}, .padding = {1, 1}});
+      net.add(Relu{});
+    }
+    net.add(MaxPool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+  }
+  for (const std::uint32_t units : {256, 128}) {
+    net.add(Dense{units});
+    net.add(Relu{});
+    net.add(Dropout{.rate = 0.5});
+  }
+  net.add(Dense{label.classes});
+  return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
+}
+
 /// A residual network of He et al. 2016 (Deep residual learning for image recognition) of `model.depth` layers: for
 /// images of 224 x 224 (their table 1), or for those of 32 x 32 (their section 4.2).
 struct ResNetShape {
@@ -199,7 +222,8 @@ struct Registered {
   Graph (*build)(const Settings&, const std::vector<Field>&);
 };
 constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", build_lenet},
-                             Registered{"resnet", build_resnet}, Registered{"gpt", build_gpt}};
+                             Registered{"convnet", build_convnet}, Registered{"resnet", build_resnet},
+                             Registered{"gpt", build_gpt}};
 
 Graph build_without_smoothing(const Settings& settings, const std::vector<Field>& fields) {
   if (!settings.model.layers.empty()) return build_layers(settings, fields);

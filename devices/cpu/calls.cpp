@@ -69,7 +69,7 @@ void copy_columns(const CopyColumns& copy) {
 
 }  // namespace
 
-void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels) {
+void execute(std::span<const Call> calls, const dnnl::stream& stream, const Kernels& kernels) {
   for (const Call& call : calls) {
     if (const auto* product = std::get_if<Product>(&call)) {
       product->primitive.execute(stream);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -92,7 +93,7 @@ void for_memories(const Call& call, Visit&& visit) {
   std::visit(Visitor{visit}, call);
 }
 
-void execute(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);
+void execute(std::span<const Call> calls, const dnnl::stream& stream, const Kernels& kernels);
 /// The products alone.
 void execute_products(const Calls& calls, const dnnl::stream& stream);
 

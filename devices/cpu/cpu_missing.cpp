@@ -1,4 +1,5 @@
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/layer_times.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe {
@@ -15,5 +16,6 @@ bool cpu_device_available() { return false; }
 std::string describe_cpu_replica(const Replica&) { missing(); }
 CpuReplicaMemory memory_of_cpu_replica(const Replica&) { missing(); }
 void enqueue_products(Replica&, Stream&, Memory, Memory) { missing(); }
+StepTimes measure_layers(const Graph&, std::uint32_t, std::uint32_t, std::uint32_t) { missing(); }
 
 }  // namespace troupe

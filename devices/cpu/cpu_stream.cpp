@@ -12,6 +12,7 @@
 #include <exception>
 #include <utility>
 
+#include "devices/cpu/denormals.hpp"
 #include "devices/cpu/program_set.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/base/blocking.hpp"
@@ -23,14 +24,6 @@ namespace {
 
 /// How often an idle stream that may spin looks before it sleeps: some tens of microseconds.
 constexpr int kLooks = 2000;
-
-/// Denormal numbers cost a hundred times as much; optimizer state is full of them late in training.
-void flush_denormals() noexcept {
-#if defined(__x86_64__)
-  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
-  _mm_setcsr(_mm_getcsr() | 0x0040);  // denormals are zero
-#endif
-}
 
 /// Numbers as others expect them, while a stream's thread does other work than a stream's.
 class UsualNumbers {

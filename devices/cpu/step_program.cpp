@@ -160,7 +160,15 @@ void StepProgram::make_forward(Layers& layers, const std::vector<Bucket>& bucket
       forward_.emplace_back();
       first_read_.emplace_back();
     }
+    const Stage& stage = layers.builder.stages()[s];
+    Part part{.layer = stage.layer,
+              .backward = false,
+              .activation = stage.activation,
+              .piece = forward_.size() - 1,
+              .first = forward_.back().calls.size()};
     layers.calls[s]->forward(forward_.back().calls);
+    part.count = forward_.back().calls.size() - part.first;
+    parts_.push_back(part);
   }
   for (const Loss& loss : losses_)
     layers.builder.convert(forward_.back().calls, layers.builder.tensor(loss.tensor).value, loss.logits);
@@ -209,7 +217,15 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
         backward_.back().gathered_bytes = gathered;
         backward_.emplace_back();
       }
-      one.backward(backward_.back().calls, gradients);
+      Calls& calls = backward_.back().calls;
+      Part part{.layer = layer,
+                .backward = true,
+                .activation = builder.stages()[stage].activation,
+                .piece = backward_.size() - 1,
+                .first = calls.size()};
+      one.backward(calls, gradients);
+      part.count = calls.size() - part.first;
+      parts_.push_back(part);
     }
   }
   while (!made.empty()) {  // the last one first, so that those of the same piece stay where they are
@@ -264,10 +280,13 @@ void StepProgram::remove_unused(const Recomputation& made) {
       if (may_be_written && place - made.first_place < made.count_places)
         is_needed = is_needed || used[place - made.first_place];
     });
-    if (is_needed)
+    if (is_needed) {
       use(calls[c]);
-    else
-      calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
+      continue;
+    }
+    calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
+    for (Part& part : parts_)
+      if (part.backward && part.piece == made.piece && part.first > c) --part.first;
   }
 }
 
@@ -351,6 +370,11 @@ void StepProgram::run(const RunProgram& what) {
   to.loss = (training ? 0 : to.loss) + sums.loss;
   to.correct = (training ? 0 : to.correct) + sums.correct;
   to.samples = (training ? 0 : to.samples) + sums.samples;
+}
+
+void StepProgram::run(const Part& part) const {
+  const Calls& calls = (part.backward ? backward_ : forward_)[part.piece].calls;
+  execute(std::span{calls}.subspan(part.first, part.count), stream_, kernels_);
 }
 
 StepSums StepProgram::call_losses(const RunProgram& what, bool training) const {

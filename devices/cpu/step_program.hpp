@@ -49,6 +49,19 @@ class StepProgram {
   const std::string& description() const noexcept { return description_; }
   /// Where its tensors lie.
   const Places& places() const noexcept { return places_; }
+  /// The calls of one pass of a stage.
+  struct Part {
+    std::uint32_t layer = 0;  // of the graph
+    bool backward = false;
+    Activation activation{};  // of the stage
+    std::size_t piece = 0;    // of the forward or backward pass
+    std::size_t first = 0;    // call of the piece
+    std::size_t count = 0;
+  };
+  /// In the order of a step.
+  const std::vector<Part>& parts() const noexcept { return parts_; }
+  /// Runs one of parts() on what the last step left, for measurements. The program has run a step.
+  void run(const Part& part) const;
 
  private:
   struct Loss {
@@ -115,6 +128,7 @@ class StepProgram {
   std::optional<Calls> evaluation_;                     // the forward pass, where that of an evaluation differs
   std::vector<BatchStatistic> statistics_;
   std::vector<Piece> backward_;
+  std::vector<Part> parts_;
   std::string description_;
 };
 

@@ -183,10 +183,12 @@ Keys data_and_model_keys() {
       {"data.loader", at<&S::data, &D::loader>, one_of({"rank", "node"}), "who reads the data set", "\"node\"",
        "rank: every rank reads it itself. node: one rank of each node reads it and fills the batches of all ranks of "
        "the node, directly in their memory, so that the node holds the data set once."},
-      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet", "resnet", "gpt"}), "a registered model",
-       "\"mlp\"",
+      {"model.name", at<&S::model, &S::Model::name>, one_of({"mlp", "lenet", "convnet", "resnet", "gpt"}),
+       "a registered model", "\"mlp\"",
        "mlp: dense layers, each but the last followed by a ReLU. lenet: two convolutions with tanh and pooling, then "
-       "two dense layers, as apps/mnist/lenet.toml writes them. resnet: residual blocks of convolutions and batch "
+       "two dense layers, as apps/mnist/lenet.toml writes them. convnet: CNTK's network of two pairs of convolutions, "
+       "as "
+       "apps/cifar10/convnet.toml trains it. resnet: residual blocks of convolutions and batch "
        "norms, as apps/cifar10/resnet20.toml trains them. gpt: a decoder of a text's bytes, as apps/text/gpt.toml "
        "trains it. The sizes of input and output follow from the data."},
       {"model.units",

@@ -56,20 +56,9 @@ name = "lenet"
 rule = "sgd"
 rate = 0.05
 )";
-/// The layers of apps/cifar10/convnet.toml.
 constexpr std::string_view kConvnet = R"(
 [model]
-layers = [
-  { kind = "conv2d", filters = 64, kernel = 3, padding = 1 }, "relu",
-  { kind = "conv2d", filters = 64, kernel = 3, padding = 1 }, "relu",
-  { kind = "max_pool", kernel = 3, stride = 2, padding = 1 },
-  { kind = "conv2d", filters = 64, kernel = 3, padding = 1 }, "relu",
-  { kind = "conv2d", filters = 64, kernel = 3, padding = 1 }, "relu",
-  { kind = "max_pool", kernel = 3, stride = 2, padding = 1 },
-  { kind = "dense", units = 256 }, "relu", { kind = "dropout", rate = 0.5 },
-  { kind = "dense", units = 128 }, "relu", { kind = "dropout", rate = 0.5 },
-  { kind = "dense", units = 10 },
-]
+name = "convnet"
 [optimizer]
 rule = "momentum"
 rate = 0.0015

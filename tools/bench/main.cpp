@@ -8,6 +8,7 @@
 #include "tools/bench/cases.hpp"
 #include "tools/bench/data/command.hpp"
 #include "tools/bench/group/command.hpp"
+#include "tools/bench/layers/command.hpp"
 #include "tools/bench/messages/command.hpp"
 #include "tools/bench/options.hpp"
 #include "tools/bench/say.hpp"
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
   bench::MessagesCommand messages{app};
   bench::GroupCommand group{app};
   bench::DataCommand data{app};
+  bench::LayersCommand layers{app};
   int line = -1;
   auto* member = app.add_subcommand("member")->group("");  // for this program's own use
   member->add_option("--line", line)->required();
@@ -72,6 +74,7 @@ int main(int argc, char** argv) {
   }
   try {
     if (step->parsed()) return bench::run_step(what, rounds);
+    if (layers.parsed()) return layers.run();
     if (member->parsed()) {
       be_measured(line);
       return 0;

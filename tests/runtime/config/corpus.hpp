@@ -98,7 +98,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[model]\nunits = [1000, \"x\"]\n", {"app.toml:2:9: model.units has the text \"x\" as entry 2"}},
       {"[model]\ndtype = 16\n", {"app.toml:2:9: model.dtype is the integer 16, but takes one of \"f32\", \"bf16\""}},
       {"[model]\nname = [\"mlp\"]\n",
-       {"app.toml:2:8: model.name is the array [\"mlp\"], but takes one of \"mlp\", \"lenet\", \"resnet\", \"gpt\""}},
+       {"app.toml:2:8: model.name is the array [\"mlp\"], but takes one of \"mlp\", \"lenet\", \"convnet\", "
+        "\"resnet\", \"gpt\""}},
       {"[optimizer]\nrate = \"0.001\"\n", {"app.toml:2:8: optimizer.rate is the text \"0.001\"", "(without quotes)"}},
       {"[train]\ndeterministic = 1\n",
        {"app.toml:2:17: train.deterministic is the integer 1, but takes true or false"}},

@@ -141,7 +141,7 @@ TEST(Models, HaveTheLabelSmoothingOfTheSettingsInTheirLastLoss) {
   const Layer smoothed{"loss", SoftmaxCrossEntropy{.smoothing = 0.1}};
   Settings settings;
   settings.model.label_smoothing = 0.1;
-  for (const char* name : {"mlp", "lenet"}) {
+  for (const char* name : {"mlp", "lenet", "convnet"}) {
     settings.model.name = name;
     EXPECT_EQ(build_model(settings, fields).layers().back(), smoothed) << name;
   }

@@ -1,0 +1,74 @@
+#include "devices/cpu/layer_times.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/model/layer_list.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint32_t kRows = 4, kRounds = 2;
+
+/// Each kind of layer that oneDNN has primitives for, and a sum, for which it has none here.
+Graph several_kinds(DType dtype) {
+  LayerList net;
+  net.add(Conv2d{.filters = 20, .kernel = {5, 5}});
+  net.add(Tanh{});
+  net.add(MaxPool{});
+  const std::string norm = net.add(BatchNorm{});
+  const std::string relu = net.add(Relu{}, {norm});
+  net.add(Add{}, {relu, norm});
+  net.add(Conv2d{.filters = 6, .kernel = {3, 3}, .groups = 2});
+  net.add(AveragePool{});
+  net.add(Dense{16});
+  net.add(LayerNorm{});
+  net.add(Gelu{});
+  net.add(Dense{10});
+  return {"several", Shape{{28, 28, 1}}, dtype, net.finish()};
+}
+
+class LayerTimes : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(EveryType, LayerTimes, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& info) { return std::string{name_of(info.param)}; });
+
+TEST_P(LayerTimes, AreThoseOfEachLayerThatIsNoPartOfAnother) {
+  const StepTimes times = measure_layers(several_kinds(GetParam()), kRows, 1, kRounds);
+  std::vector<std::string> forward, backward;
+  for (const LayerTime& time : times.layers) (time.backward ? backward : forward).push_back(time.layer);
+  EXPECT_THAT(forward, ::testing::ElementsAre("conv2d_1", "max_pool_1", "batch_norm_1", "relu_1", "add_1", "conv2d_2",
+                                              "average_pool_1", "dense_1", "layer_norm_1", "gelu_1", "dense_2"));
+  std::ranges::reverse(backward);
+  EXPECT_EQ(backward, forward);
+  EXPECT_EQ(times.us.size(), kRounds);
+}
+
+TEST_P(LayerTimes, HaveTheOperationsOfAStepAsTheGraphCountsThem) {
+  const Graph graph = several_kinds(GetParam());
+  const StepTimes times = measure_layers(graph, kRows, 1, kRounds);
+  const auto sum = std::accumulate(times.layers.begin(), times.layers.end(), std::uint64_t{0},
+                                   [](std::uint64_t flops, const LayerTime& time) { return flops + time.flops; });
+  EXPECT_EQ(sum, kRows * graph.training_flops());
+}
+
+TEST_P(LayerTimes, NameTheBestPrimitivesOfAllLayersThatOnednnHas) {
+  for (const LayerTime& time : measure_layers(several_kinds(GetParam()), kRows, 1, kRounds).layers) {
+    SCOPED_TRACE(time.layer + (time.backward ? " backward" : " forward"));
+    EXPECT_EQ(time.us.size(), kRounds);
+    EXPECT_THAT(time.us, ::testing::Each(::testing::Gt(0.0)));
+    const bool known = time.kind != "add";
+    EXPECT_EQ(time.best_us.size(), known ? kRounds : 0U);
+    EXPECT_THAT(time.best_us, ::testing::Each(::testing::Gt(0.0)));
+    EXPECT_EQ(time.best.empty(), !known);
+    EXPECT_EQ(time.best.find("ref"), time.best.npos) << time.best;
+    const auto primitives = 1 + std::ranges::count(time.best, '+');
+    if (time.layer == "conv2d_1") EXPECT_EQ(primitives, 1) << "nobody needs the gradient to the image";
+    if (time.layer == "conv2d_2" || time.kind == "dense") EXPECT_EQ(primitives, time.backward ? 2 : 1);
+    if (time.kind == "max_pool") EXPECT_EQ(primitives, time.backward ? 2 : 1) << "the slope of the tanh before it";
+  }
+}
+
+}  // namespace
+}  // namespace troupe
