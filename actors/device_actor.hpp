@@ -108,7 +108,8 @@ struct DeviceParts {
   DeviceProgress from{};                          // of the view before
   std::function<void(DeviceProgress)> retired{};  // told before the audience that the view ends here
   TraceRow* trace = nullptr;                      // null: nothing is noted
-  Programs* programs = nullptr;  // of steps, which the stream replays from; null: every step is enqueued, none is replayed
+  Programs* programs =
+      nullptr;  // of steps, which the stream replays from; null: every step is enqueued, none is replayed
 };
 
 /// Who is told, in this order, and never answers.

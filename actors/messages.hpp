@@ -169,8 +169,9 @@ struct PolicyWish {
   std::function<void(const StepOutcome&)> told;
 };
 
-/// The same: soon all ranks end the view after one step, and continue in another one from what they have in memory. `told`
-/// hears of the first step that may be the view's last; ranks continue as long as their policy has an unfinished round.
+/// The same: soon all ranks end the view after one step, and continue in another one from what they have in memory.
+/// `told` hears of the first step that may be the view's last; ranks continue as long as their policy has an unfinished
+/// round.
 struct RebuildWish {
   std::string reason;  // for people
   std::function<void(const StepOutcome&)> told;

@@ -32,7 +32,8 @@ class LogFile {
  public:
   /// The first line replaces what is there under `path`.
   explicit LogFile(std::string path);
-  /// Before the first line: of what is there the lines of the first `steps` steps stay. A file that is not a log is replaced.
+  /// Before the first line: of what is there the lines of the first `steps` steps stay. A file that is not a log is
+  /// replaced.
   void go_on_after(std::uint64_t steps);
   /// Adds a line. Throws Error{environment} naming the file when it cannot be written; the file stays whole then, and
   /// the line comes with the next one, as do the newest ones before it (1 MiB of them).
