@@ -46,7 +46,7 @@ struct DeviceState {
   bool all_committed = false;
   bool last_pass_reached = false;  // the evaluation after the last step
   bool stopped = false;            // the end came before the plan's
-  bool retires = false;            // the view ends after `last`, and the run goes on in another one
+  bool retires = false;            // the view ends after `last`, and the run continues in another one
   bool finished = false;           // and everyone was told
 };
 using DeviceSelf = DeviceActor::stateful_pointer<DeviceState>;
@@ -153,7 +153,7 @@ bool has_evaluated(const DeviceState& s, const DeviceParts& parts) {
   return s.stopped || !parts.schedule.evaluates(*s.last) || s.last_pass_reached;
 }
 
-/// The view's end: every step is committed and evaluated, and nothing is being saved. What the next one goes on with is
+/// The view's end: every step is committed and evaluated, and nothing is being saved. What the next one starts with is
 /// in memory, so there is nothing to save for it.
 void retire_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
@@ -250,7 +250,7 @@ std::string why_not_rebuilt(const DeviceState& s, const DeviceParts& parts) {
   return parts.rebuild_refusal ? parts.rebuild_refusal() : "it works in one view to its end";
 }
 
-/// No step begins until the order comes; those under way go on.
+/// No step begins until the order comes; those that have begun are completed.
 void hold(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
   DeviceState& s = self->state;
   s.orders.hold(hold.number);

@@ -87,7 +87,7 @@ struct DeviceParts {
   PointMessenger<SnapshotReached, 1>& snapshots;
   std::optional<SavePlan> saves;  // absent: no checkpoints
   Rank self{};
-  /// What becomes of the run after a step with these sums, the same at every rank; absent: it goes on.
+  /// What becomes of the run after a step with these sums, the same at every rank; absent: it continues.
   std::function<Status(Step, const StepSums&)> verdict{};
   /// Told when a step begins under another policy than the one before it, and why; absent: nobody is. Without a reason
   /// the policy's turn had come.
@@ -103,12 +103,13 @@ struct DeviceParts {
   /// Whether after an evaluation no step begins before its EvaluationVerdict, so that one which ends the run does so
   /// at the same step in every run of the same numbers.
   bool awaits_verdicts = false;
-  /// Why this rank cannot go on in another view when steps are held for that; empty: it can. Absent: it never can.
+  /// Why this rank cannot continue in another view when steps are held for that; empty: it can. Absent: it never can.
   std::function<std::string()> rebuild_refusal{};
   DeviceProgress from{};                          // of the view before
   std::function<void(DeviceProgress)> retired{};  // told before the audience that the view ends here
   TraceRow* trace = nullptr;                      // null: nothing is noted
-  Programs* programs = nullptr;  // of steps, which the stream replays from; null: every step is enqueued anew
+  Programs* programs =
+      nullptr;  // of steps, which the stream replays from; null: every step is enqueued, none is replayed
 };
 
 /// Who is told, in this order, and never answers.

@@ -26,7 +26,7 @@ DigestActor::behavior_type digest_actor(DigestSelf self, std::uint32_t ranks, st
     if (const auto wrong = self->state.digests->add(digest))
       self->quit(
           to_caf(Status{Code::device_fault,
-                        *wrong + ": a rank's memory, or its device, is not to be trusted; go on from a checkpoint "
+                        *wrong + ": a rank's memory, or its device, is not to be trusted; resume from a checkpoint "
                                  "of before (update.digest_steps found it)"}));
   }};
 }

@@ -34,7 +34,7 @@ struct RunEnd {
   std::uint64_t saved_steps = 0;  // of the newest checkpoint that the run saved; 0: none
   Status unsaved{};               // why the last save failed
   bool judged = false;            // the status is the verdict of all ranks on a step, the same at each
-  bool retired = false;           // the view alone has ended: the run goes on in the next one
+  bool retired = false;           // the view alone has ended: the run continues in the next one
 };
 
 /// What Membership works with; sent to it once, as its first message.

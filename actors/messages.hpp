@@ -72,7 +72,7 @@ struct TestResult {
 /// Anyone to Device: end after the steps under way, at every rank.
 struct StopRequest {};
 
-/// Stream to Device: this rank's part of a checkpoint is copied, and training goes on.
+/// Stream to Device: this rank's part of a checkpoint is copied, and training continues.
 struct SnapshotReached {
   Step step;
   std::uint32_t number = 0;            // of the checkpoint
@@ -129,7 +129,7 @@ struct Begin {
 struct DeviceFinished {
   bool stopped = false;  // before the plan's last step
   Status verdict{};      // not ok: why all ranks end after the step before, which they agree on
-  bool retired = false;  // the view ends here, and the run goes on in the next one
+  bool retired = false;  // the view ends here, and the run continues in the next one
 };
 
 /// Bootstrap's watch, heartbeats or the transport to Membership: a process is gone.
@@ -169,8 +169,9 @@ struct PolicyWish {
   std::function<void(const StepOutcome&)> told;
 };
 
-/// The same: soon all ranks end the view after one step, and go on in another one from what they have in memory. `told`
-/// hears of the first step that may be the view's last; ranks go on as long as their policy has a round under way.
+/// The same: soon all ranks end the view after one step, and continue in another one from what they have in memory.
+/// `told` hears of the first step that may be the view's last; ranks continue as long as their policy has an unfinished
+/// round.
 struct RebuildWish {
   std::string reason;  // for people
   std::function<void(const StepOutcome&)> told;
@@ -181,7 +182,7 @@ struct AnswersOverdue {
   std::uint32_t number = 0;
 };
 
-/// Device to itself: rank 0 should have let it go on.
+/// Device to itself: rank 0 should have let it continue.
 struct OrderOverdue {
   std::uint32_t number = 0;
 };
@@ -289,7 +290,7 @@ struct StepsHeld {
   std::uint64_t last = 0;  // of the run, as far as this rank knows
   std::string refusal;     // why this rank cannot do what steps are held for; empty: it can
 };
-/// StepCoordinator to Device: go on, and this is what was decided.
+/// StepCoordinator to Device: continue, and this is what was decided.
 struct StepOrder {
   std::uint32_t number = 0;
   StepOrderKind kind = StepOrderKind::go_on;

@@ -38,7 +38,7 @@ struct ReporterState : ReportSoFar {
   Clock::time_point rate_since{};  // of progress: since it was told, or the last evaluation ended
   std::uint64_t rate_samples = 0;  // trained until then
   bool finished = false;
-  bool retired = false;  // the run goes on in the next view
+  bool retired = false;  // the run continues in the next view
   bool told = false;
 };
 using ReporterSelf = ReporterActor::stateful_pointer<ReporterState>;

@@ -54,7 +54,7 @@ using ReporterActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<TestResult>,
 using RankValuesReceiver = ActorOf<Takes<RankValues>>;
 using ReportedReceiver = ActorOf<Takes<Reported>>;
 
-/// `so_far`: before the schedule's first step; of a run that goes on from a checkpoint the line's sums alone.
+/// `so_far`: before the schedule's first step; of a run that resumes from a checkpoint the line's sums alone.
 ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
                              ReportedReceiver told, const ReportSoFar& so_far = {});
 

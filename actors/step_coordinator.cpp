@@ -86,8 +86,8 @@ Common common_answer(const CoordinatorState& s, const StepCoordinatorParts& part
   return all;
 }
 
-/// The order that lets everybody go on. A policy is told of the step before its first one that it is the other's last,
-/// so that one must not have begun either.
+/// The order that lets all ranks continue. A policy is told of the step before its first one that it is the other's
+/// last, so that one must not have begun either.
 StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
   StepOrder order{.number = number};
   const bool switches = wish.kind == StepOrderKind::switch_policy;

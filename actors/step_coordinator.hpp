@@ -12,8 +12,8 @@ namespace troupe {
 
 /// Decides what begins, or ends, at one step of all ranks (a policy, the view, the run), one wish after the other: it
 /// holds every device actor, hears from each which step it takes next, lies beyond the farthest of them with its order,
-/// and lets all go on. Where one rank cannot take the order nobody gets it. It also passes verdicts on evaluations on
-/// to all devices. On rank 0. Ends with Error{timeout} that names the ranks which do not answer in time.
+/// and lets all continue. Where one rank cannot take the order nobody gets it. It also passes verdicts on evaluations
+/// on to all devices. On rank 0. Ends with Error{timeout} that names the ranks which do not answer in time.
 using StepCoordinator = ActorOf<Takes<JoinSteps>, Takes<StepsHeld>, Takes<EndWish>, Takes<PolicyWish>,
                                 Takes<RebuildWish>, Takes<EvaluationVerdict>, Takes<AnswersOverdue>>;
 /// How devices see it.

@@ -235,7 +235,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
   /// Why not, when that cannot be read.
   Status understand(std::span<const std::byte> bytes, StripeQuestion& asked) const {
-    if (bytes.size() != sizeof asked) return {Code::invalid, "a call to a shard that is no StripeQuestion"};
+    if (bytes.size() != sizeof asked) return {Code::invalid, "a call to a shard that is not a StripeQuestion"};
     std::memcpy(&asked, bytes.data(), sizeof asked);
     const Stripe& stripe = tenancy_->parts().stripe.stripe;
     if (asked.count > kMostReadElements || asked.first > stripe.count || stripe.count - asked.first < asked.count) {

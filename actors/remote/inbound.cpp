@@ -13,10 +13,11 @@
 namespace troupe::remote {
 namespace {
 
-/// Exit messages, and answers that nobody waits for any more, may come before their turn too, beside what credits and
-/// open requests allow.
+/// Exit messages, and answers for which no request waits any more, may also arrive before their turn, in addition to
+/// what credits and open requests allow.
 constexpr std::size_t kMostStrays = 1024;
-/// Gaps in the order of what a peer sent, beside those that its credits allow: answers on their way.
+/// How many gaps the order of a peer's messages may have in addition to those that its credits allow: for answers that
+/// have not arrived yet.
 constexpr std::size_t kMostGaps = 65536;
 
 bool is_counted(const wire::Header& header) noexcept { return (header.flags & wire::kFree) == 0; }
@@ -128,7 +129,8 @@ void Inbound::hold(PeerState& from, const wire::Header& header, Arrival& arrival
     context_.condemn(from, "it sent too many messages before their turn");
 }
 
-/// The other half of the order: see the class. DOWN notices for which this was the last thing missing take effect.
+/// The other half of the order (see the class). A DOWN notice takes effect if this was the last message that it waited
+/// for.
 void Inbound::dealt_with(PeerState& from, std::uint32_t order) {
   auto& of = from.order;
   const auto place = of.dealt_with.whole(order);
@@ -159,7 +161,7 @@ void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arriv
   const bool counted = is_counted(header);
   const auto charge = static_cast<std::uint32_t>(wire::charge_in(header.charge));
   if (counted) edge.intake->delivered(charge);
-  // Ends with the message, or here: either way the sender is told that it is dealt with.
+  // Destroyed with the message, or here: in both cases the sender is told that the message has been handled.
   auto receipt = counted ? troupe::detail::Receipt{edge.intake, charge} : troupe::detail::Receipt{};
   if ((header.flags & wire::kVoid) != 0) return;
   const auto sender = sender_of(from, header);
@@ -167,14 +169,15 @@ void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arriv
   Status status = !has_memory_for(header) || arrival.refused
                       ? refuse_for_memory(from, header, arrival)
                       : reader_.read(from, header, arrival, sender, std::move(receipt), message);
-  // An answer that cannot be read is still an end for the request that waits for it.
+  // An answer that cannot be read still ends the request that waits for it.
   const bool is_answer = caf::message_id{header.message_id}.is_response();
   if (is_answer && !ends_request(from, header)) return context_.counts.dropped.add();
   if (!status.ok()) return fail(from, header, sender, to, status);
   hand_over(from, header, std::move(message), to);
 }
 
-/// The last message may exceed the limit, so that any message gets through where nothing else is under way.
+/// The last message may exceed the limit, so that a message of any size is accepted while no other one is being
+/// received.
 bool Inbound::has_memory_for(const wire::Header& header) {
   const std::uint64_t used = context_.incoming->used();
   memory_.note(used);
@@ -210,7 +213,7 @@ void Inbound::hand_over(PeerState& from, const wire::Header& header, caf::mailbo
   }
 }
 
-/// Tells whoever waits why a message was not delivered.
+/// Tells the actor that waits why a message was not delivered.
 void Inbound::fail(PeerState& from, const wire::Header& header, const caf::strong_actor_ptr& sender, KnownActor& to,
                    const Status& why) {
   const caf::message_id id{header.message_id};
@@ -219,7 +222,7 @@ void Inbound::fail(PeerState& from, const wire::Header& header, const caf::stron
   if (id.is_response()) to.actor->enqueue(nullptr, id, caf::make_message(to_caf(why)), nullptr);
 }
 
-/// An exit message is the last word of a link; the news that the other one ended must not be a second.
+/// An exit message ends a link. The notice that the other actor has ended must not cause a second one.
 void Inbound::end_link(PeerState& from, const caf::mailbox_element& message, KnownActor& to) {
   const auto source = caf::actor_cast<caf::strong_actor_ptr>(message.content().get_as<caf::exit_msg>(0).source);
   if (!source || source->node() != from.node) return;
@@ -280,7 +283,8 @@ void Inbound::take_in_down(PeerState& from, const wire::Header& header, const Ar
   dealt_with(from, header.order);
 }
 
-/// An actor of a peer. Requests are answered first: whoever hears that it ended expects no answers any more.
+/// An actor of a peer has ended. Requests are answered first, because an actor that learns of the end expects no
+/// answers after that.
 void Inbound::end_remote(PeerState& from, const Ended& ended) {
   const caf::error down = caf::make_error(caf::sec::request_receiver_down);
   requests_.fail(actors_, from.number, ended.actor, down);

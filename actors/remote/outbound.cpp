@@ -13,8 +13,8 @@ namespace {
 
 /// Larger bodies go with the tensors.
 constexpr std::size_t kLargestControlBody = 64 << 10;
-/// A payload of at most so many bytes goes by the control lane, which saves it the way to the other one, while no more
-/// than as many are under way there: several would make small messages wait.
+/// A payload of at most so many bytes is sent on the control lane, which is faster than handing it to the other lane,
+/// as long as no more than so many bytes are being sent there: more would delay small messages.
 constexpr std::uint64_t kControlPayload = 64 << 10;
 
 std::span<const std::byte> bytes_of(const std::vector<char>& chars) { return std::as_bytes(std::span(chars)); }
@@ -25,7 +25,8 @@ std::span<std::byte, wire::kHeaderBytes> header_in(std::vector<char>& head) {
 
 }  // namespace
 
-/// Waits until the tensors of a parked message are valid, or one never will be; then tells. Deletes itself.
+/// Waits until the tensors of a parked message are valid, or until one can no longer become valid; then reports that.
+/// Deletes itself.
 class Outbound::PointsReached final : public Waker, public LaneTask {
  public:
   PointsReached(Outbound& outbound, std::uint64_t ticket, std::size_t points)
@@ -119,7 +120,7 @@ void Outbound::send_now(Proxy& proxy, caf::mailbox_element& message) {
   send_encoded(proxy, header);
 }
 
-/// To scratch_ and tensors_. On failure nothing is lent.
+/// Encodes into scratch_ and tensors_. On failure no tensor stays lent.
 Status Outbound::encode(PeerState& to, caf::mailbox_element& message, wire::Header& header) {
   scratch_.assign(wire::kHeaderBytes, 0);
   tensors_.clear();
@@ -144,8 +145,8 @@ Status Outbound::encode(PeerState& to, caf::mailbox_element& message, wire::Head
   return status;
 }
 
-/// Whoever waits for something must hear of it: the requester, or, when this was the answer, the one who asked over
-/// there.
+/// An actor that waits must be told that the message could not be sent: the requester, or, if the message was an
+/// answer, the actor of the other process that asked.
 void Outbound::refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why) {
   context_.drop(text("message not sent: ", why.text()));
   if (!message.mid.is_response()) {
@@ -183,7 +184,8 @@ void Outbound::spend(Proxy& proxy, wire::Header& header, std::size_t body_bytes)
   if (Room* const room = proxy.room()) room->enter_bytes(charge * wire::kChargeBytes);
 }
 
-/// What stands in scratch_ and tensors_. From here on the message has its numbers, so a frame with them must leave.
+/// Sends what scratch_ and tensors_ contain. From here on the message has its sequence numbers, so a frame with these
+/// numbers must be sent.
 void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   PeerState& to = proxy.peer();
   const std::size_t body_bytes = scratch_.size() - wire::kHeaderBytes;
@@ -237,7 +239,7 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   }
 }
 
-/// The body's frames, for the bulk lane: several are under way at once, and other messages pass between them.
+/// Sends the body in frames on the bulk lane. Several are sent at once, and other messages may pass between them.
 void Outbound::cut_into_pieces(PeerState& to, std::shared_ptr<const Body> body, Frames& frames) {
   const std::uint64_t size_bytes = body->bytes.size() - wire::kHeaderBytes;
   wire::Header header{.kind = wire::Kind::piece, .message_id = to.next_body - 1, .source = size_bytes};
@@ -269,8 +271,9 @@ void Outbound::unpark(std::uint64_t ticket, const Status& status) {
   replace_failed(*frames.back(), status);
 }
 
-/// The tensor's content will never be, but the message has its numbers: its request ends with the reason, and another
-/// frame takes its place. That says why, where it was an answer that somebody waits for, else it is empty.
+/// The tensor will never be valid, but the message already has its sequence numbers. Its request ends with the reason,
+/// and another frame is sent in its place: one with the reason if the message was an answer that an actor waits for,
+/// otherwise an empty one.
 void Outbound::replace_failed(const Frame& frame, const Status& why) {
   wire::Header header = *wire::load(frame.head);
   context_.drop(text("message not sent: the work that was to fill its tensor failed: ", why.text()));

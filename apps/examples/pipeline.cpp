@@ -82,7 +82,7 @@ class Outlet {
 void say(const std::string& stage, const Outlet* out, Clock::time_point begin) {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   std::cout << stage << ": " << kPieces << " tensors of 1 MiB in " << took.count() << " ms";
-  if (out != nullptr) std::cout << ", at most " << out->most_under_way() << " under way to the next stage";
+  if (out != nullptr) std::cout << ", at most " << out->most_under_way() << " on their way to the next stage";
   std::cout << std::endl;
 }
 

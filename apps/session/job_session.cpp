@@ -60,7 +60,7 @@ class JobSession::Relay final : public SessionListener {
     epochs_ = std::move(result.epochs);
     before_ = result.total;
   }
-  /// Makes `result` that of all views so far: lines that were trained anew stand for those before.
+  /// Makes `result` that of all views so far: lines of epochs that were trained again replace those before.
   void add_before(RunResult& result) const {
     for (EpochReport& line : result.epochs) line = counted(line, before_);
     std::vector<EpochReport> lines;

@@ -28,7 +28,7 @@ std::string View::rebuild_refusal() const {
   if (!settings().update_log.empty() || !settings().update_replay.empty())
     return "update.log and update.replay are about one view: leave them out";
   if (space_.arenas_left() < kArenasOfAView)
-    return "this process has named nearly as many arenas as it can: start it anew from a checkpoint";
+    return "this process has named nearly as many arenas as it can: start it again from a checkpoint";
   return {};
 }
 

@@ -23,7 +23,7 @@ struct LoggedEvaluation {
   double loss = 0;  // NaN: it was not finite
 };
 /// Those of the first `steps` steps in the log at `path`, in order; of steps that were trained again the last. None
-/// where it is no log.
+/// where it is not a log.
 std::vector<LoggedEvaluation> evaluations_in(const std::string& path, std::uint64_t steps);
 
 /// The log of a run: an array of those, indented by 4 as LogReport does. A line is added with one write (GrowingFile);
@@ -32,7 +32,8 @@ class LogFile {
  public:
   /// The first line replaces what is there under `path`.
   explicit LogFile(std::string path);
-  /// Before the first line: of what is there the lines of the first `steps` steps stay. What is no log is replaced.
+  /// Before the first line: of what is there the lines of the first `steps` steps stay. A file that is not a log is
+  /// replaced.
   void go_on_after(std::uint64_t steps);
   /// Adds a line. Throws Error{environment} naming the file when it cannot be written; the file stays whole then, and
   /// the line comes with the next one, as do the newest ones before it (1 MiB of them).

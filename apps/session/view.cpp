@@ -166,7 +166,7 @@ void View::map_peer(Rank rank) {
   if (const auto ticket = find_device_ticket(space_, *arena)) arenas_.push_back(wires_->device->import(*ticket).arena);
 }
 
-/// Opens what the job goes on from, as rank 0 decided, or this process has left.
+/// Opens the checkpoint from which the job resumes, as rank 0 decided, or this process has left.
 void View::resume() {
   const CheckpointStart& start = places_[0].start;
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);

@@ -70,7 +70,7 @@ class Outliner {
     switch (it.kind) {
       case PartKind::pci_bridge: return bridges % 2 == 0;  // root ports, and a switch's own ports towards devices
       case PartKind::cache: return it.cache->level < 3;
-      case PartKind::misc: return index_.nic_at(part) != nullptr;  // what it holds is shown as a NIC
+      case PartKind::misc: return index_.nic_at(part) != nullptr || is_module(part);  // shown as a NIC, or all together
       case PartKind::group: return numa_or_package_below(part) == 0;
       case PartKind::die: return false;
       default: return false;
@@ -88,6 +88,7 @@ class Outliner {
   void add_below(Entry& entry, PartIndex part, std::uint32_t bridges) {
     std::vector<PartIndex> cores;
     gather(entry, part, bridges, cores);
+    if (!all_) add_modules(entry, part);
     if (cores.empty()) return;
     // Memory first, then what computes, then devices.
     const auto at = std::find_if(entry.below.begin(), entry.below.end(),
@@ -112,6 +113,29 @@ class Outliner {
     }
   }
   PartKind part_kind(PartIndex part) const { return machine_.parts[part].kind; }
+
+  bool is_module(PartIndex part) const {
+    return part_kind(part) == PartKind::misc && machine_.parts[part].subtype == "MemoryModule";
+  }
+  /// One entry for all memory modules of a part, with how many there are of each model.
+  void add_modules(Entry& entry, PartIndex part) const {
+    std::map<std::string, std::size_t> models;
+    std::size_t modules = 0;
+    PartIndex first = part;
+    for (const PartIndex child : index_.children(part)) {
+      if (!is_module(child)) continue;
+      if (modules++ == 0) first = child;
+      const std::string* const vendor = find_info(machine_.parts[child].infos, "Vendor");
+      const std::string* const number = find_info(machine_.parts[child].infos, "PartNumber");
+      if (vendor != nullptr || number != nullptr)
+        ++models[text(vendor != nullptr ? *vendor : "", vendor != nullptr && number != nullptr ? " " : "",
+                      number != nullptr ? *number : "")];
+    }
+    if (modules == 0) return;
+    Entry below{.kind = Entry::Kind::other, .part = first, .title = plural(modules, "memory module")};
+    for (const auto& [model, count] : models) below.details.push_back(text(count, " x ", model));
+    entry.below.push_back(std::move(below));
+  }
 
   /// Bridges to nowhere and functions that nobody asks for, such as timers.
   static bool is_dull(const Entry& entry) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
@@ -126,6 +128,46 @@ std::string table_text(const Index& index, const PathTable& table, bool color) {
     words.erase(words.find_last_not_of(' ') + 1);
     out += words + '\n';
   }
+  return out;
+}
+
+std::string legend_text(const std::vector<PathTable>& tables) {
+  struct Sign {
+    std::string_view sign, meaning;
+  };
+  // Of NV4 and XG2 the number is the one of lanes.
+  static constexpr Sign kClasses[] = {{"X", "itself"},
+                                      {"NV", "NVLink, with the number of lanes"},
+                                      {"XG", "xGMI, with the number of lanes"},
+                                      {"NVB", "NVLink over another GPU"},
+                                      {"C2C", "a coherent link to the processor"},
+                                      {"PIX", "one PCI switch"},
+                                      {"PXB", "several PCI switches"},
+                                      {"PHB", "a PCI host bridge"},
+                                      {"NODE", "the processor, near the same memory"},
+                                      {"SYS", "the link between processors"}};
+  std::set<std::string> classes;
+  bool assumed = false, slow = false, distances = false, measured = false;
+  for (const PathTable& table : tables) {
+    for (const Path& path : table.paths) {
+      std::string name = text_of(path);
+      name.erase(name.find_last_not_of("0123456789") + 1);
+      classes.insert(name);
+      assumed = assumed || path.assumed;
+    }
+    slow = slow || std::find(table.slow.begin(), table.slow.end(), true) != table.slow.end();
+    distances = distances || !table.distances.empty();
+    measured = measured || !table.measured.empty();
+  }
+  if (classes.empty()) return {};
+  std::string out = "Bandwidths are modelled, in GB/s in one direction.\n";
+  for (const Sign& each : kClasses)
+    if (classes.contains(std::string{each.sign})) out += fmt::format("  {:<5} {}\n", each.sign, each.meaning);
+  if (assumed) out += "  ~     a PCI link is not known: PCI Express 3 x16 is assumed\n";
+  if (distances) out += "  d     distance that the firmware tells, 10 within a node\n";
+  if (measured) out += "  m     measured by `rttopo bench`\n";
+  if (slow)
+    out += "  !     slow: below 70 % of the median of its class, or over a link that `rttopo doctor` warns of\n";
   return out;
 }
 

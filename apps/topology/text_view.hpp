@@ -26,6 +26,8 @@ struct PathTable {
 /// GPU x GPU, GPU x NIC and NUMA x NUMA, as far as there are such.
 std::vector<PathTable> path_tables(const Index& index);
 std::string table_text(const Index& index, const PathTable& table, bool color);
+/// The classes and marks that occur in the tables, and what they mean; empty: there are no tables.
+std::string legend_text(const std::vector<PathTable>& tables);
 /// "GPU 0 - GPU 1 - GPU 0", with the slowest edge.
 std::string ring_text(const Index& index, const std::vector<PartIndex>& members, const Ring& ring);
 

@@ -51,6 +51,10 @@ std::unique_ptr<Device> make_cpu_device(AddressSpace& space, CpuDeviceOptions op
 }
 
 bool cpu_device_available() { return true; }
+bool cpu_device_has_winograd() {
+  cpu::limit_onednn();
+  return cpu::onednn_has_winograd();
+}
 
 std::string describe_cpu_replica(const Replica& replica) {
   const auto* own = dynamic_cast<const cpu::CpuReplica*>(&replica);

@@ -30,6 +30,8 @@ struct CpuDeviceOptions {
 std::unique_ptr<Device> make_cpu_device(AddressSpace& space, CpuDeviceOptions options);
 /// Whether this build has the CPU device.
 bool cpu_device_available();
+/// Whether it computes f32 convolutions by Winograd's algorithm here, where that gains (runtime/compute/winograd.hpp).
+bool cpu_device_has_winograd();
 /// For people: the implementation each primitive of a CPU device's replica uses, one a line. Throws Error{invalid} for
 /// another device's replica.
 std::string describe_cpu_replica(const Replica& replica);

@@ -13,6 +13,7 @@ namespace {
 
 std::unique_ptr<Device> make_cpu_device(AddressSpace&, CpuDeviceOptions) { missing(); }
 bool cpu_device_available() { return false; }
+bool cpu_device_has_winograd() { return false; }
 std::string describe_cpu_replica(const Replica&) { missing(); }
 CpuReplicaMemory memory_of_cpu_replica(const Replica&) { missing(); }
 void enqueue_products(Replica&, Stream&, Memory, Memory) { missing(); }

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "runtime/compute/winograd.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::cpu {
@@ -62,22 +63,6 @@ class Alike {
 };
 
 }  // namespace
-
-bool gains_by_winograd(const Conv2d& conv, const Shape& input, const Shape& output, std::uint32_t rows) {
-  constexpr Size2 kOne{1, 1}, kThree{3, 3};
-  if (conv.kernel != kThree || conv.stride != kOne || conv.dilation != kOne || conv.groups != 1) return false;
-  if (conv.padding.height > 1 || conv.padding.width > 1) return false;
-  // Measured with oneDNN 2.6 on one core of a Zen 4, forward and both gradients: with 16 channels it is as fast as the
-  // direct way, with 32 1.7 times, with 64 2.2 times as fast. Where tiles of 4 x 4 cover an image badly (9 x 9) the
-  // gain is 1.1, and with 512 channels and 16 tiles in all the weights' transforms make it a loss (0.8; 128
-  // tiles: 1.8).
-  constexpr std::uint64_t kLeastChannels = 32, kLeastTiles = 64, kTile = 4;
-  const std::uint64_t height = output.extents[0], width = output.extents[1];
-  const std::uint64_t tiles = ((height + kTile - 1) / kTile) * ((width + kTile - 1) / kTile);
-  return input.extents[2] % kBlockChannels == 0 && conv.filters % kBlockChannels == 0 &&
-         input.extents[2] >= kLeastChannels && conv.filters >= kLeastChannels && rows * tiles >= kLeastTiles &&
-         9 * height * width >= 2 * 36 * tiles;
-}
 
 std::vector<bool> tensors_in_blocks(const Graph& graph, const std::vector<std::uint32_t>& same, std::uint32_t rows) {
   const auto fields = static_cast<std::uint32_t>(graph.fields().size());

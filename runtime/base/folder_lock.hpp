@@ -21,7 +21,7 @@ class FolderLock {
   static FolderLock take(Blocking& blocking, const std::string& folder, const char* file, const std::string& holder,
                          const std::string& cure, Deadline deadline);
 
-  /// Says anew whose it is.
+  /// Writes the owner again.
   void name(const std::string& holder) const noexcept;
   /// False: this file system keeps no locks, so nobody is kept away.
   bool held() const noexcept { return held_; }

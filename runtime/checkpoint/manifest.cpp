@@ -49,7 +49,7 @@ Json to_json(const CheckpointPiece& piece) {
 std::uint64_t hash_from(const Json& json) {
   const auto& digits = json.get_ref<const std::string&>();
   TROUPE_CHECK(digits.size() == 16 && digits.find_first_not_of("0123456789abcdef") == digits.npos, Code::corrupt, "\"",
-               digits, "\" is no hash");
+               digits, "\" is not a hash");
   return std::stoull(digits, nullptr, 16);
 }
 
@@ -61,7 +61,7 @@ CheckpointPiece piece_from(const Json& json) {
   const auto& part = json.at("part").get_ref<const std::string&>();
   std::size_t number = 0;
   while (number < kParts.size() && kParts[number] != part) ++number;
-  TROUPE_CHECK(number < kParts.size(), Code::corrupt, "\"", part, "\" is no part of a checkpoint");
+  TROUPE_CHECK(number < kParts.size(), Code::corrupt, "\"", part, "\" is not a part of a checkpoint");
   piece.part = static_cast<CheckpointPart>(number);
   json.at("first").get_to(piece.first);
   json.at("count").get_to(piece.count);
@@ -89,7 +89,7 @@ CheckpointFile file_from(const Json& json) {
   json.at("name").get_to(file.name);
   // It names a file beside the manifest and nothing else.
   TROUPE_CHECK(!file.name.empty() && file.name.find('/') == file.name.npos && !file.name.starts_with('.'),
-               Code::corrupt, "\"", file.name, "\" is no name of a checkpoint's file");
+               Code::corrupt, "\"", file.name, "\" is not the name of a checkpoint's file");
   json.at("bytes").get_to(file.size_bytes);
   file.header_hash = hash_from(json.at("header_xxh3"));
   std::uint64_t left = file.size_bytes;

@@ -290,7 +290,8 @@ void CheckpointStore::prune(const std::string& run, std::uint32_t keep) const {
 CheckpointManifest CheckpointStore::read(CheckpointId id) const {
   const std::string path = folder_of(id) + '/' + kManifest;
   std::ifstream file(path, std::ios::binary);
-  TROUPE_CHECK(file.is_open(), Code::corrupt, path, ": cannot be opened: this is no checkpoint, or none that is whole");
+  TROUPE_CHECK(file.is_open(), Code::corrupt, path,
+               ": cannot be opened: this is not a checkpoint, or it is incomplete");
   // Takes memory only for what is there; too long a one is seen as such.
   std::string text;
   while (file && text.size() <= kMaxManifestBytes) {

@@ -65,7 +65,7 @@ class PolicyExchange final : public Exchange {
                  "a round behind the next step needs a stream of its own");
     first_ = true;
     if (orders_.sent == Sent::gradient) ++updates_;
-    if (orders_.switched) begin_anew(stream);
+    if (orders_.switched) begin_policy(stream);
   }
 
   void show_between_steps() noexcept override { shows_between_steps_ = true; }
@@ -181,7 +181,7 @@ class PolicyExchange final : public Exchange {
     TROUPE_CHECK(retired_.load(std::memory_order_acquire), Code::invalid, "group ", group().value,
                  " is still exchanged: retire it first");
     TROUPE_CHECK(!begun_ || is_consistent(), Code::invalid, "group ", group().value, ": step ", step_.value,
-                 " left a round under way");
+                 " left an unfinished round");
     const std::uint64_t made = updates();
     return {std::move(parts_.policy), made};
   }
@@ -403,7 +403,7 @@ class PolicyExchange final : public Exchange {
 
   /// Another policy has another momentum, and what it sends is of another size. The last round may still be moving
   /// with both.
-  void begin_anew(Stream& stream) {
+  void begin_policy(Stream& stream) {
     join(stream);
     if (memory_.residual.size_bytes != 0) stream.clear(memory_.residual);
     for (const StripeMemory& part : memory_.outer)

@@ -31,13 +31,13 @@ using std::chrono::milliseconds;
 /// Progress calls in one round: enough to drain a burst, few enough that tasks and actors get their turn.
 constexpr int kProgressCalls = 8;
 constexpr int kPausesPerLook = 16;
-/// A lane that is driven along and has nothing to do gets one of so many idle rounds: looking at it makes what comes on
-/// the own lane wait. While it moves, and for some looks more, it gets more of them, and as many of the busy ones; yet
-/// more would make TCP move less at a time.
+/// While the other lane that this thread drives has nothing to do, it gets one of so many idle rounds, because each
+/// look at it delays what arrives on this lane. While it moves data, and for some looks after that, it gets more of the
+/// idle rounds and as many of the busy ones. Still more would make TCP move less data at a time.
 constexpr unsigned kRoundsPerOther = 16;
 constexpr unsigned kRoundsPerMovingOther = 4;
 constexpr unsigned kMoreLooks = 16;
-/// A round of the other lane that takes longer is work for its own thread, where that has a core.
+/// If a round of the other lane takes longer, its own thread should do that work, provided that it has a core.
 constexpr std::chrono::microseconds kLongOther{20};
 constexpr std::chrono::milliseconds kLeaveOther{1};
 
@@ -77,15 +77,16 @@ void Bell::clear() noexcept {
 
 }  // namespace detail
 
-// Why nothing is ever left lying. A poster pushes first and reads `sleeping` then; a sleeper writes `sleeping` first
-// and looks at `posted` then (likewise `stopping`, and for a guest its line). All four are sequentially consistent, so
-// at least one of the two sees the other: either the poster rings, or the sleeper does not sleep. What arrives is the
-// transport's part of the same bargain: arm() says no when there is something to do already. Change the order of any of
-// these and a wake-up can be missed; kLongestSleep would then hide it as a delay of half a second.
+// Why no task is ever forgotten: a poster first pushes and then reads `sleeping`; a sleeper first writes `sleeping` and
+// then reads `posted` (and in the same way `stopping`, and a guest its line). All four accesses are sequentially
+// consistent, so at least one of the two threads sees what the other wrote: either the poster rings, or the sleeper
+// does not sleep. For messages that arrive the transport guarantees the same: arm() returns false when there is
+// something to do already. If the order of any of these changes, a wake-up can be missed; kLongestSleep would then hide
+// the fault as a delay of half a second.
 //
-// Who may drive: whoever holds `driving`. The lane's own thread lets go of it before it sleeps in epoll and takes it
-// again when it wakes, so a try_lock that succeeds tells that it sleeps, or is about to sleep or to wake; in the last
-// case it waits for the mutex until the guest leaves.
+// The thread that holds `driving` may drive the lane. The lane's own thread releases it before it sleeps in epoll and
+// takes it again when it wakes. So if try_lock succeeds, that thread sleeps, or is about to sleep or to wake; if it is
+// about to wake, it waits for the mutex until the guest leaves.
 
 constinit thread_local LaneLoop::State* LaneLoop::State::lane_of_own_thread = nullptr;
 
@@ -177,8 +178,8 @@ bool LaneLoop::State::take(bool unless_woken) {
   return true;
 }
 
-/// Whether what arrives wakes its own thread. To change an entry takes no memory, so unlike to add one again it cannot
-/// fail: a lane can always be given back.
+/// Sets whether what arrives wakes the lane's own thread. Changing an entry of epoll takes no memory and therefore
+/// cannot fail, unlike adding one again: a lane can always be given back.
 void LaneLoop::State::hear_transport(bool yes) noexcept {
   epoll_event event{};
   event.events = yes ? EPOLLIN : 0U;
@@ -192,7 +193,7 @@ void LaneLoop::State::give_back() noexcept {
   driving.unlock();
 }
 
-/// Gives it back as a guest: its own thread sleeps on unless there is something to do.
+/// Gives the lane back as a guest: its own thread continues to sleep unless there is something to do.
 void LaneLoop::State::leave() noexcept {
   sleeping.store(Sleeper::own);  // on behalf of its own thread, in whose place the looks below are made
   const bool rests = posted.empty() && !busy_hook && !stopping.load() && transport.arm(lane);
@@ -218,7 +219,7 @@ void LaneLoop::State::guest_nap(milliseconds at_most, bool transport_too) {
   if (fds[0].revents != 0) guest_bell->clear();
 }
 
-/// From now on this thread drives the other lane too, if that one's sleeps and should not be left to itself.
+/// From now on this thread drives the other lane too, if that lane's thread sleeps and should not be woken.
 bool LaneLoop::State::take_other(bool unless_woken) {
   if (has_other) return true;
   if (!polls || (cores && Clock::now() < leave_other_until)) return false;

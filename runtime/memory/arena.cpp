@@ -294,7 +294,7 @@ std::optional<TimelineId> Arena::find_timeline(std::string_view name) const {
   const auto entry = find_entry(*this, name, Kind::line);
   if (!entry) return std::nullopt;
   TROUPE_CHECK(entry->offset % sizeof(TimelineWord) == 0 && entry->size_bytes == sizeof(TimelineWord), Code::corrupt,
-               "'", name, "' in arena ", id_.value, " is no timeline: ", entry->size_bytes, " bytes at ",
+               "'", name, "' in arena ", id_.value, " is not a timeline: ", entry->size_bytes, " bytes at ",
                entry->offset);
   return TimelineId{id_, static_cast<std::uint32_t>(entry->offset / sizeof(TimelineWord))};
 }

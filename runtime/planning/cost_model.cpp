@@ -10,7 +10,9 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/compute/winograd.hpp"
 #include "runtime/exchange/chunks.hpp"
+#include "runtime/model/layer_kinds.hpp"
 #include "runtime/planning/detail/exchange_timeline.hpp"
 
 // A step is predicted from three things: how long a rank computes (figures for its rows, threads and busy neighbours),
@@ -135,6 +137,14 @@ class Figures {
     fail(Code::invalid, "there are no figures of messages between nodes");
   }
 
+  /// Whether convolutions that gain by Winograd's algorithm are computed so. Asked only for such a convolution.
+  bool has_winograd() {
+    const Measurements& of = figures_.measured.compute.empty() ? figures_.assumed : figures_.measured;
+    if (!of.winograd)
+      note("Convolutions are taken as direct: nothing says that this processor computes them by Winograd's algorithm.");
+    return of.winograd;
+  }
+
   void note(const std::string& sentence) { notes_.insert(sentence); }
   std::vector<std::string> basis() const {
     std::vector<std::string> all;
@@ -174,16 +184,60 @@ class Figures {
   std::set<std::string> notes_;
 };
 
+/// A layer's work in a step of one rank, as matrix products of so many rows.
+struct LayerWork {
+  double forward_flops = 0;
+  double backward_flops = 0;
+  std::uint32_t rows = 1;
+};
+
+/// Rows of a layer's products: the samples of a batch, or the places of all of them that use the same weights.
+std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_t batch) {
+  const troupe::Operation& operation = graph.layers()[layer].operation;
+  const std::uint64_t elements = graph.output_of(layer).count_elements();
+  std::uint64_t places = 1;
+  if (const auto* const conv = std::get_if<Conv2d>(&operation)) places = elements / conv->filters;
+  if (const auto* const dense = std::get_if<Dense>(&operation)) places = elements / dense->units;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(batch * places, UINT32_MAX));
+}
+
+/// What of the operations of a layer's direct algorithm its device's algorithm takes.
+double computed_part(const Graph& graph, std::uint32_t layer, std::uint32_t batch, Figures& figures) {
+  const auto* const conv = std::get_if<Conv2d>(&graph.layers()[layer].operation);
+  if (conv == nullptr || graph.dtype() != DType::f32) return 1;
+  const Shape& input = graph.shape_of(graph.inputs_of(layer).front());
+  const Shape& output = graph.output_of(layer);
+  if (!gains_by_winograd(*conv, input, output, batch) || !figures.has_winograd()) return 1;
+  return winograd_time_part(*conv, input, output, batch);
+}
+
+/// Of each layer. A model whose arithmetic is not told is one layer.
+std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, Figures& figures) {
+  if (graph.layers().empty() || graph.training_flops() == 0) {
+    const double flops = static_cast<double>(plan.training_flops) * plan.batch;
+    return {{flops / 3, flops * 2 / 3, plan.batch}};
+  }
+  std::vector<LayerWork> works;
+  for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
+    const double flops = static_cast<double>(graph.forward_flops(l)) * plan.batch;
+    const double forward = flops > 0 ? flops * computed_part(graph, l, plan.batch, figures) : 0;
+    works.push_back({forward, forward * (graph.is_trained(graph.inputs_of(l).front()) ? 2 : 1),
+                     product_rows(graph, l, plan.batch)});
+  }
+  return works;
+}
+
 /// The rank with most to compute, and how it is placed.
 struct Slowest {
-  double compute_s = 0;           // of a step
+  double compute_s = 0;  // of a step
+  std::vector<detail::LayerTime> layers{};
   double slower = 1;              // for ranks that share its cores
   std::uint32_t passing = 1;      // ranks of its host that pass over memory at once, each on one core
   std::uint32_t local_ranks = 1;  // of its node
   bool lanes_apart = false;       // its lanes have cores of their own
 };
 
-Slowest slowest_rank(const Plan& plan, Figures& figures) {
+Slowest slowest_rank(const Plan& plan, const Graph& graph, Figures& figures) {
   struct Host {
     std::uint32_t threads = 0;
     std::uint32_t ranks = 0;
@@ -208,33 +262,22 @@ Slowest slowest_rank(const Plan& plan, Figures& figures) {
     ways.insert(
         {rank.device_threads, sharing, host.threads, host.ranks, ranks_of_node[rank.node], !rank.control_cpus.empty()});
   }
-  Slowest slowest;
-  const double flops = static_cast<double>(plan.training_flops) * plan.batch;
+  const std::vector<LayerWork> works = layer_works(plan, graph, figures);
+  Slowest slowest{.layers = std::vector<detail::LayerTime>(works.size())};
+  const std::string dtype{name_of(plan.dtype)};
   for (const auto& [threads, sharing, busy, ranks, local, apart] : ways) {
-    const std::uint32_t cores = std::max(1u, busy / sharing);
-    const double rate = figures.flops(std::string{name_of(plan.dtype)}, plan.batch, std::max(1u, threads),
-                                      cores - std::min(cores, std::max(1u, threads)));
-    const double seconds = flops * sharing / rate;
+    const std::uint32_t own = std::max(1u, threads), cores = std::max(1u, busy / sharing);
+    std::vector<detail::LayerTime> layers;
+    double seconds = 0;
+    for (const LayerWork& work : works) {
+      const double rate = figures.flops(dtype, work.rows, own, cores - std::min(cores, own)) / sharing;
+      layers.push_back({work.forward_flops / rate, work.backward_flops / rate});
+      seconds += layers.back().forward_s + layers.back().backward_s;
+    }
     if (seconds <= slowest.compute_s) continue;
-    slowest = {seconds, static_cast<double>(sharing), std::max(1u, ranks / sharing), local, apart};
+    slowest = {seconds, std::move(layers), static_cast<double>(sharing), std::max(1u, ranks / sharing), local, apart};
   }
   return slowest;
-}
-
-/// Each layer's share of the step's computing. A model whose arithmetic is not told is one layer.
-std::vector<detail::LayerTime> layer_times(const Graph& graph, double compute_s) {
-  std::vector<detail::LayerTime> layers(std::max<std::size_t>(1, graph.layers().size()));
-  const double all = static_cast<double>(graph.training_flops());
-  if (graph.layers().empty() || all <= 0) {
-    layers.front() = {compute_s / 3, compute_s * 2 / 3};
-    return layers;
-  }
-  for (std::size_t l = 0; l < graph.layers().size(); ++l) {
-    const double product = static_cast<double>(graph.forward_flops(l));
-    layers[l] = {compute_s * product / all,
-                 compute_s * product * (graph.is_trained(graph.inputs_of(l).front()) ? 2 : 1) / all};
-  }
-  return layers;
 }
 
 /// What a group does in a step, as far as it costs something.
@@ -263,8 +306,7 @@ class StepCosts {
         graph_(graph),
         layout_(layout),
         figures_(figures),
-        slowest_(slowest_rank(plan, figures)),
-        layers_(layer_times(graph, slowest_.compute_s)),
+        slowest_(slowest_rank(plan, graph, figures)),
         exchanges_(plan.world_size() > 1) {
     if (!exchanges_) return;
     std::set<std::string> hosts;
@@ -379,7 +421,7 @@ class StepCosts {
         buckets.push_back({.elements = bucket.count,
                            .first_layer = first_layer(graph_, layout_, bucket),
                            .at_end = does.sent == Sent::delta || does.behind});
-      const detail::ExchangeTimeline timeline = detail::exchange_timeline(layers_, buckets, link, tail_s);
+      const detail::ExchangeTimeline timeline = detail::exchange_timeline(slowest_.layers, buckets, link, tail_s);
       if (does.behind)
         behind_s += timeline.link_busy_s + 2 * link.latency_s;
       else
@@ -409,7 +451,6 @@ class StepCosts {
   const Layout& layout_;
   Figures& figures_;
   const Slowest slowest_;
-  const std::vector<detail::LayerTime> layers_;
   const bool exchanges_;
   MessageFigure wire_;
   double mover_ = 1;  // bytes a second that a core sends, or receives

@@ -50,7 +50,8 @@ struct Prediction {
 /// Predicts the first `steps` steps (at least one) of a job, without evaluations and checkpoints, from what each rank
 /// has to compute and to send. The parts are those of the rank with most to compute; other ranks wait for it.
 ///   load      what filling a batch takes longer than the rest of the step
-///   compute   forward and backward: operations by the measured rate for so many rows, threads and busy cores
+///   compute   forward and backward: each layer's operations by the measured rate for so many rows of its product,
+///             threads and busy cores; fewer of them where convolutions use Winograd's algorithm
 ///   update    the rule's pass over the rank's part of the parameters: bytes by the measured copy rate
 ///   copy      copies of weights and gradients of policies that need them, likewise
 ///   exchange  by which the step is longer since ranks wait for each other's bytes: within a node the messages'

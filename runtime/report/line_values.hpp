@@ -31,7 +31,7 @@ struct ValueSum {
 /// One rank's values until a line takes them. Threads: one.
 class ValueCollector {
  public:
-  /// Throws Error{invalid} when `name` is no name of a value, or one too many.
+  /// Throws Error{invalid} when `name` cannot be the name of a value, or is one too many.
   void add(std::string_view name, double value);
   /// What was added since the last call, by name.
   std::vector<ValueSum> take();

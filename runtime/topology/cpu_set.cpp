@@ -15,7 +15,7 @@ T parsed(std::string_view digits, int base, std::string_view whole) {
   T value{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
   TROUPE_CHECK(error == std::errc{} && end == digits.data() + digits.size(), Code::invalid, '"', whole.substr(0, 80),
-               "\" is no set of processors");
+               "\" is not a set of processors");
   return value;
 }
 
@@ -71,7 +71,7 @@ CpuSet CpuSet::from_list(std::string_view text) {
     const auto dash = part.find('-');
     const auto first = parsed<std::uint32_t>(part.substr(0, dash), 10, text);
     const auto last = dash == std::string_view::npos ? first : parsed<std::uint32_t>(part.substr(dash + 1), 10, text);
-    TROUPE_CHECK(first <= last && last < kEnd, Code::invalid, '"', text.substr(0, 80), "\" is no set of processors");
+    TROUPE_CHECK(first <= last && last < kEnd, Code::invalid, '"', text.substr(0, 80), "\" is not a set of processors");
     for (std::uint32_t cpu = first; cpu <= last; ++cpu) set.add(cpu);
     left = comma == std::string_view::npos ? std::string_view{} : left.substr(comma + 1);
   }

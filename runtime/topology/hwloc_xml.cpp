@@ -55,7 +55,7 @@ class HwlocReader {
  public:
   Machine read(const pugi::xml_node& topology) {
     const pugi::xml_node root = topology.child("object");
-    TROUPE_CHECK(is_type(root, {"Machine", "System"}), Code::invalid, "the first object is no Machine");
+    TROUPE_CHECK(is_type(root, {"Machine", "System"}), Code::invalid, "the first object is not a Machine");
     old_ = text_of(topology, "version").empty();
     TROUPE_CHECK(root.next_sibling("object").empty(), Code::invalid, "there is more than one machine");
     remember(root, kRoot);

@@ -411,7 +411,7 @@ Machine machine_from_json(std::string_view text, std::string_view source) {
   const auto is = [&](const char* name, const ordered_json& value) {
     return json.is_object() && json.contains(name) && json[name] == value;
   };
-  TROUPE_CHECK(is("schema", kSchema), Code::invalid, source, ": this JSON is no topology (its \"schema\" is not \"",
+  TROUPE_CHECK(is("schema", kSchema), Code::invalid, source, ": this JSON is not a topology (its \"schema\" is not \"",
                kSchema, "\")");
   TROUPE_CHECK(is("version", kJsonVersion), Code::invalid, source, ": this topology was written in another version of ",
                kSchema, "; this build reads version ", kJsonVersion);

@@ -45,8 +45,8 @@ void each_field(Visit&& visit, MessageFigure& of) {
 template <class Visit>
 void each_field(Visit&& visit, Measurements& of) {
   visit("date", of.date), visit("versions", of.versions), visit("host", of.host), visit("cpu_model", of.cpu_model);
-  visit("cores", of.cores), visit("busy", of.busy), visit("copies", of.copies), visit("compute", of.compute);
-  visit("messages", of.messages);
+  visit("cores", of.cores), visit("busy", of.busy), visit("winograd", of.winograd), visit("copies", of.copies);
+  visit("compute", of.compute), visit("messages", of.messages);
 }
 
 struct FieldWriter {

@@ -59,6 +59,7 @@ struct Measurements {
   std::string cpu_model;
   std::uint32_t cores = 0;  // that this process might use
   double busy = 0;          // part of the CPUs' time that others had just before, 0 to 1
+  bool winograd = false;    // the CPU device computes f32 convolutions by Winograd's algorithm where that gains
   std::vector<CopyFigure> copies;
   std::vector<ComputeFigure> compute;
   std::vector<MessageFigure> messages;

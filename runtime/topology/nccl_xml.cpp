@@ -357,7 +357,7 @@ Machine machine_from_nccl_xml(std::string_view text, std::string_view source) {
   pugi::xml_document document;
   detail::parse_xml(document, text, source);
   const pugi::xml_node system = document.child("system");
-  TROUPE_CHECK(system, Code::invalid, source, ": this XML has no <system>, so it is no topology of NCCL");
+  TROUPE_CHECK(system, Code::invalid, source, ": this XML has no <system>, so it is not a topology of NCCL");
   try {
     Machine machine = NcclReader{}.read(system);
     check(machine, "what it describes");

@@ -393,7 +393,7 @@ TEST_F(CheckpointedJob, LeavesACheckpointWithoutManifestToWhoeverAsksForIt) {
   fs::remove(folder + "/manifest.json");
   Program again(job(1, resume({steps(20), every(10)}, folder)));
   EXPECT_EQ(again.wait(60s), 2);
-  EXPECT_THAT(again.err(), HasSubstr("manifest.json: cannot be opened: this is no checkpoint, or none that is whole"));
+  EXPECT_THAT(again.err(), HasSubstr("manifest.json: cannot be opened: this is not a checkpoint, or it is incomplete"));
   EXPECT_THAT(again.err(), HasSubstr("--resume auto resumes from the newest complete checkpoint"));
   EXPECT_TRUE(fs::exists(folder + "/rank-00000.safetensors")) << "somebody may want to look at it";
 }

@@ -30,7 +30,7 @@ TEST_F(LocalJob, TrainsToTheEndAndLeavesItsLog) {
   EXPECT_TRUE(rtrun.out().starts_with("Data: ")) << rtrun.out();
   EXPECT_NE(rtrun.out().find("Num process (COMM_WORLD): 2\n"), std::string::npos) << rtrun.out();
   EXPECT_NE(rtrun.out().find("\n2 "), std::string::npos) << rtrun.out();
-  EXPECT_NE(rtrun.out().find("samples/s, best validation accuracy"), std::string::npos) << rtrun.out();
+  EXPECT_NE(rtrun.out().find("samples/s, best test accuracy"), std::string::npos) << rtrun.out();
   EXPECT_EQ(rtrun.err(), "");
   EXPECT_NE(file_text(folder_.path() / "run/log").find("validation/main/accuracy"), std::string::npos);
 }

@@ -144,7 +144,7 @@ TEST_F(ConsoleTest, EndsWithSpeedBestAccuracyAndPlace) {
   result.total = {.steps = 600, .samples = 120000, .train_s = 4.0, .elapsed_s = 5.0};
   console.finish(result);
   EXPECT_EQ(out_.str(),
-            "Trained 600 steps in 5.0 s: 30,000 samples/s, best validation accuracy 0.9695 (epoch 1), results in " +
+            "Trained 600 steps in 5.0 s: 30,000 samples/s, best test accuracy 0.9695 (epoch 1), results in " +
                 settings_.report.dir + "\n");
 }
 

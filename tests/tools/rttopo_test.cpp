@@ -112,6 +112,46 @@ TEST_F(Rttopo, MatrixHasClassesRatesARingAndATree) {
   EXPECT_EQ(matrix["ring"]["order"].size(), 4u);
 }
 
+TEST_F(Rttopo, MatrixHasATableForEachKindOfMachine) {
+  const std::string nodes = made_ + ":2," + odd_;
+  const Said said = rttopo({"matrix", "--nodes", nodes.c_str()});
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2 x " + made_), HasSubstr("1 x " + odd_ + ", odd\nGPU x GPU"),
+                              HasSubstr("NV4 80"), HasSubstr("NV2 40")));
+  const json machines = json::parse(rttopo({"matrix", "--nodes", nodes.c_str(), "--json"}).out)["machines"];
+  ASSERT_EQ(machines.size(), 2u);
+  EXPECT_EQ(machines[0]["count"], 2);
+  EXPECT_EQ(machines[1]["matrix"]["tables"][0]["cells"][0][1]["class"], "NV2");
+}
+
+TEST_F(Rttopo, MatrixExplainsTheSignsThatItUsesAndNoOthers) {
+  const std::string out = rttopo({"matrix", "-i", made_.c_str()}).out;
+  EXPECT_THAT(out, AllOf(HasSubstr("  NV    NVLink, with the number of lanes\n"), HasSubstr("  PIX   one PCI switch\n"),
+                         Not(HasSubstr("xGMI")), Not(HasSubstr("measured by"))));
+}
+
+TEST_F(Rttopo, DoctorDoesNotCallAMachineSoundOfWhichItKnowsNothing) {
+  put("bare.json", R"({"schema": "troupe.topology", "version": 1, "parts": [{"kind": "machine"}]})");
+  const Said said = rttopo({"doctor", "-i", path("bare.json").c_str()});
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, AllOf(HasSubstr("0 of 29 rules could be applied; whether something is wrong is not known"),
+                              Not(HasSubstr("nothing wrong"))));
+}
+
+TEST_F(Rttopo, MemoryModulesAreCountedNotListed) {
+  topology::Machine machine = topology::testing::two_sockets();
+  for (const char* const number : {"A-16", "A-16", "B-32"})
+    machine.parts.push_back({.kind = topology::PartKind::misc,
+                             .parent = topology::kRoot,
+                             .subtype = "MemoryModule",
+                             .infos = {{"Vendor", "Maker"}, {"PartNumber", number}}});
+  put("modules.json", topology::to_json(machine));
+  const std::string file = path("modules.json");
+  const Said said = rttopo({"show", "-i", file.c_str()});
+  EXPECT_THAT(said.out, AllOf(HasSubstr("3 memory modules  2 x Maker A-16, 1 x Maker B-32\n"), Not(HasSubstr("misc"))));
+  EXPECT_THAT(rttopo({"show", "-i", file.c_str(), "--all"}).out, HasSubstr("misc 2"));
+}
+
 TEST_F(Rttopo, ShowAndMatrixHaveWhatWasMeasuredAndMarkWhatIsSlow) {
   topology::Measurements figures;
   figures.date = "2026-01-31T09:05:00Z";
@@ -180,7 +220,8 @@ TEST_F(Rttopo, DiffNamesTheOddMachineAndEndsWithOne) {
   EXPECT_EQ(differs.code, 1);
   EXPECT_THAT(differs.out, AllOf(HasSubstr("NVLink of GPU 0000:12:00.0\n  2 machines: 4 lanes to 0000:13:00.0\n  odd "
                                            "(odd.json): 2 lanes to 0000:13:00.0\n"),
-                                 HasSubstr("odd (odd.json) differs from most in 1 of 1 things.")));
+                                 HasSubstr("odd (odd.json) differs from most in 1 of 1 things."),
+                                 HasSubstr("Of lists, only what some machines have")));
   const json found = json::parse(rttopo({"diff", made_.c_str(), odd_.c_str(), "--json"}).out);
   EXPECT_EQ(found["differences"].size(), 1u);
 }
@@ -238,7 +279,8 @@ TEST_F(Rttopo, MistakesGetAnExitCodeAndTheirCause) {
   EXPECT_THAT(rttopo({"bogus"}).err, HasSubstr("unknown command bogus; did you mean one of show, matrix, bench, diff"));
   EXPECT_THAT(rttopo({"explain", "GPU 0"}).err, HasSubstr("explain needs two parts; a part is \"GPU 0\" or gpu0"));
   EXPECT_THAT(rttopo({"matrix", "-i", path("graph.xml").c_str()}).err, HasSubstr("graphs that NCCL found"));
-  EXPECT_THAT(rttopo({"matrix", "--nodes", (made_ + ":2," + odd_).c_str()}).err, HasSubstr("one machine"));
+  EXPECT_THAT(rttopo({"matrix", "--nodes", (made_ + ":2," + odd_).c_str(), "--figures", made_.c_str()}).err,
+              HasSubstr("--figures are those of one machine"));
   EXPECT_THAT(rttopo({"show", "--nodes", (made_ + ":0").c_str()}).err, HasSubstr("must be from 1 to"));
   EXPECT_THAT(rttopo({"diff", path("graph.xml").c_str(), made_.c_str()}).err, HasSubstr("graphs that NCCL found"));
 }

@@ -30,8 +30,7 @@ std::string last_line(const RunResult& result, const EpochReport* best, const st
   line += fmt::format("{} {} steps in {:.1f} s: {} samples/s", result.stopped ? "Stopped after" : "Trained",
                       grouped(result.total.steps), result.total.elapsed_s,
                       grouped(static_cast<std::uint64_t>(samples_per_s(result.total))));
-  if (best != nullptr)
-    line += fmt::format(", best validation accuracy {:.4f} (epoch {})", *best->test_accuracy, best->epoch);
+  if (best != nullptr) line += fmt::format(", best test accuracy {:.4f} (epoch {})", *best->test_accuracy, best->epoch);
   return line + fmt::format(", results in {}\n", folder);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "apps/topology/measured_view.hpp"
@@ -206,42 +207,88 @@ std::string tree_words(const Index& index, const std::vector<PartIndex>& members
   return joined(edges);
 }
 
+/// What `matrix` tells of a machine.
+struct MatrixView {
+  MatrixView(const Machine& machine, const std::optional<Measurements>& measured)
+      : index(machine), tables(path_tables(index)), gpus(gpus_of(machine)) {
+    if (measured)
+      for (PathTable& table : tables) add_measured(index, table, *measured);
+    const RateMatrix rates = rates_between(index, gpus);
+    ring = find_ring(rates);
+    tree = find_tree(rates);
+  }
+  const Index index;
+  std::vector<PathTable> tables;
+  const std::vector<PartIndex> gpus;
+  Ring ring;
+  Tree tree;
+};
+
+ordered_json matrix_json(const MatrixView& view) {
+  ordered_json json{{"schema", "troupe.matrix"}, {"version", 1}, {"tables", ordered_json::array()}};
+  for (const PathTable& table : view.tables) json["tables"].push_back(table_json(view.index, table));
+  if (view.gpus.size() > 1) {
+    json["ring"] = {
+        {"order", view.ring.order}, {"slowest_bytes_per_second", view.ring.slowest}, {"exact", view.ring.exact}};
+    json["tree"] = {{"parent", view.tree.parent}, {"slowest_bytes_per_second", view.tree.slowest}};
+  }
+  return json;
+}
+
+void print_matrix(const MatrixView& view, std::ostream& out, bool color) {
+  for (const PathTable& table : view.tables) {
+    out << table_text(view.index, table, color);
+    if (&table == &view.tables.front() && view.gpus.size() > 1) {
+      out << "ring  " << ring_text(view.index, view.gpus, view.ring) << '\n';
+      out << "tree  " << tree_words(view.index, view.gpus, view.tree) << ", slowest edge "
+          << rate_text(view.tree.slowest) << '\n';
+    }
+    out << '\n';
+  }
+  if (view.tables.empty()) out << "There is one NUMA node and at most one GPU: there are no paths to compare.\n";
+}
+
+int matrix_of_several(const CommandLine& line, const std::vector<Node>& nodes, std::ostream& out, bool color) {
+  TROUPE_CHECK(line.figures.empty(), Code::invalid, "--figures are those of one machine; here are several");
+  ordered_json machines = ordered_json::array();
+  std::vector<PathTable> tables;
+  for (const Node& node : nodes) {
+    refuse_graphs(node);
+    MatrixView view{node.machine, std::nullopt};
+    if (line.json) {
+      machines.push_back({{"count", node.count}, {"source", node.source}, {"matrix", matrix_json(view)}});
+      continue;
+    }
+    out << node.count << " x " << node.source;
+    if (!node.machine.host.empty()) out << ", " << node.machine.host;
+    out << '\n';
+    print_matrix(view, out, color);
+    if (view.tables.empty()) out << '\n';
+    std::move(view.tables.begin(), view.tables.end(), std::back_inserter(tables));
+  }
+  if (line.json)
+    print({{"schema", "troupe.matrices"}, {"version", 1}, {"machines", machines}}, out);
+  else
+    out << legend_text(tables);
+  return 0;
+}
+
 int matrix(const CommandLine& line, std::ostream& out, bool color) {
   const std::vector<Node> nodes = nodes_of(line);
-  const Index index{only(nodes, "a matrix").machine};
-  std::vector<PathTable> tables = path_tables(index);
+  if (nodes.size() > 1 || nodes.front().count > 1) return matrix_of_several(line, nodes, out, color);
   const std::optional<Measurements> measured = figures_of(line);
-  if (measured)
-    for (PathTable& table : tables) add_measured(index, table, *measured);
-  const std::vector<PartIndex> gpus = gpus_of(index.machine());
-  const RateMatrix rates = rates_between(index, gpus);
-  const Ring ring = find_ring(rates);
-  const Tree tree = find_tree(rates);
+  const MatrixView view{only(nodes, "a matrix").machine, measured};
   if (line.json) {
-    ordered_json json{{"schema", "troupe.matrix"}, {"version", 1}, {"tables", ordered_json::array()}};
-    for (const PathTable& table : tables) json["tables"].push_back(table_json(index, table));
-    if (gpus.size() > 1) {
-      json["ring"] = {{"order", ring.order}, {"slowest_bytes_per_second", ring.slowest}, {"exact", ring.exact}};
-      json["tree"] = {{"parent", tree.parent}, {"slowest_bytes_per_second", tree.slowest}};
-    }
+    ordered_json json = matrix_json(view);
     if (measured) json["measurements"] = ordered_json::parse(to_json(*measured));
     print(json, out);
     return 0;
   }
-  for (const PathTable& table : tables) {
-    out << table_text(index, table, color);
-    if (&table == &tables.front() && gpus.size() > 1) {
-      out << "ring  " << ring_text(index, gpus, ring) << '\n';
-      out << "tree  " << tree_words(index, gpus, tree) << ", slowest edge " << rate_text(tree.slowest) << '\n';
-    }
-    out << '\n';
-  }
+  print_matrix(view, out, color);
   if (measured) out << measured_text(*measured) << '\n';
-  if (tables.empty())
-    out << "There is one NUMA node and at most one GPU: there are no ways to compare.\n";
-  else
-    out << "Rates are modelled, in GB/s and one direction (rttopo matrix --help has the classes).\n";
-  if (!measured && line.files.empty()) out << "Nothing was measured here yet: `rttopo bench` does.\n";
+  out << legend_text(view.tables);
+  if (!measured && line.files.empty() && line.run.empty())
+    out << "Nothing was measured here yet: `rttopo bench` does.\n";
   return 0;
 }
 
@@ -294,6 +341,7 @@ int diff(const CommandLine& line, std::ostream& out) {
     out << each.what << '\n';
     print_values(each, machines, out);
   }
+  if (!found.empty()) out << "\nOf lists, only what some machines have and others do not is shown.\n";
   const std::size_t most = *std::max_element(votes.begin(), votes.end());
   for (std::size_t i = 0; i < machines.size(); ++i) {
     if (most > 0 && votes[i] == most)
@@ -412,7 +460,10 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
   }
   out << (findings.empty() ? "" : "\n") << applied.size() << " of " << doctor_rules().size()
       << " rules could be applied" << (machines.size() == 1 ? "" : text(" to ", machines.size(), " machines")) << "; "
-      << (bad ? "something is wrong" : "nothing is wrong") << ".\n";
+      << (bad               ? "something is wrong"
+          : applied.empty() ? "whether something is wrong is not known, since the rules need more information"
+                            : "they found nothing wrong")
+      << ".\n";
   return bad ? 1 : 0;
 }
 

@@ -20,9 +20,10 @@ constexpr char kKey[] = "troupe.contact";
 
 void check(pmix_status_t status, const std::string& what) {
   TROUPE_CHECK(status != PMIX_ERR_TIMEOUT, Code::timeout, "PMIx: waited too long ", what);
-  TROUPE_CHECK(status == PMIX_SUCCESS, Code::environment, "PMIx: ", PMIx_Error_string(status), " ", what,
-               "; does the mpirun or srun that started this process still run? A process that is no rank of it must be "
-               "started without PMIX_* in its environment");
+  TROUPE_CHECK(
+      status == PMIX_SUCCESS, Code::environment, "PMIx: ", PMIx_Error_string(status), " ", what,
+      "; does the mpirun or srun that started this process still run? A process that is not one of its ranks must be "
+      "started without PMIX_* in its environment");
 }
 
 /// The attributes of one call: at most a time-out and a flag.

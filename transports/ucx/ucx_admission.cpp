@@ -147,7 +147,7 @@ Admission::Admission(const std::vector<ProcessHost>& hosts, Peer self) {
     if (peer == self.value) continue;
     for (const std::string& address : hosts[peer].addresses) {
       TROUPE_CHECK(add(address, hosts[peer].node == hosts[self.value].node), Code::environment, "peer ", peer,
-                   " says that its connections come from '", address, "', which is no IP address");
+                   " says that its connections come from '", address, "', which is not an IP address");
     }
   }
   join_neighbours();

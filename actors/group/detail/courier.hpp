@@ -18,7 +18,7 @@ inline constexpr caf::atom_value kCourier = caf::atom("grpcourier");
 
 /// Passes broadcasts on: to the actors of its process, and to the couriers of some other processes, each of which gets
 /// a part of the processes that are left. A courier that fails is bypassed: its part, without its own process, is
-/// divided anew. Each remembers which broadcasts it had, so a part that was already passed on when its courier died is
+/// divided again. Each remembers which broadcasts it had, so a part that was already passed on when its courier died is
 /// not delivered twice.
 class Courier final : public caf::event_based_actor {
  public:

@@ -1,5 +1,5 @@
-#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "runtime/compute/winograd.hpp"
 
 namespace troupe::cpu {
 namespace {

@@ -64,7 +64,8 @@ UpdateLog read_update_log(const std::string& path, std::uint64_t elements, std::
   TROUPE_CHECK(file, Code::invalid, path, ": cannot be read; update.replay names a folder that update.log was given");
   const auto corrupt = [&](auto&&... what) { fail(Code::corrupt, text(path, ": ", what...)); };
   Head head;
-  if (!file.read(reinterpret_cast<char*>(&head), sizeof head) || head.magic != kLogMagic) corrupt("is no log of updates");
+  if (!file.read(reinterpret_cast<char*>(&head), sizeof head) || head.magic != kLogMagic)
+    corrupt("is not a log of updates");
   TROUPE_CHECK(head.elements == elements, Code::invalid, path, ": is of a stripe of ", head.elements,
                " elements, this shard's has ", elements, ": replay with the settings of the run that wrote it");
   UpdateLog log;

@@ -149,15 +149,17 @@ TEST_F(HostileManifest, IsReadWhenNothingIsWrong) {
 
 TEST_F(HostileManifest, NamesNoFileElsewhere) {
   for (const char* name : {"../rank-00000.safetensors", "/etc/passwd", "a/b", ".", "..", ".hidden", ""})
-    EXPECT_THAT(refusal_with("rank-00000.safetensors", name), HasSubstr("is no name of a checkpoint's file")) << name;
+    EXPECT_THAT(refusal_with("rank-00000.safetensors", name), HasSubstr("is not the name of a checkpoint's file"))
+        << name;
 }
 
 TEST_F(HostileManifest, OfAnyWrongNumberIsRefused) {
   EXPECT_THAT(refusal_with("\"count\": 4", "\"count\": 72057594037927936"), HasSubstr("more than can be counted"));
   EXPECT_THAT(refusal_with("\"count\": 4", "\"count\": 26"), HasSubstr("are larger than the file"));
   EXPECT_THAT(refusal_with("\"first\": 0", "\"first\": 72057594037927936"), HasSubstr("more than can be counted"));
-  EXPECT_THAT(refusal_with("\"part\": \"parameters\"", "\"part\": \"state9\""), HasSubstr("no part of a checkpoint"));
-  EXPECT_THAT(refusal_with("0000000000000009", "000000000000000g"), HasSubstr("is no hash"));
+  EXPECT_THAT(refusal_with("\"part\": \"parameters\"", "\"part\": \"state9\""),
+              HasSubstr("is not a part of a checkpoint"));
+  EXPECT_THAT(refusal_with("0000000000000009", "000000000000000g"), HasSubstr("is not a hash"));
   EXPECT_THAT(refusal_with("\"steps\": 5", "\"steps\": \"5\""), StartsWith("m: not as it was written"));
   EXPECT_THAT(refusal_with("\"seed\"", "\"sead\""), StartsWith("m: not as it was written"));
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/compute/winograd.hpp"
 #include "runtime/planning/detail/exchange_timeline.hpp"
 #include "runtime/planning/planner.hpp"
 #include "tests/support/plan_inputs.hpp"
@@ -229,6 +230,57 @@ TEST(CostModel, BusyNeighboursAndMoreThreadsSlowEachThreadDown) {
   job.ranks = 1;
   job.settings.placement.cores = 4;
   EXPECT_DOUBLE_EQ(job.predicted(figures).mean[StepPart::compute], kFlops * 100 / 2e9);
+}
+
+/// Images of 16 x 16 with 64 channels, convolved into as many.
+Graph one_convolution(DType dtype = DType::f32) {
+  return {"conv",
+          Shape{{16, 16, 64}},
+          dtype,
+          {{"conv", Conv2d{.filters = 64, .kernel = {3, 3}, .padding = {1, 1}}}, {"loss", SoftmaxCrossEntropy{}}}};
+}
+constexpr double kDirectFlops = 2 * 2 * 9.0 * 64 * 64 * 16 * 16 * 100;
+
+Prediction predicted_for(const Graph& graph, const CostFigures& figures) {
+  Settings settings = sgd_settings();
+  settings.model.dtype = graph.dtype();
+  const Plan plan = make_plan(settings, graph, troupe::testing::plan_inputs(1, 1));
+  return predict(plan, graph, layout_of(settings, graph), figures, 1);
+}
+
+TEST(CostModel, ConvolutionsThatGainByWinogradsAlgorithmTakeItsOperationsWhereTheProcessorHasIt) {
+  CostFigures figures = round_figures();
+  const Prediction direct = predicted_for(one_convolution(), figures);
+  EXPECT_DOUBLE_EQ(direct.mean[StepPart::compute], kDirectFlops / 1e9);
+  EXPECT_THAT(direct.basis, Contains(HasSubstr("Convolutions are taken as direct")));
+  figures.measured.winograd = true;
+  const Prediction fewer = predicted_for(one_convolution(), figures);
+  // A quarter of the products; of 9 * 64 for each place and filter the images' transforms take 108 more, and those of
+  // the weights 1.5 % of all for 100 images with 16 tiles each.
+  EXPECT_NEAR(fewer.mean[StepPart::compute], kDirectFlops / 1e9 * (0.25 + 108.0 / 576 + 0.015), 1e-9);
+  EXPECT_DOUBLE_EQ(predicted_for(one_convolution(DType::bf16), figures).mean[StepPart::compute], kDirectFlops / 1e9)
+      << "convolutions in bf16 are direct";
+}
+
+TEST(CostModel, AConvolutionsProductHasARowForEachPlace) {
+  CostFigures figures = round_figures();
+  figures.measured.compute = {{"f32", 100, 64, 1, 1, exactly(1e9)}, {"f32", 100 * 256, 64, 1, 1, exactly(4e9)}};
+  EXPECT_DOUBLE_EQ(predicted_for(one_convolution(), figures).mean[StepPart::compute], kDirectFlops / 4e9);
+}
+
+/// Of convolutions of 3 x 3 on square images: their part of the direct one's time.
+double part_of(std::uint32_t channels, std::uint32_t side, std::uint32_t rows) {
+  const Shape image{{side, side, channels}};
+  return winograd_time_part(Conv2d{.filters = channels, .kernel = {3, 3}, .padding = {1, 1}}, image, image, rows);
+}
+
+TEST(WinogradTime, FollowsWhatWasMeasured) {
+  EXPECT_NEAR(1 / part_of(32, 32, 100), 1.7, 0.2);
+  EXPECT_NEAR(1 / part_of(64, 32, 100), 2.2, 0.2);
+  EXPECT_NEAR(1 / part_of(512, 4, 128), 1.8, 0.5);
+  EXPECT_GT(part_of(512, 4, 64), part_of(512, 4, 128)) << "fewer tiles share the weights' transforms";
+  EXPECT_GT(part_of(64, 9, 100), part_of(64, 8, 100)) << "tiles that are partly outside of the image";
+  EXPECT_EQ(part_of(512, 4, 1), 1);
 }
 
 TEST(CostModel, SaysWhatItAssumes) {

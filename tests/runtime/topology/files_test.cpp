@@ -236,7 +236,7 @@ TEST(TopologyFiles, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(error_of("<topology version=\"2.0\">\n <object type=\"Machine\"></topology>"), HasSubstr("file:2:"));
   EXPECT_THAT(error_of("hello"), HasSubstr("no topology; it must be JSON"));
   EXPECT_THAT(error_of("<graphs version=\"1\"/>"), HasSubstr("graphs that NCCL found"));
-  EXPECT_THAT(error_of("{\"schema\": \"other\"}"), HasSubstr("is no topology"));
+  EXPECT_THAT(error_of("{\"schema\": \"other\"}"), HasSubstr("is not a topology"));
   EXPECT_THAT(error_of(R"({"schema":"troupe.topology","version":2})"), HasSubstr("another version"));
   EXPECT_THAT(error_of(R"({"schema":"troupe.topology","version":1,"parts":[{"kind":"star"}]})"),
               HasSubstr("/parts/kind: unknown word \"star\""));

@@ -20,6 +20,7 @@ Measurements some_figures() {
   figures.host = "node7";
   figures.cores = 8;
   figures.busy = 0.25;
+  figures.winograd = true;
   figures.copies = {{0, 1, 4, 1 << 28, {2e10, 1.5e10, 2.5e10}}};
   figures.compute = {{"bf16", 64, 1024, 8, 1, {1e12, 9e11, 1.1e12}}};
   figures.messages = {{"network", "node7", "node8", false, 1 << 20, {1e-5, 9e-6, 2e-5}, {1e10, 1e10, 1e10}}};

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "apps/topology/measured_view.hpp"
+#include "devices/cpu/cpu_device.hpp"
 #include "devices/discovery/discovery.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/host_identity.hpp"
@@ -68,6 +69,7 @@ Measurements measure_host(const Measuring& how, const rtrun::Signals& signals, c
     how.say(
         fmt::format("note     others use {:.0f} % of this host's processors: figures will be too low", 100 * all.busy));
   all.copies = measure_copies(how, topology);
+  all.winograd = cpu_device_has_winograd();
   all.compute = measure_compute(how, topology);
   all.messages = measure_messages_here(how, signals, topology);
   return all;

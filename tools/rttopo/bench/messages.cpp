@@ -202,8 +202,21 @@ topology::Repeats from_word(const json& word) {
 
 void say_figure(const Measuring& how, const MessageFigure& figure) {
   how.say(fmt::format("messages {}, {}: {:.3g} us, {:.3g} GB/s", figure.means,
-                      figure.from == figure.to ? "two processes here" : figure.from + " to " + figure.to,
+                      figure.same_node ? "two processes here" : figure.from + " to " + figure.to,
                       figure.seconds.median * 1e6, figure.bytes_per_second.median / 1e9));
+}
+
+/// The rank's host; where another node has the same name, as network namespaces have, with the rank's address.
+std::string name_of_node(const std::vector<Hello>& hellos, std::uint32_t rank) {
+  const Hello& mine = hellos[rank];
+  const bool is_shared = std::any_of(hellos.begin(), hellos.end(), [&](const Hello& other) {
+    return other.topology.host == mine.topology.host && other.topology.identity != mine.topology.identity;
+  });
+  const auto at = std::find_if(mine.addresses.begin(), mine.addresses.end(), [](const std::string& address) {
+    return !address.starts_with("127.") && address != "::1";
+  });
+  if (!is_shared || at == mine.addresses.end()) return mine.topology.host;
+  return text(mine.topology.host, " (", *at, ")");
 }
 
 /// The first CPU of two cores, or of one.
@@ -314,8 +327,8 @@ std::vector<MessageFigure> measure_messages_between(const Measuring& how, Bootst
       const json word = json::parse(std::string{reinterpret_cast<const char*>(said.data()), said.size()});
       MessageFigure& figure = figures.emplace_back();
       figure.means = "network";
-      figure.from = hellos[firsts[i]].topology.host;
-      figure.to = hellos[firsts[j]].topology.host;
+      figure.from = name_of_node(hellos, firsts[i]);
+      figure.to = name_of_node(hellos, firsts[j]);
       figure.same_node = false;
       figure.bytes = kPayloadBytes;
       figure.seconds = from_word(word.at("seconds"));
