@@ -29,6 +29,9 @@ HostedTenancy::HostedTenancy(HostedParts parts)
       !needs_verdict(parts_.rule), Code::unsupported, "shard ", parts_.shard,
       ": a hosted stripe's updates do not know the whole gradient, so they can neither clip its norm nor leave ",
       "out what is not finite");
+  TROUPE_CHECK(!needs_tensor_norms(parts_.rule.kind), Code::unsupported, "shard ", parts_.shard,
+               ": a hosted stripe's updates do not know the norms of whole tensors, which ", name_of(parts_.rule.kind),
+               " needs; choose another rule, or a policy that exchanges in rounds");
 }
 
 void HostedTenancy::start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha,

@@ -93,6 +93,13 @@ class GroupTaker {
       m.landing = own_.take(group_.count * sizeof(float));
       m.one = own_.take(sizeof(StepSums));
     }
+    if (needs_tensor_norms(group_.kind)) {
+      m.squares = own_.take(squares_bytes(group_));
+      if (plan_.shares_memory()) {
+        m.norm_scratch = own_.take(norm_scratch_bytes(plan_, group_));
+        arena_.publish(name_in(group_, "norm_scratch"), m.norm_scratch);
+      }
+    }
     m.own.carry = own_.take(sizeof(StepSums));
     m.own.round_total = own_.take(sizeof(StepSums));
     if (plan_.crosses_nodes()) {
@@ -326,6 +333,8 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
     find_lines(g, arena, plan, group, rank);
     for (const Stripe& stripe : group.stripes)
       if (stripe.tenant == rank) g.stripes.emplace_back().stripe = stripe;
+    if (needs_tensor_norms(group.kind) && plan.shares_memory())
+      g.norm_scratch = require(arena, name_in(group, "norm_scratch"));
     if (plan.crosses_nodes()) continue;
     StripeMemory& only = g.stripes.at(0);
     for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
@@ -379,7 +388,11 @@ const GroupMemory& memory_of(const GroupPlan& group, const RankMemory& rank) {
 ArenaMember arena_member(const GroupPlan& group, const RankMemory& rank) {
   const GroupMemory& its = memory_of(group, rank);
   ArenaMember member{its.contributions, rank.sums, its.ready, its.published, {}};
-  if (is_gathered(group, rank) || needs_of(group.policies).whole_state) member.scratch = its.scratch;
+  // Norms are added up while what is put aside is in use.
+  if (needs_tensor_norms(group.kind))
+    member.scratch = its.norm_scratch;
+  else if (is_gathered(group, rank) || needs_of(group.policies).whole_state)
+    member.scratch = its.scratch;
   return member;
 }
 

@@ -26,6 +26,8 @@ struct GroupMemory {
   ExchangeMemory own;    // what the policy needs beyond that; see ExchangeMemory
   Memory landing;        // whole f32: what is read from hosting shards, where that is not what the replica reads
   Memory one;            // a StepSums, likewise
+  Memory squares;        // TensorSquares, at most one for each parameter; empty: the rule needs no norms of tensors
+  Memory norm_scratch;   // through which the ranks of a node add them up, likewise
   std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and bf16, state and journals
   std::vector<Stripe> sent;           // this rank's ranges whose residual `own` keeps; the tenant is the sender's place
   std::vector<Memory> staging;        // of each set of ranks with which it exchanges over a transport

@@ -348,8 +348,11 @@ void View::make_steps() {
   for (const GroupPlan& group : job_.plan.groups) {
     work_.side_streams.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
     const std::span<const std::string> no_decay = settings().no_decay;
-    wires_->no_decay.push_back(
-        entries_matching(job_.graph, job_.layout, group.running ? no_decay.first(0) : no_decay, group.id));
+    const bool has_norms = needs_tensor_norms(group.kind);
+    wires_->no_decay.push_back(entries_matching(job_.graph, job_.layout, group.running ? no_decay.first(0) : no_decay,
+                                                group.id, /*with_vectors=*/has_norms));
+    wires_->scaled.push_back(has_norms ? entries_of_tensors(job_.graph, job_.layout, group.id)
+                                       : std::vector<Layout::Entry>{});
   }
   work_.hosted.resize(job_.plan.groups.size());
   for (const GroupPlan& group : job_.plan.groups) work_.exchanges.push_back(make_exchange(group));

@@ -85,7 +85,11 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
             resumed_ ? resumed_->updates_of(group) : 0};
   }
   ExchangeMemory memory = memory_.groups[g].own;
-  for (StripeMemory& part : memory.mine) part.no_decay = wires_->no_decay[g];
+  for (StripeMemory& part : memory.mine) {
+    part.no_decay = wires_->no_decay[g];
+    part.scaled = wires_->scaled[g];
+    part.squares = slice(memory_.groups[g].squares, 0, wires_->scaled[g].size() * sizeof(TensorSquares));
+  }
   if (!job_.plan.crosses_nodes() && job_.plan.measured)
     memory.stripes = stripes_in_reach(space_, job_.plan, group, node_arenas(), memory_.groups[g]);
   return make_policy_exchange({.communicator = wires_->communicators[g].get(),

@@ -22,6 +22,7 @@ struct Wires {
   std::unique_ptr<Communicator> gather_communicator;         // null: layers gather nothing of other ranks
   std::unique_ptr<RankGather> gather;                        // likewise
   std::vector<std::vector<Layout::Entry>> no_decay;          // by group; the streams' work reads them
+  std::vector<std::vector<Layout::Entry>> scaled;            // likewise: whose rate follows from norms
   std::unique_ptr<LaneWait> waits;                           // null: the stream's waits have nothing to do with lanes
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> exchange_stream;            // between nodes: the bulk lane's thread enqueues on it

@@ -194,13 +194,16 @@ void CpuStream::digest(Memory to, Memory of) {
   push(Digest{result, space_.address_of<const std::byte>(of), of.size_bytes});
 }
 
-void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
-                       std::span<const Memory> contributions, Memory total) {
+UpdateAddresses CpuStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
-  if (count == 0) return;
   const std::uint64_t size_bytes = count * sizeof(float);
   const std::size_t slots = state_slots(rule.kind);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
+  if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
+    at.scaled = stripe.scaled;
+    at.squares = address_of<TensorSquares>(space_, stripe.squares, stripe.scaled.size() * sizeof(TensorSquares),
+                                           "the squares of tensors");
+  }
   at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
   if (stripe.bf16.size_bytes) {
     at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
@@ -213,8 +216,24 @@ void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeM
                  stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));
     at.journal = space_.address_of<UpdateJournal>(stripe.journal);
   }
+  return at;
+}
+
+void CpuStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+  const std::uint64_t count = stripe.stripe.count;
+  if (count == 0) return;
+  push(MeasureUpdate{rule, addresses_of(rule, stripe),
+                     address_of<const float>(space_, sum, count * sizeof(float), "a sum of gradients"),
+                     address_of<StepSums>(space_, total, sizeof(StepSums), "the total of an update")});
+}
+
+void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                       std::span<const Memory> contributions, Memory total) {
+  const std::uint64_t count = stripe.stripe.count;
+  if (count == 0) return;
+  const UpdateAddresses at = addresses_of(rule, stripe);
   const auto* sums = address_of<StepSums>(space_, total, sizeof(StepSums), "the total of an update");
-  push(Update{rule, number, at, resolve(contributions, size_bytes, "contributions to an update"), sums});
+  push(Update{rule, number, at, resolve(contributions, count * sizeof(float), "contributions to an update"), sums});
 }
 
 void CpuStream::run(const RunProgram& part, std::uint32_t bucket) {
@@ -354,6 +373,7 @@ struct PhaseOf {
   const char* operator()(const AddConverted&) const noexcept { return "add converted"; }
   const char* operator()(const ClearBytes&) const noexcept { return "clear"; }
   const char* operator()(const Digest&) const noexcept { return "digest"; }
+  const char* operator()(const MeasureUpdate&) const noexcept { return "measure update"; }
   const char* operator()(const Update&) const noexcept { return "update"; }
   const char* operator()(const RunProgram& program) const noexcept { return phase_of(program); }
   const char* operator()(const Replay&) const noexcept { return "replay"; }
@@ -479,6 +499,11 @@ Status CpuStream::execute(const AddConverted& operation) {
 
 Status CpuStream::execute(const ClearBytes& operation) {
   std::memset(operation.at, 0, operation.size_bytes);
+  return {};
+}
+
+Status CpuStream::execute(const MeasureUpdate& operation) {
+  cpu::measure_update(kernels_, operation.rule, operation.stripe, operation.sum, *operation.total);
   return {};
 }
 

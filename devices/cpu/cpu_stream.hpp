@@ -44,6 +44,7 @@ class CpuStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
+  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;
@@ -55,6 +56,7 @@ class CpuStream final : public Stream {
   AddressSpace& space() const noexcept { return space_; }
 
  private:
+  UpdateAddresses addresses_of(const RuleStep& rule, const StripeMemory& stripe) const;
   Operands resolve(std::span<const Memory> parts, std::uint64_t size_bytes, const char* what);
   void push(const Operation& operation);
   void push_to_ring(const Operation& operation, const WorkLabel& label);
@@ -79,6 +81,7 @@ class CpuStream final : public Stream {
   Status execute(const AddConverted& operation);
   Status execute(const ClearBytes& operation);
   Status execute(const Digest& operation);
+  Status execute(const MeasureUpdate& operation);
   Status execute(const Update& operation);
   Status execute(const RunProgram& operation);
   Status execute(const Replay& operation);

@@ -104,6 +104,13 @@ struct Digest {
   std::uint64_t size_bytes;
   friend bool operator==(const Digest&, const Digest&) = default;
 };
+struct MeasureUpdate {
+  RuleStep rule;
+  UpdateAddresses stripe;
+  const float* sum;
+  const StepSums* total;
+  friend bool operator==(const MeasureUpdate&, const MeasureUpdate&) = default;
+};
 struct Update {
   RuleStep rule;
   std::uint64_t number;
@@ -131,8 +138,9 @@ struct Replay {
   void* block;
   friend bool operator==(const Replay&, const Replay&) = default;
 };
-using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, ReduceWithNorm, WeightedDelta,
-                               ConvertElements, AddConverted, ClearBytes, Digest, Update, RunProgram, Replay>;
+using Operation =
+    std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, ReduceWithNorm, WeightedDelta, ConvertElements,
+                 AddConverted, ClearBytes, Digest, MeasureUpdate, Update, RunProgram, Replay>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.

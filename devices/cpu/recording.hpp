@@ -66,6 +66,11 @@ void for_values(Digest& o, Visit&& visit) {
   visit(o.to);
 }
 template <class Visit>
+void for_values(MeasureUpdate& o, Visit&& visit) {
+  visit(o.rule);
+  visit(o.total);
+}
+template <class Visit>
 void for_values(Update& o, Visit&& visit) {
   visit(o.rule);
   visit(o.number);

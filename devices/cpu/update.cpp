@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/rules/tensor_norms.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -44,6 +44,29 @@ void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* 
   note_gradient(sums, fold(lanes), to, parts, count, what);
 }
 
+void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
+                    const StepSums& total) {
+  const float scale = gradient_scale(rule, total);
+  if (scale == 0) return;
+  const auto measure = [&](TensorSquares& found, const RuleStep& here, std::uint64_t first, std::uint64_t count) {
+    const auto from = [&](float* array) { return array ? array + first : array; };
+    SquareLanes weights{}, update{};
+    kernels.measure({.rule = &here,
+                     .scale = scale,
+                     .first = sum + first,
+                     .second = nullptr,
+                     .p = at.parameters + first,
+                     .s0 = from(at.state[0]),
+                     .s1 = from(at.state[1]),
+                     .bf16 = nullptr,
+                     .count = count},
+                    weights.data(), update.data());
+    found.weights += static_cast<float>(fold(weights));
+    found.update += static_cast<float>(fold(update));
+  };
+  measure_tensors(at, rule, measure);
+}
+
 void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {
   // Up to two contributions are added in the update's own loop; of more, all but the last are added up before, a block
   // at a time, while it is in the cache.
@@ -64,13 +87,13 @@ void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, cons
   }
 }
 
-/// One kernel call, or one for every piece with and without weight decay; the last of them copies.
+/// One kernel call, or one for every piece with constants of its own; the last of them copies.
 void UpdateArithmetic::run(const UpdatePart& part, std::uint64_t first, const UndoCopy& undo) const {
-  if (at_.no_decay.empty()) return kernels_.update(part, undo);
-  for_each_decay(at_, first, part.count, [&](std::uint64_t begin, std::uint64_t count, bool decays) {
+  if (at_.no_decay.empty() && at_.scaled.empty()) return kernels_.update(part, undo);
+  for_each_piece(at_, rule_, first, part.count, [&](std::uint64_t begin, std::uint64_t count, const RuleStep& rule) {
     const std::uint64_t skip = begin - first;
     const auto moved = [&](auto* array) { return array ? array + skip : array; };
-    kernels_.update({.rule = decays ? &rule_ : &undecayed_,
+    kernels_.update({.rule = &rule,
                      .scale = part.scale,
                      .first = moved(part.first),
                      .second = moved(part.second),

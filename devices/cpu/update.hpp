@@ -14,17 +14,16 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
 void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
                       StepSums& sums, const NormCheck& what);
 
+/// Stream::measure_update on addresses.
+void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
+                    const StepSums& total);
+
 /// The arithmetic of an update for some elements of a stripe, for run_update_pass.
 class UpdateArithmetic {
  public:
   UpdateArithmetic(const Kernels& kernels, const RuleStep& rule, float scale, const UpdateAddresses& at,
                    std::span<const float* const> contributions) noexcept
-      : kernels_(kernels),
-        rule_(rule),
-        undecayed_(without_decay(rule)),
-        scale_(scale),
-        at_(at),
-        contributions_(contributions) {}
+      : kernels_(kernels), rule_(rule), scale_(scale), at_(at), contributions_(contributions) {}
   void operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const;
 
  private:
@@ -32,7 +31,6 @@ class UpdateArithmetic {
 
   const Kernels& kernels_;
   const RuleStep& rule_;
-  const RuleStep undecayed_;
   const float scale_;
   const UpdateAddresses& at_;
   const std::span<const float* const> contributions_;

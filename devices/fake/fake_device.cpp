@@ -48,6 +48,7 @@ enum class Kind : std::uint64_t {
   convert_with_residual,
   add_converted,
   digest,
+  measure_update,
   update,
   call,
 };
@@ -301,12 +302,15 @@ void FakeStream::digest(Memory to, Memory of) {
         }});
 }
 
-void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
-                        std::span<const Memory> contributions, Memory total) {
+UpdateAddresses FakeStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
-  if (count == 0) return;
   const std::size_t slots = state_slots(rule.kind);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
+  if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
+    check_size(stripe.squares, stripe.scaled.size() * sizeof(TensorSquares), "the squares of tensors");
+    at.scaled = stripe.scaled;
+    at.squares = device_.address_of<TensorSquares>(stripe.squares);
+  }
   check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
   at.parameters = device_.address_of<float>(stripe.parameters);
   if (stripe.bf16.size_bytes > 0) {
@@ -322,10 +326,52 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
                  stripe.journal.size_bytes, " bytes, ", journal_bytes(slots), " are needed");
     at.journal = device_.address_of<UpdateJournal>(stripe.journal);
   }
+  return at;
+}
+
+namespace {
+
+/// The places of an update, as a form has them.
+void put(Words& form, const UpdateAddresses& at) {
+  form.put(at.count);
+  form.put(at.parameters);
+  form.put(at.bf16);
+  form.put(at.state[0]);
+  form.put(at.state[1]);
+  form.put(at.journal);
+  form.put(at.first_element);
+  form.put(at.no_decay.data());
+  form.put(at.no_decay.size());
+  form.put(at.scaled.data());
+  form.put(at.scaled.size());
+  form.put(at.squares);
+}
+
+}  // namespace
+
+void FakeStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+  if (stripe.stripe.count == 0) return;
+  check_size(sum, stripe.stripe.count * sizeof(float), "a sum of gradients");
+  check_size(total, sizeof(StepSums), "a total");
+  const UpdateAddresses at = addresses_of(rule, stripe);
+  const auto* from = device_.address_of<const float>(sum);
+  Words form{Kind::measure_update, from};
+  put(form, at);
+  push({std::move(form), Words{rule, device_.address_of<const StepSums>(total)}, [=](WordReader values) {
+          const auto step = values.take<RuleStep>();
+          fake::measure_update(step, at, from, *values.take<const StepSums*>());
+        }});
+}
+
+void FakeStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                        std::span<const Memory> contributions, Memory total) {
+  const std::uint64_t count = stripe.stripe.count;
+  if (count == 0) return;
+  const UpdateAddresses at = addresses_of(rule, stripe);
   check_size(total, sizeof(StepSums), "a total");
   const auto from = resolve<float>(contributions, count * sizeof(float));
-  Words form{Kind::update, at.count,         at.parameters,      at.bf16,           at.state[0], at.state[1],
-             at.journal,   at.first_element, at.no_decay.data(), at.no_decay.size()};
+  Words form{Kind::update};
+  put(form, at);
   for (const float* part : from) form.put(part);
   push({std::move(form), Words{rule, number, device_.address_of<const StepSums>(total)},
         [this, at, from](WordReader values) {

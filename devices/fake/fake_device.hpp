@@ -58,6 +58,7 @@ class FakeStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
+  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
 
@@ -93,6 +94,7 @@ class FakeStream final : public Stream {
   void push_replay(fake::RecordedPieces& recorded);
   void end(const Status& why);
   bool may_run() const;
+  UpdateAddresses addresses_of(const RuleStep& rule, const StripeMemory& stripe) const;
   template <class T>
   std::vector<const T*> resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const;
 

@@ -12,6 +12,7 @@
 #include "runtime/base/hash.hpp"
 #include "runtime/base/thread.hpp"
 #include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/rules/tensor_norms.hpp"
 #include "runtime/compute/update_pass.hpp"
 
 namespace troupe::reference {
@@ -36,9 +37,7 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
                 const std::vector<const float*>& contributions, const StepSums& total) {
   const float scale = gradient_scale(rule, total);
   if (scale == 0) return;
-  const RuleStep undecayed = without_decay(rule);
-  const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
-    const RuleStep& here = decays ? rule : undecayed;
+  const auto piece = [&](std::uint64_t first, std::uint64_t count, const RuleStep& here) {
     for (std::uint64_t i = first; i < first + count; ++i) {
       float sum = contributions[0][i];
       for (std::size_t c = 1; c < contributions.size(); ++c) sum += contributions[c][i];
@@ -48,7 +47,9 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
       if (at.bf16) at.bf16[i] = to_bf16(at.parameters[i]);
     }
   };
-  const auto elements = [&](std::uint64_t first, std::uint64_t count) { for_each_decay(at, first, count, piece); };
+  const auto elements = [&](std::uint64_t first, std::uint64_t count) {
+    for_each_piece(at, rule, first, count, piece);
+  };
   run_update_pass(at, number, elements, NoProbe{});
 }
 
@@ -206,12 +207,14 @@ void ReferenceStream::digest(Memory to, Memory of) {
   });
 }
 
-void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
-                             std::span<const Memory> contributions, Memory total) {
+UpdateAddresses ReferenceStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
-  if (count == 0) return;
   const std::size_t slots = state_slots(rule.kind);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
+  if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
+    at.scaled = stripe.scaled;
+    at.squares = address_of<TensorSquares>(space_, stripe.squares, stripe.scaled.size() * sizeof(TensorSquares));
+  }
   at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
   if (stripe.bf16.size_bytes) at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t));
   for (std::size_t s = 0; s < slots; ++s)
@@ -221,6 +224,24 @@ void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const S
                  stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));
     at.journal = space_.address_of<UpdateJournal>(stripe.journal);
   }
+  return at;
+}
+
+void ReferenceStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+  if (stripe.stripe.count == 0) return;
+  call([rule, at = addresses_of(rule, stripe),
+        from = address_of<const float>(space_, sum, stripe.stripe.count * sizeof(float)),
+        sums = address_of<StepSums>(space_, total, sizeof(StepSums))] {
+    const float scale = gradient_scale(rule, *sums);
+    if (scale != 0) measure_tensors(at, rule, scale, from);
+  });
+}
+
+void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                             std::span<const Memory> contributions, Memory total) {
+  const std::uint64_t count = stripe.stripe.count;
+  if (count == 0) return;
+  const UpdateAddresses at = addresses_of(rule, stripe);
   const auto* sums = address_of<StepSums>(space_, total, sizeof(StepSums));
   call([rule, number, at, parts = resolve<float>(contributions, count * sizeof(float)), sums] {
     run_update(rule, number, at, parts, *sums);

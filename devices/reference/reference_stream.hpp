@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "runtime/compute/stream.hpp"
+#include "runtime/compute/update_pass.hpp"
 #include "runtime/memory/arena.hpp"
 
 namespace troupe::reference {
@@ -33,12 +34,14 @@ class ReferenceStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
+  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   /// Enqueues `work`; an Error it throws ends the stream.
   void call(std::function<void()> work);
 
  private:
+  UpdateAddresses addresses_of(const RuleStep& rule, const StripeMemory& stripe) const;
   template <class T>
   std::vector<const T*> resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const;
   void work();

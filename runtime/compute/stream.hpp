@@ -77,6 +77,25 @@ constexpr std::uint64_t journal_bytes(std::size_t state_slots) noexcept {
   return sizeof(UpdateJournal) + 2 * UpdateJournal::kBlockElements * sizeof(float) * (1 + state_slots);
 }
 
+/// Of one tensor: the sum of the squares of its weights, and of the direction in which an update moves them.
+struct TensorSquares {
+  float weights = 0;
+  float update = 0;
+};
+static_assert(sizeof(TensorSquares) == 8);
+
+/// What the rate of a tensor is multiplied by: 1 where one of the norms is 0, as in the reference code of both papers.
+/// `rule` has the weight decay of the tensor.
+inline float trust_ratio(const RuleStep& rule, const TensorSquares& squares) noexcept {
+  const double weights = std::sqrt(static_cast<double>(squares.weights));
+  const double update = std::sqrt(static_cast<double>(squares.update));
+  if (!(weights > 0 && update > 0)) return 1;
+  if (rule.kind == RuleKind::lars)
+    return static_cast<float>(static_cast<double>(rule.trust) * weights /
+                              (update + static_cast<double>(rule.decay) * weights));
+  return static_cast<float>(weights / update);
+}
+
 /// Where a stripe (or the part of it that one bucket covers) lies. Sizes: count elements of f32; `bf16` of bf16.
 struct StripeMemory {
   Stripe stripe;
@@ -86,6 +105,10 @@ struct StripeMemory {
   Memory journal;                              // empty: the pass is not restartable
   /// Elements of the group without weight decay, growing; outlives the work that is enqueued with it.
   std::span<const Layout::Entry> no_decay{};
+  // Of rules with tensor norms:
+  /// The tensors whose rate follows from their norms, as elements of the group, growing; outlives the work likewise.
+  std::span<const Layout::Entry> scaled{};
+  Memory squares;  // as many TensorSquares: of whole tensors, when an update begins
 };
 
 /// What Stream::reduce_with_norm looks for, and where it tells it.
@@ -144,6 +167,14 @@ class Stream {
   /// way to.
   virtual void digest(Memory /*to*/, Memory /*of*/) {
     fail(Code::unsupported, "this device computes no digests; leave update.digest_steps out");
+  }
+  /// Adds to `stripe.squares` what the stripe has of each tensor: the squares of its weights, and of the direction in
+  /// which an update with the same rule, stripe and total would move them, where `sum` ([stripe.count] f32) is the sum
+  /// of the gradients. Changes nothing else. Only of rules with tensor norms. Throws Error{unsupported} where the
+  /// device has no way to.
+  virtual void measure_update(const RuleStep& rule, const StripeMemory& /*stripe*/, Memory /*sum*/, Memory /*total*/) {
+    fail(Code::unsupported, text("this device measures no tensors, which optimizer.rule = \"", name_of(rule.kind),
+                                 "\" needs; choose another rule"));
   }
   /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order,
   /// multiplies them by the gradient_scale of the StepSums at `total`, applies the rule, publishes parameters and their

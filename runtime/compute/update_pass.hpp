@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "runtime/base/error.hpp"
 #include "runtime/compute/stream.hpp"
@@ -22,11 +23,14 @@ struct UpdateAddresses {
   UpdateJournal* journal = nullptr;            // null: the pass is not restartable
   std::uint64_t first_element = 0;             // of the group: element 0 of the arrays
   std::span<const Layout::Entry> no_decay{};   // as in StripeMemory
+  std::span<const Layout::Entry> scaled{};     // likewise
+  TensorSquares* squares = nullptr;            // scaled.size() of them
   /// The same places.
   friend bool operator==(const UpdateAddresses& a, const UpdateAddresses& b) noexcept {
     return a.count == b.count && a.parameters == b.parameters && a.bf16 == b.bf16 && a.state == b.state &&
            a.journal == b.journal && a.first_element == b.first_element && a.no_decay.data() == b.no_decay.data() &&
-           a.no_decay.size() == b.no_decay.size();
+           a.no_decay.size() == b.no_decay.size() && a.scaled.data() == b.scaled.data() &&
+           a.scaled.size() == b.scaled.size() && a.squares == b.squares;
   }
 };
 
@@ -36,24 +40,43 @@ inline RuleStep without_decay(RuleStep rule) noexcept {
   return rule;
 }
 
-/// Calls `part(first, count, decays)` for the pieces of the elements [first, first + count) of `at`, in their order.
+/// Calls `part(first, count, place)` for the pieces of the elements [first, first + count) of `at`, in their order:
+/// `place` is that of the range of `ranges` (of the group's elements, growing) to which a piece belongs, or kNoRange.
+inline constexpr std::size_t kNoRange = ~std::size_t{0};
 template <class Part>
-void for_each_decay(const UpdateAddresses& at, std::uint64_t first, std::uint64_t count, Part&& part) {
+void for_each_range(const UpdateAddresses& at, std::span<const Layout::Entry> ranges, std::uint64_t first,
+                    std::uint64_t count, Part&& part) {
   const std::uint64_t end = first + count;
   const auto ends_before = [](const Layout::Entry& range, std::uint64_t element) {
     return range.first + range.count <= element;
   };
-  auto range = std::lower_bound(at.no_decay.begin(), at.no_decay.end(), at.first_element + first, ends_before);
+  auto range = std::lower_bound(ranges.begin(), ranges.end(), at.first_element + first, ends_before);
   while (first < end) {
-    const bool is_left = range == at.no_decay.end() || range->first >= at.first_element + end;
-    if (is_left) return part(first, end - first, true);
+    const bool is_left = range == ranges.end() || range->first >= at.first_element + end;
+    if (is_left) return part(first, end - first, kNoRange);
     const std::uint64_t begins = range->first > at.first_element + first ? range->first - at.first_element : first;
-    if (begins > first) part(first, begins - first, true);
+    if (begins > first) part(first, begins - first, kNoRange);
     const std::uint64_t ends = std::min(end, range->first + range->count - at.first_element);
-    part(begins, ends - begins, false);
+    part(begins, ends - begins, static_cast<std::size_t>(range - ranges.begin()));
     first = ends;
     ++range;
   }
+}
+
+/// Calls `part(first, count, rule)` for the pieces of the elements [first, first + count) of `at`, in their order, with
+/// the constants that hold there.
+template <class Part>
+void for_each_piece(const UpdateAddresses& at, const RuleStep& rule, std::uint64_t first, std::uint64_t count,
+                    Part&& part) {
+  for_each_range(at, at.no_decay, first, count, [&](std::uint64_t begin, std::uint64_t some, std::size_t undecayed) {
+    const RuleStep here = undecayed == kNoRange ? rule : without_decay(rule);
+    for_each_range(at, at.scaled, begin, some, [&](std::uint64_t from, std::uint64_t piece, std::size_t tensor) {
+      if (tensor == kNoRange) return part(from, piece, here);
+      RuleStep scaled = here;
+      scaled.rate *= trust_ratio(here, at.squares[tensor]);
+      part(from, piece, std::as_const(scaled));
+    });
+  });
 }
 
 /// A moment in a pass at which a test may look or stop it.

@@ -24,6 +24,7 @@ class Review {
     error_feedback();
     rate();
     verdict();
+    tensor_norms();
     split();
     layers();
     synchronized();
@@ -140,6 +141,20 @@ class Review {
       add(key, text(told(key), " needs a round of all ranks in each update, which ", told(policy),
                     " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
     }
+  }
+
+  /// A shard has some of a tensor, and updates it when something comes, so it never knows the norms of whole tensors.
+  void tensor_norms() {
+    const auto hosts = [](const Settings::Group& group) {
+      return needs_tensor_norms(group.rule.kind) && any_policy(group, is_hosted);
+    };
+    const std::vector<Settings::Group> groups = all_groups(settings_);
+    const auto group = std::ranges::find_if(groups, hosts);
+    if (group == groups.end()) return;
+    add("optimizer.rule",
+        text("optimizer.rule = ", in_quotes(name_of(group->rule.kind)),
+             " needs the norms of whole tensors, which the shards of ", quoted_list(policies_that(is_hosted)),
+             " do not know; choose another rule, or a policy that exchanges in rounds"));
   }
 
   /// Where ranks do not take their steps together, nothing is won by giving some of them smaller ones.

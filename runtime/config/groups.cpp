@@ -11,9 +11,9 @@ using Group = Settings::Group;
 using Kind = TomlValue::Kind;
 
 /// What a group may have its own of [optimizer].
-constexpr std::array<std::string_view, 8> kOfOptimizer{
-    "optimizer.rule",  "optimizer.rate",  "optimizer.momentum", "optimizer.beta1",
-    "optimizer.beta2", "optimizer.alpha", "optimizer.epsilon",  "optimizer.weight_decay"};
+constexpr std::array<std::string_view, 9> kOfOptimizer{
+    "optimizer.rule",  "optimizer.rate",    "optimizer.momentum", "optimizer.beta1",       "optimizer.beta2",
+    "optimizer.alpha", "optimizer.epsilon", "optimizer.trust",    "optimizer.weight_decay"};
 constexpr std::string_view kOptimizer = "optimizer.";
 constexpr std::string_view kUpdate = "update.";
 constexpr std::string_view kAsIn = ", as in [[update.group]] name = \"biases\", match = \"*.bias\", policy = \"sync\"";

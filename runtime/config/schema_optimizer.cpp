@@ -120,9 +120,15 @@ Keys optimizer_keys() {
        "1e-8",
        {},
        rules_that_read(&Rule::epsilon)},
+      {"optimizer.trust", at<&S::rule, &Rule::trust>, number_above(0, 1),
+       "how far lars moves a tensor: the norm of its step divided by that of its weights, before the learning rate",
+       "0.001", "The trust coefficient of the paper. Vectors, such as biases, are not scaled.",
+       rules_that_read(&Rule::trust)},
       {"optimizer.weight_decay", at<&S::rule, &Rule::weight_decay>, number(0, 1), "strength of weight decay", "0.0001",
        "This number times the weight is added to the gradient. adamw subtracts the learning rate times this number "
-       "times the weight from the weight instead. Biases decay too, unless optimizer.no_decay excludes them."},
+       "times the weight from the weight instead. Biases decay too, unless optimizer.no_decay excludes them; under "
+       "lars "
+       "and lamb vectors, such as biases and the weights of norms, never decay."},
       {"optimizer.no_decay", at<&S::no_decay>, array_of(K::texts, 0, 100),
        "parameters without weight decay, by name or pattern", "[\"*.bias\"]",
        "`*` stands for any characters. A pattern that matches no parameter's name is an error."},

@@ -71,14 +71,15 @@ class Communicator {
   /// the bucket waits for it by itself.
   [[nodiscard]] virtual Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                                    std::span<const StripeMemory> mine) = 0;
-  // The same in three parts, for rules that need a verdict over all buckets: gather_gradients for each bucket, agree
-  // once, update_gather for each bucket. None of them waits either, but they take effect in the order of the calls.
+  // The same in three parts, for rules that need all of the gradient first (gathers_first): gather_gradients for each
+  // bucket, agree once, update_gather for each bucket. None of them waits either, but they take effect in the order of
+  // the calls.
   /// Sums the bucket's gradients over the ranks, in rank order, into this rank's own over `mine`, and measures them
-  /// into `work.sums`, which holds from the returned point on. The bucket's gradients may not be written before the
+  /// into `work.sums`; both hold from the returned point on. The bucket's gradients may not be written before the
   /// point of update_gather.
   virtual Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) = 0;
-  /// `work.total` = all ranks' `work.sums`.
-  virtual void agree(Stream& stream, const BucketWork& work) = 0;
+  /// `work.total` = all ranks' `work.sums`, from the returned point on.
+  virtual Point agree(Stream& stream, const BucketWork& work) = 0;
   /// Updates each stripe with what was gathered and gives every rank the new parameters. The point is that of
   /// reduce_update_gather.
   [[nodiscard]] virtual Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,

@@ -184,6 +184,8 @@ StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind 
   StripeMemory part;
   part.stripe = range;
   part.no_decay = stripe.no_decay;
+  part.scaled = stripe.scaled;
+  part.squares = stripe.squares;
   const std::uint64_t count = range.count;
   if (count == 0) return part;
   const std::uint64_t first = range.first - stripe.stripe.first;

@@ -217,7 +217,8 @@ class HostedRoute {
 
 /// What the ranks of a group work on whose policy exchanges in rounds. "Whole" is of the group's elements.
 struct ExchangeMemory {
-  Memory gradients;                // whole f32; the replica writes them
+  Memory gradients;  // whole f32; the replica writes them
+  /// `scaled` and `squares` are alike in all of them.
   std::vector<StripeMemory> mine;  // the stripes this rank is tenant of, at least one, with the rule's state
   /// Where ranks have weights of their own: those, which the replica reads, and what all tenants have published, of
   /// which `mine.parameters` is a part. Empty: the replica reads what the tenants publish.

@@ -213,7 +213,8 @@ class PolicyExchange final : public Exchange {
     const bool rounds = !orders_.hosted && orders_.sent == Sent::gradient;
     if (!rounds && !relieved_.empty()) parts_.communicator->barrier_with_relieved(stream);
     relieved_.clear();
-    if (rounds && !facts.last && !memory_.stripes.empty())
+    // Whoever updates a tensor with norms has measured it, which takes its sum: each rank has that of its own stripe.
+    if (rounds && !facts.last && !memory_.stripes.empty() && !needs_tensor_norms(rule_.kind))
       relieved_.assign(facts.relieved.begin(), facts.relieved.end());
   }
 
@@ -284,23 +285,42 @@ class PolicyExchange final : public Exchange {
   void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
     BucketWork work = work_of(bucket, contributions, total);
     work.relieved = relieved_;
-    if (!needs_verdict(rule_)) {
+    if (!gathers_first(rule_)) {
       valid_[bucket.index] =
           parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), parts_of(bucket));
       return;
     }
-    parts_.communicator->gather_gradients(stream, work, parts_of(bucket));
+    measured_.push_back(parts_.communicator->gather_gradients(stream, work, parts_of(bucket)));
     gathered_.push_back(work);
   }
 
-  /// The verdict over all buckets that were gathered, and their updates.
+  /// The verdict over all buckets that were gathered, the norms of tensors, and their updates.
   void conclude(Stream& stream) {
     if (gathered_.empty()) return;
-    parts_.communicator->agree(stream, gathered_.front());
+    measured_.push_back(parts_.communicator->agree(stream, gathered_.front()));
+    if (needs_tensor_norms(rule_.kind)) agree_on_norms(stream);
+    measured_.clear();
     for (const BucketWork& work : gathered_)
       valid_[work.bucket.index] =
           parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), parts_of(work.bucket));
     gathered_.clear();
+  }
+
+  /// Each rank measures what it owns of the tensors; all have the norms of whole tensors before the first weight
+  /// changes, so a rank that dies in its update leaves nothing that another one could not finish.
+  void agree_on_norms(Stream& stream) {
+    const Memory& squares = memory_.mine.front().squares;
+    if (squares.size_bytes == 0) return;
+    for (const Point& point : measured_) stream.wait(point);
+    stream.clear(squares);
+    for (const BucketWork& work : gathered_) {
+      for (const StripeMemory& part : parts_of(work.bucket)) {
+        const std::uint64_t first = part.stripe.first - work.bucket.first;
+        stream.measure_update(rule_step(rule_, updates_), part,
+                              elements(work.gradients, first, part.stripe.count, sizeof(float)), work.total);
+      }
+    }
+    parts_.communicator->all_reduce(stream, squares);
   }
 
   /// What this rank updates of the bucket: its own part, unless it is relieved, and pieces of relieved ranks' parts.
@@ -425,8 +445,15 @@ class PolicyExchange final : public Exchange {
     own.bf16 = memory_.bf16;
     own.state = memory_.state;
     own.no_decay = memory_.mine.front().no_decay;
+    own.scaled = memory_.mine.front().scaled;
+    own.squares = memory_.mine.front().squares;
     ++updates_;
-    stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
+    const RuleStep rule = rule_step(rule_, updates_);
+    if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // all of each tensor is here
+      stream.clear(own.squares);
+      stream.measure_update(rule, own, memory_.gradients, sums_);
+    }
+    stream.update(rule, updates_, own, std::array{memory_.gradients}, sums_);
     moved_ = true;
   }
 
@@ -445,7 +472,8 @@ class PolicyExchange final : public Exchange {
   ExchangeParts parts_;
   const ExchangeMemory memory_;
   Rule rule_;                          // with the rate of this step
-  std::vector<BucketWork> gathered_;   // of a step with a verdict, until it is known
+  std::vector<BucketWork> gathered_;   // of a step that gathers first, until its verdict is known
+  std::vector<Point> measured_;        // likewise: from when on each of them, and the verdict, is there
   std::vector<Rank> relieved_;         // in this step
   std::vector<StripeMemory> updated_;  // by the call under way
   std::uint64_t updates_;

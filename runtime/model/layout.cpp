@@ -64,14 +64,26 @@ std::vector<std::size_t> parameters_matching(const Graph& graph, const std::stri
 }
 
 std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
-                                            std::span<const std::string> patterns, GroupId group) {
+                                            std::span<const std::string> patterns, GroupId group, bool with_vectors) {
   std::vector<bool> chosen(graph.parameters().size());
+  for (std::size_t p = 0; with_vectors && p < chosen.size(); ++p)
+    chosen[p] = graph.parameters()[p].extents.size() < 2 && layout.group_of(p) == group;
   for (const std::string& pattern : patterns)
-    for (const std::size_t p : parameters_matching(graph, pattern)) chosen[p] = layout.group_of(p) == group;
+    for (const std::size_t p : parameters_matching(graph, pattern))
+      chosen[p] = chosen[p] || layout.group_of(p) == group;
   const std::uint64_t first = layout.groups().at(group.value).first;
   std::vector<Layout::Entry> entries;
   for (std::size_t p = 0; p < chosen.size(); ++p)
     if (chosen[p]) entries.push_back({layout.entries()[p].first - first, layout.entries()[p].count});
+  return entries;
+}
+
+std::vector<Layout::Entry> entries_of_tensors(const Graph& graph, const Layout& layout, GroupId group) {
+  const std::uint64_t first = layout.groups().at(group.value).first;
+  std::vector<Layout::Entry> entries;
+  for (std::size_t p = 0; p < graph.parameters().size(); ++p)
+    if (graph.parameters()[p].extents.size() > 1 && layout.group_of(p) == group)
+      entries.push_back({layout.entries()[p].first - first, layout.entries()[p].count});
   return entries;
 }
 

@@ -47,9 +47,12 @@ class Layout {
 std::vector<std::size_t> parameters_matching(const Graph& graph, const std::string& pattern);
 
 /// The entries of a group's parameters whose names match one of `patterns`, growing, as elements of the group. Throws
-/// as parameters_matching.
+/// as parameters_matching. `with_vectors`: and those with fewer than two extents, such as biases.
 std::vector<Layout::Entry> entries_matching(const Graph& graph, const Layout& layout,
-                                            std::span<const std::string> patterns, GroupId group = {});
+                                            std::span<const std::string> patterns, GroupId group = {},
+                                            bool with_vectors = false);
+/// Those of a group's parameters that have two extents or more, likewise.
+std::vector<Layout::Entry> entries_of_tensors(const Graph& graph, const Layout& layout, GroupId group = {});
 
 /// Fills `parameters` [layout.count_elements()] with the graph's starting weights. Element i of parameter p depends on
 /// (seed, p, i) only, so every rank, and every part of the buffer, can be filled by itself with equal result.

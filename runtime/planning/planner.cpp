@@ -242,6 +242,7 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     made.running = group.running;
     made.rule = group.running ? text("running average, momentum ", group.rule.rate) : to_string(group.rule);
     if (settings.rate != RateSettings{} && !group.running) made.rule += text(", rate ", to_string(settings.rate));
+    if (needs_tensor_norms(made.kind) && !group.running) made.rule += ", vectors neither scaled nor decayed";
     if (!settings.no_decay.empty() && !group.running) {
       made.rule += ", no decay of";
       for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
@@ -421,6 +422,10 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   needs.journal += sums.relief;
   needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
   needs.words += 5 * sizeof(StepSums);
+  if (needs_tensor_norms(group.kind)) {
+    needs.words += squares_bytes(group);
+    if (plan.shares_memory()) needs.words += norm_scratch_bytes(plan, group);
+  }
   if (crosses && plan.leads_node(rank)) needs.words += group.buckets.size() * sizeof(TimelineWord);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
@@ -490,6 +495,17 @@ PolicyNeeds needs_of(const Plan& plan) {
 
 bool keeps_residual(const Plan& plan, const GroupPlan& group) {
   return plan.crosses_nodes() && group.filter.kind != FilterKind::none && group.filter.error_feedback;
+}
+
+std::uint64_t squares_bytes(const GroupPlan& group) noexcept { return group.parameters.size() * sizeof(TensorSquares); }
+
+std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept {
+  constexpr std::uint64_t kLine = 64;
+  // A line for each rank that may share memory; where policies gather states through it, too, more of it at once.
+  const std::uint64_t least = kLine * plan.world_size();
+  const std::uint64_t wanted =
+      needs_of(group.policies).whole_state ? group.count * sizeof(float) : squares_bytes(group);
+  return 2 * std::max(least, (wanted + kLine - 1) / kLine * kLine);
 }
 
 bool has_landing(const GroupPlan& group, DType dtype) {

@@ -82,6 +82,11 @@ PolicyNeeds needs_of(const Plan& plan);
 /// Whether what the group's ranks read from hosting shards lands elsewhere than where their replicas read.
 bool has_landing(const GroupPlan& group, DType dtype);
 
+/// What the norms of a group's tensors take at each rank, of a rule that needs them; and what ranks that share memory
+/// show each other of them.
+std::uint64_t squares_bytes(const GroupPlan& group) noexcept;
+std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept;
+
 /// Whether the group's ranks keep what a filter takes away of what they send.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);
 

@@ -74,6 +74,7 @@ struct Member {
   RankMemory memory;
   std::unique_ptr<DirectChannel> channel;
   std::vector<std::unique_ptr<const Filter>> filters;
+  std::vector<std::vector<Layout::Entry>> scaled, vectors;  // by group, of rules with tensor norms
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<LaneLoop> loop;
@@ -230,6 +231,20 @@ class GroupedRun {
                              group, member.memory.groups[group.id.value]);
   }
 
+  /// As the session completes it.
+  ExchangeMemory memory_of(Member& member, const GroupPlan& group) {
+    ExchangeMemory memory = member.memory.groups[group.id.value].own;
+    if (!needs_tensor_norms(group.kind)) return memory;
+    member.scaled.push_back(entries_of_tensors(graph_, layout_, group.id));
+    member.vectors.push_back(entries_matching(graph_, layout_, {}, group.id, /*with_vectors=*/true));
+    for (StripeMemory& part : memory.mine) {
+      part.no_decay = member.vectors.back();
+      part.scaled = member.scaled.back();
+      part.squares = slice(member.memory.groups[group.id.value].squares, 0, part.scaled.size() * sizeof(TensorSquares));
+    }
+    return memory;
+  }
+
   void make_rank(std::uint32_t r) {
     Member& member = *members_[r];
     member.stream = member.device->stream();
@@ -243,7 +258,7 @@ class GroupedRun {
                                 .rule = all_groups(settings_)[group.id.value].rule,
                                 .policy = std::make_unique<PolicySequence>(group.policies, job_.ranks),
                                 .buckets = group.buckets,
-                                .memory = member.memory.groups[group.id.value].own,
+                                .memory = memory_of(member, group),
                                 .rate = RateSchedule(all_groups(settings_)[group.id.value].rule.rate, settings_.rate,
                                                      {1000, job_.steps * job_.ranks * kRows, kRows}),
                                 .side = member.sides.back().get()}));
@@ -381,13 +396,45 @@ TEST_P(FarMemoryGroups, AreTrainedToTheBitsOfGroupsInTheHostsMemory) {
     ASSERT_EQ(weights_of(GetParam(), settings), weights_of(near, settings));
   }
   for (const Rule& rule : {Rule{.kind = RuleKind::momentum, .rate = 0.1, .clip_norm = 0.5},
-                           Rule{.kind = RuleKind::rmsprop_momentum, .rate = 0.01}}) {
+                           Rule{.kind = RuleKind::rmsprop_momentum, .rate = 0.01},
+                           Rule{.kind = RuleKind::lars, .rate = 1, .weight_decay = 0.01, .trust = 0.05},
+                           Rule{.kind = RuleKind::lamb, .rate = 0.05, .weight_decay = 0.01}}) {
     SCOPED_TRACE(to_string(rule));
     Settings settings = settings_of({}, rule);
     settings.filter.kind = FilterKind::bf16;
     ASSERT_EQ(weights_of(GetParam(), settings), weights_of(near, settings));
     settings.filter.error_feedback = true;
     ASSERT_EQ(weights_of(GetParam(), settings), weights_of(near, settings));
+  }
+}
+
+TEST_P(Groups, MoveTensorsByTheirNormsAlikeOnOneNodeAndOnSeveral) {
+  Job one = GetParam();
+  one.nodes = 1;
+  one.bucket_bytes = 0;
+  const std::vector<PolicySettings> policies{
+      {},
+      {.kind = PolicyKind::sync, .accumulate = 2},
+      {.kind = PolicyKind::double_buffered},
+      {.kind = PolicyKind::local_sgd, .distributed_after = 2 * kRows, .every_steps = 3},
+      {.kind = PolicyKind::block_momentum, .block_samples = 3 * kRows * GetParam().ranks, .reset_momentum = false}};
+  for (const Rule& rule : {Rule{.kind = RuleKind::lars, .rate = 1, .weight_decay = 0.01, .trust = 0.05},
+                           Rule{.kind = RuleKind::lamb, .rate = 0.01, .weight_decay = 0.01, .clip_norm = 0}}) {
+    for (const PolicySettings& policy : policies) {
+      SCOPED_TRACE(text(to_string(rule), ", ", to_string(policy)));
+      const Settings settings = settings_of(policy, rule);
+      const auto found = weights_of(GetParam(), settings), wanted = weights_of(one, settings);
+      for (std::size_t r = 1; r < found.size(); ++r) ASSERT_EQ(found[r], found[0]) << "rank " << r;
+      double off = 0, all = 0;
+      for (std::size_t p = 0; p < wanted[0].size(); ++p) {
+        for (std::size_t i = 0; i < wanted[0][p].size(); ++i) {
+          off += std::pow(found[0][p][i] - wanted[0][p][i], 2);
+          all += std::pow(wanted[0][p][i], 2);
+        }
+      }
+      ASSERT_GT(all, 0);
+      ASSERT_LT(std::sqrt(off / all), GetParam().dtype == DType::f32 ? 1e-4 : 0.02);
+    }
   }
 }
 

@@ -40,8 +40,9 @@ struct GroupSpec {
   Rule rule;
   bool bf16 = false;
   std::uint64_t seed = 0;
-  std::uint64_t chunk = 1024;  // elements that travel at once, where anything travels
-  FilterSettings filter{};     // of what travels
+  std::uint64_t chunk = 1024;            // elements that travel at once, where anything travels
+  FilterSettings filter{};               // of what travels
+  std::vector<Layout::Entry> tensors{};  // whose rate follows from norms, of rules that need them; growing
 };
 
 /// A group of `ranks` with ragged, some empty, stripes and one to four buckets, by the seed.
@@ -113,6 +114,9 @@ inline void allocate_rank(const GroupSpec& spec, std::uint32_t rank, Arena& aren
   const std::size_t slots = state_slots(spec.rule.kind);
   for (std::size_t s = 0; s < slots; ++s) view.mine.state[s] = view.take(spec.stripes[rank].count * sizeof(float));
   view.mine.journal = view.take(spec.buckets.size() * journal_bytes(slots));
+  if (!needs_tensor_norms(spec.rule.kind)) return;
+  view.mine.scaled = spec.tensors;
+  view.mine.squares = view.take(spec.tensors.size() * sizeof(TensorSquares));
 }
 
 /// The ranks of one group in one process.
@@ -187,14 +191,19 @@ class SerialRun {
     if (rule.judged) measure(found);
     const float scale = gradient_scale(rule, total);
     if (scale == 0) return;
+    std::vector<float> sums = found[0];
+    for (std::uint32_t r = 1; r < spec_.ranks; ++r)
+      for (std::uint64_t i = 0; i < spec_.elements; ++i) sums[i] += found[r][i];
+    std::vector<float> rates(spec_.elements, rule.rate);
+    for (const Layout::Entry& tensor : spec_.tensors) {
+      const double ratio = ratio_of(tensor, rule, scale, sums);
+      for (std::uint64_t i = tensor.first; i < tensor.first + tensor.count; ++i)
+        rates[i] = rule.rate * static_cast<float>(ratio);
+    }
     for (std::uint64_t i = 0; i < spec_.elements; ++i) {
-      float sum = found[0][i];
-      for (std::uint32_t r = 1; r < spec_.ranks; ++r) sum += found[r][i];
-      if (spec_.rule.kind == RuleKind::adam) {
-        update_element<RuleKind::adam>(rule, scale, sum, parameters[i], s0_[i], s1_[i]);
-      } else {
-        update_element<RuleKind::sgd>(rule, scale, sum, parameters[i], s0_[i], s1_[i]);
-      }
+      RuleStep here = rule;
+      here.rate = rates[i];
+      update_element(here, scale, sums[i], parameters[i], s0_[i], s1_[i]);
     }
   }
   std::vector<std::uint16_t> bf16() const {
@@ -204,6 +213,26 @@ class SerialRun {
   }
 
  private:
+  /// By the papers' formulas, over the whole tensor.
+  double ratio_of(const Layout::Entry& tensor, const RuleStep& rule, float scale,
+                  const std::vector<float>& sums) const {
+    double weights = 0, update = 0;
+    for (std::uint64_t i = tensor.first; i < tensor.first + tensor.count; ++i) {
+      const double p = parameters[i], g = double{sums[i]} * double{scale};
+      double move = g;
+      if (rule.kind == RuleKind::lamb) {
+        const double m = spec_.rule.beta1 * s0_[i] + (1 - spec_.rule.beta1) * g;
+        const double v = spec_.rule.beta2 * s1_[i] + (1 - spec_.rule.beta2) * g * g;
+        move = m * double{rule.first_scale} / (std::sqrt(v * double{rule.second_scale}) + spec_.rule.epsilon) +
+               spec_.rule.weight_decay * p;
+      }
+      weights += p * p;
+      update += move * move;
+    }
+    const double of_weights = std::sqrt(weights), of_update = std::sqrt(update);
+    if (rule.kind == RuleKind::lamb) return of_weights / of_update;
+    return spec_.rule.trust * of_weights / (of_update + spec_.rule.weight_decay * of_weights);
+  }
   /// What the owners add up of rank `r`'s gradients: its own elements, without feedback, as they are.
   void round(std::uint32_t r, std::vector<float>& gradients) {
     const Stripe& own = spec_.stripes[r];

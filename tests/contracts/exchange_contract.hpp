@@ -118,6 +118,39 @@ TEST_P(ExchangeContract, GivesEveryRankTheBitsOfASerialRunInEveryStep) {
   }
 }
 
+/// The tensors begin and end anywhere, so that stripes and buckets cut them.
+TEST_P(ExchangeContract, MovesTensorsThatRanksShareAsFarAsOneRankDoes) {
+  for (const RuleKind kind : {RuleKind::lars, RuleKind::lamb}) {
+    for (std::uint64_t seed = 0; seed < 12 && !HasFatalFailure(); ++seed) {
+      GroupSpec spec = random_group(1 + static_cast<std::uint32_t>(seed % 4), 300 + seed);
+      SCOPED_TRACE(text(name_of(kind), ", ", spec.ranks, " ranks, seed ", spec.seed));
+      spec.rule.kind = kind;
+      spec.rule.rate = 0.05;
+      spec.rule.trust = 0.3;
+      spec.bf16 = false;
+      const std::uint64_t end = spec.elements;
+      spec.tensors = {{1, end / 2}, {end / 2 + 1, 3}, {end / 2 + 7, end - end / 2 - 8}};
+      ExchangingGroup group{spec, GetParam()};
+      group.enqueue_steps(0, 5);
+      ASSERT_TRUE(group.group.finish());
+      SerialRun serial{spec};
+      for (std::size_t step = 0; step < 5; ++step) {
+        serial.take_step(step);
+        const auto first = WorkingGroup::get<float>(group.group.world->rank(0), group.sights[0][step].after);
+        double off = 0, all = 0;
+        for (std::size_t i = 0; i < first.size(); ++i) {
+          off += std::pow(first[i] - serial.parameters[i], 2);
+          all += std::pow(serial.parameters[i], 2);
+        }
+        ASSERT_LT(std::sqrt(off / all), 1e-5) << "step " << step;
+        for (std::uint32_t r = 1; r < spec.ranks; ++r)
+          ASSERT_EQ(WorkingGroup::get<float>(group.group.world->rank(r), group.sights[r][step].after), first)
+              << "rank " << r << ", step " << step;
+      }
+    }
+  }
+}
+
 TEST_P(ExchangeContract, RefusesABucketBeyondItsGroupAndGoesOnWithTheRightOnes) {
   const GroupSpec spec = random_group(2, 31);
   ExchangingGroup group{spec, GetParam()};

@@ -84,7 +84,10 @@ class GoldenContract : public DeviceWorld {
     if (!model) return false;
     const auto stream = device().stream();
     const GoldenCase::Training& training = *golden.training;
-    const std::vector<Layout::Entry> no_decay = entries_matching(model->graph, model->layout, training.no_decay);
+    const std::vector<Layout::Entry> no_decay =
+        entries_matching(model->graph, model->layout, training.no_decay, {}, needs_tensor_norms(training.rule.kind));
+    const std::vector<Layout::Entry> scaled = entries_of_tensors(model->graph, model->layout);
+    const Memory squares = put(std::vector<float>(2 * scaled.size()));
     std::array<Memory, kMaxStateSlots> state;
     for (std::size_t slot = 0; slot < state_slots(training.rule.kind); ++slot)
       state[slot] = put(std::vector<float>(model->layout.count_elements()));
@@ -93,7 +96,7 @@ class GoldenContract : public DeviceWorld {
       write_sums(model->sums, {});
       const Memory& batch = model->batches[step % model->batches.size()];
       model->replica->step(*stream, batch, golden.rows, model->sums, sink_);
-      update(*stream, *model, training.rule, step + 1, state, no_decay);
+      update(*stream, *model, training.rule, step + 1, state, no_decay, scaled, squares);
       finish(*stream);
       const auto sums = value<StepSums>(model->sums);
       EXPECT_NEAR(sums.loss, training.losses[step], loss_tolerance(dtype, training.losses[step], sums.samples));
@@ -153,7 +156,8 @@ class GoldenContract : public DeviceWorld {
   /// Updates parameter by parameter, since running statistics have a rule of their own: p -= momentum (p - s), s what
   /// the batch has, whose negative is their gradient.
   void update(Stream& stream, const Compiled& model, const Rule& rule, std::uint64_t number,
-              const std::array<Memory, kMaxStateSlots>& state, const std::vector<Layout::Entry>& no_decay) {
+              const std::array<Memory, kMaxStateSlots>& state, const std::vector<Layout::Entry>& no_decay,
+              const std::vector<Layout::Entry>& scaled, const Memory& squares) {
     const auto& entries = model.layout.entries();
     const auto& parameters = model.graph.parameters();
     const auto end_of = [&](std::size_t p) {
@@ -182,6 +186,12 @@ class GoldenContract : public DeviceWorld {
         for (std::size_t slot = 0; slot < state.size(); ++slot)
           stripe.state[slot] = part_of(state[slot], p, sizeof(float));
         stripe.no_decay = no_decay;
+        stripe.scaled = scaled;
+        stripe.squares = squares;
+        if (needs_tensor_norms(own.kind)) {  // each parameter is in one piece here
+          stream.clear(squares);
+          stream.measure_update(rule_step(own, number), stripe, gradient, model.sums);
+        }
       }
       stream.update(rule_step(own, number), number, stripe, std::span{&gradient, 1}, model.sums);
     }

@@ -12,6 +12,7 @@
 
 #include "runtime/base/hash.hpp"
 #include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/rules/tensor_norms.hpp"
 #include "runtime/compute/update_pass.hpp"
 #include "tests/contracts/device_world.hpp"
 
@@ -516,6 +517,82 @@ TEST_P(StreamContract, LeavesOutWeightDecayWhereTheStripeSaysSo) {
   }
 }
 
+/// Tensors of which the stripe has the end, all, a part without weight decay, and the beginning; one it has nothing of.
+inline constexpr std::array<Layout::Entry, 5> kScaled{
+    {{3000, 1100}, {4200, 1}, {4300, 900}, {4096 + 1500, 2000}, {9000, 10}}};
+
+TEST_P(StreamContract, MeasuresTensorsWithTheBitsOfTheDefinition) {
+  const auto stream = device().stream();
+  const std::array<Layout::Entry, 2> no_decay{{{4000, 150}, {5000, 300}}};
+  for (const RuleKind kind : kRuleKinds) {
+    if (!needs_tensor_norms(kind)) continue;
+    SCOPED_TRACE(name_of(kind));
+    Case made = make_case(kind, 3, 2500, 1, false, false, no_decay);
+    const RuleStep rule = rule_for(kind, 3);
+    std::vector<float> p = get(made.stripe.parameters), s0 = get(made.stripe.state[0]), s1(p.size());
+    if (state_slots(kind) > 1) s1 = get(made.stripe.state[1]);
+    std::vector<TensorSquares> expected(kScaled.size(), TensorSquares{2, 3});  // is added to
+    made.stripe.scaled = kScaled;
+    made.stripe.squares = take(expected.size() * sizeof(TensorSquares));
+    write(made.stripe.squares, expected);
+    UpdateAddresses at{.count = 2500, .parameters = p.data(), .state = {s0.data(), s1.data()}};
+    at.first_element = kFirst;
+    at.no_decay = no_decay;
+    at.scaled = kScaled;
+    at.squares = expected.data();
+    measure_tensors(at, rule, static_cast<float>(1.0 / 37), get(made.contributions[0]).data());
+    stream->measure_update(rule, made.stripe, made.contributions[0], made.total);
+    finish(*stream);
+    const auto found = get<TensorSquares>(made.stripe.squares);
+    for (std::size_t t = 0; t < kScaled.size(); ++t) {
+      EXPECT_EQ(found[t].weights, expected[t].weights) << "tensor " << t;
+      EXPECT_EQ(found[t].update, expected[t].update) << "tensor " << t;
+    }
+    EXPECT_EQ(get(made.stripe.parameters), p) << "measuring changes nothing";
+    EXPECT_EQ(found[4].weights, 2) << "of a tensor elsewhere";
+    EXPECT_GT(found[0].weights, 2);
+  }
+}
+
+TEST_P(StreamContract, ScalesTheRateOfEachTensorByItsNorms) {
+  const auto stream = device().stream();
+  const std::array<Layout::Entry, 2> no_decay{{{4000, 150}, {5000, 300}}};
+  // The last but one has no weights yet, so its rate stays.
+  const std::vector<TensorSquares> squares{{4, 9}, {1, 1e-6F}, {100, 0.5F}, {0, 3}, {1, 1}};
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::lars, RuleKind::lamb}) {
+    for (const bool journal : {false, true}) {
+      SCOPED_TRACE(text(name_of(kind), journal ? " with" : " without", " a journal"));
+      Case made = make_case(kind, 3, 2500, 2, !journal, journal, no_decay);
+      made.stripe.scaled = kScaled;
+      made.stripe.squares = take(squares.size() * sizeof(TensorSquares));
+      write(made.stripe.squares, squares);
+      made.parameters = get(made.stripe.parameters);
+      const auto state = [&](std::size_t s) {
+        return s < state_slots(kind) ? get(made.stripe.state[s]) : std::vector<float>(2500);
+      };
+      made.s0 = state(0);
+      made.s1 = state(1);
+      const std::vector<float> one = get(made.contributions[0]), two = get(made.contributions[1]);
+      for (std::size_t i = 0; i < 2500; ++i) {
+        RuleStep here = rule_for(kind, 3);
+        if (!decays(no_decay, i)) here.decay = 0;
+        const float whole_decay = here.decay;
+        for (std::size_t t = 0; t < kScaled.size() && needs_tensor_norms(kind); ++t) {
+          if (kFirst + i < kScaled[t].first || kFirst + i >= kScaled[t].first + kScaled[t].count) continue;
+          const double weights = std::sqrt(double{squares[t].weights}), update = std::sqrt(double{squares[t].update});
+          double ratio = weights / update;
+          if (kind == RuleKind::lars) ratio = double{here.trust} * weights / (update + double{whole_decay} * weights);
+          here.rate *= weights > 0 ? static_cast<float>(ratio) : 1;
+        }
+        update_element(here, static_cast<float>(1.0 / 37), one[i] + two[i], made.parameters[i], made.s0[i], made.s1[i]);
+      }
+      stream->update(rule_for(kind, 3), 3, made.stripe, made.contributions, made.total);
+      finish(*stream);
+      expect_updated(made, kind);
+    }
+  }
+}
+
 TEST_P(StreamContract, ChangesNothingInAnUpdateWithoutSamples) {
   const auto stream = device().stream();
   const Case made = make_case(RuleKind::adam, 1, 1500, 2, true, true);
@@ -550,7 +627,8 @@ TEST_P(StreamContract, DoesNotRepeatAnUpdateThatItsJournalTellsOf) {
 
 TEST_P(StreamContract, CompletesAnUpdateThatAnotherProcessLeftAtAnyMoment) {
   const auto stream = device().stream();
-  for (const RuleKind kind : {RuleKind::sgd, RuleKind::nesterov, RuleKind::adamw, RuleKind::rmsprop_momentum}) {
+  for (const RuleKind kind :
+       {RuleKind::sgd, RuleKind::nesterov, RuleKind::adamw, RuleKind::rmsprop_momentum, RuleKind::lamb}) {
     for (const PassMoment moment : {PassMoment::undo_copied, PassMoment::progress_published,
                                     PassMoment::half_of_block_computed, PassMoment::block_done}) {
       for (std::uint64_t block = 0; block < 3; ++block) {

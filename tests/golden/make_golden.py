@@ -279,6 +279,54 @@ class Model:
         return entry.get("weight", 1) * means.sum(), int(counts.sum()), int((right & counts).sum())
 
 
+class LayerWise:
+    """LARS (You, Gitman, Ginsburg 2017, algorithm 1) and LAMB (You et al. 2020, algorithm 2, phi the identity), which
+    PyTorch does not have. As in the reference code of both, vectors are neither scaled nor decayed, and a tensor one of
+    whose norms is 0 is not scaled."""
+
+    def __init__(self, settings, parameters):
+        self.settings, self.parameters, self.updates = settings, parameters, 0
+        self.first = {name: torch.zeros_like(value) for name, value in parameters.items()}
+        self.second = {name: torch.zeros_like(value) for name, value in parameters.items()}
+
+    def zero_grad(self):
+        for value in self.parameters.values():
+            value.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        self.updates += 1
+        for name, weight in self.parameters.items():
+            vector = weight.dim() < 2
+            left_out = vector or any(fnmatch.fnmatch(name, p) for p in self.settings.get("no_decay", []))
+            decay = 0 if left_out else self.settings.get("weight_decay", 0)
+            if self.settings["rule"] == "lars":
+                self.step_lars(name, weight, decay, vector)
+            else:
+                self.step_lamb(name, weight, decay, vector)
+
+    def step_lars(self, name, weight, decay, vector):
+        norm, of_gradient = weight.norm(), weight.grad.norm()
+        ratio = 1
+        if not vector and norm > 0 and of_gradient > 0:
+            ratio = self.settings.get("trust", 0.001) * norm / (of_gradient + decay * norm)
+        velocity = self.first[name]
+        velocity.mul_(self.settings.get("momentum", 0.9))
+        velocity.add_(self.settings["rate"] * ratio * (weight.grad + decay * weight))
+        weight.sub_(velocity)
+
+    def step_lamb(self, name, weight, decay, vector):
+        beta1, beta2 = self.settings.get("beta1", 0.9), self.settings.get("beta2", 0.999)
+        first, second = self.first[name], self.second[name]
+        first.mul_(beta1).add_((1 - beta1) * weight.grad)
+        second.mul_(beta2).add_((1 - beta2) * weight.grad ** 2)
+        root = (second / (1 - beta2 ** self.updates)).sqrt()
+        move = first / (1 - beta1 ** self.updates) / (root + self.settings.get("epsilon", 1e-8)) + decay * weight
+        norm, of_move = weight.norm(), move.norm()
+        ratio = norm / of_move if not vector and norm > 0 and of_move > 0 else 1
+        weight.sub_(self.settings["rate"] * ratio * move)
+
+
 def make_optimizer(settings, parameters):
     """`settings` as [optimizer] in app.toml; `parameters` by name, without running statistics."""
     left_out = [name for name in parameters if any(fnmatch.fnmatch(name, p) for p in settings.get("no_decay", []))]
@@ -297,6 +345,8 @@ def make_optimizer(settings, parameters):
         return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon)
     if rule == "adagrad":
         return torch.optim.Adagrad(groups, lr=rate, eps=epsilon)
+    if rule in ("lars", "lamb"):
+        return LayerWise(settings, parameters)
     assert rule == "rmsprop", rule
     return torch.optim.RMSprop(groups, lr=rate, alpha=settings.get("alpha", 0.99), eps=epsilon, momentum=momentum)
 
@@ -591,6 +641,10 @@ def cases():
         "rule_rmsprop": of_rule("RMSprop.", rule="rmsprop", rate=0.02, alpha=0.9, epsilon=1e-3),
         "rule_rmsprop_momentum": of_rule("RMSprop with momentum and weight decay.", rule="rmsprop", rate=0.02,
                                          alpha=0.9, epsilon=1e-3, momentum=0.5, weight_decay=0.05),
+        "rule_lars": of_rule("LARS: a rate for each tensor, by its norms.", rule="lars", rate=2.0, momentum=0.75,
+                             trust=0.05, weight_decay=0.05),
+        "rule_lamb": of_rule("LAMB: Adam with a rate for each tensor, by its norms.", rule="lamb", rate=0.05, beta1=0.8,
+                             beta2=0.95, epsilon=1e-6, weight_decay=0.1, no_decay=["dense_2.*"]),
         # Networks.
         "net_mlp": Case("Three dense layers with ReLU.", [dense(12), "relu", dense(8), "relu", dense(CLASSES)],
                         {"image": Field((4, 4, 1)), "label": Field((), CLASSES)}, rows=8,

@@ -110,11 +110,12 @@ Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work
   return {};
 }
 
-void ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
+Point ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
   ++round_;
   meet(stream, &ArenaMember::ready);
   collect_sums(group_, work, parts_);
   stream.sum_up(work.total, parts_);
+  return {};
 }
 
 Point ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
@@ -273,7 +274,7 @@ void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& wo
   stream.sum_up(work.total, parts);
   if (theirs.stripe.count == 0) return;
   collect_gradients(group, work, theirs.stripe, parts);
-  if (rule.judged) parts = {parts[theirs.stripe.tenant.value]};
+  if (rule.judged || needs_tensor_norms(rule.kind)) parts = {parts[theirs.stripe.tenant.value]};
   stream.update(rule, work.update, theirs, parts, work.total);
 }
 

@@ -46,7 +46,7 @@ class ArenaCommunicator final : public Communicator {
   Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                              std::span<const StripeMemory> mine) override;
   Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
-  void agree(Stream& stream, const BucketWork& work) override;
+  Point agree(Stream& stream, const BucketWork& work) override;
   Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                       std::span<const StripeMemory> mine) override;
   void barrier_with_relieved(Stream& stream) override;
@@ -71,8 +71,8 @@ class ArenaCommunicator final : public Communicator {
 /// its journal the pass goes on where it stopped and ends with the same bits. `work` is the survivor's own of the same
 /// bucket and step, `theirs` the dead rank's part of it. May be called when every rank's gradients of this work were
 /// ready, while none has gone beyond it, and after the dead rank's process has ended. A pass that was complete stays as
-/// it is. Of a judged rule: a rank that died before all had agreed has changed nothing, so there is nothing to finish;
-/// one that died later has left its summed gradients behind.
+/// it is. Of a rule that gathers first: a rank that died before all had agreed has changed nothing, so there is nothing
+/// to finish; one that died later has left its summed gradients behind.
 void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& work, const RuleStep& rule,
                    const StripeMemory& theirs);
 

@@ -134,7 +134,7 @@ Point DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& wor
   return caller_->gather(stream, work, only_one(mine));
 }
 
-void DirectCommunicator::agree(Stream& stream, const BucketWork& work) { caller_->agree(stream, work); }
+Point DirectCommunicator::agree(Stream& stream, const BucketWork& work) { return caller_->agree(stream, work); }
 
 Point DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                         std::span<const StripeMemory> mine) {

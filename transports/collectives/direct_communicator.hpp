@@ -104,7 +104,7 @@ class DirectCommunicator final : public Communicator {
   Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                              std::span<const StripeMemory> mine) override;
   Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
-  void agree(Stream& stream, const BucketWork& work) override;
+  Point agree(Stream& stream, const BucketWork& work) override;
   Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                       std::span<const StripeMemory> mine) override;
   void abort(const Status& why) noexcept override;

@@ -39,7 +39,8 @@ HierarchicalCommunicator::HierarchicalCommunicator(AddressSpace& space, Stream& 
       node_stream_(node_stream),
       group_(std::move(group)),
       sets_(std::move(sets)),
-      plain_(space, plain_group(group_)) {
+      plain_(space, plain_group(group_)),
+      agreed_(space) {
   const std::vector<std::vector<Rank>>& all = group_.between.sets;
   for (const std::vector<Rank>& set : all)
     for (const Rank rank : set) ranks_ = std::max(ranks_, rank.value + 1);
@@ -190,7 +191,7 @@ Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWor
   return all;
 }
 
-void HierarchicalCommunicator::agree(Stream& stream, const BucketWork& work) {
+Point HierarchicalCommunicator::agree(Stream& stream, const BucketWork& work) {
   node_stream_.about({.step = work.step.value});
   node_stream_.wait(stream.mark());
   for (const Point& point : measured_) node_stream_.wait(point);
@@ -203,8 +204,12 @@ void HierarchicalCommunicator::agree(Stream& stream, const BucketWork& work) {
     BucketWork part = work;
     part.bucket = set.group.ranges_of(work.bucket.index).front();
     part.sums = group_.node_sums;
-    set.communicator->agree(node_stream_, part);
+    points_.push_back(set.communicator->agree(node_stream_, part));
   }
+  if (points_.empty()) points_.push_back(node_stream_.mark());
+  const Point all = agreed_.join(points_);
+  points_.clear();
+  return all;
 }
 
 Point HierarchicalCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,

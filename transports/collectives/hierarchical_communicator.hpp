@@ -65,7 +65,7 @@ class HierarchicalCommunicator final : public Communicator {
   Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                              std::span<const StripeMemory> mine) override;
   Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
-  void agree(Stream& stream, const BucketWork& work) override;
+  Point agree(Stream& stream, const BucketWork& work) override;
   Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                       std::span<const StripeMemory> mine) override;
   void abort(const Status& why) noexcept override;
@@ -90,6 +90,7 @@ class HierarchicalCommunicator final : public Communicator {
   const NodeGroup group_;
   std::vector<Counterparts> sets_;
   ArenaCommunicator plain_;
+  PointJoin agreed_;  // of the sets, on each verdict
   std::uint32_t ranks_ = 0;
   std::vector<std::size_t> homes_;    // by rank of the job: its home set
   std::vector<std::uint32_t> hosts_;  // by set: who of this node belongs to it

@@ -7,15 +7,15 @@ namespace opencl {
 namespace {
 
 constexpr std::array<const char*, kKernels> kNames{
-    "copy",          "reduce",        "weighted_delta", "pack_bf16", "pack_bf16_with_residual",
-    "unpack_bf16",   "add_bf16",      "clear",          "norm",      "blame",
-    "sum_up",        "update_blocks", "update_pass",    "dense",     "product",
-    "bias_gradient", "relu",          "relu_gradient",  "loss_rows", "loss_sums"};
+    "copy",  "reduce",  "weighted_delta", "pack_bf16", "pack_bf16_with_residual", "unpack_bf16",   "add_bf16",
+    "clear", "norm",    "blame",          "sum_up",    "measure_update",          "update_blocks", "update_pass",
+    "dense", "product", "bias_gradient",  "relu",      "relu_gradient",           "loss_rows",     "loss_sums"};
 
 /// As Rule in kernels/update.cl.
 struct RuleArguments {
   cl_uint kind;
-  cl_float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon, look_ahead;
+  cl_float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, first_scale, second_scale, epsilon,
+      look_ahead, trust;
   cl_uint judged;
   cl_double clip_norm;
 };
@@ -29,9 +29,11 @@ RuleArguments arguments_of(const RuleStep& r) {
           r.one_minus_beta1,
           r.beta2,
           r.one_minus_beta2,
+          r.first_scale,
           r.second_scale,
           r.epsilon,
           r.look_ahead,
+          r.trust,
           r.judged ? cl_uint{1} : cl_uint{0},
           r.clip_norm};
 }
@@ -237,10 +239,44 @@ void OpenClStream::check_stripe(const StripeMemory& stripe, std::size_t slots) c
   check_size(stripe.parameters, count * sizeof(float));
   if (stripe.bf16.size_bytes != 0) check_size(stripe.bf16, count * size_bytes(DType::bf16));
   for (std::size_t s = 0; s < slots; ++s) check_size(stripe.state[s], count * sizeof(float));
+  if (!stripe.scaled.empty()) check_size(stripe.squares, stripe.scaled.size() * sizeof(TensorSquares));
   if (stripe.journal.size_bytes == 0) return;
   check_size(stripe.journal, stripe.journal.size_bytes);
   TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
                stripe.journal.size_bytes, " bytes, ", journal_bytes(slots), " are needed");
+}
+
+/// Runs a kernel on a stripe: `first` and `second` are the contributions, `parts` of them; `more` follows the rule.
+template <class... More>
+void OpenClStream::run_on(const StripeMemory& stripe, Kernel kernel, std::size_t items, const RuleStep& rule,
+                          Memory total, const std::array<Place, 2>& sums, cl_uint parts, const More&... more) {
+  const std::size_t slots = state_slots(rule.kind);
+  const Place p = use(stripe.parameters);
+  const bool image = stripe.bf16.size_bytes != 0;
+  const Place s0 = slots > 0 ? use(stripe.state[0]) : p, s1 = slots > 1 ? use(stripe.state[1]) : p;
+  const Place half = image ? use(stripe.bf16) : p;
+  static_assert(sizeof(Layout::Entry) == 2 * sizeof(cl_ulong));  // first and count, as the kernels read them
+  const auto ranges = [&](std::span<const Layout::Entry> all) {
+    return all.empty() ? p : windows_.use(const_cast<Layout::Entry*>(all.data()), all.size_bytes());
+  };
+  const std::span<const Layout::Entry> scaled =
+      needs_tensor_norms(rule.kind) ? stripe.scaled : std::span<const Layout::Entry>{};
+  run(kernel, {items, 1}, use(total), sums[0], sums[1], p, s0, s1, half, parts, static_cast<cl_uint>(slots),
+      cl_uint{image}, ranges(stripe.no_decay), static_cast<cl_uint>(stripe.no_decay.size()),
+      cl_ulong{stripe.stripe.first}, ranges(scaled), scaled.empty() ? p : use(stripe.squares),
+      static_cast<cl_uint>(scaled.size()), cl_ulong{stripe.stripe.count}, arguments_of(rule), more...);
+}
+
+void OpenClStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+  const cl_ulong count = stripe.stripe.count;
+  if (count == 0 || stripe.scaled.empty()) return;
+  check_stripe(stripe, state_slots(rule.kind));
+  check_size(sum, count * sizeof(float));
+  check_size(total, sizeof(StepSums));
+  unless_ended([&] {
+    const Place from = use(sum);
+    run_on(stripe, Kernel::measure_update, stripe.scaled.size(), rule, total, {from, from}, 1);
+  });
 }
 
 void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
@@ -265,22 +301,11 @@ void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const Stri
                      count);
                });
     }
-    const Place p = use(stripe.parameters);
-    const bool image = stripe.bf16.size_bytes != 0;
-    const Place s0 = slots > 0 ? use(stripe.state[0]) : p, s1 = slots > 1 ? use(stripe.state[1]) : p;
-    const Place half = image ? use(stripe.bf16) : p;
-    const std::span<const Layout::Entry> none = stripe.no_decay;  // first and count, as the kernels read them
-    static_assert(sizeof(Layout::Entry) == 2 * sizeof(cl_ulong));
-    const Place ranges = none.empty() ? p : windows_.use(const_cast<Layout::Entry*>(none.data()), none.size_bytes());
-    const auto launch_with = [&](Kernel kernel, std::size_t items, const auto&... more) {
-      run(kernel, {items, 1}, use(total), sums[0], sums[1], p, s0, s1, half, parts, static_cast<cl_uint>(slots),
-          cl_uint{image}, ranges, static_cast<cl_uint>(stripe.no_decay.size()), cl_ulong{stripe.stripe.first}, count,
-          arguments_of(rule), more...);
-    };
     if (stripe.journal.size_bytes != 0) {
-      launch_with(Kernel::update_pass, 1, use(stripe.journal), cl_ulong{number}, cl_ulong{sequence()});
+      run_on(stripe, Kernel::update_pass, 1, rule, total, sums, parts, use(stripe.journal), cl_ulong{number},
+             cl_ulong{sequence()});
     } else {
-      launch_with(Kernel::update_blocks, blocks);
+      run_on(stripe, Kernel::update_blocks, blocks, rule, total, sums, parts);
     }
   });
 }

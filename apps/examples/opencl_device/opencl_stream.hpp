@@ -26,6 +26,7 @@ enum class Kernel : std::uint8_t {
   norm,
   blame,
   sum_up,
+  measure_update,
   update_blocks,
   update_pass,
   dense,
@@ -36,7 +37,7 @@ enum class Kernel : std::uint8_t {
   loss_rows,
   loss_sums
 };
-inline constexpr std::size_t kKernels = 20;
+inline constexpr std::size_t kKernels = 21;
 
 /// An in-order command queue. No call waits for the device: points to be waited for become user events, and points to
 /// be reached are told by the callbacks of markers. Destroying it does what is there first.
@@ -60,6 +61,7 @@ class OpenClStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void clear(Memory memory) override;
+  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
 
@@ -99,6 +101,9 @@ class OpenClStream final : public Stream {
   void launch(cl_kernel kernel, std::array<std::size_t, 2> items);
   void check_parts(std::span<const Memory> parts, std::uint64_t size_bytes) const;
   void check_size(const Memory& memory, std::uint64_t size_bytes) const;
+  template <class... More>
+  void run_on(const StripeMemory& stripe, Kernel kernel, std::size_t items, const RuleStep& rule, Memory total,
+              const std::array<Place, 2>& sums, cl_uint parts, const More&... more);
   void check_stripe(const StripeMemory& stripe, std::size_t slots) const;
   /// Calls `add(to, parts)` with up to four parts at a time, the first of which is what was added up before.
   template <class Add>

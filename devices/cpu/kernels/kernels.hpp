@@ -46,6 +46,9 @@ struct Kernels {
   /// One update of a part of a stripe, and, on the way, the copy of `undo`: divisions and roots bound the arithmetic,
   /// so the copy, like the bf16 image, costs next to nothing here.
   void (*update)(const UpdatePart& part, const UndoCopy& undo);
+  /// Of a rule with tensor norms, lanes[i mod 16] += the square of weight i, and of the direction in which `part.rule`
+  /// moves it, as troupe::measure_piece; changes nothing of the part.
+  void (*measure)(const UpdatePart& part, double* weight_lanes, double* update_lanes);
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
   /// The same on bf16, rounded as troupe::to_bf16.

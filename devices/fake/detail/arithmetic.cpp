@@ -1,6 +1,7 @@
 #include "devices/fake/detail/arithmetic.hpp"
 
 #include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/rules/tensor_norms.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -51,9 +52,7 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
   const float scale = gradient_scale(rule, total);
   if (scale == 0) return true;
   const FlushDenormals flush;
-  const RuleStep undecayed = without_decay(rule);
-  const auto piece = [&](std::uint64_t first, std::uint64_t count, bool decays) {
-    const RuleStep& here = decays ? rule : undecayed;
+  const auto piece = [&](std::uint64_t first, std::uint64_t count, const RuleStep& here) {
     for (std::uint64_t i = first; i < first + count; ++i) {
       float none = 0;
       update_element(here, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
@@ -63,9 +62,16 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
   };
   const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {
     undo.copy();
-    for_each_decay(at, first, count, piece);
+    for_each_piece(at, rule, first, count, piece);
   };
   return run_update_pass(at, number, elements, Probe{go_on});
+}
+
+void measure_update(const RuleStep& rule, const UpdateAddresses& at, const float* sum, const StepSums& total) {
+  const float scale = gradient_scale(rule, total);
+  if (scale == 0) return;
+  const FlushDenormals flush;
+  measure_tensors(at, rule, scale, sum);
 }
 
 void reduce_with_norm(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,

@@ -20,7 +20,8 @@ std::string to_string(const Rule& rule) {
   };
   constexpr Constant kConstants[] = {{"momentum", &Rule::momentum}, {"look_ahead", &Rule::look_ahead},
                                      {"beta1", &Rule::beta1},       {"beta2", &Rule::beta2},
-                                     {"alpha", &Rule::alpha},       {"epsilon", &Rule::epsilon}};
+                                     {"alpha", &Rule::alpha},       {"epsilon", &Rule::epsilon},
+                                     {"trust", &Rule::trust}};
   // fmt prints the shortest text that reads back as the same number, so equal texts mean equal rules.
   std::string out = fmt::format("{}(rate={}", name_of(rule.kind), rule.rate);
   for (const auto& [name, member] : kConstants)
@@ -42,6 +43,7 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   step.clip_norm = rule.clip_norm;
   step.judged = needs_verdict(rule);
   step.look_ahead = static_cast<float>(rule.look_ahead);
+  if (reads(rule.kind, &Rule::trust)) step.trust = static_cast<float>(rule.trust);
   if (reads(rule.kind, &Rule::epsilon)) step.epsilon = static_cast<float>(rule.epsilon);
   if (reads(rule.kind, &Rule::alpha)) {
     step.beta2 = static_cast<float>(rule.alpha);
@@ -49,7 +51,11 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   }
   if (!reads(rule.kind, &Rule::beta1)) return step;
   const auto updates = static_cast<double>(t);
-  step.rate = static_cast<float>(rule.rate / (1 - std::pow(rule.beta1, updates)));
+  const double first_scale = 1 / (1 - std::pow(rule.beta1, updates));
+  if (rule.kind == RuleKind::lamb)
+    step.first_scale = static_cast<float>(first_scale);
+  else
+    step.rate = static_cast<float>(rule.rate / (1 - std::pow(rule.beta1, updates)));
   step.beta1 = static_cast<float>(rule.beta1);
   step.one_minus_beta1 = static_cast<float>(1 - rule.beta1);
   step.beta2 = static_cast<float>(rule.beta2);

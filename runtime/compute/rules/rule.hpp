@@ -11,7 +11,19 @@
 namespace troupe {
 
 /// `block` is of policies alone: no setting of an optimizer.
-enum class RuleKind : std::uint8_t { sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, rmsprop_momentum, block };
+enum class RuleKind : std::uint8_t {
+  sgd,
+  momentum,
+  nesterov,
+  adam,
+  adamw,
+  adagrad,
+  rmsprop,
+  rmsprop_momentum,
+  block,
+  lars,
+  lamb
+};
 
 /// The arithmetic of an optimizer as a value; kRules has the formulas.
 struct Rule {
@@ -24,13 +36,14 @@ struct Rule {
   double weight_decay = 0;
   double alpha = 0.99;
   double look_ahead = 0;
+  double trust = 0.001;
   double clip_norm = 0;           // the mean gradient's L2 norm is cut to this; 0: it is not
   bool skips_non_finite = false;  // an update with a gradient that is not finite changes nothing
   bool stops_non_finite = false;  // nor does it here, and the run does not go on from it
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
-/// Whether an update must know all of its gradient before it begins; otherwise buckets are updated one by one.
+/// Whether all ranks must agree on what becomes of an update, by all of its gradient, before it begins.
 constexpr bool needs_verdict(const Rule& rule) noexcept {
   return rule.clip_norm > 0 || rule.skips_non_finite || rule.stops_non_finite;
 }
@@ -44,11 +57,14 @@ struct RuleEntry {
   std::string_view update;  // its formula, as docs/optimizers.md has it, where the terms are explained
   std::array<std::string_view, kMaxStateSlots> state;  // what it keeps, an f32 per parameter each; the rest is empty
   std::array<double Rule::*, 3> reads;  // the constants that it reads beside rate and weight_decay; the rest is null
+  bool tensor_norms = false;  // the rate of each tensor of two or more dimensions follows from norms (tensor_norms.hpp)
 };
 /// In the order of RuleKind. Sources: Kingma, Ba 2015 (Adam), algorithm 1; Loshchilov, Hutter 2019 (Decoupled weight
 /// decay), algorithm 2; Duchi, Hazan, Singer 2011 (Adaptive subgradient methods), the diagonal form of figure 1;
-/// Tieleman, Hinton 2012 (lecture 6.5), not centred, epsilon outside. Momentum is PyTorch's form: the rate stays
-/// outside v, but for block, where both change by block.
+/// Tieleman, Hinton 2012 (lecture 6.5), not centred, epsilon outside; You, Gitman, Ginsburg 2017 (Large batch training
+/// of convolutional networks), algorithm 1 (LARS); You et al. 2020 (Large batch optimization for deep learning),
+/// algorithm 2 (LAMB). Momentum is PyTorch's form: the rate stays outside v, but for block and lars, where it changes
+/// with the block or the tensor.
 inline constexpr std::array kRules{
     RuleEntry{"sgd", "sgd", "`p -= rate * g`", {}, {}},
     RuleEntry{"momentum", "momentum", "`v = momentum * v + g; p -= rate * v`", {"v"}, {&Rule::momentum}},
@@ -80,7 +96,23 @@ inline constexpr std::array kRules{
               "",
               "`v = momentum * v + rate * g; p -= v + look_ahead * v`",
               {"v"},
-              {&Rule::momentum, &Rule::look_ahead}}};
+              {&Rule::momentum, &Rule::look_ahead}},
+    RuleEntry{
+        "lars",
+        "lars",
+        "`ratio = trust * ‖p‖ / (‖g‖ + weight_decay * ‖p‖)`, with g without weight decay; `v = momentum * v + rate * "
+        "ratio * (g + weight_decay * p); p -= v`",
+        {"v"},
+        {&Rule::momentum, &Rule::trust},
+        /*tensor_norms=*/true},
+    RuleEntry{
+        "lamb",
+        "lamb",
+        "m, v as adam; `r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay * p; ratio = "
+        "‖p‖ / ‖r‖; p -= rate * ratio * r`",
+        {"m", "v"},
+        {&Rule::beta1, &Rule::beta2, &Rule::epsilon},
+        /*tensor_norms=*/true}};
 inline constexpr std::array kRuleKinds = [] {
   std::array<RuleKind, kRules.size()> kinds{};
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<RuleKind>(i);
@@ -97,6 +129,9 @@ constexpr bool reads(RuleKind kind, double Rule::*constant) noexcept {
   const auto& all = entry_of(kind).reads;
   return all[0] == constant || all[1] == constant || all[2] == constant;
 }
+constexpr bool needs_tensor_norms(RuleKind kind) noexcept { return entry_of(kind).tensor_norms; }
+/// Whether an update must know all of its gradient before it begins; otherwise buckets are updated one by one.
+constexpr bool gathers_first(const Rule& rule) noexcept { return needs_verdict(rule) || needs_tensor_norms(rule.kind); }
 /// rmsprop has a momentum where one is given: the rule with the kind that its momentum makes it, which is 0 unless
 /// `given`. Any other rule as it is.
 Rule with_momentum(Rule rule, bool given) noexcept;
@@ -110,9 +145,11 @@ struct RuleStep {
   float momentum = 0;
   float beta1 = 0, one_minus_beta1 = 0;
   float beta2 = 0, one_minus_beta2 = 0;  // rmsprop: alpha
-  float second_scale = 0;                // adam: 1 / (1 - beta2^t)
+  float first_scale = 0;                 // lamb: 1 / (1 - beta1^t)
+  float second_scale = 0;                // adam, lamb: 1 / (1 - beta2^t)
   float epsilon = 0;
   float look_ahead = 0;
+  float trust = 0;
   double clip_norm = 0;  // as in Rule
   bool judged = false;   // needs_verdict(): StepSums::gradient_squares is known
   friend bool operator==(const RuleStep&, const RuleStep&) = default;
@@ -120,12 +157,26 @@ struct RuleStep {
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);
 
+/// What a rule with tensor norms moves a parameter along, without changing anything: the mean gradient (lars), or
+/// Adam's step with weight decay (lamb).
+template <RuleKind kKind>
+inline float update_direction(const RuleStep& r, float scale, float sum, float p, float s0, float s1) noexcept {
+  const float g = sum * scale;
+  if constexpr (kKind == RuleKind::lamb) {
+    const float m = r.beta1 * s0 + r.one_minus_beta1 * g;
+    const float v = r.beta2 * s1 + r.one_minus_beta2 * (g * g);
+    return m * r.first_scale / (std::sqrt(v * r.second_scale) + r.epsilon) + r.decay * p;
+  }
+  return g;
+}
+
 /// One element, the definition every kernel repeats: `sum` is the summed gradient, `scale` 1/samples. Kernels are built
-/// without contraction to fused multiply-add, so all vector widths give the same bits.
+/// without contraction to fused multiply-add, so all vector widths give the same bits. Of rules with tensor norms, the
+/// rate is that of the element's tensor.
 template <RuleKind kKind>
 inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0, float& s1) noexcept {
   float g = sum * scale;
-  if constexpr (kKind != RuleKind::adamw) g += r.decay * p;
+  if constexpr (kKind != RuleKind::adamw && kKind != RuleKind::lamb) g += r.decay * p;
   if constexpr (kKind == RuleKind::sgd) {
     p -= r.rate * g;
   } else if constexpr (kKind == RuleKind::momentum) {
@@ -147,6 +198,14 @@ inline void update_element(const RuleStep& r, float scale, float sum, float& p, 
   } else if constexpr (kKind == RuleKind::block) {
     s0 = r.momentum * s0 + r.rate * g;
     p -= s0 + r.look_ahead * s0;
+  } else if constexpr (kKind == RuleKind::lars) {
+    s0 = r.momentum * s0 + r.rate * g;
+    p -= s0;
+  } else if constexpr (kKind == RuleKind::lamb) {
+    const float direction = update_direction<kKind>(r, scale, sum, p, s0, s1);
+    s0 = r.beta1 * s0 + r.one_minus_beta1 * g;
+    s1 = r.beta2 * s1 + r.one_minus_beta2 * (g * g);
+    p -= r.rate * direction;
   } else {
     if constexpr (kKind == RuleKind::adamw) p -= r.decay * p;
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;

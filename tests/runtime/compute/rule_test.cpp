@@ -14,7 +14,7 @@ namespace {
 struct Textbook {
   double p = 1, v = 0, m = 0;
   void update(const Rule& r, std::uint64_t t, double g) {
-    if (r.kind != RuleKind::adamw) g += r.weight_decay * p;
+    if (r.kind != RuleKind::adamw && r.kind != RuleKind::lamb) g += r.weight_decay * p;
     const auto steps = static_cast<double>(t);
     switch (r.kind) {
       case RuleKind::sgd: p -= r.rate * g; break;
@@ -49,6 +49,17 @@ struct Textbook {
         v = r.alpha * v + (1 - r.alpha) * g * g;
         m = r.momentum * m + g / (std::sqrt(v) + r.epsilon);
         p -= r.rate * m;
+        break;
+      case RuleKind::lars:
+        v = r.momentum * v + r.rate * g;
+        p -= v;
+        break;
+      case RuleKind::lamb:
+        m = r.beta1 * m + (1 - r.beta1) * g;
+        v = r.beta2 * v + (1 - r.beta2) * g * g;
+        p -= r.rate *
+             ((m / (1 - std::pow(r.beta1, steps))) / (std::sqrt(v / (1 - std::pow(r.beta2, steps))) + r.epsilon) +
+              r.weight_decay * p);
         break;
     }
   }
@@ -85,6 +96,8 @@ TEST(Rule, KeepsAsManyStatesAsItsKindNeeds) {
   EXPECT_EQ(state_slots(RuleKind::adagrad), 1U);
   EXPECT_EQ(state_slots(RuleKind::rmsprop), 1U);
   EXPECT_EQ(state_slots(RuleKind::rmsprop_momentum), 2U);
+  EXPECT_EQ(state_slots(RuleKind::lars), 1U);
+  EXPECT_EQ(state_slots(RuleKind::lamb), 2U);
 }
 
 TEST(Rule, IsInTheTableOfDocsOptimizersAsItsEntrySays) {

@@ -164,6 +164,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:14: train.non_finite = \"roll_back\" (app.toml:2:14) needs a round of all ranks in each update"}},
       {"[train]\nroll_backs = 5\n",
        {"app.toml:2:14: train.roll_backs is not used by train.non_finite = \"stop\" (default)", "\"roll_back\""}},
+      {"[optimizer]\nrule = \"lamb\"\n[update]\npolicy = \"ssp\"\n",
+       {"app.toml:2:8: optimizer.rule = \"lamb\"", "needs the norms of whole tensors, which the shards of"}},
       {"[optimizer]\nno_decay = \"*.bias\"\n", {"app.toml:2:12: optimizer.no_decay is the text \"*.bias\""}},
       // A rate's table.
       {"[optimizer]\nrate = { base = 0.1, shedule = \"cosine\" }\n",

@@ -60,7 +60,8 @@ TEST(ConfigReference, KeysOfAPolicyOrARuleNameThoseThatReadThem) {
   EXPECT_THAT(meaning("update.outer_momentum"),
               EndsWith("-1: the default, which is 1 - 1/ranks for block_momentum, and 0.9 for diloco."));
   EXPECT_THAT(meaning("update.elasticity"), EndsWith("0: the default, 0.9/ranks."));
-  EXPECT_THAT(meaning("optimizer.momentum"), HasSubstr("Only with rule = \"momentum\", \"nesterov\" or \"rmsprop\"."));
+  EXPECT_THAT(meaning("optimizer.momentum"),
+              HasSubstr("Only with rule = \"momentum\", \"nesterov\", \"rmsprop\" or \"lars\"."));
   EXPECT_THAT(meaning("optimizer.rate.power"), EndsWith("Only with schedule = \"polynomial\"."));
   EXPECT_THAT(meaning("optimizer.clip_norm"), EndsWith("Only with update.policy = \"sync\" or \"double_buffered\"."));
 }

@@ -273,7 +273,10 @@ class NotedCommunicator final : public Communicator {
     calls += text('g', w.bucket.index);
     return {};
   }
-  void agree(Stream&, const BucketWork&) override { calls += "a"; }
+  Point agree(Stream&, const BucketWork&) override {
+    calls += "a";
+    return {};
+  }
   Point update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {
     calls += text('u', w.bucket.index);
     return {};

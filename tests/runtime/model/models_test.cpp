@@ -162,13 +162,14 @@ TEST(Models, HaveTheLabelSmoothingOfTheSettingsInTheirLastLoss) {
   EXPECT_THAT(refusal(SmoothL1{}, "image"), HasSubstr("the last layer, loss, is not a softmax_cross_entropy"));
 }
 
-TEST(Models, TheConvNetOfBothAppsIsCntks) {
+TEST(Models, TheConvNetOfAllItsAppsIsCntks) {
   const std::vector<Field> images = samples_of(Shape{{32, 32, 3}}, 10);
   const auto net_of = [&](const char* file) {
     return build_model(read_configuration(text(TROUPE_SOURCE_FOLDER "/apps/cifar10/", file), {}).settings, images);
   };
   const Graph net = net_of("convnet.toml");
   EXPECT_EQ(net.layers(), net_of("block_momentum.toml").layers());
+  EXPECT_EQ(net.layers(), net_of("quantized.toml").layers());
   EXPECT_EQ(net.count_parameters(),
             64U * 27 + 64 + 3 * (64 * 64 * 9 + 64) + 4096 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10);
   const auto drops = [](const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); };

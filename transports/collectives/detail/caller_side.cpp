@@ -86,13 +86,13 @@ Point CallerSide::gather(Stream& stream, const BucketWork& work, const StripeMem
 }
 
 /// The lane begins it after what was measured before, whatever the stream does meanwhile.
-void CallerSide::agree(Stream& stream, const BucketWork& work) {
+Point CallerSide::agree(Stream& stream, const BucketWork& work) {
   CollectiveCall& call = calls_.take(
       calls_.of_sums(), {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
   call.work = work;
   call.work.relieved = {};
   count_uses(call, call.rounds.front());
-  enqueue(stream, call);
+  return enqueue(stream, call);
 }
 
 /// Without payload, the others tell a tenant that they have agreed.

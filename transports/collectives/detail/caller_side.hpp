@@ -25,7 +25,7 @@ class CallerSide {
   /// `parts` by owner; of what reduces, each at most RoundPlan::most_reduced().
   Point plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts);
   [[nodiscard]] Point gather(Stream& stream, const BucketWork& work, const StripeMemory& mine);
-  void agree(Stream& stream, const BucketWork& work);
+  [[nodiscard]] Point agree(Stream& stream, const BucketWork& work);
   Point publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
 
  private:

@@ -1,12 +1,13 @@
 // The optimizers' rules, operation by operation as troupe::update_element has them, so that the bits agree: without
 // contraction, division and root rounded correctly, denormals flushed (the program's build options).
 
-enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM, BLOCKS };  // as troupe::RuleKind
+enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM, BLOCKS, LARS, LAMB };  // as troupe::RuleKind
 
 // As opencl::RuleArguments.
 typedef struct {
   uint kind;
-  float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, second_scale, epsilon, look_ahead;
+  float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, first_scale, second_scale, epsilon, look_ahead,
+      trust;
   uint judged;
   double clip_norm;
 } Rule;
@@ -24,7 +25,7 @@ static float gradient_scale(const Rule *r, global const StepSums *total) {
 #define DEFINE_RULE(REAL, WORD, HALF, TO_HALF)                                                                        \
   static void apply_##REAL(const Rule *r, float scale, REAL sum, REAL *p, REAL *s0, REAL *s1) {                       \
     REAL g = sum * scale;                                                                                             \
-    if (r->kind != ADAMW) g += r->decay * *p;                                                                         \
+    if (r->kind != ADAMW && r->kind != LAMB) g += r->decay * *p;                                                      \
     if (r->kind == SGD) {                                                                                             \
       *p -= r->rate * g;                                                                                              \
     } else if (r->kind == MOMENTUM) {                                                                                 \
@@ -46,6 +47,14 @@ static float gradient_scale(const Rule *r, global const StepSums *total) {
     } else if (r->kind == BLOCKS) {                                                                                   \
       *s0 = r->momentum * *s0 + r->rate * g;                                                                          \
       *p -= *s0 + r->look_ahead * *s0;                                                                                \
+    } else if (r->kind == LARS) {                                                                                     \
+      *s0 = r->momentum * *s0 + r->rate * g;                                                                          \
+      *p -= *s0;                                                                                                      \
+    } else if (r->kind == LAMB) {                                                                                     \
+      *s0 = r->beta1 * *s0 + r->one_minus_beta1 * g;                                                                  \
+      *s1 = r->beta2 * *s1 + r->one_minus_beta2 * (g * g);                                                            \
+      *p -= r->rate *                                                                                                 \
+            (*s0 * r->first_scale / (sqrt(*s1 * r->second_scale) + r->epsilon) + r->decay * *p);                      \
     } else {                                                                                                          \
       if (r->kind == ADAMW) *p -= r->decay * *p;                                                                      \
       *s0 = r->beta1 * *s0 + r->one_minus_beta1 * g;                                                                  \
@@ -73,6 +82,9 @@ typedef struct {
   global const ulong *ranges;  // first and count of those without decay, of the group's elements; `range_count` of them
   uint range_count;
   ulong first_element;
+  global const ulong *scaled;  // likewise of those whose rate follows from norms; `scaled_count` of them
+  global float *squares;       // two numbers for each: of its weights, and of its update
+  uint scaled_count;
 } Stripe;
 
 static void update_alike(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
@@ -100,7 +112,32 @@ static void update_alike(const Rule *rule, float scale, const Stripe *at, ulong 
   }
 }
 
-// The pieces with and without weight decay, as troupe::for_each_decay.
+// As troupe::trust_ratio.
+static float trust_ratio(const Rule *r, global const float *squares) {
+  const double weights = sqrt((double)squares[0]), update = sqrt((double)squares[1]);
+  if (!(weights > 0 && update > 0)) return 1;
+  if (r->kind == LARS) return (float)((double)r->trust * weights / (update + (double)r->decay * weights));
+  return (float)(weights / update);
+}
+
+// The pieces inside and outside of tensors whose rate follows from norms.
+static void update_scaled(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
+  for (uint t = 0; t < at->scaled_count && i < end; ++t) {
+    const ulong from = at->scaled[2 * t], to = from + at->scaled[2 * t + 1];
+    if (to <= at->first_element + i) continue;
+    if (from >= at->first_element + end) break;
+    const ulong begin = from > at->first_element + i ? from - at->first_element : i;
+    const ulong stop = min(end, to - at->first_element);
+    update_alike(rule, scale, at, i, begin);
+    Rule here = *rule;
+    here.rate *= trust_ratio(rule, at->squares + 2 * t);
+    update_alike(&here, scale, at, begin, stop);
+    i = stop;
+  }
+  update_alike(rule, scale, at, i, end);
+}
+
+// The pieces with and without weight decay, as troupe::for_each_piece.
 static void update_elements(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
   Rule undecayed = *rule;
   undecayed.decay = 0;
@@ -110,19 +147,70 @@ static void update_elements(const Rule *rule, float scale, const Stripe *at, ulo
     if (from >= at->first_element + end) break;
     const ulong begin = from > at->first_element + i ? from - at->first_element : i;
     const ulong stop = min(end, to - at->first_element);
-    update_alike(rule, scale, at, i, begin);
-    update_alike(&undecayed, scale, at, begin, stop);
+    update_scaled(rule, scale, at, i, begin);
+    update_scaled(&undecayed, scale, at, begin, stop);
     i = stop;
   }
-  update_alike(rule, scale, at, i, end);
+  update_scaled(rule, scale, at, i, end);
+}
+
+// The squares of a piece of tensor `t`, in sixteen lanes, as troupe::measure_piece.
+static void measure_piece(const Rule *r, float scale, const Stripe *at, uint t, ulong first, ulong end) {
+  double weights[16], update[16], sum_weights = 0, sum_update = 0;
+  for (uint lane = 0; lane < 16; ++lane) weights[lane] = update[lane] = 0;
+  for (ulong i = first; i < end; ++i) {
+    const uint lane = (uint)((i - first) % 16);
+    const float p = at->p[i], g = at->first[i] * scale;
+    float move = g;
+    if (r->kind == LAMB) {
+      const float m = r->beta1 * at->s0[i] + r->one_minus_beta1 * g;
+      const float v = r->beta2 * at->s1[i] + r->one_minus_beta2 * (g * g);
+      move = m * r->first_scale / (sqrt(v * r->second_scale) + r->epsilon) + r->decay * p;
+    }
+    weights[lane] += (double)p * (double)p;
+    update[lane] += (double)move * (double)move;
+  }
+  for (uint lane = 0; lane < 16; ++lane) {
+    sum_weights += weights[lane];
+    sum_update += update[lane];
+  }
+  at->squares[2 * t] += (float)sum_weights;
+  at->squares[2 * t + 1] += (float)sum_update;
 }
 
 #define STRIPE_ARGUMENTS                                                                                             \
   PLACE(total), PLACE(first), PLACE(second), PLACE(p), PLACE(s0), PLACE(s1), PLACE(bf16), uint parts, uint states,   \
-      uint image, PLACE(ranges), uint range_count, ulong first_element, ulong count, Rule rule
+      uint image, PLACE(ranges), uint range_count, ulong first_element, PLACE(scaled), PLACE(squares), uint scaled_count, \
+      ulong count, Rule rule
 #define STRIPE                                                                                                        \
   {AT(float, first), AT(float, second), AT(float, p), AT(float, s0), AT(float, s1), AT(ushort, bf16), parts, states, \
-   image, AT(ulong, ranges), range_count, first_element}
+   image, AT(ulong, ranges), range_count, first_element, AT(ulong, scaled), AT(float, squares), scaled_count}
+
+// Stream::measure_update: each item measures one tensor. `first` is the sum of the gradients.
+TASK measure_update(FAULT, STRIPE_ARGUMENTS) {
+  RETURN_IF_ENDED;
+  const float scale = gradient_scale(&rule, AT(StepSums, total));
+  if (scale == 0) return;
+  const Stripe at = STRIPE;
+  const uint t = get_global_id(0);
+  const ulong from = at.scaled[2 * t], to = from + at.scaled[2 * t + 1];
+  if (to <= at.first_element || from >= at.first_element + count) return;
+  ulong i = from > at.first_element ? from - at.first_element : 0;
+  const ulong end = min(count, to - at.first_element);
+  Rule undecayed = rule;
+  undecayed.decay = 0;
+  for (uint r = 0; r < at.range_count && i < end; ++r) {
+    const ulong left = at.ranges[2 * r], right = left + at.ranges[2 * r + 1];
+    if (right <= at.first_element + i) continue;
+    if (left >= at.first_element + end) break;
+    const ulong begin = left > at.first_element + i ? left - at.first_element : i;
+    const ulong stop = min(end, right - at.first_element);
+    if (begin > i) measure_piece(&rule, scale, &at, t, i, begin);
+    measure_piece(&undecayed, scale, &at, t, begin, stop);
+    i = stop;
+  }
+  if (i < end) measure_piece(&rule, scale, &at, t, i, end);
+}
 
 // Each item updates a block. Not restartable.
 TASK update_blocks(FAULT, STRIPE_ARGUMENTS) {
