@@ -19,7 +19,7 @@ bool is_activation(const Operation& operation) { return is_one_of<Relu, Tanh, Si
 /// Whether the backward pass reads what the layer read, or what it put out.
 bool reads_input_again(const Operation& operation) {
   return !is_one_of<Add, Concat, Dropout, Position, Embedding, Flatten, Relu, Tanh, Sigmoid, MaxPool, AveragePool,
-                    GlobalAveragePool>(operation);
+                    GlobalAveragePool, Transpose>(operation);
 }
 bool reads_output_again(const Operation& operation) {
   return is_activation(operation) || std::holds_alternative<Attention>(operation);
