@@ -72,7 +72,9 @@ class MeasuredProgram {
     if (bf16) std::ranges::transform(parameters_.all(), bf16_.data(), to_bf16);
     for (const BatchLayout::Entry& entry : batch_.entries()) fill(entry);
     const cpu::ProgramMemory memory{parameters_.data(), bf16 ? bf16_.data() : nullptr, gradients_.data()};
-    program_.emplace(graph, layout_, batch_, rows, make_buckets(GroupId{}, graph, layout_, 0), memory, threads);
+    // Apart, since a part that is run alone reads what a whole step has left for it.
+    const cpu::ProgramOptions options{.threads = threads, .shares = false};
+    program_.emplace(graph, layout_, batch_, rows, make_buckets(GroupId{}, graph, layout_, 0), memory, options);
   }
 
   void step() {
