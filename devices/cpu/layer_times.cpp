@@ -170,7 +170,6 @@ StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t t
     to.kind = kind_of(layer.operation).name;
     to.backward = part.backward;
     to.flops = flops_of(graph, rows, part);
-    program.step();  // what the layer reads is what a step leaves
     measure_part(program, part, cpu::offered_primitives(graph, rows, part, engine, stream), stream, rounds, to);
   }
   return times;
