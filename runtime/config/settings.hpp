@@ -33,7 +33,7 @@ struct Settings {
     std::string transport = "auto";    // auto, shm, tcp
   } cluster;
   struct Data {
-    std::string source = "idx";  // idx, cifar10, folder, map, shards, text, generated
+    std::string source = "idx";  // idx, cifar10, folder, map, shards, voc, text, generated
     std::string path;            // as written
     std::uint32_t batch = 100;   // per rank on average, at first
     struct Batch {

@@ -108,7 +108,7 @@ TEST(Completion, OffersVerbsOptionsKeysAndWordsInBash) {
   EXPECT_EQ(offered("rtrun plan --"), "--nodes --ranks --what-if --svg --figures --compare --set --help\n");
   EXPECT_EQ(offered("rtrun plan app.toml --what-if g"), "gpus=\n");
   EXPECT_EQ(offered("rtrun app.toml --set data.so"), "data.source=\n");
-  EXPECT_EQ(offered("rtrun app.toml --set data.source="), "idx cifar10 folder map shards text generated\n");
+  EXPECT_EQ(offered("rtrun app.toml --set data.source="), "idx cifar10 folder map shards voc text generated\n");
   EXPECT_EQ(offered("rtrun app.toml --set train.det"), "train.deterministic=\n");
   EXPECT_EQ(offered("rtrun app.toml --set train.deterministic=t"), "true\n");
   EXPECT_EQ(offered("rtrun completion z"), "zsh\n");

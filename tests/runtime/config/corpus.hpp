@@ -150,7 +150,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
         "one of \"sgd\", \"momentum\", \"nesterov\", \"adam\", \"adamw\", \"adagrad\", \"rmsprop\""}},
       {"[data]\nsource = \"mnist\"\n",
        {"app.toml:2:10: data.source is the text \"mnist\", but takes one of \"idx\", \"cifar10\", \"folder\", \"map\", "
-        "\"shards\", \"text\", \"generated\""}},
+        "\"shards\", \"voc\", \"text\", \"generated\""}},
       {"[cluster]\ntransport = \"ib\"\n",
        {"app.toml:2:13: cluster.transport is the text \"ib\"", "\"auto\", \"shm\", \"tcp\""}},
       // What needs a verdict.
