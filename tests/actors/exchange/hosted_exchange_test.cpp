@@ -54,7 +54,8 @@ ExchangeCase hosted_case(std::string name, MakeDevice make_device) {
             if (made->ranks == 0) made->world->host(options);
             return std::make_unique<StartedByStep<World>>(made->started, *made->world,
                                                           made->world->exchange(made->ranks++, options));
-          }};
+          },
+          false};
 }
 
 using FakeWorld = test::HostedWorld<test::ActorWorld>;

@@ -99,11 +99,11 @@ TEST(ExamplesAlone, HelloAndMeasureStandInTheirPage) {
 TEST_F(Examples, PipelineGoesAtThePaceOfItsSlowestStage) {
   auto ranks = start(PIPELINE_PROGRAM, 3);
   for (auto& rank : ranks) EXPECT_EQ(rank.wait(kLong), 0) << rank.err();
-  EXPECT_THAT(ranks[0].out(), AllOf(HasSubstr("reader: 100 tensors"), HasSubstr("at most 4 under way")));
-  EXPECT_THAT(ranks[1].out(), AllOf(HasSubstr("worker: 100 tensors"), HasSubstr("at most 4 under way")));
+  EXPECT_THAT(ranks[0].out(), AllOf(HasSubstr("reader: 100 tensors"), HasSubstr("at most 4 on their way")));
+  EXPECT_THAT(ranks[1].out(), AllOf(HasSubstr("worker: 100 tensors"), HasSubstr("at most 4 on their way")));
   EXPECT_THAT(ranks[2].out(), HasSubstr("writer: 100 tensors"));
   EXPECT_GE(milliseconds_of(ranks[2]), 200);  // 2 ms each
-  EXPECT_GE(milliseconds_of(ranks[0]), 170);  // it may be ahead by what is under way and waits at the two others
+  EXPECT_GE(milliseconds_of(ranks[0]), 170);  // it may be ahead by what is on its way and waits at the two others
 }
 
 TEST_F(Examples, PipelineSendsItsTensorsOverTcpToo) {

@@ -53,7 +53,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[train]\nnum_epochs = 3\n", {"app.toml:2:1: unknown key train.num_epochs; here it is called train.epochs"}},
       {"[train]\nzzz = 3\n",
        {"app.toml:2:1: unknown key train.zzz; [train] takes epochs, steps, seed, non_finite, roll_backs, "
-        "roll_back_rate, deterministic"}},
+        "roll_back_rate, recompute, deterministic"}},
       {"[evaluate]\nevery = 1\n", {"app.toml:2:1: unknown key evaluate.every; did you mean evaluate.every_epochs?"}},
       {"[faults]\ndead_s = 1\n", {"app.toml:2:1: unknown key faults.dead_s; did you mean faults.dead_ms?"}},
       {"batch = 100\n", {"app.toml:1:1: unknown key batch; batch belongs to [data]: write data.batch"}},
