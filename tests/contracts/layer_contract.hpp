@@ -172,7 +172,7 @@ class LayerContract : public DeviceWorld {
     // Winograd's transforms add and subtract numbers that are larger than what comes out.
     constexpr Tolerance kByTransforms{5e-5, 5e-6};
 #if defined(__SANITIZE_THREAD__)
-    constexpr std::uint64_t kNetworks = 3;  // the reference takes a minute for 16 of them
+    constexpr std::uint64_t kNetworks = 3;  // 16 of them take the reference several minutes here
 #else
     constexpr std::uint64_t kNetworks = 16;
 #endif
