@@ -39,7 +39,7 @@ std::int64_t Trace::realtime_less_steady() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(realtime).count() - nanoseconds(Clock::now());
 }
 
-/// Null: no room, or no memory.
+/// Null: there is no memory.
 TraceRow::Block* TraceRow::block_for(std::size_t index) noexcept {
   const std::lock_guard lock{mutex_};
   if (index / kBlock < blocks_.size()) return blocks_.back().get();
@@ -99,7 +99,7 @@ std::string trace_part(const std::string& file, std::uint32_t process) {
   return fmt::format("{}.rank-{}", file, process);
 }
 
-/// A part's first line opens its array and its last one closes it.
+/// The first line of a part opens its array, and the last line closes it.
 std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count) {
   std::uint32_t joined = 0;
   std::ofstream out;
