@@ -62,6 +62,7 @@ void LineWatcher::run() {
   lines.reserve(kMaxLines);
   std::array<futex::Watched, futex::kMaxWatched> words;
   for (;;) {
+    // Read before the copy is made: a later change of lines_, or the end, changes the doorbell and so ends the sleep.
     const std::uint32_t bell = doorbell_.load(std::memory_order_seq_cst);
     if (stop_.load(std::memory_order_seq_cst)) return;
     {
