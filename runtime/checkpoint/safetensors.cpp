@@ -253,7 +253,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
   TROUPE_CHECK_ERRNO(fd_, Code::environment, path, ": cannot be opened");
   struct stat about {};
   TROUPE_CHECK_ERRNO(::fstat(fd_.get(), &about) == 0, Code::environment, path, ": cannot be looked at");
-  TROUPE_CHECK(S_ISREG(about.st_mode), Code::corrupt, path, ": no regular file");
+  TROUPE_CHECK(S_ISREG(about.st_mode), Code::corrupt, path, ": not a regular file");
   const auto file_bytes = static_cast<std::uint64_t>(about.st_size);
   TROUPE_CHECK(file_bytes >= kLengthBytes, Code::corrupt, path, ": too short for a safetensors file");
   std::vector<std::byte> bytes(kLengthBytes);

@@ -479,7 +479,7 @@ TEST(Config, FilesThatCannotBeReadAreAnsweredWithTheReason) {
   EXPECT_THAT(answer(folder.path() / "none.toml"), HasSubstr("No such file"));
   EXPECT_THAT(answer(folder.file("file", "") + "/app.toml"), HasSubstr("Not a directory"));
   EXPECT_THAT(answer(folder.path()), HasSubstr("is a folder"));
-  EXPECT_THAT(answer(pipe), HasSubstr("no regular file"));
+  EXPECT_THAT(answer(pipe), HasSubstr("not a regular file"));
   EXPECT_THAT(answer(folder.file("big.toml", std::string((1 << 20) + 1, '#'))), HasSubstr("at most 1048576"));
 }
 
