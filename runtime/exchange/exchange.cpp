@@ -35,7 +35,7 @@ Memory StepExchange::of_group(const Memory& ring, Step step, std::size_t group) 
   return entry(ring, step, exchanges_.size() == 1 ? 0 : 1 + group);
 }
 
-/// With what the step's sums begin.
+/// The rank's reports, with which the step's sums begin.
 Memory StepExchange::said(Step step) const noexcept {
   return slice(totals_, ring_bytes(exchanges_.size()) + step.value % kStepsKept * sizeof(StepSums), sizeof(StepSums));
 }
@@ -52,7 +52,7 @@ Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes vot
   }
   StepSums fresh;
   fresh.bad_loss = votes.rank.value + 1;
-  if (exchanges_[reporting_]->has_round()) {  // otherwise nobody counts them, and they would be old when somebody does
+  if (exchanges_[reporting_]->has_round()) {  // otherwise they are not counted now, and would be out of date later
     fresh.stop_requests = votes.stop ? 1 : 0;
     fresh.still_saving = votes.saving ? 1 : 0;
   }
@@ -73,7 +73,7 @@ void StepExchange::share_sums(Stream& stream) {
   for (std::size_t g = 0; g < exchanges_.size(); ++g) stream.sum_up(of_group(sums_, step_, g), {&own, 1});
 }
 
-/// What fails is told by commit; nothing is done after it, so that peers do not see buckets out of order.
+/// commit reports an error; after it nothing more is done, so that peers never see buckets out of order.
 template <class What>
 void StepExchange::guarded(const Bucket& bucket, What&& what) noexcept {
   if (!failed_.ok()) return;

@@ -50,7 +50,7 @@ class PolicyExchange final : public Exchange {
     const bool was_hosted = orders_.hosted;
     orders_ = parts_.policy->next(facts);
     if (parts_.rate) {
-      const std::uint64_t steps = parts_.policy->policy().accumulate;  // that make an update
+      const std::uint64_t steps = parts_.policy->policy().accumulate;  // number of steps in an update
       rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
     }
     relieve(stream, facts);
@@ -92,7 +92,7 @@ class PolicyExchange final : public Exchange {
                  Code::invalid, "bucket ", bucket.index, " covers elements ", bucket.first, " to ",
                  bucket.first + bucket.count, " of group ", bucket.group.value, ", which has ",
                  memory_.gradients.size_bytes / sizeof(float));
-    if (orders_.hosted) return;  // the shards get whole stripes
+    if (orders_.hosted) return;  // the shards get whole stripes later
     if (orders_.keep) {
       keep(stream, bucket);
     } else if (sends_at_once()) {
@@ -197,7 +197,7 @@ class PolicyExchange final : public Exchange {
       return part.stripe.count == 0 || part.state[0].size_bytes != 0;
     });
   }
-  /// Whether each bucket leaves as soon as it is ready.
+  /// Whether each bucket is sent as soon as it is ready.
   bool sends_at_once() const noexcept {
     return orders_.sent == Sent::gradient && orders_.finish && !orders_.finish_previous;
   }
@@ -207,13 +207,15 @@ class PolicyExchange final : public Exchange {
                  ": the exchange of group ", group().value, " was retired");
   }
 
-  /// Who updates nothing in this step. Nobody waits for them in a round, but all do before the next step without one,
-  /// and in the last one: by then whatever a rank read may be gone.
+  /// Sets the ranks that update nothing in this step. In a round the others do not wait for relieved ranks. They do
+  /// before the next step without a round, and in the last step nobody is relieved: relieved ranks still read the
+  /// others' memory, which is then reused or unmapped.
   void relieve(Stream& stream, const StepFacts& facts) {
     const bool rounds = !orders_.hosted && orders_.sent == Sent::gradient;
     if (!rounds && !relieved_.empty()) parts_.communicator->barrier_with_relieved(stream);
     relieved_.clear();
-    // Whoever updates a tensor with norms has measured it, which takes its sum: each rank has that of its own stripe.
+    // A rank that updates a tensor with norms must have computed that tensor's sum of squares, for which it needs the
+    // gradient sum; each rank has that for its own stripe only, so no other rank can update it.
     if (rounds && !facts.last && !memory_.stripes.empty() && !needs_tensor_norms(rule_.kind))
       relieved_.assign(facts.relieved.begin(), facts.relieved.end());
   }
@@ -229,7 +231,7 @@ class PolicyExchange final : public Exchange {
     parts_.hosted->begin(facts, rule_, sums_, total_);
   }
 
-  /// The weights become what the tenants have published.
+  /// Copies the parameters that the owners have published into this rank's weights.
   void adopt(Stream& stream) {
     if (!has_own_weights()) return;
     join(stream);
@@ -238,8 +240,8 @@ class PolicyExchange final : public Exchange {
     moved_ = false;
   }
 
-  /// The same for each bucket when its weights are read next, or when the round is joined: a later layer's results may
-  /// come while the first ones compute.
+  /// The same for each bucket, when its weights are read next or when the round is joined: so the first layers can
+  /// compute while later layers' results are still arriving.
   void adopt_by_bucket() {
     if (!has_own_weights()) return;
     for (const Bucket& bucket : parts_.buckets) adopts_[bucket.index] = 1;
@@ -255,7 +257,7 @@ class PolicyExchange final : public Exchange {
     }
   }
 
-  /// This step's sums wait for the round that ends their block.
+  /// This step's sums are sent in the round that ends the block.
   void carry(Stream& stream) {
     if (carried_) {
       stream.sum_up(memory_.carry, std::array{memory_.carry, sums_});
@@ -294,7 +296,7 @@ class PolicyExchange final : public Exchange {
     gathered_.push_back(work);
   }
 
-  /// The verdict over all buckets that were gathered, the norms of tensors, and their updates.
+  /// Agrees on the verdict over all gathered buckets and on the norms of tensors, then updates.
   void conclude(Stream& stream) {
     if (gathered_.empty()) return;
     measured_.push_back(parts_.communicator->agree(stream, gathered_.front()));
@@ -306,8 +308,8 @@ class PolicyExchange final : public Exchange {
     gathered_.clear();
   }
 
-  /// Each rank measures what it owns of the tensors; all have the norms of whole tensors before the first weight
-  /// changes, so a rank that dies in its update leaves nothing that another one could not finish.
+  /// Each rank computes the squares of the parts of tensors that it owns. All ranks have the norms of whole tensors
+  /// before the first weight changes, so if a rank dies in its update, another one can finish it.
   void agree_on_norms(Stream& stream) {
     const Memory& squares = memory_.mine.front().squares;
     if (squares.size_bytes == 0) return;
@@ -356,7 +358,7 @@ class PolicyExchange final : public Exchange {
     return relief_journal_bytes(stripes, parts_.buckets, state_slots(parts_.rule.kind));
   }
 
-  /// How many parts the buckets before this one have in common with stripes.
+  /// The number of parts that earlier buckets and the stripes have in common.
   std::uint64_t journals_before(const Bucket& bucket) const noexcept {
     std::uint64_t parts = 0;
     for (const Bucket& before : parts_.buckets) {
@@ -373,7 +375,7 @@ class PolicyExchange final : public Exchange {
     exchange(stream, bucket, memory_.gradients, total_);
   }
 
-  /// Of a step that had to wait for the round before it; both rounds' sums become known with it.
+  /// Sends the gradients of a step that had to wait for the previous round; both rounds' sums become known with it.
   void send_all_gradients(Stream& stream) {
     for (const Bucket& bucket : parts_.buckets) exchange(stream, bucket, memory_.gradients, memory_.carry);
     conclude(stream);
@@ -381,7 +383,7 @@ class PolicyExchange final : public Exchange {
     stream.sum_up(total_, std::array{total_, memory_.carry});
   }
 
-  /// The gradients leave from a copy, behind what the stream does next.
+  /// Sends the gradients from a copy, on the side stream, while the stream continues.
   void begin_round_behind(Stream& stream) {
     stream.copy(memory_.held, memory_.gradients);
     parts_.side->wait(stream.mark());
@@ -399,7 +401,7 @@ class PolicyExchange final : public Exchange {
     under_way_ = false;
   }
 
-  /// Every rank gets all tenants' parts of the state: the sum over ranks, each with zeros where it is no tenant.
+  /// Every rank gets all owners' parts of the state: the sum over the ranks, each with zeros where it is not the owner.
   void gather_state(Stream& stream) {
     join(stream);
     std::vector<Stripe> own;
@@ -421,8 +423,8 @@ class PolicyExchange final : public Exchange {
     }
   }
 
-  /// Another policy has another momentum, and what it sends is of another size. The last round may still be moving
-  /// with both.
+  /// Another policy has another momentum, and sends values of another magnitude, so the outer state and the residual
+  /// are cleared. They may still be in use by the last round; join() waits for that.
   void begin_policy(Stream& stream) {
     join(stream);
     if (memory_.residual.size_bytes != 0) stream.clear(memory_.residual);
@@ -449,7 +451,7 @@ class PolicyExchange final : public Exchange {
     own.squares = memory_.mine.front().squares;
     ++updates_;
     const RuleStep rule = rule_step(rule_, updates_);
-    if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // all of each tensor is here
+    if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // this rank has the whole of each tensor
       stream.clear(own.squares);
       stream.measure_update(rule, own, memory_.gradients, sums_);
     }
@@ -457,7 +459,7 @@ class PolicyExchange final : public Exchange {
     moved_ = true;
   }
 
-  /// The gradients were used up by the local update, so the delta takes their place.
+  /// The local update has used the gradients, so the delta can be written in their place.
   void send_delta(Stream& stream) {
     take_carried(stream);
     stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
@@ -471,25 +473,25 @@ class PolicyExchange final : public Exchange {
 
   ExchangeParts parts_;
   const ExchangeMemory memory_;
-  Rule rule_;                          // with the rate of this step
+  Rule rule_;                          // with this step's rate
   std::vector<BucketWork> gathered_;   // of a step that gathers first, until its verdict is known
-  std::vector<Point> measured_;        // likewise: from when on each of them, and the verdict, is there
+  std::vector<Point> measured_;        // likewise: the points at which these buckets' norms, and the verdict, are valid
   std::vector<Rank> relieved_;         // in this step
-  std::vector<StripeMemory> updated_;  // by the call under way
+  std::vector<StripeMemory> updated_;  // by the present call
   std::uint64_t updates_;
   std::uint64_t rounds_ = 0;
   Step step_{};
-  std::vector<Point> valid_;  // by bucket: from when on its weights are; value 0: the stream has waited for that
+  std::vector<Point> valid_;  // by bucket: the point when its weights are valid; value 0: already waited for
   bool shows_between_steps_ = false;
-  std::vector<std::uint8_t> adopts_;  // by bucket: 1 if its weights are still to become what the tenants have published
+  std::vector<std::uint8_t> adopts_;  // by bucket: 1 if the published parameters must still be copied into the weights
   Memory sums_, total_;
   StepOrders orders_;
   bool begun_ = false;
-  bool first_ = false;      // no bucket of this step's round was sent
-  bool kept_ = false;       // gradients of earlier steps are held
-  bool carried_ = false;    // sums of earlier steps
-  bool moved_ = false;      // this rank's weights are not the common ones
-  bool under_way_ = false;  // a round, on the side stream
+  bool first_ = false;      // no bucket of this step's round has been sent yet
+  bool kept_ = false;       // gradients of earlier steps are kept
+  bool carried_ = false;    // sums of earlier steps are kept
+  bool moved_ = false;      // this rank's weights differ from the common ones
+  bool under_way_ = false;  // a round runs on the side stream
   Point round_end_;
   std::atomic<bool> retired_{false};
 };

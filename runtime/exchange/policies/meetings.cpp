@@ -8,8 +8,8 @@
 namespace troupe {
 namespace {
 
-/// What came while nothing might be applied.
-using Held = std::variant<HostedPush, HostedRead, Rank>;  // a rank: it left
+/// An event that arrived while nothing may be applied.
+using Held = std::variant<HostedPush, HostedRead, Rank>;  // a Rank: that worker left
 
 class MeetingPolicy final : public HostedPolicy {
  public:
@@ -52,7 +52,7 @@ class MeetingPolicy final : public HostedPolicy {
       return actions;
     }
     actions.refused = read.meeting > met_ ? Refusal::wrong_clock : Refusal::none;
-    if (actions.refused == Refusal::none) add(actions, policy_->read(read));  // delivered twice, or no meeting
+    if (actions.refused == Refusal::none) add(actions, policy_->read(read));  // a duplicate, or an ordinary read
     return actions;
   }
 
@@ -73,7 +73,7 @@ class MeetingPolicy final : public HostedPolicy {
     return nullptr;
   }
 
-  /// A worker holds at most one back: it waits for the answer.
+  /// At most one contribution per worker is held back, because the worker then waits for the answer.
   HostedActions hold(const HostedPush& push) {
     HostedActions actions{.refused = ledger().check(push), .orders = {}};
     if (held_push(push.worker) != nullptr) actions.refused = Refusal::duplicate;
@@ -92,7 +92,8 @@ class MeetingPolicy final : public HostedPolicy {
     }
   }
 
-  /// Everybody is here: what they contributed is applied, since nobody contributes before its answer.
+  /// If all workers are at the barrier, everything that they contributed is applied: a worker contributes again only
+  /// after it was answered. From then on contributions are held back until the host has contributed again.
   void conclude(HostedActions& actions) {
     if (meeting_.empty() || meeting_.size() < ledger().count_workers()) return;
     ++met_;
@@ -102,10 +103,10 @@ class MeetingPolicy final : public HostedPolicy {
 
   const std::unique_ptr<HostedPolicy> policy_;
   const Rank host_;
-  std::uint64_t met_ = 0;  // meetings
+  std::uint64_t met_ = 0;  // number of barriers completed
   std::map<Rank, HostedRead> meeting_;
-  bool holding_ = false;    // until the host's next contribution
-  std::vector<Held> held_;  // meanwhile, in the order of arrival
+  bool holding_ = false;    // held_ is used until the host's next contribution
+  std::vector<Held> held_;  // events of that time, in the order of arrival
 };
 
 }  // namespace
