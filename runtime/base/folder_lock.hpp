@@ -10,10 +10,9 @@
 
 namespace troupe {
 
-/// A folder that only one job at a time writes into: a lock (flock) on a file in it. The file names the job that holds
-/// the lock. The kernel releases the lock when the process ends, however it ends; the file stays. On NFS the server
-/// keeps the lock for all hosts that mount the folder. If a host crashes, the server releases its locks when the host
-/// is back, or after a time.
+/// A folder that only one job at a time writes into: a lock (flock) on a file in it, which names the job that holds it.
+/// The kernel releases the lock when the process ends, however it ends; the file stays. On NFS the server keeps the
+/// lock for all hosts, and releases a crashed host's locks when that host is back, or after a time.
 class FolderLock {
  public:
   /// Locks `file` in `folder`, which must exist. Waits until `deadline` while another process holds the lock: a process

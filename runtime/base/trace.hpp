@@ -51,9 +51,8 @@ class TraceRow {
   std::atomic<std::size_t> written_{0};  // number of complete spans, which may be read
 };
 
-/// The work of a process's threads with its times, for people: rows of spans, written as the JSON that Chrome's tracing
-/// and Perfetto read. Rows are kept in memory until write(); a full trace keeps its spans and drops new ones. Threads:
-/// any.
+/// The work of a process's threads with its times, for people: rows of spans, written as the JSON of Chrome's tracing
+/// and Perfetto. Rows are kept in memory until write(); a full trace drops new spans. Threads: any.
 class Trace {
  public:
   /// Keeps at most `most_spans` (48 bytes each).

@@ -207,8 +207,7 @@ class HostedRoute {
   virtual bool totals_are_common() const noexcept = 0;
   virtual void show_common(Stream& stream) = 0;
   virtual void show_own(Stream& stream) = 0;
-  /// Whether there is memory for policies under which ranks have weights besides those that they read
-  /// (PolicyNeeds::landing).
+  /// Whether there is memory for policies whose ranks have weights besides those that they read (PolicyNeeds::landing).
   virtual bool has_landing() const noexcept = 0;
   /// How many updates the rule will have made by the barrier with which the last step ends.
   virtual std::uint64_t updates() const noexcept = 0;

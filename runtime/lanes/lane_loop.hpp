@@ -25,8 +25,7 @@ class LaneTask {
 };
 
 /// The thread that owns one lane: runs posted tasks, drives the transport, sleeps in epoll when both are idle. While it
-/// sleeps, another thread may drive the lane in its place (also_drives, LaneWait); "the lane's thread" then means that
-/// one.
+/// sleeps, another thread may drive the lane (also_drives, LaneWait); "the lane's thread" then means that thread.
 class LaneLoop {
  public:
   LaneLoop(Transport& transport, Lane lane, LaneOptions options, std::string thread_name);

@@ -70,9 +70,8 @@ class Transport {
   /// receiver outlives the transport. Any thread.
   virtual void receive(Channel channel, Receiver& receiver) = 0;
   /// Sends. `head` is copied before the call returns; the payload (concatenated in order) must not change until `done`
-  /// is called, exactly once: ok when the memory may be reused, peer_lost when the peer is gone (the memory is not read
-  /// any more then either). False: there is no room now; nothing was taken and `done` will not be called. Try again
-  /// after progress.
+  /// is called, exactly once: ok when the memory may be reused, peer_lost when the peer is gone (then it is not read
+  /// any more either). False: no room now; nothing was taken, `done` will not be called; try again after progress.
   virtual bool send(Peer to, Lane lane, Class priority, Channel channel, std::span<const std::byte> head,
                     std::span<const Memory> payload, SendDone& done) = 0;
   /// Does pending work of the lane; true if something happened. Calls receivers and SendDone.

@@ -70,9 +70,8 @@ class Arena {
   /// Whether `id` is a timeline of this arena, whichever process made it. Check ids from other processes here before
   /// using them: a wait on any other place would change bytes of a tensor by counting itself as a sleeper.
   bool has_timeline(TimelineId id) const noexcept;
-  /// Enters `part` as `name` (at most 19 characters, not used before) in the directory, where peers find it. The part
-  /// lies in this arena, or in other memory of this process, which peers must have mapped or imported before they use
-  /// it.
+  /// Enters `part` as `name` (at most 19 characters, not used before) in the directory, where peers find it. It lies in
+  /// this arena, or in other memory of this process, which peers must have mapped or imported before they use it.
   void publish(std::string_view name, Memory part);
   void publish(std::string_view name, TimelineId line);
   /// Looks up a name. Throws Error{corrupt} if the entry points outside of its creator's memory.
@@ -131,8 +130,7 @@ class AddressSpace {
   /// outlives its entry.
   void bind(Timeline& line);
   void unbind(TimelineId line) noexcept;
-  /// Makes a timeline of this process alone: it lies in no arena but works the same. PrivateTimeline ends it with its
-  /// owner.
+  /// Makes a timeline of this process alone, which lies in no arena. PrivateTimeline ends it with its owner.
   TimelineId make_private_timeline();
   /// Call this when the owner ends. Others may still return from waits, so the timeline stays until clear_ended().
   void end_private_timeline(TimelineId line) noexcept;

@@ -34,8 +34,7 @@ class LineWatch {
 /// watch sleeps for them; signals through this object run the wakers directly and do not wake the watch.
 class FutexTimeline final : public Timeline {
  public:
-  /// `word` outlives the timeline, as do `watch` (null: only this process knows the word) and `spin` (how long waits
-  /// poll).
+  /// `word`, `watch` (null: only this process knows the word) and `spin` (how long waits poll) outlive the timeline.
   FutexTimeline(TimelineId id, TimelineWord& word, LineWatch* watch,
                 const std::atomic<std::chrono::nanoseconds>& spin) noexcept
       : id_(id), word_(word), watch_(watch), spin_(spin) {}

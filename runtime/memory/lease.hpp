@@ -35,8 +35,7 @@ class Lease {
   std::shared_ptr<State> state_;
 };
 
-/// The right to fill one slot. Can be moved but not copied; if it is destroyed without publish(), the slot returns at
-/// once.
+/// The right to fill one slot. Moved, never copied; if it is destroyed without publish(), the slot returns at once.
 class Slot {
  public:
   Slot(Slot&&) noexcept;

@@ -14,8 +14,7 @@
 namespace troupe {
 
 /// One thread that sleeps on up to kMaxLines timelines at once and calls the wakers whose points another process
-/// reached. If the kernel has no futex_waitv (before 5.16, or with a strict seccomp filter), the thread checks every
-/// millisecond.
+/// reached. Without futex_waitv (kernels before 5.16, strict seccomp filters) it checks every millisecond.
 class LineWatcher {
  public:
   static constexpr std::size_t kMaxLines = 127;  // the kernel's 128 less the doorbell

@@ -42,8 +42,7 @@ class Timeline {
   /// Raises the value by `count`, for timelines that several threads raise: any threads, of any process, at the same
   /// time. Such a timeline must never be signalled.
   virtual void add(std::uint64_t count) noexcept = 0;
-  /// Ends the sequence: every wait for a point above value(), now and later, reports `why`. Idempotent: the first
-  /// reason is kept.
+  /// Ends the sequence: every wait above value(), now and later, reports `why`. Idempotent: the first reason is kept.
   virtual void poison(const Status& why) noexcept = 0;
   /// The reason of the poison, or ok.
   virtual Status status() const noexcept = 0;

@@ -18,8 +18,7 @@ class SpinTime {
   bool any() const noexcept { return most_.count() > 0; }
   bool adapts() const noexcept { return most_ > least_; }
   std::chrono::nanoseconds span() const noexcept { return span_; }
-  /// Call this when an event came after `idle`, a time without events in which the lane polled and, at the end, perhaps
-  /// slept.
+  /// Call this when an event came after `idle`, a time of polling and, at the end, perhaps of sleeping.
   void came_after(Clock::duration idle) noexcept {
     if (!adapts()) return;
     span_ = idle <= most_ ? std::clamp(2 * span_, std::min(kFirst, most_), most_) : std::max(span_ / 2, least_);

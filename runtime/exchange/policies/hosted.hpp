@@ -143,9 +143,8 @@ class HostedPolicy {
   virtual bool updates_wait_for_readers() const noexcept { return false; }
 };
 
-/// `policy` with barriers, at which the shard contains exactly the contributions of its workers. After a barrier
-/// nothing is applied until worker `host` has contributed again or left, so that its process may copy the stripe in
-/// place.
+/// `policy` with barriers, at which the shard contains exactly its workers' contributions. After a barrier nothing is
+/// applied until worker `host` has contributed again or left, so its process may copy the stripe in place.
 std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy, Rank host);
 
 /// `policy` (with its barriers) in the order of an earlier run, whose log `replay` follows from phase to phase: a

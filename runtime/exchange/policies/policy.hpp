@@ -136,8 +136,7 @@ struct PolicyPhase {
 };
 
 /// A change of policy as written in the settings: at the beginning of a step or epoch (counted from 1), when all ranks
-/// together have taken a number of samples, or when the slowest rank takes `ratio` times the median in a window of
-/// steps.
+/// have taken so many samples, or when the slowest rank takes `ratio` times the median in a window of steps.
 struct PolicySwitch {
   enum class Trigger : std::uint8_t { step, epoch, samples, straggler };
   Trigger trigger = Trigger::step;

@@ -92,9 +92,8 @@ struct LaneLoop::State {
   // Guards the state of the thread that drives the lane.
   std::mutex driving;
 
-  // Any thread pushes; the thread that drives the lane takes all. Who posts pushes first and then reads `sleeping`; who
-  // sleeps writes `sleeping` first and then looks here again. So a poster that does not see the sleeper has pushed
-  // early enough for the sleeper to see the task. The same holds for `stopping`.
+  // A poster pushes first and then reads `sleeping`; a sleeper writes `sleeping` first and then looks here again. So
+  // one of the two always sees the other, and no task is missed. The same holds for `stopping`.
   using Tasks = MpscStack<LaneTask, &LaneTask::next_>;
   Tasks posted;
   std::atomic<detail::Sleeper> sleeping{detail::Sleeper::nobody};

@@ -13,8 +13,7 @@
 
 #include "runtime/base/clock.hpp"
 
-// Thin wrappers of the kernel's futex calls. All use shared futexes, because the words lie in memory that several
-// processes map.
+// Thin wrappers of futex calls, all of the shared kind: the words lie in memory that several processes map.
 namespace troupe::futex {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);
@@ -27,8 +26,7 @@ inline timespec kernel_time(Clock::time_point at) noexcept {
           static_cast<long>(std::chrono::duration_cast<std::chrono::nanoseconds>(since - seconds).count())};
 }
 
-/// Sleeps while `word` is `expected`, until woken or until the time `until`; may return early. Returns 0, or -1 with
-/// errno.
+/// Sleeps while `word` is `expected`, until woken or until `until`; may return early. Returns 0, or -1 with errno.
 inline long wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, Clock::time_point until) noexcept {
   const timespec end = kernel_time(until);
   return syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, expected, &end, nullptr, FUTEX_BITSET_MATCH_ANY);
