@@ -48,8 +48,7 @@ class CheckpointStore {
   /// Those with a manifest, newest first; empty if the folder does not exist.
   std::vector<CheckpointId> list() const;
   /// Creates the folder if it does not exist, and keeps other jobs from writing into it. Waits until `deadline` for a
-  /// job that was just killed. `holder`: describes this job to people. Throws Error{environment}, which names the
-  /// holder.
+  /// job that was just killed. `holder` describes this job. Throws Error{environment}, which names the holder.
   FolderLock lock(Blocking& blocking, const std::string& holder, Deadline deadline) const;
   /// The number for the next checkpoint.
   std::uint32_t next_number() const;

@@ -184,8 +184,9 @@ class Stream {
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
   /// Enqueues the work that `work` enqueues on this stream; nothing else may enqueue meanwhile. If one of `programs`
-  /// has that form it is replayed; otherwise the work is enqueued piece by piece, and recorded there. If `work` throws,
-  /// its earlier work stays. Points that `work` gets are valid either way. A device may always enqueue piece by piece.
+  /// has that form, it is replayed; otherwise the work is enqueued piece by piece, and recorded there. If `work`
+  /// throws, its earlier work stays. Points that `work` gets are valid either way. Devices may always enqueue piece by
+  /// piece.
   virtual void enqueue(Programs& /*programs*/, const std::function<void()>& work) { work(); }
   /// Records the stream's work in `row`, which outlives the stream; before the first work. Optional for devices.
   virtual void trace(TraceRow& /*row*/) {}

@@ -37,8 +37,7 @@ class Membership {
   /// A member has finished its work; every process also reports its own.
   MembershipActions finished(Rank rank);
   /// A member's process is gone, for this reason. After this process has finished, only the coordinator can say whether
-  /// that is a loss: the member may have left together with all others, and the message about that may still be on its
-  /// way.
+  /// it is a loss: the member may have left with all others, and the message about that may still be on its way.
   MembershipActions lost(Rank rank, const Status& why);
   /// The coordinator's message that it has lost a member.
   MembershipActions told_lost(Rank rank, const Status& why);

@@ -56,7 +56,7 @@ struct EpochReport {
 /// Some steps of an epoch, for all ranks: a line within an epoch, if the console's format has such lines.
 struct StepsReport {
   std::uint32_t epoch = 0;  // counted from 1
-  std::uint64_t first = 0;  // step of the line in work, from 1; after a resume counted from there
+  std::uint64_t first = 0;  // number of the first step within the epoch, from 1 (after a resume, counted from there)
   std::uint64_t last = 0;
   std::uint64_t samples = 0;
   double loss = 0;  // mean over the samples
