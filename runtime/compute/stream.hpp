@@ -185,8 +185,7 @@ class Stream {
                       std::span<const Memory> contributions, Memory total) = 0;
   /// Enqueues the work that `work` enqueues on this stream; nothing else may enqueue meanwhile. If one of `programs`
   /// has that form, it is replayed; otherwise the work is enqueued piece by piece, and recorded there. If `work`
-  /// throws, its earlier work stays. Points that `work` gets are valid either way. A device need not implement
-  /// replaying.
+  /// throws, its earlier work stays. Points that `work` gets are valid either way. A device need not replay work.
   virtual void enqueue(Programs& /*programs*/, const std::function<void()>& work) { work(); }
   /// Records the stream's work in `row`, which outlives the stream; before the first work. Optional for devices.
   virtual void trace(TraceRow& /*row*/) {}

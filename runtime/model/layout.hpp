@@ -24,8 +24,7 @@ class Layout {
   };
   /// All parameters in one group.
   explicit Layout(const Graph& graph) : Layout(graph, {}) {}
-  /// Parameter i is in group groups[i]; empty: all are in group 0. Throws Error{invalid} for a group without
-  /// parameters.
+  /// Parameter i is in group groups[i]; empty: all in group 0. Throws Error{invalid} for a group without parameters.
   Layout(const Graph& graph, std::span<const GroupId> groups);
   /// entries()[i] belongs to graph.parameters()[i].
   const std::vector<Entry>& entries() const noexcept { return entries_; }

@@ -63,7 +63,7 @@ std::uint64_t Plan::hash() const {
 }
 
 std::string Plan::to_string() const {
-  // One line a fact, texts quoted, lists counted: no two plans have the same text.
+  // One fact per line, texts quoted, lists counted: different plans have different texts.
   std::ostringstream out;
   out << "model " << std::quoted(model) << '\n'
       << "dtype " << name_of(dtype) << '\n'
