@@ -96,7 +96,7 @@ class ReferenceReplica final : public Replica {
     if (dtype_ == DType::bf16) {
       const auto* half = at<const std::uint16_t>(memory_.bf16);
       for (std::size_t p = 0; p < entries_.size(); ++p) {
-        if (!weights_[p]) continue;  // biases are read in f32
+        if (!weights_[p]) continue;  // biases are read as f32
         for (std::uint64_t i = entries_[p].first; i < entries_[p].first + entries_[p].count; ++i)
           parameters[i] = from_bf16(half[i]);
       }
@@ -139,7 +139,7 @@ class ReferenceReplica final : public Replica {
   const ReplicaMemory memory_;
   std::vector<bool> weights_;  // whether parameter p is a weight
   std::vector<Layout::Entry> entries_;
-  Result result_;  // of the step in work
+  Result result_;  // of the present step
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace troupe::fake {
 namespace {
 
-/// Denormals count as zero in here, as on every device: updates have the same bits everywhere.
+/// Denormals count as zero here, as on every device, so that updates have the same bits everywhere.
 class FlushDenormals {
  public:
   FlushDenormals() noexcept {

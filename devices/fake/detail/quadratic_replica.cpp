@@ -13,7 +13,7 @@ FakeStream& own(Stream& stream) {
 
 namespace {
 
-/// The first word of this replica's work.
+/// The first word of the forms of this replica's work.
 constexpr std::uint64_t kWork = 1001;
 
 class QuadraticReplica final : public Replica {
@@ -136,7 +136,7 @@ class QuadraticReplica final : public Replica {
   const float* parameters_ = nullptr;
   const std::uint16_t* half_ = nullptr;
   std::span<float> gradients_;
-  std::vector<Target> targets_;  // of the batch in work
+  std::vector<Target> targets_;  // of the present batch
 };
 
 }  // namespace
