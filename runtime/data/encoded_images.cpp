@@ -19,7 +19,8 @@ namespace troupe {
 namespace {
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
-constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; then only their number is told, now and then
+constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; after that only their number is reported, now
+                                          // and then
 
 std::string errno_fault(const char* what) { return text(what, ": ", std::strerror(errno)); }
 
@@ -37,7 +38,7 @@ std::string PathFiles::name(std::uint64_t image) const {
 
 std::string PathFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) const {
   const std::string path = name(image);
-  const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe in its place must not hang us
+  const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // opening a pipe in its place must not wait
   if (!fd) return errno_fault("cannot be opened");
   struct stat facts {};
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "is not a regular file";
@@ -54,7 +55,7 @@ std::string PathFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) 
   return {};
 }
 
-/// What a thread uses again from image to image of a batch.
+/// The memory of a thread, reused from image to image of a batch.
 struct EncodedImages::Workplace {
   std::vector<std::uint8_t> bytes;
   ImageDecoder decoder;
@@ -80,7 +81,7 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
   for (Field& field : set_.boxes->fields()) fields_.push_back(std::move(field));
 }
 
-/// The size of the first image, where it is the size of all.
+/// The size of the first image, if it must be the size of all.
 Shape EncodedImages::measure_first() const {
   if (options_.augmentation.fit != Fit::none) return {{1, 1, 3}};
   Workplace first;
@@ -92,7 +93,7 @@ Shape EncodedImages::measure_first() const {
   return {{first.decoder.height(), first.decoder.width(), 3}};
 }
 
-/// Decodes one sample into its row. Returns what is wrong with it; the row may be half written then.
+/// Decodes one sample into its row. Returns what is wrong with it; then the row may be partly written.
 std::string EncodedImages::write_image(const FillRequest& request, std::size_t row, const BatchLayout::Entry& entry,
                                        Workplace& workplace) const {
   const Sample& sample = request.samples[row];

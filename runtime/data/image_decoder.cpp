@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-// After cstdio, which they take for granted.
+// After cstdio, which they require.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -19,12 +19,12 @@
 namespace troupe {
 namespace {
 
-constexpr int kMostScans = 200;  // of a progressive image, each of which goes through all of it again
+constexpr int kMostScans = 200;  // of a progressive image; each scan goes through the whole image again
 constexpr long kMostJpegMemory = 1L << 30;
-constexpr std::size_t kMostChunkBytes = std::size_t{16} << 20;  // of what a PNG carries beside its pixels
+constexpr std::size_t kMostChunkBytes = std::size_t{16} << 20;  // of the data in a PNG besides its pixels
 constexpr std::uint32_t kFilledChannels = 4;
 
-/// libjpeg leaves its functions by longjmp on errors, so nothing with a destructor may live between that and setjmp.
+/// On errors libjpeg leaves its functions by longjmp, so no object with a destructor may exist between that and setjmp.
 struct JpegErrors {
   jpeg_error_mgr base;
   std::jmp_buf back;
@@ -37,7 +37,7 @@ struct JpegErrors {
   std::longjmp(errors->back, 1);
 }
 
-/// A warning means that pixels are made up, but for bytes that lie around between segments.
+/// A warning means that pixels were invented, except for extra bytes between segments.
 void take_message(j_common_ptr jpeg, int level) {
   if (level < 0 && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) leave(jpeg);
 }
@@ -54,7 +54,7 @@ void limit_scans(j_common_ptr jpeg) {
   std::longjmp(errors->back, 1);
 }
 
-/// Pixels that are needed of one axis, and by how much the image is shrunk in decoding.
+/// The range of pixels needed along one axis.
 struct PixelRun {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
@@ -67,7 +67,7 @@ PixelRun needed(double first, double extent, std::uint32_t count, std::uint32_t 
           static_cast<std::uint32_t>(std::min(static_cast<double>(count), high))};
 }
 
-/// 8, 4, 2 or 1: the window stays at least as large as what becomes of it.
+/// 8, 4, 2 or 1: the shrunk window is at least as large as the result.
 unsigned shrink_factor(const PixelWindow& window, std::uint32_t height, std::uint32_t width) {
   for (const unsigned factor : {8U, 4U, 2U})
     if (window.height >= factor * static_cast<double>(height) && window.width >= factor * static_cast<double>(width))
@@ -75,7 +75,7 @@ unsigned shrink_factor(const PixelWindow& window, std::uint32_t height, std::uin
   return 1;
 }
 
-/// Cyan, magenta, yellow and black, which Adobe's files hold inverted.
+/// From cyan, magenta, yellow and black, which Adobe's files store inverted.
 void to_rgbx(std::uint8_t* pixels, std::size_t count, bool inverted) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint8_t* const p = pixels + 4 * i;
@@ -126,7 +126,7 @@ struct ImageDecoder::State {
     jpeg_read_header(&jpeg, TRUE);
     return true;
   }
-  /// Starts decoding by 1 / factor. The sizes of what comes out are known then.
+  /// Starts decoding at 1 / factor. Then the size of the result is known.
   bool start_jpeg(unsigned factor) noexcept {
     if (setjmp(errors.back) != 0) return false;
     const bool inks = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
@@ -136,7 +136,7 @@ struct ImageDecoder::State {
     jpeg.dct_method = JDCT_ISLOW;
     return jpeg_start_decompress(&jpeg) == TRUE;
   }
-  /// Leaves `columns` as they came out: their beginning is where a block begins.
+  /// Sets `columns` to the actual ones: they begin at a block.
   bool crop_jpeg(PixelRun& columns) noexcept {
     if (setjmp(errors.back) != 0) return false;
     JDIMENSION first = columns.first, count = columns.end - columns.first;
@@ -207,7 +207,7 @@ struct ImageDecoder::State {
   jpeg_decompress_struct jpeg{};
   JpegErrors errors{};
   JpegProgress progress{};
-  std::unique_ptr<spng_ctx, SpngFree> png;  // of a PNG that is open
+  std::unique_ptr<spng_ctx, SpngFree> png;  // of an open PNG
   std::uint32_t height = 0;
   std::uint32_t width = 0;
   std::vector<std::uint8_t> pixels;

@@ -13,9 +13,9 @@ namespace {
 
 using detail::Taps;
 
-constexpr std::size_t kStretchElements = 1024;  // about as many scales and offsets are kept: 8 KiB
+constexpr std::size_t kStretchElements = 1024;  // about this many scales and offsets are kept: 8 KiB
 
-/// `count` pixels from the last to the first, of whose channels the first kTo are taken.
+/// Mirrors `count` pixels, and takes the first kTo of their channels.
 template <std::size_t kFrom, std::size_t kTo>
 void mirror(std::uint8_t* __restrict to, const std::uint8_t* __restrict from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
@@ -28,13 +28,13 @@ void mirror_row(std::uint8_t* to, std::size_t to_channels, const std::uint8_t* f
   if (to_channels == 3) return mirror<4, 3>(to, from, count);
   mirror<4, 4>(to, from, count);
 }
-/// Three of four channels.
+/// Takes three of four channels.
 void narrow_row(std::uint8_t* __restrict to, const std::uint8_t* __restrict from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     for (std::size_t c = 0; c < 3; ++c) to[i * 3 + c] = from[i * 4 + c];
 }
 
-/// Mean of 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) from exact sums.
+/// Mean of 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), from exact sums.
 float mean_grey(const std::uint8_t* pixels, std::size_t count_pixels, std::uint32_t channels) {
   std::uint64_t sums[3] = {0, 0, 0};
   if (channels == 1) {
@@ -48,8 +48,8 @@ float mean_grey(const std::uint8_t* pixels, std::size_t count_pixels, std::uint3
   return static_cast<float>(weighted / static_cast<double>(count_pixels));
 }
 
-/// Brightness b, contrast c around the mean, saturation s around each pixel's grey g: s (c (b x - m) + m) + (1 - s)
-/// grey of that, m = b * mean, is one matrix.
+/// Brightness b, contrast c around the mean, and saturation s around each pixel's grey g are one matrix: s (c (b x - m)
+/// + m) + (1 - s) times the grey of that, with m = b * mean.
 void jitter(std::uint8_t* pixels, std::size_t count_pixels, std::uint32_t channels, const DrawnAugmentation& drawn) {
   constexpr float kGrey[3] = {0.299F, 0.587F, 0.114F};
   const float mean = drawn.brightness * mean_grey(pixels, count_pixels, channels);
@@ -72,13 +72,14 @@ void jitter(std::uint8_t* pixels, std::size_t count_pixels, std::uint32_t channe
   detail::best_pixel_kernels().mix_colors(pixels, matrix, count_pixels);
 }
 
-/// The source pixels and weights of each pixel of one axis. `weights`: where they are kept.
+/// The source pixels and weights for each pixel along one axis. The weights are stored elsewhere.
 struct AxisTaps {
   std::size_t count_taps = 0;
   std::vector<Taps> taps;
 };
 
-/// `to` pixels of the stretch [first, first + extent) of `from` pixels, with a triangle filter.
+/// For `to` pixels from the range [first, first + extent) of `from` pixels, with a triangle filter. `weights`: their
+/// storage.
 AxisTaps make_taps(double first, double extent, std::uint32_t from, std::uint32_t to, std::vector<float>& weights) {
   const double step = extent / to;
   const double reach = std::max(1.0, step);  // half of the filter's width
@@ -107,8 +108,8 @@ AxisTaps make_taps(double first, double extent, std::uint32_t from, std::uint32_
 
 }  // namespace
 
-/// First down, a row of floats at a time, whose pixels are then blended across: so there is never more than one row in
-/// floats. Pixels have four channels in it, of which each is a lane.
+/// First vertically, one row of floats at a time, then that row horizontally, so that there is never more than one row
+/// of floats. Its pixels have four channels, one per vector lane.
 void Resizer::resize(const PixelView& from, const PixelWindow& window, std::uint32_t height, std::uint32_t width,
                      std::uint32_t channels, std::uint8_t* to) {
   const detail::PixelKernels& kernels = detail::best_pixel_kernels();
@@ -161,7 +162,7 @@ PixelView ImageWriter::fitted(const PixelView& image, const PixelWindow& window,
   return {scratch.resized.data(), height, width, channels_, std::size_t{width} * channels_};
 }
 
-/// Moved, mirrored and without filling channels, in one contiguous piece.
+/// Moved, mirrored and without unused channels, in contiguous memory.
 PixelView ImageWriter::arranged(const PixelView& image, const DrawnAugmentation& drawn, Scratch& scratch) const {
   const std::size_t row_bytes = std::size_t{image.width} * channels_;
   const bool stays = drawn.down == 0 && drawn.right == 0 && !drawn.flipped;
@@ -178,7 +179,7 @@ PixelView ImageWriter::arranged(const PixelView& image, const DrawnAugmentation&
       continue;
     }
     const std::uint8_t* const from = image.data + static_cast<std::size_t>(from_y) * image.stride;
-    // Columns [begin, end) of the window lie in the image; what is beside them is black.
+    // Columns [begin, end) of the window are inside the image; the others are black.
     const std::int64_t begin = std::clamp<std::int64_t>(-drawn.right, 0, width);
     const std::int64_t end = std::clamp<std::int64_t>(width - drawn.right, 0, width);
     const auto at = [&](std::int64_t x) { return static_cast<std::size_t>(x) * channels_; };
