@@ -7,11 +7,11 @@
 
 #include "runtime/compute/stream.hpp"
 
-// The arithmetic of Stream::reduce_with_norm, which every device repeats.
+// The arithmetic of Stream::reduce_with_norm, which all devices repeat exactly.
 namespace troupe {
 
-/// Squares are added up in lanes, element i in lane i mod 16, and the lanes from the first to the last, so that vectors
-/// of any width give the same bits. The square of an f32 is exact in f64.
+/// Squares are added up in lanes: element i in lane i mod 16, then the lanes from first to last, so that vectors of any
+/// width give the same bits. The square of an f32 is exact in f64.
 using SquareLanes = std::array<double, 16>;
 
 inline void add_squares(SquareLanes& lanes, const float* values, std::uint64_t count) noexcept {
@@ -54,7 +54,7 @@ inline void note_gradient(StepSums& sums, double squares, const float* sum, std:
   if (bad != 0 && (sums.bad_gradient == 0 || bad < sums.bad_gradient)) sums.bad_gradient = bad;
 }
 
-/// All of it for `sum`, which is the sum of `parts`.
+/// The same with the sum of squares, for `sum`, which is the sum of `parts`.
 inline void measure_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
                              const NormCheck& what) noexcept {
   SquareLanes lanes{};

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// `block` is of policies alone: no setting of an optimizer.
+/// `block` is only for policies; it is not a setting of an optimizer.
 enum class RuleKind : std::uint8_t {
   sgd,
   momentum,
@@ -37,27 +37,27 @@ struct Rule {
   double alpha = 0.99;
   double look_ahead = 0;
   double trust = 0.001;
-  double clip_norm = 0;           // the mean gradient's L2 norm is cut to this; 0: it is not
-  bool skips_non_finite = false;  // an update with a gradient that is not finite changes nothing
-  bool stops_non_finite = false;  // nor does it here, and the run does not go on from it
+  double clip_norm = 0;           // upper limit of the mean gradient's L2 norm; 0: none
+  bool skips_non_finite = false;  // an update whose gradient is not finite changes no parameter
+  bool stops_non_finite = false;  // likewise, and the run does not continue from it
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
-/// Whether all ranks must agree on what becomes of an update, by all of its gradient, before it begins.
+/// Whether all ranks must agree on an update, from its whole gradient, before it begins.
 constexpr bool needs_verdict(const Rule& rule) noexcept {
   return rule.clip_norm > 0 || rule.skips_non_finite || rule.stops_non_finite;
 }
 
 inline constexpr std::size_t kMaxStateSlots = 2;
 
-/// What is known of a rule beside its arithmetic (update_element), as data.
+/// The properties of a rule, besides its arithmetic (update_element), as data.
 struct RuleEntry {
   std::string_view name;
-  std::string_view word;    // of optimizer.rule; empty: no setting
-  std::string_view update;  // its formula, as docs/optimizers.md has it, where the terms are explained
-  std::array<std::string_view, kMaxStateSlots> state;  // what it keeps, an f32 per parameter each; the rest is empty
-  std::array<double Rule::*, 3> reads;  // the constants that it reads beside rate and weight_decay; the rest is null
-  bool tensor_norms = false;  // the rate of each tensor of two or more dimensions follows from norms (tensor_norms.hpp)
+  std::string_view word;                               // value of optimizer.rule; empty: not a setting
+  std::string_view update;                             // its formula, in the terms of docs/optimizers.md
+  std::array<std::string_view, kMaxStateSlots> state;  // its state, one f32 per parameter and name
+  std::array<double Rule::*, 3> reads;  // the constants that it reads besides rate and weight_decay; the rest is null
+  bool tensor_norms = false;  // the rate of tensors with two or more dimensions depends on norms (tensor_norms.hpp)
 };
 /// In the order of RuleKind. Sources: Kingma, Ba 2015 (Adam), algorithm 1; Loshchilov, Hutter 2019 (Decoupled weight
 /// decay), algorithm 2; Duchi, Hazan, Singer 2011 (Adaptive subgradient methods), the diagonal form of figure 1;
@@ -120,7 +120,7 @@ inline constexpr std::array kRuleKinds = [] {
 }();
 constexpr const RuleEntry& entry_of(RuleKind kind) noexcept { return kRules[static_cast<std::size_t>(kind)]; }
 constexpr std::string_view name_of(RuleKind kind) noexcept { return entry_of(kind).name; }
-/// How many f32 per parameter the rule keeps.
+/// Number of f32 per parameter that the rule keeps as state.
 constexpr std::size_t state_slots(RuleKind kind) noexcept {
   const auto& state = entry_of(kind).state;
   return (state[0].empty() ? 0 : 1) + (state[1].empty() ? 0 : 1);
@@ -130,10 +130,10 @@ constexpr bool reads(RuleKind kind, double Rule::*constant) noexcept {
   return all[0] == constant || all[1] == constant || all[2] == constant;
 }
 constexpr bool needs_tensor_norms(RuleKind kind) noexcept { return entry_of(kind).tensor_norms; }
-/// Whether an update must know all of its gradient before it begins; otherwise buckets are updated one by one.
+/// Whether an update needs its whole gradient before it begins; otherwise buckets are updated one by one.
 constexpr bool gathers_first(const Rule& rule) noexcept { return needs_verdict(rule) || needs_tensor_norms(rule.kind); }
-/// rmsprop has a momentum where one is given: the rule with the kind that its momentum makes it, which is 0 unless
-/// `given`. Any other rule as it is.
+/// The rule, with the kind that its momentum implies: rmsprop becomes another kind with a momentum. The momentum of
+/// rmsprop is 0 unless `given`. Other rules are returned unchanged.
 Rule with_momentum(Rule rule, bool given) noexcept;
 std::string to_string(const Rule& rule);
 
@@ -157,8 +157,8 @@ struct RuleStep {
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);
 
-/// What a rule with tensor norms moves a parameter along, without changing anything: the mean gradient (lars), or
-/// Adam's step with weight decay (lamb).
+/// The direction in which a rule with tensor norms moves a parameter, without changing anything: the mean gradient
+/// (lars), or Adam's step with weight decay (lamb).
 template <RuleKind kKind>
 inline float update_direction(const RuleStep& r, float scale, float sum, float p, float s0, float s1) noexcept {
   const float g = sum * scale;
@@ -170,9 +170,9 @@ inline float update_direction(const RuleStep& r, float scale, float sum, float p
   return g;
 }
 
-/// One element, the definition every kernel repeats: `sum` is the summed gradient, `scale` 1/samples. Kernels are built
-/// without contraction to fused multiply-add, so all vector widths give the same bits. Of rules with tensor norms, the
-/// rate is that of the element's tensor.
+/// The update of one element, which every kernel repeats exactly: `sum` is the summed gradient, `scale` is 1/samples.
+/// Kernels are built without fused multiply-add, so all vector widths give the same bits. For rules with tensor norms,
+/// the rate is that of the element's tensor.
 template <RuleKind kKind>
 inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0, float& s1) noexcept {
   float g = sum * scale;
@@ -223,7 +223,7 @@ inline void for_kind(RuleKind kind, Act&& act) {
   (std::make_index_sequence<kRuleKinds.size()>{});
 }
 
-/// The same for the kind that `r` names, where speed is not asked for.
+/// The same for the kind in `r`, where speed does not matter.
 inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0, float& s1) noexcept {
   for_kind(r.kind, [&]<RuleKind kKind>() { update_element<kKind>(r, scale, sum, p, s0, s1); });
 }
