@@ -504,6 +504,8 @@ std::optional<FakeDevice::Turn> FakeDevice::take_turn() {
   return turn;
 }
 
+/// `running_` is held while the work runs, so pieces run one at a time and a stream cannot end in the middle of one.
+/// `queues_` is not held then: the work may signal timelines, and their wakers may push work or ask for counts.
 bool FakeDevice::run_one() {
   const std::lock_guard running{running_};
   std::optional<Turn> turn = take_turn();

@@ -15,7 +15,7 @@ enum class Code : std::uint8_t {
   invalid,        // the program ends with the message
   unsupported,    // the same
   environment,    // the machine lacks something (a port, a permission, a file limit): the program ends with the message
-  out_of_memory,  // this device actor ends, the node goes on
+  out_of_memory,  // this device actor ends, the node continues
   device_fault,   // the same
   peer_lost,      // Membership reports the loss, and the view ends
   timeout,        // the same

@@ -52,6 +52,7 @@ TraceRow::Block* TraceRow::block_for(std::size_t index) noexcept {
 }
 
 void TraceRow::span(const char* phase, Clock::time_point begin, Clock::time_point end, WorkLabel label) noexcept {
+  // Several rows may take the last places at once: then there are a few spans more than the limit.
   if (trace_.left_.load(std::memory_order_relaxed) <= 0) {
     trace_.left_.store(-1, std::memory_order_relaxed);
     return;
@@ -61,6 +62,7 @@ void TraceRow::span(const char* phase, Clock::time_point begin, Clock::time_poin
   Block* const block = block_for(index);
   if (block == nullptr) return;
   block->spans[index % kBlock] = {phase, nanoseconds(begin), nanoseconds(end), label};
+  // After the span is complete: write() reads `written_` first, and then only spans below it.
   written_.store(index + 1, std::memory_order_release);
 }
 

@@ -254,6 +254,8 @@ void CheckpointStore::publish(Blocking&, CheckpointId id, const CheckpointManife
   known_->note(id, manifest);
 }
 
+/// The manifest is removed first and its removal is synced: a process that is killed in between leaves a folder without
+/// a manifest, which sweep() removes, and never a manifest that names files which no longer exist.
 void CheckpointStore::remove(CheckpointId id) const {
   known_->forget(id);
   const std::string folder = folder_of(id);

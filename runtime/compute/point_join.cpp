@@ -14,6 +14,9 @@ PointJoin::PointJoin(AddressSpace& space) : space_(space), own_line_(space), lin
 
 PointJoin::~PointJoin() = default;
 
+/// The count is complete and the join is queued before the first wake(): wake() calls reached() at once if the point is
+/// already reached, and a smaller count would then end the join too early. The mutex is not held during wake(), because
+/// reached() takes it.
 Point PointJoin::join(std::span<const Point> points) {
   Countdown* countdown = nullptr;
   Point joined{line_.id(), 0};

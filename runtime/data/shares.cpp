@@ -85,6 +85,10 @@ void StepCost::learn(double rows_now, double ms_now) noexcept {
   ms = ms_now;
 }
 
+/// Each piece goes to the rank that would finish its step first with it. As costs grow with rows, this makes the
+/// slowest rank's time as short as the pieces and bounds allow. Large pieces come first only to save time; pieces of
+/// one quantum then correct the result. The last round, which exceeds what is known of the costs, gives out the rest if
+/// the first two could not.
 std::vector<std::uint32_t> share_out(std::uint32_t rows, const std::vector<StepCost>& costs, const SplitRange& range) {
   constexpr std::uint64_t kRough = 64;  // pieces of an equal share, which are given out first
   const std::size_t ranks = costs.size();

@@ -40,6 +40,9 @@ Memory StepExchange::said(Step step) const noexcept {
   return slice(totals_, ring_bytes(exchanges_.size()) + step.value % kStepsKept * sizeof(StepSums), sizeof(StepSums));
 }
 
+/// The host writes the step's totals and reports now, while work of earlier steps may still run on the stream. This is
+/// safe because each step has entries of its own: an entry is used again only kStepsKept steps later, and the caller
+/// lets no step begin before the one that many steps earlier is complete.
 Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes votes) {
   const Step step = facts.step;
   TROUPE_CHECK(!open_, Code::invalid, "step ", step.value, " begins before step ", step_.value, " was committed");

@@ -48,6 +48,7 @@ class PolicyExchange final : public Exchange {
     total_ = total;
     rule_ = parts_.rule;
     const bool was_hosted = orders_.hosted;
+    // First, because all that follows depends on this step's orders.
     orders_ = parts_.policy->next(facts);
     if (parts_.rate) {
       const std::uint64_t steps = parts_.policy->policy().accumulate;  // number of steps in an update
@@ -56,6 +57,7 @@ class PolicyExchange final : public Exchange {
     relieve(stream, facts);
     const bool first = !std::exchange(begun_, true);
     if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
+    // The shard stops using the stripe before a round may update it, and the weights are copied after that.
     if (was_hosted) {
       parts_.hosted->close(stream);
       updates_ = parts_.hosted->updates();
@@ -100,6 +102,11 @@ class PolicyExchange final : public Exchange {
     }
   }
 
+  /// The order of the parts matters. The previous round ends first: the next one uses the same memory (held,
+  /// round_total), and the communicator's rounds follow each other in the same order at all ranks. The state is
+  /// gathered before a local update uses it. A delta is computed from the weights after the local update. The published
+  /// parameters are copied after the round that produces them. The state and the count of updates are cleared last,
+  /// because this step's update still uses both.
   void commit(Stream& stream) override {
     if (orders_.finish_previous) finish_previous(stream);
     if (orders_.gather_state) gather_state(stream);
@@ -337,6 +344,8 @@ class PolicyExchange final : public Exchange {
     for (const StripeMemory& theirs : memory_.stripes) {
       const Stripe part = common_part(theirs.stripe, bucket);
       if (part.count == 0) continue;
+      // Counted even if this rank does not update the part: two buckets, which may be updated at the same time, never
+      // share a journal.
       const std::uint64_t place = journal++;
       const Stripe piece = piece_of(part, self, memory_.stripes.size(), relieved_);
       if (piece.count == 0) continue;

@@ -289,6 +289,7 @@ Timeline& AddressSpace::timeline(TimelineId id) const {
     const std::shared_lock lock{state_->mutex};
     if (Timeline* line = state_->find(id)) return *line;
   }
+  // Another thread may have made the timeline between the two locks; there is only one object for each id.
   const std::lock_guard lock{state_->mutex};
   if (Timeline* line = state_->find(id)) return *line;
   return *state_->lines.emplace(id, state_->make(id)).first->second.line;

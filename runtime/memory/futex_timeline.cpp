@@ -64,6 +64,8 @@ void FutexTimeline::add(std::uint64_t count) noexcept {
   if (asleep) {
     bool others;
     {
+      // The wakers of this object count as one sleeper, for which a system call would be wasted: run_due() calls them.
+      // The mutex keeps note_next() from changing the count between the two reads.
       const std::lock_guard lock{mutex_};
       others = word_.sleepers.load(std::memory_order_seq_cst) > (counted_ ? 1u : 0u);
     }
@@ -128,6 +130,9 @@ void FutexTimeline::enter(std::uint64_t at, Waker& waker) {
   note_next();
 }
 
+/// Tells signallers of the entries: those in other processes by `sleepers`, those in this process by `next_`. Both are
+/// stored before wake() reads the value again. So a signaller either sees the new entry, or has raised the value before
+/// that read; no point is missed.
 void FutexTimeline::note_next() noexcept {
   const bool count = watch_ != nullptr && !entries_.empty();
   if (count != counted_) {
@@ -141,6 +146,10 @@ void FutexTimeline::note_next() noexcept {
   next_.store(entries_.empty() ? kNone : entries_.back().at, std::memory_order_seq_cst);
 }
 
+/// A waker is removed under the mutex, so it is called once even if several threads are here, and it is called without
+/// the mutex, because it may register the next waker. The status is read before the values: if a point was reached
+/// before the poison, the waker gets the point and not the poison. A poison after that read is not missed, because then
+/// the poisoner, or the watch, calls run_due() again.
 void FutexTimeline::run_due() noexcept {
   const Status end = status();
   for (;;) {

@@ -64,6 +64,7 @@ void Lease::free_after(Point point) {
   Slot::State& slot = *state_->slot;
   Timeline& line = slot.pool.lock()->space.timeline(point.line);
   if (line.value() >= point.value) return;
+  // Before wake(), which may call reached() at once, also from another thread.
   slot.left.fetch_add(1, std::memory_order_relaxed);
   try {
     line.wake(point.value, slot);
@@ -88,6 +89,8 @@ Slot::~Slot() {
 Memory Slot::memory() const noexcept { return state_->memory; }
 std::byte* Slot::data() const noexcept { return state_->data; }
 
+/// `left` starts at 1, for the lease: points that are reached while the lease still exists cannot free the slot. From
+/// here on the slot keeps the pool's state, because points may be reached after the pool and all leases are gone.
 Lease Slot::publish(Point valid_from) && {
   state_->left.store(1, std::memory_order_relaxed);
   Lease lease{std::make_shared<Lease::State>(state_, valid_from)};

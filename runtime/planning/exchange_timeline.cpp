@@ -90,6 +90,8 @@ ExchangeTimeline exchange_timeline(std::span<const LayerTime> layers, std::span<
   const double others = static_cast<double>(link.nodes - 1) / link.nodes;
   ExchangeTimeline timeline;
   std::vector<double> arrived(buckets.size(), 0);
+  // Two resources: the link sends one piece at a time, and the updater updates one at a time. A contribution is sent
+  // before a result, because without it the owner cannot update; a result may be sent once it is updated.
   double now = 0, updater_free_s = 0;
   while (!contributions.empty() || !results.empty()) {
     const bool sends_contribution = contributions.has_ready(now);

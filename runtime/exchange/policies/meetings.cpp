@@ -11,6 +11,12 @@ namespace {
 /// An event that arrived while nothing may be applied.
 using Held = std::variant<HostedPush, HostedRead, Rank>;  // a Rank: that worker left
 
+/// The shard is in one of two states. Open: events go to the policy; the reads of workers at the next barrier are
+/// collected, and answered together when all workers are there. Held (holding_): from the end of a barrier until the
+/// host contributes again or leaves, contributions and leaves of other workers are kept in the order of arrival and
+/// then passed on in that order. Without this state the host's process could copy the stripe while an update changes
+/// it. A worker's read after a held contribution is held behind it: the policy does not know of the contribution yet,
+/// and would refuse the read.
 class MeetingPolicy final : public HostedPolicy {
  public:
   MeetingPolicy(std::unique_ptr<HostedPolicy> policy, Rank host) : policy_(std::move(policy)), host_(host) {}

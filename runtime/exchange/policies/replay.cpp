@@ -48,6 +48,12 @@ class Script {
   std::map<Rank, std::deque<std::uint64_t>> bases_;  // by worker, the bases of its records in order
 };
 
+/// Events wait in pushes_ and reads_ (at most one each per worker) until it is their turn; what is then passed to the
+/// policy is in the log's order. A push has its turn when it is the log's next record, and when every worker whose next
+/// contribution was computed from the present version has read that version: after the update nobody can read it any
+/// more. A read has its turn when the version from which the worker's next contribution was computed exists; because
+/// updates wait for readers, there is no later version then. So each worker computes from the same versions as in the
+/// earlier run, and each shard adds in the same order: the parameters have the same bits.
 class ReplayPolicy final : public HostedPolicy {
  public:
   ReplayPolicy(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay)

@@ -94,6 +94,9 @@ void Ssp::apply_arrived(HostedPush push, HostedActions& actions) {
   actions.orders.emplace_back(ledger_.apply({push}, scale));
 }
 
+/// Applies the smallest clock whose contributions are pending, as long as it is complete; an incomplete one stops the
+/// loop, because clocks are applied in order. The sort puts the contributions of the clock in rank order:
+/// floating-point sums depend on the order, and in the order of arrival the parameters would differ from run to run.
 void Ssp::apply_whole_clocks(HostedActions& actions) {
   while (!pending_.empty()) {
     const std::uint64_t clock = std::min_element(pending_.begin(), pending_.end(), [](const auto& a, const auto& b) {
