@@ -27,7 +27,7 @@ using topology::Measurements;
 using topology::MessageFigure;
 using topology::Repeats;
 
-constexpr std::uint64_t kMostSteps = 20'000;  // of the simulation; from there on the last phase goes on unchanged
+constexpr std::uint64_t kMostSteps = 20'000;  // of the simulation; from there on the last phase continues unchanged
 constexpr double kF32 = sizeof(float);
 // Assumed speeds of a core and a node that were not measured: deliberately low for a present server.
 constexpr double kAssumedFlops = 60e9;

@@ -39,7 +39,7 @@ struct RankPlan {
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
-/// The memory of a NUMA node, and how much of it the ranks use whose memory comes only from there, in bytes.
+/// The memory of a NUMA node, and how much of it is used by ranks that get memory from no other node, in bytes.
 struct NumaUse {
   std::uint32_t os_index = 0;
   std::uint64_t there = 0;  // memory that exists; 0: unknown

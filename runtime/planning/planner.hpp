@@ -62,7 +62,7 @@ struct MemoryNeeds {
   std::uint64_t peers = 0;        // used in the other arenas of its node, allocated by their ranks
   /// Size of the rank's arena, with 64 KiB to spare for alignment and small items.
   std::uint64_t arena_bytes() const noexcept;
-  /// The part of it in the device's memory, if the device has its own, with as much to spare.
+  /// The part of the arena in the device's memory, if the device has its own, also with 64 KiB to spare.
   std::uint64_t device_bytes() const noexcept;
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
 };

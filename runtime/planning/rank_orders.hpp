@@ -21,9 +21,9 @@ struct RankOrder {
   std::string limit;   // "the link between processors", "eth0"
 };
 
-/// The ring and the tree over a plan's ranks whose slowest edge is fastest by modelled rates: between NUMA nodes by
-/// topology::best_path(), between nodes that of the slower of the two network devices. This is what the machines would
-/// allow, not what the exchange does: it sends from each rank to each owner.
+/// The ring and the tree over a plan's ranks in which the slowest edge is as fast as possible. Rates are modelled:
+/// within a node by topology::best_path(), between nodes by the slower of the two network devices. This is what the
+/// machines would allow, not what the exchange does: it sends from each rank to each owner.
 struct RankOrders {
   RankOrder ring;
   RankOrder tree;

@@ -94,7 +94,7 @@ class HostedLedger {
   /// The worker's clock: contributions taken, and contributions applied.
   std::uint64_t pushed(Rank worker) const noexcept;
   std::uint64_t committed(Rank worker) const noexcept;
-  /// The smallest committed clock of the workers; if there are none, the last one that was.
+  /// The smallest committed clock of the workers; without workers, the smallest one before the last worker left.
   std::uint64_t smallest_clock() const noexcept;
   /// Whether the contribution of this clock is taken from every worker.
   bool everyone_pushed(std::uint64_t clock) const noexcept;

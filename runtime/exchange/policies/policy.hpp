@@ -158,8 +158,8 @@ class PolicySequence final : public RoundPolicy {
   StepOrders next(const StepFacts& facts) override;
   /// Whether any phase works locally.
   bool works_locally() const noexcept { return works_locally_; }
-  /// From `step` on, which was not asked about yet, the policy is `policy`, and phases whose numbers are reached later
-  /// are dropped; phases that begin before `step` stay. All ranks must make the same calls, in the same order, before
+  /// From `step` on, for which next() was not called yet, the policy is `policy`, and phases that would begin later are
+  /// dropped; phases that begin before `step` stay. All ranks must make the same calls, in the same order, before
   /// they ask about the step before `step`. Of several switches at one step the last one counts.
   void switch_at(Step step, const PolicySettings& policy);
   /// The policy of a step before which all ranks have taken `samples`, if only the phases switch.
