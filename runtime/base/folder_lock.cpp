@@ -19,8 +19,8 @@
 namespace troupe {
 namespace {
 
-constexpr std::size_t kMostSaidBytes = 1024;  // of the text in a lock's file
-constexpr std::chrono::milliseconds kLookEvery{20};
+constexpr std::size_t kMaxTextBytes = 1024;  // of the text in a lock's file
+constexpr std::chrono::milliseconds kRetryEvery{20};
 
 bool keeps_no_locks(int reason) noexcept {
   return reason == ENOLCK || reason == EOPNOTSUPP || reason == ENOSYS || reason == EINVAL;
@@ -28,7 +28,7 @@ bool keeps_no_locks(int reason) noexcept {
 
 /// The text that the lock's holder wrote, with unprintable characters replaced.
 std::string holder_in(const Fd& file) {
-  std::array<char, kMostSaidBytes> bytes{};
+  std::array<char, kMaxTextBytes> bytes{};
   const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), 0);
   std::string said{bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
   said.resize(std::min(said.find('\n'), said.size()));
@@ -56,7 +56,7 @@ FolderLock FolderLock::take(Blocking&, const std::string& folder, const char* na
     TROUPE_CHECK_ERRNO(errno == EWOULDBLOCK, Code::environment, path, ": cannot be locked");
     TROUPE_CHECK(!deadline.passed(), Code::environment, folder,
                  ": another job writes into this folder: ", holder_in(file), "; wait for its end, or ", cure);
-    ::poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
+    ::poll(nullptr, 0, static_cast<int>(kRetryEvery.count()));
   }
   FolderLock lock{std::move(file), true};
   lock.name(holder);
@@ -69,7 +69,7 @@ void FolderLock::name(const std::string& holder) const noexcept {
                                        holder, fmt::gmtime(std::time(nullptr)));
   // On a full disk no name can be written; the lock is held all the same.
   if (::ftruncate(file_.get(), 0) != 0) return;
-  [[maybe_unused]] const auto written = ::pwrite(file_.get(), said.data(), std::min(said.size(), kMostSaidBytes), 0);
+  [[maybe_unused]] const auto written = ::pwrite(file_.get(), said.data(), std::min(said.size(), kMaxTextBytes), 0);
   ::fdatasync(file_.get());  // so that other hosts can read it
 }
 

@@ -113,7 +113,7 @@ std::uint64_t count_of(const std::vector<std::uint64_t>& extents) {
 
 std::string not_finite(const std::string& key, std::uint64_t element) {
   return text("element ", element, " of tensor \"", key,
-              "\" is infinite or no number, and so would be what is trained from it");
+              "\" is infinite or not a number, and so would be everything trained from it");
 }
 
 Status verify_file(const std::string& folder, const CheckpointFile& file,

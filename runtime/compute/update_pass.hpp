@@ -117,10 +117,9 @@ namespace detail {
 // - for the block after those, the undo copy that its parity selects is complete;
 // - all blocks before that block have their new values, all blocks after it their old ones.
 // So a survivor restores that block from its copy, and computes it and the rest: each element once, from its old value.
-// Two undo copies, chosen by parity: the copy of the next block is written while the present block is computed, whose
-// copy may still be needed. A block is copied before the word names it, and computed after that. If the word came
-// before the complete copy, half a block would be restored; if it came after the first write, elements would be
-// computed twice.
+// Two undo copies, chosen by parity: while a block is computed and may need its copy, the next block's copy is written.
+// A block is copied before the word names it, and computed after that. If the word came before the complete copy, half
+// a block would be restored; if it came after the first write, elements would be computed twice.
 
 inline constexpr std::uint64_t kProgressBits = 24;
 

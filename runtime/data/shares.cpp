@@ -18,10 +18,10 @@ constexpr std::size_t kCompute = static_cast<std::size_t>(StepPart::compute);
 constexpr std::size_t kUpdate = static_cast<std::size_t>(StepPart::update);
 
 /// A rank clearly arrives last if the next one waits longer than it by this fraction of a step.
-constexpr double kClearly = 0.1;
+constexpr double kLastByFraction = 0.1;
 /// A straggler's part must take longer than the others' by this fraction of their own time; some rank is always the
 /// last.
-constexpr double kWorthAWord = 0.2;
+constexpr double kStragglerByFraction = 0.2;
 /// Reports that are kept while others of the same steps are missing: ranks are only a few steps apart.
 constexpr std::size_t kMostWaiting = 256;
 
@@ -176,7 +176,7 @@ void Shares::add(const Together& reports) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;  // and of which rank
     for (const auto& [rank, report] : reports) waits.emplace_back(report.waits_us[step], rank);
     std::partial_sort(waits.begin(), waits.begin() + 2, waits.end());
-    if (waits[1].first - waits[0].first > kClearly * own) ++last_[waits[0].second];
+    if (waits[1].first - waits[0].first > kLastByFraction * own) ++last_[waits[0].second];
   }
 }
 
@@ -223,7 +223,7 @@ std::optional<Straggler> Shares::straggler_of(const ShareWindow& window) const {
   std::vector<double> others;
   for (const RankShare& rank : window.ranks)
     if (&rank != &*most) others.push_back(own_ms(rank));
-  if (worst > 0 && worst < kWorthAWord * median(others)) return {};
+  if (worst > 0 && worst < kStragglerByFraction * median(others)) return {};
   return found;
 }
 
