@@ -44,7 +44,7 @@ void GrowingFile::append(std::string_view bytes) {
     return;
   }
   const int reason = written < 0 ? errno : ENOSPC;
-  // Back to what it was: the room for that is there.
+  // Restores the ending: the file has space for it, since it was there before.
   [[maybe_unused]] const auto ended = ::pwrite(file_.get(), end_.data(), end_.size(), at);
   [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(size_bytes_));
   errno = reason;
