@@ -14,11 +14,11 @@
 namespace troupe::bench {
 namespace {
 
-/// What a measurement takes where the command line does not say.
+/// The values that a measurement uses if the command line does not give them.
 struct Usual {
-  const char* name;  // --what, or --how of silence
+  const char* name;  // of --what, or of --how for silence
   std::uint32_t processes, rounds, dead_ms;
-  std::uint32_t numbers;  // for all of one process's partners together about as many as one peer's window holds
+  std::uint32_t numbers;  // of one process; to all partners together about one peer's window
   std::uint32_t blocks, workers, patience_s;
   Measure* measure;
 };
@@ -95,7 +95,7 @@ GroupCommand::GroupCommand(CLI::App& app)
   group_->add_flag("--table", case_.table, "Also a table of times, on stderr");
 }
 
-/// With what was not said.
+/// The case with the missing values filled in.
 GroupCase GroupCommand::complete() const {
   GroupCase what = case_;
   const Usual& usually = usual(what);
