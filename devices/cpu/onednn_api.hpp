@@ -11,9 +11,9 @@
 // memory descriptor. No other file of this folder depends on the version it is compiled with.
 namespace troupe::cpu {
 
-/// The descriptor of a primitive, which next_impl() advances to oneDNN's next implementation. For that oneDNN 2 reads the
-/// descriptors of the operation and of the forward primitive again, but has kept only their addresses. Therefore they are
-/// kept here.
+/// The descriptor of a primitive, which next_impl() advances to oneDNN's next implementation. For that oneDNN 2 reads
+/// the descriptors of the operation and of the forward primitive again, but has kept only their addresses. Therefore
+/// they are kept here.
 #if DNNL_VERSION_MAJOR >= 3
 template <class Primitive>
 using Described = typename Primitive::primitive_desc;
