@@ -22,14 +22,12 @@ namespace {
 constexpr std::uint64_t kPushSinks = std::uint64_t{0x7368} << 48;
 
 /// Invariants:
-/// - A worker has at most one open read (reads_): it sends its next message only after the answer to the previous one.
-/// If
-///   an answer is lost, the repeated message replaces the read.
+/// - A worker has at most one open read (reads_), since it sends its next message after the answer to the previous one.
+///   If an answer is lost, the repeated message replaces the read.
 /// - A sink is posted only together with an answer. The worker pushes again only when the answer is valid. Its previous
 ///   push has been applied by then, so no enqueued work still reads the sink's memory.
 /// - later_ is ordered by point, and watch() keeps one message outstanding for the newest point. Otherwise an entry
-/// would
-///   wait until some other message arrives.
+///   could wait until another message arrives.
 /// Not final: the inline actor derives from it.
 class HostedShardActor : public HostedShard::base, public CallTaker {
  public:

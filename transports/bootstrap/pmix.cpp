@@ -31,7 +31,7 @@ class Attributes {
  public:
   explicit Attributes(Deadline deadline) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(deadline.left()).count();
-    const int seconds = std::max(1, static_cast<int>(std::min<std::int64_t>(left, 86'400)));  // 0 would be for ever
+    const int seconds = std::max(1, static_cast<int>(std::min<std::int64_t>(left, 86'400)));  // 0 would mean no limit
     PMIX_INFO_LOAD(&infos_[count_++], PMIX_TIMEOUT, &seconds, PMIX_INT);
   }
   ~Attributes() {
@@ -56,7 +56,7 @@ struct FreeValue {
 };
 using Value = std::unique_ptr<pmix_value_t, FreeValue>;
 
-/// One conversation with the server that this process's launcher keeps on its host.
+/// One connection to the server that this process's launcher runs on its host.
 class Client {
  public:
   explicit Client(Deadline deadline) : deadline_(deadline) {
@@ -68,18 +68,18 @@ class Client {
 
   std::uint32_t rank() const noexcept { return self_.rank; }
   const char* name_space() const noexcept { return self_.nspace; }
-  /// What the server knows of the job, or of this process.
+  /// A number that the server knows about the job, or about this process.
   std::uint32_t number_of_job(const char* key) const { return number(PMIX_RANK_WILDCARD, key); }
   std::uint32_t own_number(const char* key) const { return number(self_.rank, key); }
 
   void leave_word(const std::string& word) const {
     pmix_value_t value{};
     value.type = PMIX_STRING;
-    value.data.string = const_cast<char*>(word.c_str());  // copied by the call
+    value.data.string = const_cast<char*>(word.c_str());  // the call copies it
     check(PMIx_Put(PMIX_GLOBAL, kKey, &value), "while leaving word of where rank 0 listens");
     check(PMIx_Commit(), "while leaving word of where rank 0 listens");
   }
-  /// Waits until every rank is here, and has what they left.
+  /// Waits until every rank has called this, and has the values that the others published.
   void meet() const {
     Attributes attributes{deadline_};
     attributes.set(PMIX_COLLECT_DATA);
@@ -120,13 +120,13 @@ class Client {
   pmix_proc_t self_{};
 };
 
-/// What a conversation ends with; the listener is rank 0's.
+/// The result of place_from_pmix(), with rank 0's listener.
 struct Outcome {
   LaunchPlace place;
   Fd listener;
 };
 
-/// Rank 0's part: listens, and fills in where.
+/// On rank 0: listens, fills in the address, and returns the contact for the other ranks.
 std::string open_house(Outcome& mine, bool one_host) {
   LaunchPlace& place = mine.place;
   Contact contact;
@@ -172,7 +172,7 @@ Outcome converse(const std::string& secret, Deadline deadline) {
 bool pmix_available() noexcept { return true; }
 
 LaunchPlace place_from_pmix(const std::string& secret, Deadline deadline) {
-  // On a thread of its own, which may outlive the wait: servers need not heed the time-outs they are given.
+  // On a separate thread, which may outlive the wait: servers do not always obey their time limits.
   auto task = std::make_shared<std::packaged_task<Outcome()>>([=] { return converse(secret, deadline); });
   std::future<Outcome> answer = task->get_future();
   std::thread thread = start_thread("troupe-pmix", [task] { (*task)(); });

@@ -1,4 +1,4 @@
-// Rank 0's side of a join.
+// Joining, on rank 0.
 #include <algorithm>
 #include <list>
 #include <optional>
@@ -12,17 +12,17 @@
 namespace troupe::bootstrap {
 namespace {
 
-constexpr std::chrono::seconds kHandshake{10};        // from the first byte to the hello
-constexpr std::chrono::milliseconds kExhausted{100};  // how long not to accept when there are no descriptors
-constexpr std::size_t kMaxStrangers = 1024;           // with fewer, a crowd pushes a rank out before it can answer
-constexpr int kGuestsPerRound = 64;                   // then those that are here have a turn
-constexpr int kMaxNotes = 20;                         // whoever knocks on the port must not fill a log
+constexpr std::chrono::seconds kHandshake{10};        // from the accepted connection to the hello
+constexpr std::chrono::milliseconds kExhausted{100};  // how long not to accept if there are no descriptors
+constexpr std::size_t kMaxStrangers = 1024;           // with fewer, a crowd could displace a rank
+constexpr int kGuestsPerRound = 64;                   // then connected guests have their turn
+constexpr int kMaxNotes = 20;                         // connections to the port must not fill a log
 
 enum class Stage {
-  proof,    // was sent a challenge
-  hello,    // knows the secret
-  joined,   // has a rank
-  leaving,  // was refused; the reason is on its way
+  proof,    // it was sent a challenge
+  hello,    // it knows the secret
+  joined,   // it has a rank
+  leaving,  // it was refused; the reason is being sent
 };
 
 struct Guest {
@@ -32,7 +32,7 @@ struct Guest {
   Address from;
   Nonce nonce;
   Stage stage = Stage::proof;
-  Deadline until;  // of the handshake, or of leaving
+  Deadline until;  // for the handshake, or for leaving
   std::uint32_t rank = 0;
 };
 
@@ -82,8 +82,8 @@ class Reception {
   Deadline next_tell_ = Deadline::after(kTellEvery);
   Deadline accept_again_ = Deadline::after(Clock::duration::zero());
   int notes_ = 0;
-  std::optional<Status> ended_;  // why there will be no job
-  std::size_t refused_ = 0;      // ranks that were told so
+  std::optional<Status> ended_;  // the reason if there will be no job
+  std::size_t refused_ = 0;      // number of ranks that were told the reason
 };
 
 Joined Reception::run() {
@@ -101,7 +101,7 @@ Joined Reception::run() {
   return complete();
 }
 
-/// Waits for something to happen, and serves it.
+/// Waits for events until `until`, and handles them.
 void Reception::round(Deadline until) {
   std::vector<Connection*> links;
   for (Guest& guest : guests_) {
@@ -200,7 +200,7 @@ void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
     return refuse(guest, {Code::invalid, text(describe(place.hello), " has joined already; start each rank once")});
   }
   place = {&guest, theirs.hello};
-  add_once(place.hello.addresses, guest.from.host());  // differs from its own where addresses are translated
+  add_once(place.hello.addresses, guest.from.host());  // differs from its own addresses if there is address translation
   place.hello.settings.clear();                        // every rank gets the hellos of all
   guest.stage = Stage::joined;
   guest.link.rename(describe(theirs.hello));
@@ -215,7 +215,7 @@ void Reception::refuse(Guest& guest, const Status& why) {
   guest.until = Deadline::after(kParting);
 }
 
-/// Its connection ends; drop_strangers() removes it.
+/// Ends a guest's connection; drop_strangers() removes the guest.
 void Reception::forget(Guest& guest) {
   if (guest.stage == Stage::joined) {
     places_[guest.rank].guest = nullptr;
@@ -230,7 +230,7 @@ std::size_t Reception::count_strangers() const {
       std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.stage != Stage::joined; }));
 }
 
-/// The process has no descriptor left: half of the strangers go, or, when it is not them, nobody comes for a moment.
+/// The process has no descriptor left: removes half of the strangers; if there are none, accepts nobody for a moment.
 void Reception::make_room() {
   const std::size_t strangers = count_strangers();
   if (strangers > 1) {
@@ -240,7 +240,7 @@ void Reception::make_room() {
   }
 }
 
-/// Ends guests that are gone, those that take too long, and the oldest strangers beyond `most`.
+/// Removes guests that are gone, those that take too long, and the oldest strangers beyond `most`.
 void Reception::drop_strangers(std::size_t most) {
   std::size_t strangers = count_strangers();
   for (auto guest = guests_.begin(); guest != guests_.end();) {
@@ -255,7 +255,7 @@ void Reception::drop_strangers(std::size_t most) {
   }
 }
 
-/// Tells everyone who is there, or comes within a moment, why there will be no job.
+/// Tells all guests, also those that connect within a moment, why there will be no job.
 void Reception::end() {
   for (Guest& guest : guests_) {
     if (guest.stage == Stage::joined) refuse(guest, *ended_);

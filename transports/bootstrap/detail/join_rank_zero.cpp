@@ -1,4 +1,4 @@
-// The side of a join of every rank but 0.
+// Joining, on every rank except 0.
 #include <poll.h>
 
 #include <algorithm>
@@ -38,9 +38,9 @@ class Visit {
   const JoinRequest& request_;
   const Clock::time_point began_ = Clock::now();
   Deadline next_tell_ = Deadline::after(kTellEvery);
-  std::string reached_;   // address of rank 0 that was tried last
+  std::string reached_;   // the last address of rank 0 that was tried
   bool talking_ = false;  // there is a connection
-  bool welcome_ = false;  // it is rank 0's
+  bool welcome_ = false;  // the connection is rank 0's
   std::string cause_ = "nothing happened yet";
 };
 
@@ -61,14 +61,14 @@ Joined Visit::run() {
   }
 }
 
-/// A connection to rank 0, or nothing and the cause.
+/// A connection to rank 0; nothing if there is none, with the cause in cause_.
 std::unique_ptr<Connection> Visit::connect() {
   const LaunchPlace& place = request_.place;
   std::vector<Address> addresses;
   try {
     addresses = resolve(place.master_address, place.master_port, request_.deadline);
   } catch (const Error& error) {
-    cause_ = error.what();  // a name service may start later too
+    cause_ = error.what();  // the name service may start later, too
     return nullptr;
   }
   for (const Address& address : addresses) {
@@ -84,7 +84,7 @@ std::unique_ptr<Connection> Visit::connect() {
   return nullptr;
 }
 
-/// Everything from the challenge to the last hello; nothing when the connection ended before.
+/// Everything from the challenge to the last hello; nothing if the connection ended before.
 std::optional<Joined> Visit::attend(Connection& link) {
   if (!introduce(link)) return std::nullopt;
   welcome_ = true;
@@ -105,7 +105,7 @@ std::optional<Joined> Visit::attend(Connection& link) {
   return joined;
 }
 
-/// Proves the secret and has it proved.
+/// Proves the secret, and checks rank 0's proof.
 bool Visit::introduce(Connection& link) {
   const auto challenge = next(link, Kind::challenge);
   if (!challenge) return false;
@@ -129,8 +129,8 @@ bool Visit::introduce(Connection& link) {
   return true;
 }
 
-/// The next frame of `kind`; nothing when the connection is over. Throws what rank 0 says is the end, and at the
-/// deadline.
+/// The next frame of `kind`; nothing if the connection has ended. Throws the error with which rank 0 ends the job, and
+/// Error{timeout} at the deadline.
 std::optional<Frame> Visit::next(Connection& link, Kind kind) {
   Connection* const links[] = {&link};
   for (;;) {
