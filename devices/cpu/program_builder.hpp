@@ -113,7 +113,7 @@ class ProgramBuilder {
   void convert(Calls& calls, const dnnl::memory& from, const dnnl::memory& to) const;
   /// `from` in the layout `desc`: itself, or a copy that `calls` make.
   dnnl::memory arranged(Calls& calls, const dnnl::memory& from, const Descriptor& desc);
-  /// A tensor's value, of f32 where it lies in blocks, as matrix `desc`: height by width by channels in a row.
+  /// A tensor's value (f32 if it is in blocks) as plain matrix `desc`, rows of height by width by channels.
   dnnl::memory unblocked(Calls& calls, std::uint32_t tensor, const Descriptor& desc);
   /// Adds the call that copies matrix `from` to `to`, the gradient of `tensor`, which is in blocks.
   void into_blocks(Calls& calls, std::uint32_t tensor, const dnnl::memory& from, const dnnl::memory& to);
