@@ -182,7 +182,7 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
   TROUPE_CHECK(s.start->clock == answer.clock && s.start->sequence == answer.sequence, Code::invalid, "rank ",
                parts.self.value, " would start at clock ", s.start->clock, " at shard ", s.start->shard,
                " and at clock ", answer.clock, " at shard ", answer.shard,
-               "; ranks join a group whose shards stand at "
+               "; ranks can join a group only if its shards are at "
                "the same clock");
   if (++s.joined < shards.size()) return;
   s.machine.emplace(parts.self, shards.size(), answer.clock, answer.sequence);

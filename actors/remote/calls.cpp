@@ -67,7 +67,7 @@ namespace remote {
 Callee CallTable::callee(const caf::actor& actor) {
   const PeerState* const of = context_.peer(actor.node());
   TROUPE_CHECK(of != nullptr || actor.node() == context_.system.node(), Code::invalid,
-               "a call to an actor of a process that is none of this one's peers");
+               "a call to an actor of a process that is not a peer of this one");
   if (of == nullptr)
     context_.gate->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
       if (!context_.ended) actors_.expose(known);

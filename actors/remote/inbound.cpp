@@ -68,7 +68,7 @@ void Inbound::take_in_frame(PeerState& from, const wire::Header& header, Arrival
     case wire::Kind::refused: return take_in_refused(from, header.message_id);
     case wire::Kind::piece:
     case wire::Kind::batch:
-      return context_.drop(text("a frame from peer ", from.number.value, " in a place where none of its kind belongs"));
+      return context_.drop(text("a frame from peer ", from.number.value, " of a kind that must not come there"));
   }
 }
 
@@ -86,7 +86,7 @@ void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arriv
   const bool counted = is_counted(header);
   if (counted && !arrival.refused && (header.flags & wire::kVoid) == 0 &&
       header.charge != MessageReader::charge_of(header, arrival))
-    return context_.condemn(from, "it says that a message is of another size than it is");
+    return context_.condemn(from, "it gave a wrong size for a message");
   // Checked before the message is held or delivered, since held messages take memory, too.
   if (counted && !from.intake->take(wire::charge_in(header.charge)))
     return context_.condemn(from, "it sent more than this process takes");
@@ -136,7 +136,7 @@ void Inbound::dealt_with(PeerState& from, std::uint32_t order) {
   if (!place || !of.dealt_with.add(*place))
     return context_.condemn(from, "it sent two messages with one place in the order");
   if (of.dealt_with.runs() > kMostGaps + from.intake->most_messages())
-    return context_.condemn(from, "too much of what it sent is missing between what came");
+    return context_.condemn(from, "too many messages are missing between those that arrived");
   while (!of.ended.empty() && of.ended.begin()->first < of.dealt_with.next()) {
     const auto ended = of.ended.extract(of.ended.begin());
     end_remote(from, ended.mapped());
@@ -201,7 +201,7 @@ void Inbound::hand_over(PeerState& from, const wire::Header& header, caf::mailbo
   const bool is_answer = caf::message_id{header.message_id}.is_response();
   const bool ends = !is_counted(header) && !is_answer && is_exit(*message);
   if (!is_counted(header) && !is_answer && !ends)
-    return context_.condemn(from, "it sent a message as free that is none");
+    return context_.condemn(from, "it marked a message as free that must be counted");
   context_.counts.delivered.add();
   if (ends) end_link(from, *message, to);
   if (to.inline_guest != nullptr) {

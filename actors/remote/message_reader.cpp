@@ -70,7 +70,7 @@ Status MessageReader::read(PeerState& from, const wire::Header& header, const Ar
                            caf::mailbox_element_ptr& message) {
   Status status = decode(from, header, arrival, sender, std::move(receipt), message);
   if (status.ok() && !fits_its_queue(*message))
-    return {Code::corrupt, "a message that is marked as one of a stream, and is none"};
+    return {Code::corrupt, "a message with the number of a stream's messages that is not one"};
   return status;
 }
 

@@ -64,7 +64,7 @@ caf::node_id node_id_from(std::span<const std::byte> bytes) {
   TROUPE_CHECK(bytes.size() == sizeof plain, Code::corrupt, "a node id has ", sizeof plain, " bytes, not ",
                bytes.size());
   std::memcpy(&plain, bytes.data(), sizeof plain);
-  TROUPE_CHECK(caf::node_id::default_data::valid(plain.host), Code::corrupt, "a node id of zeros names nobody");
+  TROUPE_CHECK(caf::node_id::default_data::valid(plain.host), Code::corrupt, "a node id must not consist of zeros");
   return caf::make_node_id(plain.process, plain.host);
 }
 

@@ -45,8 +45,9 @@ Status TensorLoans::check_kind(const Tensor& tensor, bool by_reference) const {
   if (memory.size_bytes == 0) return {};
   const MemoryKind kind = context_.space.kind(memory.arena);
   if (kind != tensor.kind()) {
-    return {Code::invalid, text("a tensor is said to lie in ", name_of(tensor.kind()), " memory, but arena ",
-                                memory.arena.value, " is ", name_of(kind), " memory: name that when it is made")};
+    return {Code::invalid,
+            text("a tensor was made for ", name_of(tensor.kind()), " memory, but arena ", memory.arena.value, " is ",
+                 name_of(kind), " memory: give that kind when the tensor is made")};
   }
   if (!by_reference && !context_.transport.carries(kind)) {
     return {Code::unsupported, text("a tensor in ", name_of(kind), " memory cannot be sent by ",
@@ -140,7 +141,7 @@ Status TensorLoans::land(PeerState& from, const wire::TensorRecord& record, cons
     }
     if (record.point != 0) {
       TROUPE_CHECK(context_.space.arena(record.line.arena).has_timeline(record.line), Code::invalid, "timeline ",
-                   record.line.index, " of arena ", record.line.arena.value, " is none");
+                   record.line.index, " of arena ", record.line.arena.value, " does not exist");
       context_.space.timeline(record.line);
     }
   } catch (const Error& error) {

@@ -81,7 +81,7 @@ DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data, S
   if (options.own_data) {
     if (reads) data = options.own_data->read();
     TROUPE_CHECK(!reads || facts_of(data) == options.own_data->facts, Code::invalid,
-                 "SessionOptions::own_data: what was read is not what its facts tell");
+                 "SessionOptions::own_data: the data that was read does not match its facts");
     return options.own_data->facts;
   }
   DataPlace place = *options.data;

@@ -176,7 +176,7 @@ void View::resume() {
     if (const std::string first = resumed_->manifest().lineage(); first != start.run) first_run_ = first;
   }
   if (before_) {
-    TROUPE_CHECK(start.id.steps == before_->steps, Code::corrupt, "rank 0 goes on after step ", start.id.steps,
+    TROUPE_CHECK(start.id.steps == before_->steps, Code::corrupt, "rank 0 continues after step ", start.id.steps,
                  " in the next view, rank ", job_.self().value, " has come to step ", before_->steps);
     from = {before_->steps, before_->samples};
     first_run_ = before_->first_run;

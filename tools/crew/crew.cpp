@@ -162,7 +162,7 @@ void Crew::look_until(Deadline deadline) {
   for (std::size_t i = 0; i < members_.size(); ++i) members_[i]->look(&polled[1 + i * kSourcesOfAProcess], now);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     TROUPE_CHECK(!members_[i]->failed(), Code::device_fault, "process ", i, " of ", plan_.name, " failed (",
-                 members_[i]->fate(), "); what it said of it is above");
+                 members_[i]->fate(), "); its output is above");
   }
 }
 

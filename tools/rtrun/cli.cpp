@@ -243,7 +243,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   plan.add_option("--ranks", line.ranks, "Ranks on these machines together")
       ->type_name("N")
       ->check(CLI::Range(1u, kMostMadeUpRanks));
-  plan.add_option("--what-if", what_if, "Plan for so many ranks, GPUs or nodes (again for more)")
+  plan.add_option("--what-if", what_if, "Plan for this number of ranks, GPUs or nodes (may be repeated)")
       ->type_name("ranks=N|gpus=N|nodes=N")
       ->allow_extra_args(false);
   plan.add_option("--svg", line.picture, "Write a picture instead")->type_name("FILE");

@@ -35,7 +35,7 @@ inline constexpr std::array<OptionWord, 7> kOptionWords{{{"set", "override a val
 inline constexpr std::array<OptionWord, 6> kPlanOptionWords{
     {{"nodes", "machines from files", "FILE:N,..."},
      {"ranks", "ranks on these machines together", "N"},
-     {"what-if", "plan for so many ranks, GPUs or nodes", "ranks=N"},
+     {"what-if", "plan for a number of ranks, GPUs or nodes", "ranks=N"},
      {"svg", "write a picture", "FILE"},
      {"figures", "what was measured", "FILE"},
      {"compare", "print predicted against measured", "REPORT"}}};

@@ -45,7 +45,7 @@ std::string cause_of(const RankEnd& end) {
   if (end.signal == SIGKILL && end.out_of_memory)
     text += ": the kernel's memory killer was at work; give it more memory or lower data.batch";
   else if (end.signal == SIGKILL)
-    text += ", sent by somebody or by a limit of the system; `dmesg` tells about the latter";
+    text += ", sent by a person or because of a limit of the system; `dmesg` shows the latter";
   else if (const char* description = ::sigdescr_np(end.signal))
     text += fmt::format(" ({})", description);
   return text;

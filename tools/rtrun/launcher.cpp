@@ -268,7 +268,7 @@ class Job {
     const int signal = signals_.take();
     if (signal == 0) return;
     if (signal == SIGUSR1 && !options_.program.empty())
-      return say("SIGUSR1: ranks of rtrun tell what they are doing; this job's are another program, and are not asked");
+      return say("SIGUSR1: only ranks that are rtrun report what they are doing; this job's ranks are another program");
     if (signal == SIGUSR1) return pass_on(signal);
     if (signal_ != 0) {
       kill_all();

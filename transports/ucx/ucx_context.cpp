@@ -206,7 +206,7 @@ void Directory::add(Peer peer, std::span<const std::byte> bytes) {
   const std::uint64_t size = sizeof head + std::uint64_t{head.worker_bytes[0]} + head.worker_bytes[1];
   TROUPE_CHECK(head.magic == kMagic && bytes.size() == size && head.worker_bytes[0] > 0 && head.worker_bytes[1] > 0 &&
                    size <= kMostAddressBytes && head.peer == peer.value,
-               Code::environment, "ucx: what was given as the address of peer ", peer.value, " is none of its own");
+               Code::environment, "ucx: the bytes given for peer ", peer.value, " are not an address of that peer");
   const auto [major, minor] = library_version();
   TROUPE_CHECK(head.ucx_major == major && head.ucx_minor == minor, Code::environment, "ucx: peer ", peer.value,
                " runs UCX ", head.ucx_major, '.', head.ucx_minor, ", this process ", major, '.', minor,

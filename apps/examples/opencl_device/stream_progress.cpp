@@ -71,7 +71,7 @@ Status Progress::reported_before(std::uint64_t sequence) noexcept {
                                 ", which the model has no class for: check the data set's labels")};
   }
   return {Code::corrupt, text("an update's journal tells of update ", fault_.where, " with ", fault_.what,
-                              " blocks done, which is none that this one can follow")};
+                              " blocks done, which cannot precede this one")};
 }
 
 }  // namespace opencl

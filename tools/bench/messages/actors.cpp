@@ -36,7 +36,8 @@ GroupOptions options_of(const EndCase& what, AddressSpace& space) {
   RemoteOptions& remote = options.remote;
   remote.dropped = [](std::string_view why) { say(text("a message was dropped: ", why)); };
   remote.slow = [](caf::actor_id, Clock::duration, bool moved) {
-    if (moved) say("a measured actor held the control lane up and goes on in the scheduler: not inline any more");
+    if (moved)
+      say("a measured actor blocked the control lane; the scheduler runs it now, so it is not inline any more");
   };
   if (what.floods()) {
     remote.memory_bytes = what.memory_mb * std::uint64_t{1'000'000};

@@ -110,7 +110,7 @@ bool Visit::introduce(Connection& link) {
   const auto challenge = next(link, Kind::challenge);
   if (!challenge) return false;
   Nonce theirs;
-  TROUPE_CHECK(challenge->body.size() == theirs.size(), Code::corrupt, "whoever listens at ", where(),
+  TROUPE_CHECK(challenge->body.size() == theirs.size(), Code::corrupt, "the process at ", where(),
                " sent a challenge of ", challenge->body.size(), " bytes");
   std::copy(challenge->body.begin(), challenge->body.end(), theirs.begin());
   const Nonce mine = fresh_nonce();
@@ -124,7 +124,7 @@ bool Visit::introduce(Connection& link) {
   if (!welcome) return false;
   const Mac expected = prove(place.secret, Role::listens, theirs, mine, place.rank);
   TROUPE_CHECK(welcome->body.size() == expected.size() && same(std::span{welcome->body}.first<32>(), expected),
-               Code::environment, "whoever listens at ", where(),
+               Code::environment, "the process at ", where(),
                " does not know the job's secret: it is not rank 0 of this job");
   return true;
 }
@@ -174,8 +174,8 @@ void Visit::give_up() {
   const std::string who = text("rank ", request_.place.rank, " (thread ", blocking_.thread(), ")");
   TROUPE_CHECK(talking_, Code::environment, who, " could not join rank 0 at ", where(), " for ", waited, ": ", cause_,
                "; does rank 0 run, and are MASTER_ADDR and MASTER_PORT right?");
-  TROUPE_CHECK(welcome_, Code::timeout, who, " waited ", waited, " for whoever listens at ", where(),
-               " to say a word; is it rank 0 of this job?");
+  TROUPE_CHECK(welcome_, Code::timeout, who, " waited ", waited, " for the process at ", where(),
+               " to send its first message; is it rank 0 of this job?");
   fail(Code::timeout,
        text(who, " waited ", waited, " with rank 0 at ", where(), " for ranks that are missing; rank 0 names them"));
 }

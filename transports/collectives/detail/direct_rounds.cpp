@@ -191,8 +191,8 @@ void DirectRounds::finished(Flow& flow) {
 std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::byte> bytes, std::uint64_t size_bytes) {
   const DirectGroup& group = plan_.group();
   const std::optional<DirectHead> head = decode(bytes);
-  TROUPE_CHECK(head, Code::corrupt, "peer ", from.value, " sent an exchange message with a head of ", bytes.size(),
-               " bytes that is none");
+  TROUPE_CHECK(head, Code::corrupt, "peer ", from.value, " sent an exchange message with an invalid head of ",
+               bytes.size(), " bytes");
   if (head->view < group.view.value) return std::nullopt;
   TROUPE_CHECK(head->group == group.id, Code::corrupt, "peer ", from.value, " sent an exchange message of group ",
                head->group.value, " to group ", group.id.value);
