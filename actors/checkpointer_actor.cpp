@@ -119,6 +119,8 @@ void conclude(CheckpointerSelf self, const Shared& parts, CheckpointId id, Gathe
   });
 }
 
+/// A checkpoint needs three things, which come in any order: this rank's copy, which makes the manifest; the answers of
+/// all ranks; and its committed step, which completes the manifest's sums of the epoch.
 void conclude_when_complete(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
   CheckpointerState& s = self->state;
   const auto found = s.gatherings.find(id);
@@ -168,6 +170,7 @@ void on_overdue(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
 void on_written(CheckpointerSelf self, const Shared& parts, const FileWritten& written) {
   CheckpointerState& s = self->state;
   --s.under_way;
+  // The copy may be overwritten as soon as this rank's file is written, or has failed: nothing reads it after that.
   self->send(s.wiring.device, SnapshotFree{});
   PartSaved part{parts->self.value, written.id.number, written.id.steps, {}, {}, {}};
   if (written.status.ok()) {
@@ -193,7 +196,7 @@ void note_accuracy(CheckpointerSelf self, const Shared& parts) {
   if (!s.last->second.test_accuracy) return;
   ++s.under_way;
   parts->io.post([parts, last = *s.last, to = CheckpointerActor{self}](Blocking& blocking) {
-    CheckpointPublished published{last.first, {}, /*published before, now with its accuracy*/ true};
+    CheckpointPublished published{last.first, {}, /*again=*/true};
     published.status = status_of([&] { parts->store.publish(blocking, last.first, last.second); });
     caf::anon_send(to, std::move(published));
   });

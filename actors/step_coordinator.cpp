@@ -108,6 +108,8 @@ StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
   return order;
 }
 
+/// When all ranks have answered, all of them hold their steps, so the answers remain true until the order arrives. Only
+/// then may the next wish be decided: it has a hold of its own, whose answers include the effect of this order.
 void take_answer(CoordinatorSelf self, const StepCoordinatorParts& parts, const StepsHeld& answer) {
   CoordinatorState& s = self->state;
   if (!s.holding || answer.number != s.number || !s.members.contains(answer.rank)) return;

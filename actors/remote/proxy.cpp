@@ -59,8 +59,7 @@ Room& Proxy::make_room() {
 
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   if (is_exit(*what)) {
-    unlink_from(
-        what->content().get_as<caf::exit_msg>(0).source);  // otherwise the link fires again when this proxy ends
+    unlink_from(what->content().get_as<caf::exit_msg>(0).source);  // else the link fires again when this proxy ends
   }
   if (!admit(*what)) return;
   // An inline actor runs on the lane's thread already. But messages of other senders go first: one may be its own.
