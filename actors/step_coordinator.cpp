@@ -41,7 +41,7 @@ void refuse(const Wish& wish, Code code, const std::string& why) {
 }
 
 /// Whether the first wish has become pointless. A wish to end is made again in the next view.
-bool is_in_vain(const CoordinatorState& s) {
+bool is_pointless(const CoordinatorState& s) {
   if (!s.ends && !s.rebuilds) return false;
   refuse(s.wishes.front(), Code::invalid,
          s.ends ? "the run is about to end" : "the run is about to go over to another view: ask again when it has");
@@ -51,7 +51,7 @@ bool is_in_vain(const CoordinatorState& s) {
 void begin_next(CoordinatorSelf self, const StepCoordinatorParts& parts) {
   CoordinatorState& s = self->state;
   if (s.holding || s.members.size() < parts.hosts.size()) return;
-  while (!s.wishes.empty() && is_in_vain(s)) s.wishes.pop_front();
+  while (!s.wishes.empty() && is_pointless(s)) s.wishes.pop_front();
   if (s.wishes.empty()) return;
   s.holding = true;
   s.answers.clear();

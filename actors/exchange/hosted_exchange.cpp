@@ -82,7 +82,7 @@ class PushRoute final : public HostedRoute {
       tell(stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, meets});
       adopt(stream);
     }
-    if (meets) bring_others(stream);
+    if (meets) copy_other_stripes(stream);
   }
 
   bool is_consistent() const noexcept override { return met_; }
@@ -147,7 +147,7 @@ class PushRoute final : public HostedRoute {
 
   /// Brings the stripes of other shards, read at the barrier, to `common`; this process's shard has written its own
   /// stripe there.
-  void bring_others(Stream& stream) {
+  void copy_other_stripes(Stream& stream) {
     const Memory& to = memory_.common;
     if (to.size_bytes == 0) return;
     const std::uint64_t first = parts_.mine.stripe.first * sizeof(float);

@@ -22,8 +22,7 @@ struct JoinedJob {
   LaunchPlace place;
   std::unique_ptr<Bootstrap> bootstrap;  // null: a job of one rank
   std::vector<Hello> hellos;             // by rank
-  DataSet data;                          // without sets where the app brings its samples, or another rank of the node
-                                         // reads them
+  DataSet data;                          // without sets if the app brings its samples, or another rank reads them
   Graph graph;
   Layout layout;
   Plan plan;

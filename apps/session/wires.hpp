@@ -26,8 +26,7 @@ struct Wires {
   std::unique_ptr<LaneWait> waits;                           // null: the stream's waits do not involve lanes
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> exchange_stream;            // between nodes: the bulk lane's thread enqueues on it
-  std::vector<std::unique_ptr<Stream>> node_streams;  // by group, then that of what is gathered; null: nothing is
-                                                      // reduced within nodes first
+  std::vector<std::unique_ptr<Stream>> node_streams;  // by group, then that of gathering; null: one level
 };
 
 /// Waits until all rounds of this rank have ended and all their messages have been sent, so that no lane uses `wires`.

@@ -226,7 +226,7 @@ class Offering {
     });
   }
 
-  void offer(const auto&) {}  // no primitive of oneDNN is this layer
+  void offer(const auto&) {}  // oneDNN has no primitive for this layer
 
   /// Not every algorithm exists in every layout in oneDNN.
   template <class Make>

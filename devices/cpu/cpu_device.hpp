@@ -15,8 +15,7 @@ struct CpuDeviceOptions {
   std::vector<std::uint32_t> cpus;  // the streams' threads run on these; empty: the operating system decides
   std::uint32_t threads = 1;        // that one kernel may use
   bool may_spin = false;            // a stream without work polls for some microseconds before it sleeps
-  bool share_activations = true;    // false: no two tensors of a program share memory, for comparison or to find
-                                    // faults
+  bool share_activations = true;    // false: no two tensors share memory, for comparison or to find faults
   std::chrono::milliseconds wait_deadline{30000};  // a wait that takes longer fails the stream with Code::timeout
   ActiveWait* waits = nullptr;  // how streams wait for lines of this process; outlives them; null: they sleep
 };

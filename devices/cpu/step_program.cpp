@@ -37,7 +37,7 @@ struct CallLoss {
   StepSums operator()(const SigmoidCrossEntropy&) const {
     return sigmoid_cross_entropy(shape, numbers, targets, gradient);
   }
-  StepSums operator()(const auto&) const { return {}; }  // no loss
+  StepSums operator()(const auto&) const { return {}; }  // not a loss
 };
 
 }  // namespace

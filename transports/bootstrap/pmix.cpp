@@ -62,7 +62,7 @@ class Client {
   explicit Client(Deadline deadline) : deadline_(deadline) {
     check(PMIx_Init(&self_, nullptr, 0), "while connecting to the launcher's server");
   }
-  ~Client() { PMIx_Finalize(nullptr, 0); }  // without it mpirun would call this process's end improper
+  ~Client() { PMIx_Finalize(nullptr, 0); }  // otherwise mpirun reports an improper end
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -72,15 +72,15 @@ class Client {
   std::uint32_t number_of_job(const char* key) const { return number(PMIX_RANK_WILDCARD, key); }
   std::uint32_t own_number(const char* key) const { return number(self_.rank, key); }
 
-  void leave_word(const std::string& word) const {
+  void publish(const std::string& word) const {
     pmix_value_t value{};
     value.type = PMIX_STRING;
     value.data.string = const_cast<char*>(word.c_str());  // the call copies it
-    check(PMIx_Put(PMIX_GLOBAL, kKey, &value), "while leaving word of where rank 0 listens");
-    check(PMIx_Commit(), "while leaving word of where rank 0 listens");
+    check(PMIx_Put(PMIX_GLOBAL, kKey, &value), "while publishing the address of rank 0");
+    check(PMIx_Commit(), "while publishing the address of rank 0");
   }
   /// Waits until every rank has called this, and has the values that the others published.
-  void meet() const {
+  void fence() const {
     Attributes attributes{deadline_};
     attributes.set(PMIX_COLLECT_DATA);
     const pmix_proc_t all = process(PMIX_RANK_WILDCARD);
@@ -127,7 +127,7 @@ struct Outcome {
 };
 
 /// On rank 0: listens, fills in the address, and returns the contact for the other ranks.
-std::string open_house(Outcome& mine, bool one_host) {
+std::string make_contact(Outcome& mine, bool one_host) {
   LaunchPlace& place = mine.place;
   Contact contact;
   if (place.secret.empty()) contact.secret = place.secret = fresh_secret();
@@ -145,7 +145,7 @@ std::string open_house(Outcome& mine, bool one_host) {
   return to_text(contact);
 }
 
-Outcome converse(const std::string& secret, Deadline deadline) {
+Outcome exchange_contact(const std::string& secret, Deadline deadline) {
   const Client client{deadline};
   Outcome mine;
   LaunchPlace& place = mine.place;
@@ -157,8 +157,8 @@ Outcome converse(const std::string& secret, Deadline deadline) {
   TROUPE_CHECK(place.rank < place.world_size, Code::environment, "PMIx: the server says this is rank ", place.rank,
                " of ", place.world_size);
   const bool one_host = client.number_of_job(PMIX_LOCAL_SIZE) == place.world_size;
-  if (place.rank == 0) client.leave_word(open_house(mine, one_host));
-  client.meet();
+  if (place.rank == 0) client.publish(make_contact(mine, one_host));
+  client.fence();
   if (place.rank == 0) return mine;
   const Contact contact = contact_from(client.word_of_rank_zero());
   if (place.secret.empty()) place.secret = contact.secret;
@@ -173,7 +173,7 @@ bool pmix_available() noexcept { return true; }
 
 LaunchPlace place_from_pmix(const std::string& secret, Deadline deadline) {
   // On a separate thread, which may outlive the wait: servers do not always obey their time limits.
-  auto task = std::make_shared<std::packaged_task<Outcome()>>([=] { return converse(secret, deadline); });
+  auto task = std::make_shared<std::packaged_task<Outcome()>>([=] { return exchange_contact(secret, deadline); });
   std::future<Outcome> answer = task->get_future();
   std::thread thread = start_thread("troupe-pmix", [task] { (*task)(); });
   if (answer.wait_until(deadline.at()) != std::future_status::ready) {

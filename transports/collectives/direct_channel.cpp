@@ -16,20 +16,20 @@ Receiver* receiver_of(const std::vector<collectives::DirectRounds*>& by_group,
 }
 
 /// Drops messages that come between two views.
-class Nobody final : public Receiver {
+class DroppingReceiver final : public Receiver {
  public:
   Memory landing(Peer, Lane, std::span<const std::byte>, std::uint64_t) noexcept override { return {}; }
   void arrived(Peer, Lane, std::span<const std::byte>, Memory) noexcept override {}
   void dropped(Peer, Lane, Memory, const Status&) noexcept override {}
   void lost(Peer, const Status&) noexcept override {}
 };
-Nobody nobody;  // it has no state
+DroppingReceiver dropping_receiver;  // it has no state
 
 }  // namespace
 
 void DirectChannel::open(Transport& transport) { transport.receive(Channel::exchange, *this); }
 
-void DirectChannel::close(Transport& transport) { transport.receive(Channel::exchange, nobody); }
+void DirectChannel::close(Transport& transport) { transport.receive(Channel::exchange, dropping_receiver); }
 
 bool DirectChannel::is_idle() const noexcept {
   return std::all_of(by_group_.begin(), by_group_.end(), [](const collectives::DirectRounds* rounds) {

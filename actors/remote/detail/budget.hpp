@@ -17,7 +17,7 @@ class Sum {
       of_others_.fetch_add(n, std::memory_order_relaxed);
     }
   }
-  void subtract(std::uint64_t n, bool on_lane) noexcept { add(0 - n, on_lane); }  // each part may pass below 0
+  void subtract(std::uint64_t n, bool on_lane) noexcept { add(0 - n, on_lane); }  // one of the two words may be below 0
   std::uint64_t get() const noexcept {
     return of_lane_.load(std::memory_order_relaxed) + of_others_.load(std::memory_order_relaxed);
   }

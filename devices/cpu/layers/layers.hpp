@@ -39,7 +39,7 @@ std::unique_ptr<LayerCalls> make_layer_calls(ProgramBuilder& builder, const Stag
 
 std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage, const Dense& dense);
 std::unique_ptr<LayerCalls> make_convolution(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv);
-/// A pooling window; with no `kernel` size it covers the whole image.
+/// A pooling window; it covers the whole image if `kernel` has the image's size.
 struct PoolWindow {
   dnnl::algorithm algorithm;
   Size2 kernel, stride, padding;

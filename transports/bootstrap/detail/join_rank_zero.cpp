@@ -19,15 +19,15 @@ constexpr std::chrono::seconds kConnect{3};
 constexpr std::chrono::milliseconds kFirstPause{10};
 constexpr std::chrono::milliseconds kLongestPause{250};
 
-class Visit {
+class JoinClient {
  public:
-  Visit(Blocking& blocking, const JoinRequest& request) : blocking_(blocking), request_(request) {}
+  JoinClient(Blocking& blocking, const JoinRequest& request) : blocking_(blocking), request_(request) {}
   Joined run();
 
  private:
   std::unique_ptr<Connection> connect();
-  std::optional<Joined> attend(Connection& link);
-  bool introduce(Connection& link);
+  std::optional<Joined> join(Connection& link);
+  bool authenticate(Connection& link);
   std::optional<Frame> next(Connection& link, Kind kind);
   void pause(std::chrono::milliseconds span);
   void tell();
@@ -38,22 +38,22 @@ class Visit {
   const JoinRequest& request_;
   const Clock::time_point began_ = Clock::now();
   Deadline next_tell_ = Deadline::after(kTellEvery);
-  std::string reached_;   // the last address of rank 0 that was tried
-  bool talking_ = false;  // there is a connection
-  bool welcome_ = false;  // the connection is rank 0's
+  std::string reached_;         // the last address of rank 0 that was tried
+  bool connected_ = false;      // there is a connection
+  bool authenticated_ = false;  // the connection is rank 0's
   std::string cause_ = "nothing happened yet";
 };
 
-Joined Visit::run() {
+Joined JoinClient::run() {
   auto span = kFirstPause;
   for (;;) {
     if (auto link = connect()) {
-      talking_ = true;
-      if (auto joined = attend(*link)) {
+      connected_ = true;
+      if (auto joined = join(*link)) {
         joined->links.front() = std::move(link);
         return std::move(*joined);
       }
-      talking_ = welcome_ = false;
+      connected_ = authenticated_ = false;
       cause_ = text("rank 0 was reached, but ", link->why());
     }
     pause(span);
@@ -62,7 +62,7 @@ Joined Visit::run() {
 }
 
 /// A connection to rank 0; nothing if there is none, with the cause in cause_.
-std::unique_ptr<Connection> Visit::connect() {
+std::unique_ptr<Connection> JoinClient::connect() {
   const LaunchPlace& place = request_.place;
   std::vector<Address> addresses;
   try {
@@ -85,9 +85,9 @@ std::unique_ptr<Connection> Visit::connect() {
 }
 
 /// Everything from the challenge to the last hello; nothing if the connection ended before.
-std::optional<Joined> Visit::attend(Connection& link) {
-  if (!introduce(link)) return std::nullopt;
-  welcome_ = true;
+std::optional<Joined> JoinClient::join(Connection& link) {
+  if (!authenticate(link)) return std::nullopt;
+  authenticated_ = true;
   link.accept_frames_of(kMaxHelloBytes);
   link.send(Kind::hello, encode(request_.mine));
   Joined joined;
@@ -106,7 +106,7 @@ std::optional<Joined> Visit::attend(Connection& link) {
 }
 
 /// Proves the secret, and checks rank 0's proof.
-bool Visit::introduce(Connection& link) {
+bool JoinClient::authenticate(Connection& link) {
   const auto challenge = next(link, Kind::challenge);
   if (!challenge) return false;
   Nonce theirs;
@@ -131,7 +131,7 @@ bool Visit::introduce(Connection& link) {
 
 /// The next frame of `kind`; nothing if the connection has ended. Throws the error with which rank 0 ends the job, and
 /// Error{timeout} at the deadline.
-std::optional<Frame> Visit::next(Connection& link, Kind kind) {
+std::optional<Frame> JoinClient::next(Connection& link, Kind kind) {
   Connection* const links[] = {&link};
   for (;;) {
     while (auto frame = link.take()) {
@@ -156,25 +156,25 @@ std::optional<Frame> Visit::next(Connection& link, Kind kind) {
   }
 }
 
-void Visit::pause(std::chrono::milliseconds span) {
+void JoinClient::pause(std::chrono::milliseconds span) {
   if (request_.deadline.passed()) give_up();
   if (next_tell_.passed()) tell();
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(request_.deadline.left());
   poll(nullptr, 0, static_cast<int>(std::min(span, left).count()));
 }
 
-void Visit::tell() {
+void JoinClient::tell() {
   next_tell_ = Deadline::after(kTellEvery);
-  request_.tell(talking_ ? text("connected to ", where(), ", waiting for rank 0 to begin")
-                         : text("waiting for rank 0 at ", where(), " (", cause_, ")"));
+  request_.tell(connected_ ? text("connected to ", where(), ", waiting for rank 0 to begin")
+                           : text("waiting for rank 0 at ", where(), " (", cause_, ")"));
 }
 
-void Visit::give_up() {
+void JoinClient::give_up() {
   const std::string waited = seconds(Clock::now() - began_);
   const std::string who = text("rank ", request_.place.rank, " (thread ", blocking_.thread(), ")");
-  TROUPE_CHECK(talking_, Code::environment, who, " could not join rank 0 at ", where(), " for ", waited, ": ", cause_,
+  TROUPE_CHECK(connected_, Code::environment, who, " could not join rank 0 at ", where(), " for ", waited, ": ", cause_,
                "; does rank 0 run, and are MASTER_ADDR and MASTER_PORT right?");
-  TROUPE_CHECK(welcome_, Code::timeout, who, " waited ", waited, " for the process at ", where(),
+  TROUPE_CHECK(authenticated_, Code::timeout, who, " waited ", waited, " for the process at ", where(),
                " to send its first message; is it rank 0 of this job?");
   fail(Code::timeout,
        text(who, " waited ", waited, " with rank 0 at ", where(), " for ranks that are missing; rank 0 names them"));
@@ -182,6 +182,6 @@ void Visit::give_up() {
 
 }  // namespace
 
-Joined join_rank_zero(Blocking& blocking, const JoinRequest& request) { return Visit{blocking, request}.run(); }
+Joined join_rank_zero(Blocking& blocking, const JoinRequest& request) { return JoinClient{blocking, request}.run(); }
 
 }  // namespace troupe::bootstrap
