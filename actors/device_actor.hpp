@@ -108,7 +108,7 @@ struct DeviceParts {
   DeviceProgress from{};                          // of the previous view
   std::function<void(DeviceProgress)> retired{};  // called before the audience is told that the view ends
   TraceRow* trace = nullptr;                      // null: nothing is traced
-  Programs* programs = nullptr;  // recorded steps that the stream replays; null: no step is replayed
+  Programs* programs = nullptr;                   // recorded steps that the stream replays; null: no step is replayed
 };
 
 /// The receivers of a device's messages, in this order; they never answer.

@@ -18,7 +18,7 @@ bool DeviceSaves::is_wanted(const DeviceParts& parts, Step step) {
 }
 
 /// Whether all ranks have memory for a copy after `step`. The votes of the step kStepsAhead before it are the newest
-/// that every rank has certainly counted. If this save began after these votes, its memory is known to be in use.
+/// that every rank has certainly counted. If the last save began after these votes, its copy may still be in use.
 bool DeviceSaves::may_follow(Step step) {
   std::optional<Vote> counted;
   while (!votes_.empty() && votes_.front().step.value + kStepsAhead <= step.value) {
