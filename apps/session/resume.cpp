@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-/// Of every piece: parameters are found by their names, whatever groups a job makes of them.
+/// Used for all pieces: parameters are found by their names, whatever groups a job divides them into.
 constexpr GroupId kGroup{0};
 
 constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
@@ -22,11 +22,11 @@ void check_same(const std::string& what, const std::string& saved, const std::st
                ": set ", setting, " back, or start from the beginning with checkpoint.resume = \"never\"");
 }
 
-/// The elements of a parameter that lie in a stripe.
+/// The elements of a parameter that are in a stripe.
 struct Overlap {
   std::uint64_t first = 0;  // of the parameter
   std::uint64_t count = 0;
-  std::uint64_t at = 0;  // the first of them, in the stripe
+  std::uint64_t at = 0;  // the index of the first of them in the stripe
 };
 Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe& stripe) {
   const std::uint64_t first = group.first + stripe.first;
@@ -35,7 +35,7 @@ Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe
   return begin < end ? Overlap{begin - entry.first, end - begin, begin - first} : Overlap{};
 }
 
-/// The words of Graph::to_string(); blanks inside quotes and brackets do not end one.
+/// The words of Graph::to_string(); blanks inside quotes and brackets do not end a word.
 std::vector<std::string> words_of(std::string_view graph) {
   std::vector<std::string> words(1);
   bool quoted = false;
@@ -54,8 +54,8 @@ std::vector<std::string> words_of(std::string_view graph) {
 
 std::string phrase(std::span<const std::string> words) { return words.empty() ? "nothing" : joined(words, " "); }
 
-/// Says in which words two graphs differ, and whether these are only what follows from the data: the size of a sample
-/// and the number of classes.
+/// Says in which words two graphs differ, and whether they differ only by what follows from the data: the size of a
+/// sample and the number of classes.
 void check_same_model(const std::string& saved, const std::string& now, const std::string& folder) {
   if (saved == now) return;
   const std::vector<std::string> before = words_of(saved), after = words_of(now);
@@ -117,7 +117,7 @@ void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters)
   }
 }
 
-/// What belongs to a policy begins at zero after another one.
+/// Values that belong to a policy begin at zero after a different policy.
 bool Resumed::follows(std::string_view tensor, PolicyKind next) const {
   const std::string& before = manifest().group_of(tensor).policy;
   return before.empty() || before == name_of(next);
@@ -136,7 +136,7 @@ void Resumed::load(const JoinedJob& job, HostCopies& copies, CheckpointPart part
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::string& tensor = tensors[i].name;
     const Overlap some = overlap(job.layout.entries()[i], group, stripe);
-    // Another policy's checkpoint may have no outer momentum.
+    // The checkpoint of a different policy may have no outer momentum.
     if (some.count == 0 || (part == kOuter && !(manifest().has_outer(tensor) && follows(tensor, next)))) continue;
     const Memory memory = elements(to, some.at, some.count, sizeof(float));
     copies.write(memory, [&](std::span<std::byte> bytes) {
@@ -145,8 +145,8 @@ void Resumed::load(const JoinedJob& job, HostCopies& copies, CheckpointPart part
   }
 }
 
-/// What was kept by as many as send now goes back to each of them; with fewer, or more, nothing of it is lost or
-/// counted twice.
+/// If as many ranks send now as when the residuals were saved, each gets its own. Otherwise they are distributed so
+/// that nothing is lost or counted twice.
 void Resumed::load_residual(const JoinedJob& job, HostCopies& copies, const GroupPlan& group,
                             const GroupMemory& memory) {
   const auto& tensors = job.graph.parameters();
@@ -201,7 +201,7 @@ std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory) {
   std::vector<SnapshotPiece> parts;
   const auto& tensors = job.graph.parameters();
-  std::uint64_t next = 0;  // byte of the snapshot
+  std::uint64_t next = 0;  // byte of the snapshot where the next piece begins
   const auto add = [&](const GroupPlan& group, const Stripe& stripe, CheckpointPart part, const Memory& whole,
                        std::uint32_t sender = 0) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -5,8 +5,8 @@
 namespace troupe {
 namespace {
 
-/// What a rank keeps of its groups beside the parameters, in one order at all times: the rule's state, of its stripes
-/// or whole, the outer momentum, and what filters took away.
+/// The memory of a rank's groups beside the parameters, always in the same order: the rule's state, of its stripes or
+/// whole, the outer momentum, and the residuals of filters.
 std::vector<Memory> places_of(const Plan& plan, const RankMemory& memory) {
   std::vector<Memory> all;
   const auto add = [&](const Memory& part) {

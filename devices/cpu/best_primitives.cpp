@@ -17,7 +17,7 @@ using Type = memory::data_type;
 using Offers = std::vector<OfferedPrimitive>;
 using Arguments = std::vector<std::pair<int, memory>>;
 
-/// Of f32 and of bf16 a small number, which no operation makes large: a byte of each element.
+/// Fills every byte. The elements, f32 or bf16, are then small numbers that no operation makes large.
 constexpr int kFill = 0x3c;
 
 constexpr std::array kArguments{DNNL_ARG_SRC,        DNNL_ARG_WEIGHTS,    DNNL_ARG_BIAS,         DNNL_ARG_DST,
@@ -29,7 +29,8 @@ constexpr std::array kImages{Tag::acdb, Tag::aBcd16b, Tag::aBcd8b, Tag::abcd};
 memory::dim size(std::uint64_t count) { return static_cast<memory::dim>(count); }
 memory::dims size(const Size2& of) { return {of.height, of.width}; }
 
-/// The activation that layer `layer` reads and that the layer before applies, which leaves its slope to this one.
+/// The activation whose output layer `layer` reads, if the layer before applies it. `layer` then multiplies by its
+/// slope.
 Activation activation_before(const Graph& graph, std::uint32_t layer) {
   const auto fields = static_cast<std::uint32_t>(graph.fields().size());
   std::uint32_t tensor = graph.inputs_of(layer).front();
@@ -48,7 +49,7 @@ Activation activation_before(const Graph& graph, std::uint32_t layer) {
   return Activation::none;
 }
 
-/// Makes what oneDNN offers for one pass of a layer.
+/// Makes the primitives that oneDNN offers for one pass of a layer.
 class Offering {
  public:
   Offering(const Graph& graph, std::uint32_t rows, const StepProgram::Part& part, const dnnl::engine& engine,
@@ -163,7 +164,7 @@ class Offering {
         if (!part_.backward) return add<dnnl::pooling_forward>(to, forward);
         choose_implementation(forward, "a pool");
         if (is_reference_code(forward.impl_info_str())) return;
-        // The backward pass goes to the places that the forward pass has noted.
+        // The backward pass reads what the forward pass saved, so it gets the same memories.
         const Arguments noted = arguments_of(forward, {});
         BoundPrimitive{dnnl::pooling_forward{forward}, noted}.execute(stream_);
         Arguments workspace;
@@ -225,9 +226,9 @@ class Offering {
     });
   }
 
-  void offer(const auto&) {}  // no primitive of oneDNN is this layer
+  void offer(const auto&) {}  // oneDNN has no primitive for this layer
 
-  /// oneDNN has not every algorithm in every layout.
+  /// Not every algorithm exists in every layout in oneDNN.
   template <class Make>
   static void try_to(Make&& make) {
     try {
@@ -281,7 +282,7 @@ class Offering {
   const dnnl::stream& stream_;
   const Type type_;
   const Shape input_, output_;
-  const bool trained_;  // a gradient to the input is computed
+  const bool trained_;  // the gradient to the input is computed
   std::vector<Offers> offers_;
 };
 

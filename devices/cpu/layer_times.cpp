@@ -17,7 +17,7 @@ namespace {
 
 using cpu::StepProgram;
 
-/// A round repeats what is short for so long: the clock and the scheduler disturb it less.
+/// Work that is shorter is repeated for this time in each round, so that the clock and the scheduler disturb it less.
 constexpr std::chrono::microseconds kRound{2000};
 
 template <class Work>
@@ -27,7 +27,7 @@ double once(Work&& work) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begun).count();
 }
 
-/// Something to be measured; the fastest of the repetitions of a round counts.
+/// Something to measure; of the repetitions in a round, the fastest counts.
 template <class Work>
 double best_of_round(Work&& work) {
   const auto begun = Clock::now();
@@ -37,7 +37,7 @@ double best_of_round(Work&& work) {
   return best;
 }
 
-/// Zeros from a multiple of 64 bytes on, as an arena's memory.
+/// Zeros in memory that is aligned to 64 bytes, like an arena's.
 template <class T>
 class AlignedZeros {
  public:
@@ -57,7 +57,7 @@ class AlignedZeros {
   std::uint64_t count_;
 };
 
-/// A graph's program with parameters and a batch of its own.
+/// A graph's program with its own parameters and batch.
 class MeasuredProgram {
  public:
   MeasuredProgram(const Graph& graph, std::uint32_t rows, std::uint32_t threads)
@@ -72,7 +72,7 @@ class MeasuredProgram {
     if (bf16) std::ranges::transform(parameters_.all(), bf16_.data(), to_bf16);
     for (const BatchLayout::Entry& entry : batch_.entries()) fill(entry);
     const cpu::ProgramMemory memory{parameters_.data(), bf16 ? bf16_.data() : nullptr, gradients_.data()};
-    // Apart, since a part that is run alone reads what a whole step has left for it.
+    // Tensors share no memory, since a part that runs alone reads what a whole step has left in memory.
     const cpu::ProgramOptions options{.threads = threads, .shares = false};
     program_.emplace(graph, layout_, batch_, rows, make_buckets(GroupId{}, graph, layout_, 0), memory, options);
   }
@@ -121,14 +121,14 @@ class MeasuredProgram {
   std::optional<StepProgram> program_;
 };
 
-/// Of the products of a pass.
+/// Operations of the products of a pass.
 std::uint64_t flops_of(const Graph& graph, std::uint32_t rows, const StepProgram::Part& part) {
   const std::uint64_t forward = rows * graph.forward_flops(part.layer);
   if (!part.backward) return forward;
   return graph.is_trained(graph.inputs_of(part.layer).front()) ? 2 * forward : forward;
 }
 
-/// What oneDNN offers, measured by turns with what the device does.
+/// Measures the device and oneDNN's primitives alternately.
 void measure_part(const MeasuredProgram& program, const StepProgram::Part& part,
                   const std::vector<std::vector<cpu::OfferedPrimitive>>& offers, const dnnl::stream& stream,
                   std::uint32_t rounds, LayerTime& to) {

@@ -1,5 +1,5 @@
-// ckpt: looks into checkpoints. It lists those of a folder, checks that they are whole, and makes one file of the
-// weights that any reader of safetensors opens.
+// ckpt: inspects checkpoints. It lists those of a folder, checks that they are complete, and combines the weights in
+// one file that any reader of safetensors opens.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ int list(const std::string& folder) {
   return 0;
 }
 
-/// Shows how far something is, on a terminal, a few times a second.
+/// Shows the progress of long work on a terminal, a few times a second.
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
@@ -102,7 +102,7 @@ class Progress {
   Clock::time_point next_ = Clock::now() + kProgressEvery;
 };
 
-/// All of a folder, or the one that the path is.
+/// Verifies all checkpoints of a folder, or the one at the path.
 int verify(Blocking& blocking, const std::string& path) {
   std::vector<CheckpointPlace> places;
   if (const CheckpointStore store(path); !store.list().empty()) {
@@ -124,7 +124,7 @@ int verify(Blocking& blocking, const std::string& path) {
   return damaged == 0 ? 0 : 1;
 }
 
-/// How many elements each tensor has: the end of its last piece.
+/// The number of elements of each tensor: the end of its last piece.
 std::map<std::string, std::uint64_t> counts_of(const CheckpointManifest& manifest) {
   std::map<std::string, std::uint64_t> counts;
   for (const CheckpointFile& file : manifest.files) {

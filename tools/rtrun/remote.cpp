@@ -13,7 +13,7 @@
 namespace troupe::rtrun {
 namespace {
 
-/// For a shell, as one word with nothing in it that means something.
+/// Quotes text for a shell, so that it is one word without special characters.
 std::string word(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -55,7 +55,7 @@ Environment passed_environment() {
 
 std::string working_folder() {
   std::error_code error;
-  const char* const named = std::getenv("PWD");  // on other machines a link of home's may lead elsewhere
+  const char* const named = std::getenv("PWD");  // on other machines a link above the home folder may lead elsewhere
   if (named != nullptr && *named == '/' && std::filesystem::equivalent(named, ".", error) && !error) return named;
   return std::filesystem::current_path();
 }

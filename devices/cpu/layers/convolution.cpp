@@ -11,8 +11,8 @@ using dnnl::memory;
 using Type = ProgramBuilder::Type;
 using dims = memory::dims;
 
-/// Images stay as they lie. Weights are packed as the implementation wants them, which
-/// costs next to nothing beside what they are used for: each one is used for every place of every image.
+/// Images are not copied. Weights are packed in the layout that the implementation prefers, which costs almost nothing
+/// beside the convolution, since every weight is used at every place of every image.
 class ConvolutionCalls final : public LayerCalls {
  public:
   ConvolutionCalls(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv)
@@ -51,13 +51,13 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
  private:
-  /// Where a primitive writes, and where that is kept in the end.
+  /// Where a primitive writes its result, and where the result is kept.
   struct Output {
     memory written, wide, kept;
   };
 
-  /// With images as they lie, or where oneDNN has no more than reference code for that, in a layout of its own; by
-  /// Winograd's algorithm where that gains.
+  /// On images in their present layout, or, if oneDNN has only reference code for that, in a layout of its choice; by
+  /// Winograd's algorithm where that is faster.
   template <class Make>
   auto best(Make&& make) const {
     const auto any = [](const memory::desc& desc) {
@@ -142,20 +142,20 @@ class ConvolutionCalls final : public LayerCalls {
     if (conv_.groups == 1) return {conv_.filters, channels, conv_.kernel.height, conv_.kernel.width};
     return {conv_.groups, conv_.filters / conv_.groups, channels, conv_.kernel.height, conv_.kernel.width};
   }
-  /// As the parameter lies.
+  /// The layout of the parameter.
   memory::desc plain_weights(Type type) const {
     return {weights_dims(), type, conv_.groups == 1 ? memory::format_tag::abcd : memory::format_tag::abcde};
   }
   memory::desc weights_in(Type type) const { return {weights_dims(), type, memory::format_tag::any}; }
   dims strides() const { return {conv_.stride.height, conv_.stride.width}; }
-  /// oneDNN counts the elements between two that are read.
+  /// oneDNN counts the elements that lie between two that are read.
   dims dilations() const { return {conv_.dilation.height - 1, conv_.dilation.width - 1}; }
   dims padding() const { return {conv_.padding.height, conv_.padding.width}; }
 
   ProgramBuilder& builder_;
   const Stage& stage_;
   const Conv2d conv_;
-  const memory::desc input_, output_, bias_;  // no bias: of no dimensions
+  const memory::desc input_, output_, bias_;  // without a bias, bias_ has no dimensions
   const bool winograd_;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kBatchPatience{60};
 
-/// A slot with its batch, which is filled again and again.
+/// A slot with its batch; the slot is filled repeatedly.
 class FilledSlot final : public FillDone {
  public:
   FilledSlot(const BatchLayout& batch, std::counting_semaphore<>& free)
@@ -33,7 +33,7 @@ class FilledSlot final : public FillDone {
   }
   bool busy() const noexcept { return busy_.load(std::memory_order_acquire); }
   void check() const { TROUPE_CHECK(status_.ok(), status_.code(), status_.text()); }
-  /// Takes the next samples of `order`, from position `first` on.
+  /// A request for the next samples of `order`, from position `first` on.
   FillRequest request(SampleOrder& order, std::uint64_t first) {
     busy_.store(true, std::memory_order_relaxed);
     order.fill(first, samples_);
@@ -49,7 +49,7 @@ class FilledSlot final : public FillDone {
   std::atomic<bool> busy_{false};
 };
 
-/// Fills batches from `source`, as a loader with as many slots as it needs does.
+/// Fills batches from `source`, like a loader that always has a free slot.
 class Filler {
  public:
   Filler(const Source& source, const DataCase& what, const BatchLayout& batch, const rtrun::Signals& signals)
@@ -62,10 +62,10 @@ class Filler {
     for (std::uint32_t i = 0; i < what.threads * 2 + 1; ++i)
       slots_.push_back(std::make_shared<FilledSlot>(batch, free_));
   }
-  /// Waits for what is under way.
+  /// Waits for fills that are in progress.
   ~Filler() { threads_.close(); }
 
-  /// Samples a second over `seconds`. Throws Error{aborted} when a signal comes, Error{timeout} when nothing does.
+  /// Samples per second over `seconds`. Throws Error{aborted} on a signal, Error{timeout} if nothing is filled.
   double measure(double seconds) {
     const Clock::time_point begin = Clock::now();
     std::uint64_t samples = 0;
@@ -125,7 +125,7 @@ int DataCommand::run(Blocking&, const rtrun::Signals& signals) const {
     if (field.dtype == DType::f32 && case_.dtype == "bf16") field.dtype = DType::bf16;
   const BatchLayout batch{case_.batch, fields};
   Filler filler{*set.source, case_, batch, signals};
-  filler.measure(case_.seconds);  // memory is touched, caches are filled
+  filler.measure(case_.seconds);  // warm-up: touches memory, fills caches
   std::vector<double> rates;
   for (std::uint32_t round = 0; round < case_.rounds; ++round)
     rates.push_back(std::round(filler.measure(case_.seconds)));
