@@ -211,8 +211,8 @@ void AddressSpace::bind(const Region& region) {
 
 /// The timelines end first, because they lie in the memory; before they end, the watchers stop using them.
 bool AddressSpace::unmap(Blocking& blocking, ArenaId id) {
+  Mapped gone;  // destroyed last, also when forget() throws
   std::vector<Line> ended;
-  Mapped gone;
   {
     const std::lock_guard lock{state_->mutex};
     auto entry = state_->mapped.extract(id);
@@ -224,7 +224,6 @@ bool AddressSpace::unmap(Blocking& blocking, ArenaId id) {
   std::vector<FutexTimeline*> lines;
   for (const Line& line : ended) lines.push_back(line.line.get());
   state_->watchers.forget(blocking, lines);
-  ended.clear();
   return true;
 }
 
