@@ -22,12 +22,13 @@
 
 namespace troupe {
 
-/// What is told of a run so far, whichever of its views does the work: one after the other has it. All but the result
-/// and `left_out` is rank 0's.
+/// What is told of a run so far, whichever of its views does the work: one after the other has it. All but the result,
+/// `left_out` and `device_threads` is rank 0's.
 struct RunRecord {
   RunResult result;                               // the reporter's thread writes it, run() reads it after the end
   std::optional<EarlyStop> early_stop;            // with evaluate.patience; the reporter's thread, once it runs
   std::uint64_t left_out = 0;                     // steps, counted by the device actor
+  std::uint32_t device_threads = 0;               // that a trial of this rank chose; 0: there was none
   std::optional<Deadline> time_limit;             // once the first step was told; the reporter's thread
   std::set<std::string, std::less<>> not_finite;  // values that a note has told of; the reporter's thread
   std::mutex mutex;                               // guards shares and switches

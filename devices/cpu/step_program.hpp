@@ -54,6 +54,7 @@ class StepProgram {
     std::uint32_t layer = 0;  // of the graph
     bool backward = false;
     Activation activation{};  // of the stage
+    Activation slope{};       // backward: of the stage before, through which this one goes back
     std::size_t piece = 0;    // of the forward or backward pass
     std::size_t first = 0;    // call of the piece
     std::size_t count = 0;

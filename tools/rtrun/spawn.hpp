@@ -40,6 +40,10 @@ struct RankStart {
 /// thread that made it. Throws Error{environment} when the system has no process, pipe or descriptor left.
 RankProcess spawn_rank(const Signals& signals, const RankStart& start);
 
+/// Variables for the libraries of a rank, which read them when they are loaded; without those that this process's
+/// environment decides.
+std::vector<std::pair<std::string, std::string>> library_habits();
+
 /// A sealed memory file with `content`, which only this user's processes that inherit it can read; no name in any file
 /// system. Throws Error{environment}.
 Fd sealed_file(const std::string& content);
