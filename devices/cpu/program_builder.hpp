@@ -128,6 +128,10 @@ class ProgramBuilder {
     choose_implementation(descriptor, what);
     if (!computes_again_) description_ += text(what, ": ", descriptor.impl_info_str(), '\n');
   }
+  /// The same of code of our own.
+  void choose_own(const Stage& stage, const char* pass, std::string_view name) {
+    if (!computes_again_) description_ += text("layer ", graph_.layers()[stage.layer].name, ", ", pass, ": ", name, '\n');
+  }
   template <class PrimitiveDescriptor>
   dnnl::memory scratch_for(const PrimitiveDescriptor& descriptor) const {
     return places_.take(descriptor.scratchpad_desc());
