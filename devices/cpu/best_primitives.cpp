@@ -124,8 +124,7 @@ class Offering {
 
   void offer(const MaxPool& pool) {
     offer_pool({algorithm::pooling_max, pool.kernel, pool_stride(pool.stride, pool.kernel), pool.padding});
-    if (part_.activation != Activation::none && !part_.backward)
-      offer_eltwise(algorithm_of(part_.activation), output_);
+    if (part_.activation != Activation::none && !part_.backward) offer_eltwise(algorithm_of(part_.activation), output_);
   }
   void offer(const AveragePool& pool) {
     offer_pool(

@@ -30,8 +30,8 @@ struct ProgramMemory {
 /// What is applied to the output of a product by its own primitive. Its gradient follows from the output alone.
 enum class Activation : std::uint8_t { none, relu, tanh, sigmoid };
 
-/// A layer of the graph with the activation that alone reads it, where they are computed in one. An activation between a
-/// convolution and a max pool belongs to the pool, which applies it to what it puts out: no activation here falls
+/// A layer of the graph with the activation that alone reads it, where they are computed in one. An activation between
+/// a convolution and a max pool belongs to the pool, which applies it to what it puts out: no activation here falls
 /// anywhere, so the largest element stays the largest, and there are fewer.
 struct Stage {
   std::uint32_t layer = 0;            // of the graph
@@ -130,7 +130,8 @@ class ProgramBuilder {
   }
   /// The same of code of our own.
   void choose_own(const Stage& stage, const char* pass, std::string_view name) {
-    if (!computes_again_) description_ += text("layer ", graph_.layers()[stage.layer].name, ", ", pass, ": ", name, '\n');
+    if (!computes_again_)
+      description_ += text("layer ", graph_.layers()[stage.layer].name, ", ", pass, ": ", name, '\n');
   }
   template <class PrimitiveDescriptor>
   dnnl::memory scratch_for(const PrimitiveDescriptor& descriptor) const {

@@ -15,10 +15,10 @@ struct ThreadTrial {
     double step_s = 0;       // the median over its turns of the mean step of each
     bool abandoned = false;  // it was given up: its time may be longer
   };
-  std::vector<Tried> tried;   // in the order of the candidates
-  std::uint32_t chosen = 0;   // threads
-  std::uint32_t rows = 0;     // of a step of the trial
-  double taken_s = 0;         // by the trial
+  std::vector<Tried> tried;  // in the order of the candidates
+  std::uint32_t chosen = 0;  // threads
+  std::uint32_t rows = 0;    // of a step of the trial
+  double taken_s = 0;        // by the trial
 };
 
 /// All cores, half and a quarter of them, and one; the most threads first.
@@ -30,8 +30,8 @@ using TimedStep = std::function<std::optional<double>(std::uint32_t threads, dou
 
 /// Takes steps on each number of threads by turns. A turn is at least 10 ms of steps, so that waits for a core that
 /// other programs use count; turns end after half a second in all. A candidate is given up when a step of it takes more
-/// than twice as long as the shortest one so far and 50 ms longer. The fewest threads within 5 % of the shortest time are
-/// chosen: they leave more of the machine to others. Throws Error{invalid} without candidates.
+/// than twice as long as the shortest one so far and 50 ms longer. The fewest threads within 5 % of the shortest time
+/// are chosen: they leave more of the machine to others. Throws Error{invalid} without candidates.
 ThreadTrial run_thread_trial(const std::vector<std::uint32_t>& candidates, const TimedStep& step);
 
 /// For people: "steps of 64 samples took on 2 threads 14.1 ms, 1 thread 9.3 ms; 1 thread chosen in 312 ms".

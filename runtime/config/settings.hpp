@@ -102,7 +102,7 @@ struct Settings {
       std::uint32_t ranks = 0;  // of each node
       friend bool operator==(const Mesh&, const Mesh&) = default;
     } mesh;
-    std::uint32_t cores = 0;        // per rank; 0: the node's cores shared out
+    std::uint32_t cores = 0;  // per rank; 0: the node's cores shared out
     struct DeviceThreads {
       std::uint32_t count = 0;  // 0: as many as the rank has cores
       bool tried = false;       // a trial at the start finds the count

@@ -63,14 +63,16 @@ void set_threads(std::uint32_t wanted, const std::string& host, const std::vecto
     if (wanted == 0) continue;
     TROUPE_CHECK(wanted <= rank->device_threads, Code::invalid, "placement.device_threads = ", wanted, ", but rank ",
                  rank->rank.value, " on node ", host, " has ", rank->device_threads, " core",
-                 plural(rank->device_threads), "; ask for as many threads at most, or for more cores (placement.cores)");
+                 plural(rank->device_threads),
+                 "; ask for as many threads at most, or for more cores (placement.cores)");
     rank->device_threads = wanted;
   }
 }
 
 void tell_of_trial(const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
   if (std::ranges::any_of(ranks, [](const RankPlan* rank) { return rank->device_threads > 1; })) {
-    reasons.push_back(text("Node ", host, ": placement.device_threads = \"auto\" lets a trial at the start find on how ",
+    reasons.push_back(text("Node ", host,
+                           ": placement.device_threads = \"auto\" lets a trial at the start find on how ",
                            "many of its cores each rank's device computes."));
   }
 }

@@ -9,8 +9,8 @@
 #include "runtime/base/error.hpp"
 #include "tests/support/process.hpp"
 #include "tools/rtrun/remote.hpp"
-#include "tools/rtrun/spawn.hpp"
 #include "tools/rtrun/sites.hpp"
+#include "tools/rtrun/spawn.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -106,7 +106,8 @@ TEST(PassedEnvironment, IsThatOfLibrariesAndTroupeButNothingOfTheLauncher) {
   ::setenv("TROUPE_SECRET_FILE", "/secret", 1);
   ::setenv("TROUPE_LISTEN_FD", "3", 1);
   const Environment passed = passed_environment();
-  for (const char* name : {"UCX_NET_DEVICES", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "TROUPE_DATA", "TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"})
+  for (const char* name : {"UCX_NET_DEVICES", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "TROUPE_DATA", "TROUPE_SECRET_FILE",
+                           "TROUPE_LISTEN_FD"})
     ::unsetenv(name);
   const auto has = [&](const std::string& name) {
     return std::any_of(passed.begin(), passed.end(), [&](const auto& entry) { return entry.first == name; });

@@ -23,8 +23,8 @@ std::string command_line(const RemoteCommand& command);
 std::vector<std::string> remote_shell_arguments(const std::string& remote_shell, const std::string& host,
                                                 const std::string& line);
 
-/// What ranks on other machines get of this process's environment: UCX_*, OMP_*, GOMP_* and TROUPE_*, but for a secret's file and a
-/// descriptor's number.
+/// What ranks on other machines get of this process's environment: UCX_*, OMP_*, GOMP_* and TROUPE_*, but for a
+/// secret's file and a descriptor's number.
 Environment passed_environment();
 
 /// The folder in which this process runs, by the name that the user's shell has for it.

@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-
-
 namespace troupe::cpu {
 
 /// A convolution of images of one channel, [height, width] bf16, without padding, in steps of one element, to

@@ -139,9 +139,9 @@ algorithm algorithm_of(Activation activation) noexcept {
 void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& to) {
   const auto descriptor =
       describe_eltwise(builder.engine(), builder.attributes(), algorithm_of(activation), to.get_desc());
-  calls.emplace_back(BoundPrimitive{
-      eltwise_forward{descriptor},
-      {{DNNL_ARG_SRC, to}, {DNNL_ARG_DST, to}, {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
+  calls.emplace_back(
+      BoundPrimitive{eltwise_forward{descriptor},
+                     {{DNNL_ARG_SRC, to}, {DNNL_ARG_DST, to}, {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
 }
 
 void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& gradient,

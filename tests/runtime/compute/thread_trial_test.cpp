@@ -84,7 +84,8 @@ TEST(ThreadTrial, OneLongWaitForACoreDoesNotDecide) {
 
 TEST(ThreadTrial, SaysWhatWasTriedAndChosen) {
   const ThreadTrial trial{{{2, 0.1, true}, {1, 0.05, false}}, 1, 64, 0.25};
-  EXPECT_EQ(text_of(trial), "steps of 64 samples took on 2 threads over 100 ms, 1 thread 50 ms; 1 thread chosen in 250 ms");
+  EXPECT_EQ(text_of(trial),
+            "steps of 64 samples took on 2 threads over 100 ms, 1 thread 50 ms; 1 thread chosen in 250 ms");
 }
 
 TEST(ThreadTrial, NeedsACandidate) { EXPECT_THROW(run_thread_trial({}, nullptr), Error); }
