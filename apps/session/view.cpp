@@ -9,6 +9,7 @@
 #include "apps/session/host_replica.hpp"
 #include "apps/session/run_log.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/try_threads.hpp"
 #include "runtime/compute/rules/verdict.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
@@ -376,10 +377,23 @@ std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
   const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, wires_->waits.get()});
   return make_cpu_device(space_, {.cpus = mine.cpus,
-                                  .threads = mine.device_threads,
+                                  .threads = threads_for(mine),
                                   .may_spin = mine.may_spin,
                                   .wait_deadline = deadline,
                                   .waits = wires_->waits.get()});
+}
+
+/// As many as its plan says, or as the trial of the run's first view chose.
+std::uint32_t View::threads_for(const RankPlan& mine) {
+  const bool tries = settings().placement.device_threads.tried && mine.device_threads > 1 && !options_.model;
+  if (!tries) return mine.device_threads;
+  if (record_->device_threads == 0) {
+    const ThreadTrial trial = try_threads(job_.graph, job_.plan.batch, mine.device_threads);
+    record_->device_threads = trial.chosen;
+    note(text("device threads of rank ", job_.self().value, ": ", text_of(trial),
+              " (placement.device_threads = ", trial.chosen, " fixes it)"));
+  }
+  return record_->device_threads;
 }
 
 void View::make_loop() {

@@ -143,6 +143,7 @@ class View {
   void note_resumed(const CheckpointStart& start);
   void make_steps();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
+  std::uint32_t threads_for(const RankPlan& mine);
   std::unique_ptr<Stream> traced_stream(TraceRow* row);
   void make_communicators();
   std::vector<ArenaId> node_arenas() const;

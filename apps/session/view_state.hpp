@@ -22,14 +22,15 @@
 
 namespace troupe {
 
-/// What is known of a run so far. Each of its views passes it to the next. Only rank 0 uses the members other than
-/// `result` and `left_out`.
+/// What is told of a run so far, whichever of its views does the work: one after the other has it. All but the result,
+/// `left_out` and `device_threads` is rank 0's.
 struct RunRecord {
-  RunResult result;                               // written by the reporter's thread; run() reads it after the end
-  std::optional<EarlyStop> early_stop;            // with evaluate.patience; used by the reporter's thread while it runs
-  std::uint64_t left_out = 0;                     // number of steps, counted by the device actor
-  std::optional<Deadline> time_limit;             // set after the first step; used by the reporter's thread
-  std::set<std::string, std::less<>> not_finite;  // values that have had a note; used by the reporter's thread
+  RunResult result;                               // the reporter's thread writes it, run() reads it after the end
+  std::optional<EarlyStop> early_stop;            // with evaluate.patience; the reporter's thread, once it runs
+  std::uint64_t left_out = 0;                     // steps, counted by the device actor
+  std::uint32_t device_threads = 0;               // that a trial of this rank chose; 0: there was none
+  std::optional<Deadline> time_limit;             // once the first step was told; the reporter's thread
+  std::set<std::string, std::less<>> not_finite;  // values that a note has told of; the reporter's thread
   std::mutex mutex;                               // guards shares and switches
   std::vector<RankShare> shares;                  // of the newest window, by rank
   std::vector<SwitchReport> switches;             // that are not in a line yet

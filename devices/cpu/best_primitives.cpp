@@ -29,27 +29,7 @@ constexpr std::array kImages{Tag::acdb, Tag::aBcd16b, Tag::aBcd8b, Tag::abcd};
 memory::dim size(std::uint64_t count) { return static_cast<memory::dim>(count); }
 memory::dims size(const Size2& of) { return {of.height, of.width}; }
 
-/// The activation whose output layer `layer` reads, if the layer before applies it. `layer` then multiplies by its
-/// slope.
-Activation activation_before(const Graph& graph, std::uint32_t layer) {
-  const auto fields = static_cast<std::uint32_t>(graph.fields().size());
-  std::uint32_t tensor = graph.inputs_of(layer).front();
-  while (tensor >= fields && std::holds_alternative<Flatten>(graph.layers()[tensor - fields].operation))
-    tensor = graph.inputs_of(tensor - fields).front();
-  if (tensor < fields || graph.count_readers(tensor) != 1) return Activation::none;
-  const auto& operation = graph.layers()[tensor - fields].operation;
-  const std::uint32_t read = graph.inputs_of(tensor - fields).front();
-  if (read < fields || graph.count_readers(read) != 1) return Activation::none;
-  const auto& applied_by = graph.layers()[read - fields].operation;
-  if (!std::holds_alternative<Dense>(applied_by) && !std::holds_alternative<Conv2d>(applied_by))
-    return Activation::none;
-  if (std::holds_alternative<Relu>(operation)) return Activation::relu;
-  if (std::holds_alternative<Tanh>(operation)) return Activation::tanh;
-  if (std::holds_alternative<Sigmoid>(operation)) return Activation::sigmoid;
-  return Activation::none;
-}
-
-/// Makes the primitives that oneDNN offers for one pass of a layer.
+/// Makes what oneDNN offers for one pass of a layer.
 class Offering {
  public:
   Offering(const Graph& graph, std::uint32_t rows, const StepProgram::Part& part, const dnnl::engine& engine,
@@ -67,8 +47,7 @@ class Offering {
   std::vector<Offers> all() {
     std::visit([this](const auto& layer) { offer(layer); }, graph_.layers()[part_.layer].operation);
     if (offers_.empty() || !part_.backward || !trained_) return std::move(offers_);
-    if (const Activation before = activation_before(graph_, part_.layer); before != Activation::none)
-      offer_eltwise(algorithm_of(before), input_);
+    if (part_.slope != Activation::none) offer_eltwise(algorithm_of(part_.slope), input_);
     return std::move(offers_);
   }
 
@@ -145,6 +124,7 @@ class Offering {
 
   void offer(const MaxPool& pool) {
     offer_pool({algorithm::pooling_max, pool.kernel, pool_stride(pool.stride, pool.kernel), pool.padding});
+    if (part_.activation != Activation::none && !part_.backward) offer_eltwise(algorithm_of(part_.activation), output_);
   }
   void offer(const AveragePool& pool) {
     offer_pool(

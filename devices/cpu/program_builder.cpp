@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
@@ -58,6 +59,7 @@ ProgramBuilder::ProgramBuilder(const Graph& graph, const Layout& layout, const P
   blocked_.resize(same_.size());
   if (stored_ == Type::f32 && onednn_has_winograd()) blocked_ = tensors_in_blocks(graph_, same_, rows_);
   read_stages();
+  move_activations_behind_pools();
   take_values();
 }
 
@@ -109,6 +111,17 @@ Activation ProgramBuilder::take_activation(Stage& stage, std::vector<bool>& fuse
     return activation;
   }
   return Activation::none;
+}
+
+void ProgramBuilder::move_activations_behind_pools() {
+  for (Stage& pool : stages_) {
+    if (!std::holds_alternative<MaxPool>(graph_.layers()[pool.layer].operation)) continue;
+    const std::uint32_t input = pool.inputs.front();
+    const auto before = std::ranges::find(stages_, input, &Stage::output);
+    if (before == stages_.end() || !std::holds_alternative<Conv2d>(graph_.layers()[before->layer].operation)) continue;
+    if (tensors_[input].readers != 1 || tensors_[pool.output].width >= tensors_[input].width) continue;
+    pool.activation = std::exchange(before->activation, Activation::none);
+  }
 }
 
 void ProgramBuilder::begin_recomputation(const LayerRange& range) {

@@ -30,11 +30,13 @@ struct ProgramMemory {
 /// A function that a product's own primitive applies to its output. Its gradient can be computed from the output alone.
 enum class Activation : std::uint8_t { none, relu, tanh, sigmoid };
 
-/// A layer of the graph, with the activation that alone reads its output if both are computed together.
+/// A layer of the graph with the activation that alone reads it, where they are computed in one. An activation between
+/// a convolution and a max pool belongs to the pool, which applies it to what it puts out: no activation here falls
+/// anywhere, so the largest element stays the largest, and there are fewer.
 struct Stage {
   std::uint32_t layer = 0;            // of the graph
   std::vector<std::uint32_t> inputs;  // tensors
-  std::uint32_t output = 0;           // the activation's, if there is one
+  std::uint32_t output = 0;           // of the activation, where there is one; behind a max pool, the pool's
   Shape input_shape;                  // of the first one
   Shape output_shape;
   Activation activation = Activation::none;
@@ -129,6 +131,11 @@ class ProgramBuilder {
     choose_implementation(descriptor, what);
     if (!computes_again_) description_ += text(what, ": ", descriptor.impl_info_str(), '\n');
   }
+  /// The same of code of our own.
+  void choose_own(const Stage& stage, const char* pass, std::string_view name) {
+    if (!computes_again_)
+      description_ += text("layer ", graph_.layers()[stage.layer].name, ", ", pass, ": ", name, '\n');
+  }
   template <class PrimitiveDescriptor>
   dnnl::memory scratch_for(const PrimitiveDescriptor& descriptor) const {
     return places_.take(descriptor.scratchpad_desc());
@@ -150,6 +157,7 @@ class ProgramBuilder {
   void read_stages();
   void take_values();
   Activation take_activation(Stage& stage, std::vector<bool>& fused) const;
+  void move_activations_behind_pools();
   bool is_read_by_one_loss(std::uint32_t tensor) const;
 
   const Graph& graph_;

@@ -218,9 +218,11 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
         backward_.emplace_back();
       }
       Calls& calls = backward_.back().calls;
+      const std::uint32_t input = builder.stages()[stage].inputs.front();
       Part part{.layer = layer,
                 .backward = true,
                 .activation = builder.stages()[stage].activation,
+                .slope = builder.tensor(input).readers == 1 ? builder.activation_of(input) : Activation::none,
                 .piece = backward_.size() - 1,
                 .first = calls.size()};
       one.backward(calls, gradients);

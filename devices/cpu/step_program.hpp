@@ -54,8 +54,9 @@ class StepProgram {
     std::uint32_t layer = 0;  // of the graph
     bool backward = false;
     Activation activation{};  // of the stage
-    std::size_t piece = 0;    // index in the forward or backward pass
-    std::size_t first = 0;    // index of its first call in the piece
+    Activation slope{};       // backward: of the stage before, through which this one goes back
+    std::size_t piece = 0;    // of the forward or backward pass
+    std::size_t first = 0;    // call of the piece
     std::size_t count = 0;
   };
   /// All parts in the order of a step.

@@ -128,6 +128,7 @@ bool kind_fits(ValueKind kind, const TomlValue& value) {
     case ValueKind::switches: return array;
     case ValueKind::hosts: return array || value.kind == Kind::text;
     case ValueKind::batches: return array || value.kind == Kind::integer;
+    case ValueKind::count_or_choice: return value.kind == Kind::integer || value.kind == Kind::text;
   }
   return false;
 }
@@ -266,12 +267,14 @@ std::string expected(const SettingKey& key) {
     case ValueKind::numbers: return text(items, " numbers, ", range("each"));
     case ValueKind::texts: return text(items, " texts in quotes");
     case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
-    case ValueKind::choice: break;
+    case ValueKind::choice:
+    case ValueKind::count_or_choice: break;
   }
   std::vector<std::string_view> words;
   for (const Choice& choice : takes.choices)
     if (choice.built) words.push_back(choice.name);
-  return (words.size() == 1 ? "" : "one of ") + quoted_list(words, ", ");
+  const std::string choices = (words.size() == 1 ? "" : "one of ") + quoted_list(words, ", ");
+  return takes.kind == ValueKind::choice ? choices : text(range("an integer"), ", or ", choices);
 }
 
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value) {
@@ -279,8 +282,9 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
   const auto found = text("is ", describe(value));
   if (!kind_fits(takes.kind, value)) return wrong(key, found, fits_unquoted(key, value) ? " (without quotes)" : "");
   const bool has_range = takes.range.low < takes.range.high;
-  if (has_range && is_number(value) && !takes.range.contains(value.number)) return wrong(key, found);  // also for nan
-  if (takes.kind == ValueKind::choice) return check_choice(key, value);
+  if (has_range && is_number(value) && !takes.range.contains(value.number)) return wrong(key, found);  // nan too
+  const bool is_word = takes.kind == ValueKind::count_or_choice && value.kind == Kind::text;
+  if (takes.kind == ValueKind::choice || is_word) return check_choice(key, value);
   if (takes.most_items > 0 && value.kind == Kind::array)
     if (auto finding = takes.kind == ValueKind::batches ? check_batches(key, value) : check_items(key, value))
       return finding;

@@ -26,6 +26,7 @@ class Review {
     verdict();
     tensor_norms();
     split();
+    device_threads();
     layers();
     synchronized();
     texts();
@@ -167,7 +168,15 @@ class Review {
                                 told(policy), "; write \"equal\""));
   }
 
-  /// A model is either registered or given by its layers.
+  /// Two trials need not end alike, and the order of additions depends on the number of threads.
+  void device_threads() {
+    if (!settings_.placement.device_threads.tried || !settings_.train.deterministic) return;
+    add("placement.device_threads",
+        text(told("placement.device_threads"), " measures at each start how many threads are fastest, and with ",
+             told("train.deterministic"), " the number must always be the same; write the number, or \"cores\""));
+  }
+
+  /// A model is either registered or written down.
   void layers() {
     if (settings_.model.layers.empty()) return;
     for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})

@@ -16,6 +16,7 @@ using V = TomlValue;
 using K = ValueKind;
 
 constexpr std::size_t kMostRanks = 1024;
+constexpr std::uint32_t kMostThreads = 4096;
 constexpr std::uint32_t kMostMeshRanks = 65'536;
 
 void store_batches(S& s, const V& v) {
@@ -59,6 +60,15 @@ void store_mesh(S& s, const V& v) { s.placement.mesh = mesh_of(v.text).value_or(
 std::string show_mesh(const S& s) {
   const S::Placement::Mesh& mesh = s.placement.mesh;
   return in_quotes(mesh.nodes == 0 ? std::string{} : text(mesh.nodes, 'x', mesh.ranks));
+}
+
+void store_device_threads(S& s, const V& v) {
+  const bool is_word = v.kind == V::Kind::text;
+  s.placement.device_threads = {is_word ? 0 : static_cast<std::uint32_t>(v.integer), is_word && v.text == "auto"};
+}
+std::string show_device_threads(const S& s) {
+  const P::DeviceThreads& threads = s.placement.device_threads;
+  return threads.count != 0 ? std::to_string(threads.count) : in_quotes(threads.tried ? "auto" : "cores");
 }
 
 std::optional<Finding> check_augment(const V& v) {
@@ -312,6 +322,14 @@ Keys other_keys() {
        "number of cores for each rank; 0: the node's cores are divided among its ranks", "2",
        "These cores compute. The node's remaining cores go to the lanes, which then poll: first one for the control "
        "lane of each rank, then one for its bulk lane. More cores than the node has is an error."},
+      {"placement.device_threads", Custom{store_device_threads, show_device_threads},
+       integer_or({"cores", "auto"}, 1, kMostThreads), "number of threads on which a rank's CPU device computes",
+       "\"auto\"",
+       "cores: one for each of the rank's cores. auto: a trial at the start of the run, which takes about a second, "
+       "lets each rank compute steps of the model on all of its cores, on half and a quarter of them, and on one, and "
+       "takes the fastest; a note tells what was tried and chosen. On cores that other programs use, one thread can be "
+       "faster than several, which wait for each other in every layer. Not together with train.deterministic, since "
+       "the bits of a run depend on the number of threads. A number above that of the rank's cores is an error."},
       {"placement.affinity", at<&S::placement, &P::affinity>, one_of({"plan", "threads", "none"}),
        "what is pinned where the plan places a rank", "\"none\"",
        "plan: its threads stay on the rank's processors, its memory comes from the rank's NUMA nodes, and its "

@@ -102,7 +102,12 @@ struct Settings {
       std::uint32_t ranks = 0;  // of each node
       friend bool operator==(const Mesh&, const Mesh&) = default;
     } mesh;
-    std::uint32_t cores = 0;        // per rank; 0: the node's cores are divided among its ranks
+    std::uint32_t cores = 0;  // per rank; 0: the node's cores shared out
+    struct DeviceThreads {
+      std::uint32_t count = 0;  // 0: as many as the rank has cores
+      bool tried = false;       // a trial at the start finds the count
+      friend bool operator==(const DeviceThreads&, const DeviceThreads&) = default;
+    } device_threads;
     std::string affinity = "plan";  // plan, threads, none
     std::string split = "equal";    // equal, measured
     double min_share = 0.05;        // fraction of data.batch, with split = "measured"

@@ -57,22 +57,44 @@ void respect_quota_of_lanes(double share, RankPlan& rank) {
 
 const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
-/// If a control group grants less time than there are cores, there are fewer threads, and none polls.
-void respect_quota(double quota, const std::string& host, const std::vector<RankPlan*>& ranks,
+/// A placement.device_threads that is a number, of the cores that ranks have got.
+void set_threads(std::uint32_t wanted, const std::string& host, const std::vector<RankPlan*>& ranks) {
+  for (RankPlan* rank : ranks) {
+    if (wanted == 0) continue;
+    TROUPE_CHECK(wanted <= rank->device_threads, Code::invalid, "placement.device_threads = ", wanted, ", but rank ",
+                 rank->rank.value, " on node ", host, " has ", rank->device_threads, " core",
+                 plural(rank->device_threads),
+                 "; ask for as many threads at most, or for more cores (placement.cores)");
+    rank->device_threads = wanted;
+  }
+}
+
+void tell_of_trial(const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
+  if (std::ranges::any_of(ranks, [](const RankPlan* rank) { return rank->device_threads > 1; })) {
+    reasons.push_back(text("Node ", host,
+                           ": placement.device_threads = \"auto\" lets a trial at the start find on how ",
+                           "many of its cores each rank's device computes."));
+  }
+}
+
+/// A control group may grant less time than there are cores: then fewer threads, unless their number was asked for, and
+/// none that poll.
+void respect_quota(double quota, bool threads_are_given, const std::string& host, const std::vector<RankPlan*>& ranks,
                    std::vector<std::string>& reasons) {
   const double share = quota / static_cast<double>(ranks.size());
   bool short_of_time = false;
   for (RankPlan* rank : ranks) {
     if (quota > 0) respect_quota_of_lanes(share, *rank);
     if (quota <= 0 || share >= rank->device_threads) continue;
-    rank->device_threads = std::max(1u, static_cast<std::uint32_t>(std::floor(share)));
+    if (!threads_are_given) rank->device_threads = std::max(1u, static_cast<std::uint32_t>(std::floor(share)));
     rank->may_spin = false;
     short_of_time = true;
   }
   if (!short_of_time) return;
   reasons.push_back(text("Node ", host, ": a control group grants the time of ", std::round(quota * 100) / 100, " core",
                          quota == 1 ? "" : "s", " to ", ranks.size(), " rank", plural(ranks.size()),
-                         ", less than their cores: threads by that time, and waits sleep at once."));
+                         ", less than their cores: ", threads_are_given ? "" : "threads by that time, and ",
+                         "waits sleep at once."));
 }
 
 /// placement.affinity = "none": no thread is pinned, so lanes have no cores of their own, and no wait polls.
@@ -405,7 +427,9 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
   else if (!has_devices || !place_near_accelerators(placement, node, host, cores, ranks, with_lanes, reasons))
     place_in_order(placement, node, host, cores, ranks, with_lanes, reasons);
   if (has_devices) name_accelerators(node, ranks);
-  respect_quota(node.cpu_quota, host, ranks, reasons);
+  set_threads(placement.device_threads.count, host, ranks);
+  respect_quota(node.cpu_quota, placement.device_threads.count != 0, host, ranks, reasons);
+  if (placement.device_threads.tried) tell_of_trial(host, ranks, reasons);
   if (placement.affinity == "none") keep_none(host, ranks, reasons);
   if (!ranks.front()->control_cpus.empty()) {
     reasons.push_back(text("Node ", host, ": placement.cores leaves cores free: each rank's control lane has one",

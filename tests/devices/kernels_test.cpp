@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
+#include "devices/cpu/kernels/one_channel.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
@@ -239,6 +241,53 @@ TEST(Kernels, ExponentiateNearlyExactlyWithTheSameBitsOnEveryInstructionSet) {
 TEST(Kernels, IncludeTheOnesForThisMachineAsTheBest) {
   EXPECT_EQ(&best_kernels(), usable_kernels().back());
   EXPECT_EQ(usable_kernels().front(), &kBaselineKernels);
+}
+
+/// As convolve_one_channel, one output element after the other.
+std::vector<float> convolved(const OneChannelConvolution& of, const std::vector<std::uint16_t>& image,
+                             const std::vector<std::uint16_t>& weights, const std::vector<float>& bias) {
+  std::vector<float> to;
+  for (std::size_t y = 0; y < of.output_height(); ++y)
+    for (std::size_t x = 0; x < of.output_width(); ++x)
+      for (std::size_t f = 0; f < of.filters; ++f) {
+        float sum = bias[f];
+        for (std::size_t i = 0; i < of.kernel_height; ++i)
+          for (std::size_t j = 0; j < of.kernel_width; ++j)
+            sum += from_bf16(image[(y + i) * of.width + x + j]) *
+                   from_bf16(weights[(f * of.kernel_height + i) * of.kernel_width + j]);
+        to.push_back(of.relu ? std::max(sum, 0.0F) : sum);
+      }
+  return to;
+}
+
+std::vector<std::uint16_t> random_bf16(std::uint64_t key, std::size_t count) {
+  std::vector<std::uint16_t> values;
+  for (const float value : random_floats(key, count)) values.push_back(to_bf16(value));
+  return values;
+}
+
+TEST(OneChannelConvolution, IsThatOfALoopForAnySize) {
+  if (!may_convolve_one_channel()) GTEST_SKIP() << "needs the AVX-512 instructions for bf16";
+  constexpr std::uint16_t kUntouched = 0x1234;
+  for (const std::size_t filters : {1U, 7U, 16U, 17U, 20U, 23U, 24U, 27U, 32U}) {
+    for (const std::size_t kernel : {2U, 3U, 5U}) {
+      for (const std::size_t width : {5U, 12U, 14U, 21U}) {
+        const OneChannelConvolution of{6, width, 2 + kernel % 4, kernel, filters, (filters + width) % 2 == 0};
+        const auto image = random_bf16(filters, of.height * of.width);
+        const auto weights = random_bf16(kernel, filters * of.kernel_height * kernel);
+        const auto bias = random_floats(width, OneChannelConvolution::kLanes);
+        const auto wanted = convolved(of, image, weights, bias);
+        std::vector<std::uint32_t> packed(of.packed_words());
+        pack_one_channel(of, weights.data(), packed.data());
+        std::vector<std::uint16_t> found(wanted.size() + 32, kUntouched);
+        convolve_one_channel(of, image.data(), packed.data(), bias.data(), found.data());
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          ASSERT_NEAR(from_bf16(found[i]), wanted[i], 0.004 * (1 + std::abs(wanted[i])))
+              << filters << " filters, kernel " << kernel << ", width " << width << ", element " << i;
+        for (std::size_t i = wanted.size(); i < found.size(); ++i) ASSERT_EQ(found[i], kUntouched);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -122,9 +122,8 @@ Crew::Crew(const rtrun::Signals& signals, CrewPlan plan)
                          {"LOCAL_RANK", std::to_string(rank)},
                          {"MASTER_ADDR", nodes != nullptr ? nodes->address(0) : "127.0.0.1"},
                          {"MASTER_PORT", std::to_string(nodes != nullptr ? kPortInNodes : port)},
-                         {"TROUPE_SECRET_FILE", text("/proc/self/fd/", secret.get())},
-                         {"UCX_LOG_FILE", "stderr"},
-                         {"UCX_HANDLE_ERRORS", "none"}};
+                         {"TROUPE_SECRET_FILE", text("/proc/self/fd/", secret.get())}};
+    for (auto& variable : rtrun::library_habits()) start.environment.push_back(std::move(variable));
     if (rank == 0 && nodes == nullptr) {
       start.inherited.push_back(listener.get());
       start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(listener.get()));

@@ -41,10 +41,6 @@ constexpr milliseconds kLook{500};
 constexpr milliseconds kStoppedNote{2000};
 /// How much longer than faults.dead_ms a rank may be stopped: ranks that are connected can then report the loss first.
 constexpr milliseconds kHeadStart{1000};
-/// UCX reads these variables when it is loaded: its messages must go to stderr, not into rank 0's table, and crashes
-/// are reported by the launcher.
-constexpr std::array<std::pair<const char*, const char*>, 2> kUcxHabits{
-    {{"UCX_LOG_FILE", "stderr"}, {"UCX_HANDLE_ERRORS", "none"}}};
 
 std::string random_secret() {
   std::array<unsigned char, 32> bytes{};
@@ -178,8 +174,7 @@ class Job {
     start.environment = place_of(rank, meeting);
     start.environment.emplace_back("TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get()));
     start.inherited = {secret.get()};
-    for (const auto& [name, value] : kUcxHabits)
-      if (std::getenv(name) == nullptr) start.environment.emplace_back(name, value);
+    for (auto& variable : library_habits()) start.environment.push_back(std::move(variable));
     if (rank == 0 && meeting.listener) {
       start.inherited.push_back(meeting.listener.get());
       start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(meeting.listener.get()));
@@ -192,8 +187,7 @@ class Job {
     command.arguments.front() = own_program();
     for (auto& variable : place_of(rank, meeting)) command.environment.push_back(std::move(variable));
     command.environment.emplace_back("TROUPE_SECRET_STDIN", "1");
-    for (const auto& [name, value] : kUcxHabits)
-      if (std::getenv(name) == nullptr) command.environment.emplace_back(name, value);
+    for (auto& variable : library_habits()) command.environment.push_back(std::move(variable));
     RankStart start;
     start.program = "/bin/sh";
     start.arguments = remote_shell_arguments(options_.remote_shell, options_.sites[rank].host, command_line(command));

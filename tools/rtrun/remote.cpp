@@ -47,7 +47,8 @@ Environment passed_environment() {
     const std::string_view text{*entry};
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
-    if (name.starts_with("UCX_") || name.starts_with("TROUPE_"))
+    const std::array<std::string_view, 4> passed_on{"UCX_", "TROUPE_", "OMP_", "GOMP_"};
+    if (std::ranges::any_of(passed_on, [&](std::string_view start) { return name.starts_with(start); }))
       passed.emplace_back(name, text.substr(name.size() + 1));
   }
   return passed;

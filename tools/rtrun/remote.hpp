@@ -23,8 +23,8 @@ std::string command_line(const RemoteCommand& command);
 std::vector<std::string> remote_shell_arguments(const std::string& remote_shell, const std::string& host,
                                                 const std::string& line);
 
-/// The part of this process's environment that ranks on other machines get: UCX_* and TROUPE_*, except the name of a
-/// secret's file and the number of a descriptor.
+/// What ranks on other machines get of this process's environment: UCX_*, OMP_*, GOMP_* and TROUPE_*, but for a
+/// secret's file and a descriptor's number.
 Environment passed_environment();
 
 /// The folder in which this process runs, under the name that the user's shell uses.

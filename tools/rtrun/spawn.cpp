@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -129,6 +130,20 @@ RankProcess spawn_rank(const Signals& signals, const RankStart& start) {
     fail_errno(Code::environment, "cannot watch a rank's process (pidfd_open); look at `ulimit -n`");
   }
   return process;
+}
+
+std::vector<std::pair<std::string, std::string>> library_habits() {
+  std::vector<std::pair<std::string, std::string>> habits;
+  const auto add = [&](const char* name, const char* value) {
+    if (std::getenv(name) == nullptr) habits.emplace_back(name, value);
+  };
+  // UCX's messages belong on stderr, not into rank 0's table, and a crash is the launcher's to report.
+  add("UCX_LOG_FILE", "stderr");
+  add("UCX_HANDLE_ERRORS", "none");
+  // OpenMP's threads poll for milliseconds before they sleep, on cores that other threads need between layers and
+  // steps; so many looks are some tens of microseconds.
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) add("GOMP_SPINCOUNT", "1000");
+  return habits;
 }
 
 Fd sealed_file(const std::string& content) {

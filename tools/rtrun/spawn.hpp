@@ -40,8 +40,12 @@ struct RankStart {
 /// that created it. Throws Error{environment} if the system has no process, pipe or descriptor left.
 RankProcess spawn_rank(const Signals& signals, const RankStart& start);
 
-/// A sealed memory file with `content`. It has no name in any file system, so only this user's processes that inherit
-/// it can read it. Throws Error{environment}.
+/// Variables for the libraries of a rank, which read them when they are loaded; without those that this process's
+/// environment decides.
+std::vector<std::pair<std::string, std::string>> library_habits();
+
+/// A sealed memory file with `content`, which only this user's processes that inherit it can read; no name in any file
+/// system. Throws Error{environment}.
 Fd sealed_file(const std::string& content);
 
 }  // namespace troupe::rtrun

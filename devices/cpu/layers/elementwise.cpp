@@ -136,6 +136,14 @@ algorithm algorithm_of(Activation activation) noexcept {
   return algorithm::eltwise_relu;
 }
 
+void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& to) {
+  const auto descriptor =
+      describe_eltwise(builder.engine(), builder.attributes(), algorithm_of(activation), to.get_desc());
+  calls.emplace_back(
+      BoundPrimitive{eltwise_forward{descriptor},
+                     {{DNNL_ARG_SRC, to}, {DNNL_ARG_DST, to}, {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
+}
+
 void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& gradient,
                              const memory& output) {
   if (activation != Activation::relu)

@@ -66,6 +66,8 @@ std::unique_ptr<LayerCalls> make_transpose(ProgramBuilder& builder, const Stage&
 
 /// oneDNN's name of the algorithm whose backward pass reads the output.
 dnnl::algorithm algorithm_of(Activation activation) noexcept;
+/// Adds the call that applies the activation to `to`, in place.
+void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation, const dnnl::memory& to);
 /// Adds the calls that multiply `gradient` by the activation's slope at `output`, in place.
 void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const dnnl::memory& gradient,
                              const dnnl::memory& output);

@@ -32,6 +32,7 @@ class PoolCalls final : public LayerCalls {
         pooling_forward{forward_},
         with_workspace(
             {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, output}, {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(forward_)}})});
+    if (stage_.activation != Activation::none) add_activation(builder_, calls, stage_.activation, output);
     builder_.convert(calls, output, kept);
   }
 

@@ -31,7 +31,8 @@ enum class ValueKind : std::uint8_t {
   layers,
   numbers,
   texts,
-  batches
+  batches,
+  count_or_choice
 };
 
 /// One word of a choice; `built` is false for a word that is planned, which is refused.
@@ -76,6 +77,13 @@ inline Takes array_of(ValueKind kind, std::size_t least, std::size_t most, Range
 }
 Takes one_of(std::initializer_list<std::string_view> built, std::initializer_list<std::string_view> planned = {},
              std::string_view today = {});
+/// An integer, or one of some words.
+inline Takes integer_or(std::initializer_list<std::string_view> words, double low, double high) {
+  Takes takes = one_of(words);
+  takes.kind = ValueKind::count_or_choice;
+  takes.range = {low, high};
+  return takes;
+}
 /// The names of the first `count` enumerators.
 template <class Enum>
 Takes one_of_first(std::size_t count) {

@@ -441,6 +441,21 @@ TEST(Config, AContradictionWithAnOverrideNamesBothPlaces) {
       StartsWith("app.toml:3:12: optimizer.momentum is not used by optimizer.rule = \"adam\" (--set optimizer.rule)"));
 }
 
+TEST(Config, DeviceThreadsAreANumberOrAWordAndATrialIsNotDeterministic) {
+  const auto read = [](const std::string& value) {
+    return parse_configuration("[placement]\ndevice_threads = " + value + "\n", "app.toml", {})
+        .settings.placement.device_threads;
+  };
+  EXPECT_EQ(read("3"), (Settings::Placement::DeviceThreads{3, false}));
+  EXPECT_EQ(read("\"cores\""), Settings::Placement::DeviceThreads{});
+  EXPECT_EQ(read("\"auto\""), (Settings::Placement::DeviceThreads{0, true}));
+  EXPECT_THAT(std::string{failure("[placement]\ndevice_threads = 0\n", {}).text()},
+              HasSubstr("is the integer 0, but takes an integer from 1 to 4096, or one of \"cores\", \"auto\""));
+  EXPECT_THAT(std::string{failure("", {"placement.device_threads=many"}).text()}, HasSubstr("is the text \"many\""));
+  EXPECT_THAT(std::string{failure("", {"placement.device_threads=auto", "train.deterministic=true"}).text()},
+              HasSubstr("must always be the same; write the number, or \"cores\""));
+}
+
 TEST(Config, TheHashCoversValuesAndNotOrigins) {
   const auto a = parse_configuration("[data]\nbatch = 50\n", "a.toml", {});
   const auto b = parse_configuration("\n\n[data]\nbatch = 50 # the same\n", "b.toml", {});
