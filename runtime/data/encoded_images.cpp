@@ -13,6 +13,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/data/byte_images.hpp"
 #include "runtime/data/detail/encoded_format.hpp"
+#include "runtime/data/image_decoder.hpp"
 #include "runtime/data/staged_files.hpp"
 
 namespace troupe {
@@ -112,12 +113,17 @@ std::string EncodedImages::write_image(const FillRequest& request, std::size_t r
                 ": add an operation that brings images to a size to data.augment, such as resize:", wanted[0]);
   }
   const DrawnAugmentation drawn = writer_.draw(request.seed, sample, decoder.height(), decoder.width());
-  ImageDecoder::Decoded image = decoder.decode(drawn.window, wanted[0], wanted[1]);
+  const bool planes = options_.augmentation.fit != Fit::none && decoder.has_planes();
+  ImageDecoder::Decoded image = planes ? decoder.decode_planes(drawn.window, wanted[0], wanted[1])
+                                       : decoder.decode(drawn.window, wanted[0], wanted[1]);
   if (!image.fault.empty()) return std::move(image.fault);
   DrawnAugmentation in_pixels = drawn;
   in_pixels.window = image.window;
-  writer_.write(image.pixels, in_pixels, entry.field.dtype, request.slot + entry.offset + row * entry.row_bytes(),
-                workplace.scratch);
+  std::byte* const to = request.slot + entry.offset + row * entry.row_bytes();
+  if (planes)
+    writer_.write(image.planes, in_pixels, entry.field.dtype, to, workplace.scratch);
+  else
+    writer_.write(image.pixels, in_pixels, entry.field.dtype, to, workplace.scratch);
   return {};
 }
 

@@ -11,7 +11,7 @@
 
 #include "runtime/data/broken.hpp"
 #include "runtime/data/image_boxes.hpp"
-#include "runtime/data/image_decoder.hpp"
+#include "runtime/data/image_writer.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/data/stage.hpp"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/data/image_writer.hpp"
+#include "runtime/data/resizer.hpp"
 
 namespace troupe {
 
@@ -31,13 +31,19 @@ class ImageDecoder {
 
   struct Decoded {
     PixelView pixels;    // the decoder's own, until the next call; four channels, of which the last is filling
-    PixelWindow window;  // where in `pixels` the wanted window lies
+    PixelPlanes planes;  // of decode_planes(), likewise
+    PixelWindow window;  // where in either the wanted window lies
     std::string fault;   // what is wrong with the image; empty: nothing
   };
   /// Decodes what `window` needs to be resized to `height` x `width`, and little more: of a JPEG only the rows and
   /// columns around it, by half, a quarter or an eighth where the window is at least so much larger than what becomes
   /// of it. Once for each open().
   Decoded decode(const PixelWindow& window, std::uint32_t height, std::uint32_t width);
+  /// Whether the image that is open can be decoded by decode_planes(): a JPEG of grey, or of luma and chroma.
+  bool has_planes() const noexcept;
+  /// The same, but the planes of a JPEG are left as they are stored: subsampled, and as luma and chroma. This is faster
+  /// where they are resized. Rows are left out as by decode(), columns are not.
+  Decoded decode_planes(const PixelWindow& window, std::uint32_t height, std::uint32_t width);
 
  private:
   struct State;
