@@ -47,6 +47,7 @@ struct Settings {
     std::uint32_t threads = 0;         // that decode batches beside the loader; 0: it does
     std::vector<std::string> augment;  // as parse_augmentation() takes them
     Broken broken = Broken::fatal;
+    std::chrono::milliseconds read{20000};  // that reading a file may take
     Stage stage = Stage::none;
     std::string stage_path = "/var/tmp";
     std::uint32_t length = 256;        // of a sample of text, in bytes

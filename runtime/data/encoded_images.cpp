@@ -15,6 +15,7 @@
 #include "runtime/data/detail/encoded_format.hpp"
 #include "runtime/data/image_decoder.hpp"
 #include "runtime/data/staged_files.hpp"
+#include "runtime/data/watched_files.hpp"
 
 namespace troupe {
 namespace {
@@ -73,6 +74,8 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
                  set_.files->name(i), ": label ", set_.labels[i], " is not one of the training set's ", set_.classes,
                  " classes");
   }
+  if (options_.patience > options_.patience.zero())
+    set_.files = std::make_unique<WatchedFiles>(std::move(set_.files), options_.patience);
   if (options_.stage.stage != Stage::none)
     set_.files = std::make_unique<StagedFiles>(std::move(set_.files), options_.stage);
   fields_ = image_fields(measure_first(), set_.classes, options_.augmentation);
@@ -182,7 +185,7 @@ void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::sh
 }
 
 EncodedImageOptions detail::image_options(const DataOptions& options, bool training) {
-  return {options.augmentation, training, options.broken, options.note, options.stage};
+  return {options.augmentation, training, options.broken, options.note, options.stage, options.patience};
 }
 
 DataFacts detail::facts_of_read(const DataSet& set) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ struct DataOptions {
   std::vector<std::string> classes;              // of objects; empty: the sorted names in the training set
   std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
   StageOptions stage{};                          // of read_data(), for images that are files
+  std::chrono::milliseconds patience{0};         // for reading one of them; 0: any time
 };
 
 struct DataRequest {

@@ -57,6 +57,8 @@ class Source {
   virtual std::uint64_t size_bytes() const noexcept = 0;
   /// Whether fill() reads files, for which it must have a thread wherever an actor calls it.
   virtual bool reads_files() const noexcept { return false; }
+  /// The run is about to end: fills that wait for a file soon give up. Idempotent.
+  virtual void stop_waiting() const noexcept {}
 };
 
 /// Throws Error{invalid}, naming `reader`, unless `wanted` is among the `offered`, of that shape and, but for bf16 in
