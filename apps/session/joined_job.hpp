@@ -22,7 +22,15 @@ struct JoinedJob {
   LaunchPlace place;
   std::unique_ptr<Bootstrap> bootstrap;  // null: a job of one rank
   std::vector<Hello> hellos;             // by rank
-  DataSet data;                          // without sets if the app brings its samples, or another rank reads them
+  /// Fills of batches that wait for a file soon give up.
+  void stop_waiting_for_data() const {
+    if (!data.train) return;
+    data.train->stop_waiting();
+    data.test->stop_waiting();
+  }
+
+  DataSet data;  // without sets where the app brings its samples, or another rank of the node
+                 // reads them
   Graph graph;
   Layout layout;
   Plan plan;

@@ -509,7 +509,7 @@ void View::make_actors() {
 void View::add_loader(TrainingParts& parts) {
   const Ledger ledger = job_.ledger(schedule_, places_[0].rows);
   const bool blocks = job_.data.train != nullptr && (job_.data.train->reads_files() || job_.data.test->reads_files());
-  data_threads_ = std::make_unique<IoThreads>("data", std::max(settings().data.threads, blocks ? 1U : 0U));
+  data_threads_ = std::make_unique<IoThreads>("data", std::max(job_.plan.decoding_threads, blocks ? 1U : 0U));
   if (!job_.plan.node_loader) {
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch, schedule_, job_.self(),
                                      *data_threads_, job_.plan.seed, ledger, trace_.loader_actor});

@@ -96,7 +96,10 @@ class View {
     return tensors_;
   }
   RunResult finish(Blocking& blocking);
-  void request_stop() noexcept { actors_->request_stop(); }
+  void request_stop() noexcept {
+    actors_->request_stop();
+    job_.stop_waiting_for_data();
+  }
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                               Deadline deadline);
   /// As switch_policy. Returns the first step that may be the view's last.

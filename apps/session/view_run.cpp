@@ -177,6 +177,7 @@ void View::take_down(Blocking& blocking) noexcept {
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
   losses_.reset();
+  job_.stop_waiting_for_data();
   if (data_threads_) data_threads_->close();
   if (io_) io_->close();
   abort_exchanges({Code::aborted, "the session is over"});

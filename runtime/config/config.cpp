@@ -126,6 +126,8 @@ class Reading {
       check(key, given, out.settings);
     }
     out.settings.rule = with_momentum(out.settings.rule, given_.contains("optimizer.momentum"));
+    if (!given_.contains("data.read_s"))
+      out.settings.data.read = std::min(out.settings.data.read, out.settings.faults.exchange / 2);
     if (!given_.contains("faults.dead_ms"))
       out.settings.faults.dead = std::min(out.settings.faults.dead, out.settings.faults.exchange);
     settle_groups(out.settings);

@@ -204,11 +204,15 @@ class Review {
   /// Operations on images do not apply to texts.
   void texts() {
     if (settings_.data.source != "text") return;
-    for (const std::string_view key : {"data.augment", "data.broken", "data.stage"})
+    for (const std::string_view key : {"data.augment", "data.broken", "data.read_s", "data.stage"})
       if (is_wished(key)) add(key, text(key, " is not used by data.source = \"text\"; leave it out"));
   }
 
   void faults() {
+    if (is_given("data.read_s") && settings_.data.read >= settings_.faults.exchange)
+      add("data.read_s",
+          text("an exchange gives up (", told("faults.exchange_s"), ") while a rank may still wait for a file (",
+               told("data.read_s"), "); make exchange_s the longer one"));
     if (settings_.faults.exchange >= settings_.faults.dead) return;
     add(is_given("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms",
         text("an exchange gives up (", told("faults.exchange_s"), ") before a silent rank is dead (",

@@ -139,11 +139,19 @@ Keys data_and_model_keys() {
        Takes{.kind = K::texts, .least_items = 0, .most_items = 16, .check = check_augment},
        "operations on images when a batch is filled", "[\"crop:4\", \"flip\"]", augment_text()},
       {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
-       "what happens if an image cannot be read or is damaged", "\"skip\"",
+       "what happens if an image cannot be read, not in time, or is damaged", "\"skip\"",
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
        "gradient nor in the figures. Applies to source = \"folder\", \"map\", \"shards\" and \"voc\", whose images are "
        "decoded in the run; with \"voc\" also to annotations, and a loss on boxes counts the sample, whose boxes are "
        "0."},
+      {"data.read_s", at<&S::data, &D::read>, number(0.1, 86400),
+       "how long reading an image from its file may take, in seconds", "5",
+       "A file that has not been read by then, as when a network mount hangs, counts as broken: see data.broken. If 16 "
+       "reads hang at once the run ends. Less than faults.exchange_s, so that the other ranks do not give up first; "
+       "the "
+       "default is at most half of it. "
+       "With data.stage the time is that of the first reading. Applies to source = \"folder\", \"map\", \"shards\" "
+       "and \"voc\"."},
       {"data.stage", at<&S::data, &D::stage>, one_of_first<Stage>(3),
        "whether images that are files are copied before the run, and where to", "\"memory\"",
        "none: each is read where it is, again in every epoch. memory, disk: the process that reads the data set copies "

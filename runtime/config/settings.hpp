@@ -47,6 +47,7 @@ struct Settings {
     std::uint32_t threads = 0;         // threads that decode batches for the loader; 0: the loader decodes
     std::vector<std::string> augment;  // in the form of parse_augmentation()
     Broken broken = Broken::fatal;
+    std::chrono::milliseconds read{20000};  // that reading a file may take
     Stage stage = Stage::none;
     std::string stage_path = "/var/tmp";
     std::uint32_t length = 256;        // bytes of a text sample

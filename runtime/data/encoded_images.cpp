@@ -13,7 +13,9 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/data/byte_images.hpp"
 #include "runtime/data/detail/encoded_format.hpp"
+#include "runtime/data/image_decoder.hpp"
 #include "runtime/data/staged_files.hpp"
+#include "runtime/data/watched_files.hpp"
 
 namespace troupe {
 namespace {
@@ -73,6 +75,8 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
                  set_.files->name(i), ": label ", set_.labels[i], " is not one of the training set's ", set_.classes,
                  " classes");
   }
+  if (options_.patience > options_.patience.zero())
+    set_.files = std::make_unique<WatchedFiles>(std::move(set_.files), options_.patience);
   if (options_.stage.stage != Stage::none)
     set_.files = std::make_unique<StagedFiles>(std::move(set_.files), options_.stage);
   fields_ = image_fields(measure_first(), set_.classes, options_.augmentation);
@@ -113,12 +117,17 @@ std::string EncodedImages::write_image(const FillRequest& request, std::size_t r
                 ": add an operation that brings images to a size to data.augment, such as resize:", wanted[0]);
   }
   const DrawnAugmentation drawn = writer_.draw(request.seed, sample, decoder.height(), decoder.width());
-  ImageDecoder::Decoded image = decoder.decode(drawn.window, wanted[0], wanted[1]);
+  const bool planes = options_.augmentation.fit != Fit::none && decoder.has_planes();
+  ImageDecoder::Decoded image = planes ? decoder.decode_planes(drawn.window, wanted[0], wanted[1])
+                                       : decoder.decode(drawn.window, wanted[0], wanted[1]);
   if (!image.fault.empty()) return std::move(image.fault);
   DrawnAugmentation in_pixels = drawn;
   in_pixels.window = image.window;
-  writer_.write(image.pixels, in_pixels, entry.field.dtype, request.slot + entry.offset + row * entry.row_bytes(),
-                workplace.scratch);
+  std::byte* const to = request.slot + entry.offset + row * entry.row_bytes();
+  if (planes)
+    writer_.write(image.planes, in_pixels, entry.field.dtype, to, workplace.scratch);
+  else
+    writer_.write(image.pixels, in_pixels, entry.field.dtype, to, workplace.scratch);
   return {};
 }
 
@@ -177,7 +186,7 @@ void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::sh
 }
 
 EncodedImageOptions detail::image_options(const DataOptions& options, bool training) {
-  return {options.augmentation, training, options.broken, options.note, options.stage};
+  return {options.augmentation, training, options.broken, options.note, options.stage, options.patience};
 }
 
 DataFacts detail::facts_of_read(const DataSet& set) {

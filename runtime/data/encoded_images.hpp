@@ -1,50 +1,24 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "runtime/data/broken.hpp"
+#include "runtime/data/encoded_files.hpp"
 #include "runtime/data/image_boxes.hpp"
-#include "runtime/data/image_decoder.hpp"
+#include "runtime/data/image_writer.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/data/stage.hpp"
 
 namespace troupe {
 
-/// The bytes of encoded images, by number. Threads: any.
-class EncodedFiles {
- public:
-  virtual ~EncodedFiles() = default;
-  virtual std::uint64_t count() const noexcept = 0;
-  /// For people: a path, or a position in an archive.
-  virtual std::string name(std::uint64_t image) const = 0;
-  /// Reads all bytes of `image` into `to`. Returns what is wrong, as a phrase; empty: nothing. Blocks.
-  virtual std::string read(std::uint64_t image, std::vector<std::uint8_t>& to) const = 0;
-  /// The memory of this object.
-  virtual std::uint64_t size_bytes() const noexcept = 0;
-};
-
-/// A file for each image, in the order in which they are added.
-class PathFiles final : public EncodedFiles {
- public:
-  void add(std::string_view path);
-  std::uint64_t count() const noexcept override { return ends_.size(); }
-  std::string name(std::uint64_t image) const override;
-  std::string read(std::uint64_t image, std::vector<std::uint8_t>& to) const override;
-  std::uint64_t size_bytes() const noexcept override { return paths_.size() + ends_.size() * sizeof ends_[0]; }
-
- private:
-  std::string paths_;  // one after the other
-  std::vector<std::uint64_t> ends_;
-};
-
-/// Images with labels or boxes, which are decoded when a batch is filled.
+/// Images that have a label or boxes, and are decoded on their way into a batch.
 struct EncodedImageSet {
   std::unique_ptr<EncodedFiles> files;
   std::vector<std::int32_t> labels;  // by image
@@ -59,6 +33,7 @@ struct EncodedImageOptions {
   Broken broken = Broken::fatal;
   std::function<void(const std::string&)> note;  // called for files that are skipped, on any thread; may be empty
   StageOptions stage{};
+  std::chrono::milliseconds patience{0};  // for reading a file, which counts as broken then; 0: any time
 };
 
 /// A set of encoded images. Without an operation that resizes them, all must have the size of the first one.
@@ -77,7 +52,8 @@ class EncodedImages final : public Source {
            (set_.boxes ? set_.boxes->size_bytes() : 0);
   }
   bool reads_files() const noexcept override { return true; }
-  /// Number of rows filled without their image so far.
+  void stop_waiting() const noexcept override { set_.files->stop_waiting(); }
+  /// Rows that were filled without their image so far.
   std::uint64_t count_skipped() const noexcept { return skipped_.load(std::memory_order_relaxed); }
 
  private:

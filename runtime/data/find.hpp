@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,8 +21,9 @@ struct DataOptions {
   double validation = 0.1;                       // fraction of a text, at its end, that is its test set
   std::uint32_t boxes = 16;                      // largest number of objects of a sample
   std::vector<std::string> classes;              // of objects; empty: the sorted names in the training set
-  std::function<void(const std::string&)> note;  // called for files that are skipped, on any thread; may be empty
-  StageOptions stage{};                          // for read_data(), for images that are files
+  std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
+  StageOptions stage{};                          // of read_data(), for images that are files
+  std::chrono::milliseconds patience{0};         // for reading one of them; 0: any time
 };
 
 struct DataRequest {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/data/image_writer.hpp"
+#include "runtime/data/resizer.hpp"
 
 namespace troupe {
 
@@ -30,14 +30,20 @@ class ImageDecoder {
   std::uint32_t width() const noexcept;
 
   struct Decoded {
-    PixelView pixels;    // owned by the decoder, valid until the next call; four channels, the last of which is unused
-    PixelWindow window;  // position of the wanted window in `pixels`
+    PixelView pixels;    // the decoder's own, until the next call; four channels, of which the last is filling
+    PixelPlanes planes;  // of decode_planes(), likewise
+    PixelWindow window;  // where in either the wanted window lies
     std::string fault;   // what is wrong with the image; empty: nothing
   };
   /// Decodes what `window` needs to be resized to `height` x `width`, and little more: of a JPEG only the rows and
   /// columns around it, at 1/2, 1/4 or 1/8 size if the window is at least that much larger than the result. Call once
   /// for each open().
   Decoded decode(const PixelWindow& window, std::uint32_t height, std::uint32_t width);
+  /// Whether the image that is open can be decoded by decode_planes(): a JPEG of grey, or of luma and chroma.
+  bool has_planes() const noexcept;
+  /// The same, but the planes of a JPEG are left as they are stored: subsampled, and as luma and chroma. This is faster
+  /// where they are resized. Rows are left out as by decode(), columns are not.
+  Decoded decode_planes(const PixelWindow& window, std::uint32_t height, std::uint32_t width);
 
  private:
   struct State;

@@ -5,41 +5,18 @@
 #include <vector>
 
 #include "runtime/data/augment.hpp"
+#include "runtime/data/resizer.hpp"
 
 namespace troupe {
 
-/// An image of bytes [height, width, channels] in memory of another owner; each row begins `stride` bytes after the
-/// previous one.
-struct PixelView {
-  const std::uint8_t* data = nullptr;
-  std::uint32_t height = 0;
-  std::uint32_t width = 0;
-  std::uint32_t channels = 0;
-  std::size_t stride = 0;
-};
-
-/// Resizes `window` of `from` to `to` [height, width, channels], antialiased: with a triangle filter that is as wide as
-/// the factor by which the image shrinks. An image of four channels, the last of which is unused, may be written with
-/// three: `channels`.
-class Resizer {
- public:
-  void resize(const PixelView& from, const PixelWindow& window, std::uint32_t height, std::uint32_t width,
-              std::uint32_t channels, std::uint8_t* to);
-
- private:
-  std::vector<float> row_;     // pixels of four floats
-  std::vector<float> narrow_;  // the same row as read, if pixels have fewer channels
-  std::vector<float> down_weights_, across_weights_;
-};
-
-/// Writes augmented images into batches, for one Augmentation and one shape. Threads: any; the memory of a call is in
-/// `Scratch`.
+/// Writes augmented images into batches. A value of one Augmentation and one shape. Threads: any; what a call needs for
+/// itself is in `Scratch`.
 class ImageWriter {
  public:
   /// Memory of one caller, reused from image to image.
   struct Scratch {
     Resizer resizer;
-    std::vector<std::uint8_t> resized;
+    std::vector<std::uint8_t> resized;  // an image, or a row of it
     std::vector<std::uint8_t> arranged;
   };
 
@@ -54,11 +31,22 @@ class ImageWriter {
   /// batch.
   void write(const PixelView& image, const DrawnAugmentation& drawn, DType dtype, std::byte* to,
              Scratch& scratch) const;
+  /// The same for an image that is brought to the size of the batch; images of three channels may have one plane.
+  void write(const PixelPlanes& image, const DrawnAugmentation& drawn, DType dtype, std::byte* to,
+             Scratch& scratch) const;
 
  private:
-  PixelView fitted(const PixelView& image, const PixelWindow& window, Scratch& scratch) const;
+  bool recolors() const noexcept { return training_ && augmentation_.changes_colors(); }
+  /// Whether a resized image is needed as a whole. If not, the resizer mirrors it and each row is written as it is
+  /// made.
+  bool is_arranged(const DrawnAugmentation& drawn) const noexcept {
+    return drawn.down != 0 || drawn.right != 0 || recolors();
+  }
+  void write_fitted(const DrawnAugmentation& drawn, DType dtype, std::byte* to, Scratch& scratch) const;
   PixelView arranged(const PixelView& image, const DrawnAugmentation& drawn, Scratch& scratch) const;
-  void convert(const PixelView& image, DType dtype, std::byte* to) const;
+  void convert(const std::uint8_t* from, std::size_t count, DType dtype, std::byte* to) const;
+  void cut_out(const DrawnAugmentation& drawn, std::uint32_t height, std::uint32_t width, DType dtype,
+               std::byte* to) const;
 
   Augmentation augmentation_;
   std::uint32_t channels_;

@@ -57,6 +57,8 @@ class Source {
   virtual std::uint64_t size_bytes() const noexcept = 0;
   /// Whether fill() reads files; then an actor may only call it with a thread.
   virtual bool reads_files() const noexcept { return false; }
+  /// The run is about to end: fills that wait for a file soon give up. Idempotent.
+  virtual void stop_waiting() const noexcept {}
 };
 
 /// Throws Error{invalid}, which names `reader`, unless `wanted` is among the `offered` fields with the same shape and

@@ -68,7 +68,10 @@ class StagedFiles::Copy {
       while (!stopped_.load(std::memory_order_relaxed)) {
         const std::uint64_t first = next_.fetch_add(kImagesAtOnce, std::memory_order_relaxed);
         if (first >= staged_.count()) break;
-        for (std::uint64_t i = first; i < std::min(first + kImagesAtOnce, staged_.count()); ++i) copy(i, bytes);
+        for (std::uint64_t i = first; i < std::min(first + kImagesAtOnce, staged_.count()); ++i) {
+          if (stopped_.load(std::memory_order_relaxed)) break;
+          copy(i, bytes);
+        }
       }
     } catch (...) {
       fail_with(std::current_exception());
@@ -121,6 +124,7 @@ class StagedFiles::Copy {
 
   void fail_with(std::exception_ptr error) noexcept {
     stopped_.store(true, std::memory_order_relaxed);
+    staged_.files_->stop_waiting();
     const std::lock_guard lock(mutex_);
     if (!failed_) failed_ = std::move(error);
   }

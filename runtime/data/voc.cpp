@@ -15,6 +15,7 @@
 #include "runtime/data/detail/data_format.hpp"
 #include "runtime/data/detail/encoded_format.hpp"
 #include "runtime/data/detail/unpacked.hpp"
+#include "runtime/data/image_decoder.hpp"
 
 // data.source = "voc": images with boxes in the layout of Pascal VOC.
 namespace troupe {

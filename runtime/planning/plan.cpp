@@ -72,7 +72,8 @@ std::string Plan::to_string() const {
       << range.least << ' ' << range.most << " changes " << batches.size();
   for (const BatchChange& change : batches) out << ' ' << change.first_sample << ' ' << change.rows;
   out << '\n'
-      << "scatter " << name_of(scatter) << " node loader " << node_loader << '\n'
+      << "scatter " << name_of(scatter) << " node loader " << node_loader << " decoding threads " << decoding_threads
+      << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
       << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
       << " digests " << digest_steps << '\n'

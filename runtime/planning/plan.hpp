@@ -87,7 +87,8 @@ struct Plan {
   SplitRange range;                  // limits of a rank's share, if measured
   std::uint32_t prefetch = 0;
   Scatter scatter = Scatter::endless;
-  bool node_loader = false;  // each node's leader makes the batches of all its ranks; otherwise each rank makes its own
+  bool node_loader = false;  // each node's leader makes the batches of all its ranks; otherwise each rank its own
+  std::uint32_t decoding_threads = 0;  // of each loader, on its rank's cpus; 0: the loader decodes itself
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
   std::uint64_t data_bytes = 0;  // both sets, in each process that reads them

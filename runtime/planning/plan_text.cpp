@@ -149,6 +149,15 @@ std::string memory_note(const Plan& plan) {
       shares ? ", what is used of the others' arenas" : "");
 }
 
+/// Who makes batches, and where: a loader is a part of its rank, whose cores are near its device.
+std::string loaders_text(const Plan& plan) {
+  const std::string who = plan.decoding_threads == 0 ? std::string{"itself"}
+                                                     : fmt::format("by {} thread{}", plan.decoding_threads,
+                                                                   plan.decoding_threads == 1 ? "" : "s");
+  return fmt::format("each {}'s loader decodes {}, on the cpus of {}", plan.node_loader ? "node" : "rank", who,
+                     plan.node_loader ? "the node's first rank" : "its rank");
+}
+
 std::string steps_an_epoch(const Plan& plan) {
   const double steps = static_cast<double>(plan.train_samples) / (static_cast<double>(plan.batch) * plan.world_size());
   if (plan.scatter == Scatter::endless) return fmt::format("{:.6g}", steps);
@@ -236,6 +245,7 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));
+  fmt::format_to(line, "         {}\n", loaders_text(plan));
   fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n", steps_an_epoch(plan), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   for (const GroupPlan& group : plan.groups) {

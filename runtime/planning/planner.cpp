@@ -1,9 +1,11 @@
 #include "runtime/planning/planner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <string_view>
 
 #include "runtime/base/error.hpp"
 #include "runtime/compute/rank_gather.hpp"
@@ -301,6 +303,10 @@ void share_batches(Plan& plan, const Settings& settings) {
 }
 
 void choose_loaders(Plan& plan, const Settings& settings) {
+  // Files may be waited for, which an actor must not.
+  constexpr std::array<std::string_view, 4> kFiles{"folder", "map", "shards", "voc"};
+  const bool files = std::ranges::find(kFiles, settings.data.source) != kFiles.end();
+  plan.decoding_threads = std::max(settings.data.threads, files ? 1U : 0U);
   plan.node_loader = settings.data.loader == "node" && plan.ranks.size() > 1;
   if (!plan.node_loader) return;
   std::string leaders;

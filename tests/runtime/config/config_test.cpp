@@ -74,6 +74,7 @@ scatter = "equal"
 loader = "node"
 augment = ["flip", "crop:4"]
 broken = "skip"
+read_s = 0.4
 stage = "disk"
 stage_path = "/scratch"
 [model]
@@ -118,6 +119,7 @@ stop_s = 0.25
   EXPECT_EQ(s.data.source, "generated");
   EXPECT_EQ(s.data.augment, (std::vector<std::string>{"flip", "crop:4"}));
   EXPECT_EQ(s.data.broken, Broken::skip);
+  EXPECT_EQ(s.data.read, std::chrono::milliseconds(400));
   EXPECT_EQ(s.data.stage, Stage::disk);
   EXPECT_EQ(s.data.stage_path, "/scratch");
   EXPECT_EQ(s.data.path, "somewhere");
