@@ -115,14 +115,14 @@ void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease ba
     *parts.space.address_of<StepSums>(sums) = {};
     s.evaluating = true;
     ++s.evaluations_left;
-    parts.exchange.show_common(parts.stream);
+    parts.exchange.show_evaluated(parts.stream);
   }
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.evaluate(parts.stream, batch.lease.memory(), batch.rows, sums);
   const Point done = parts.stream.mark();
   batch.lease.free_after(done);
   if (batch.last) {
-    parts.exchange.show_own(parts.stream);
+    parts.exchange.hide_evaluated(parts.stream);
     parts.evaluations.tell_at(done, DeviceActor{self}, EvaluationReached{batch.step, {}});
     s.evaluating = false;
     ++s.evaluation;

@@ -35,6 +35,8 @@ class Resumed {
   void load_state(const JoinedJob& job, HostCopies& copies, const RankMemory& memory);
   /// How many updates the group's rule has made: where its parameters come from several groups, the most of them.
   std::uint64_t updates_of(const GroupPlan& group) const;
+  /// Of all of the group's parameters.
+  bool has_average(const GroupPlan& group) const;
 
  private:
   void load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe, const Memory& to);

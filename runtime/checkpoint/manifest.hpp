@@ -12,8 +12,8 @@
 namespace troupe {
 
 /// What a piece of a checkpoint holds of its tensor: the weights, one of the optimizer's states, the momentum of the
-/// policy's outer update, or what a filter took away of what a rank sent.
-enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer, residual };
+/// policy's outer update, what a filter took away of what a rank sent, or the moving average of the weights.
+enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer, residual, average };
 std::string_view name_of(CheckpointPart part) noexcept;
 
 /// Elements [first, first + count) of one tensor, as a tensor of a file: under the tensor's name and shape when it is
@@ -77,6 +77,8 @@ struct CheckpointManifest {
   std::vector<CheckpointFile> files;
   /// Whether it has the momentum of an outer update of a parameter.
   bool has_outer(std::string_view tensor) const noexcept;
+  /// Whether it has the moving average of a parameter.
+  bool has_average(std::string_view tensor) const noexcept;
   /// How many ranks' residuals of a parameter it has.
   std::uint32_t count_residuals(std::string_view tensor) const noexcept;
   /// The group that a parameter was in.

@@ -134,6 +134,7 @@ class Review {
                                    told("checkpoint.every_steps"), "; give it the steps from one to the next"));
     }
     const auto lacks = [](PolicyKind kind) { return !has_verdicts(kind); };
+    average(lacks);
     if (!needs_verdict(rule) || !any_policy(all_groups(settings_).front(), lacks)) return;
     const std::string_view policy = lacks(settings_.update.kind) ? "update.policy" : "update.switch";
     for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
@@ -141,6 +142,23 @@ class Review {
       add(key, text(told(key), " needs a round of all ranks in each update, which ", told(policy),
                     " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
     }
+  }
+
+  /// Ranks that train by themselves have weights of their own, and a shard is not asked for all of its stripe at one
+  /// moment.
+  template <class Lacks>
+  void average(Lacks&& lacks) {
+    const std::vector<Settings::Group> groups = all_groups(settings_);
+    const auto group = std::ranges::find_if(groups, [&](const auto& one) { return any_policy(one, lacks); });
+    if (settings_.rule.ema_decay == 0 || group == groups.end()) return;
+    const std::string_view policy = lacks(settings_.update.kind)        ? "update.policy"
+                                    : any_policy(groups.front(), lacks) ? "update.switch"
+                                                                        : "update.group";
+    add("optimizer.ema_decay",
+        text(told("optimizer.ema_decay"),
+             " averages parameters that all ranks have in common after each update, which ",
+             policy == "update.group" ? text("the group ", in_quotes(group->name)) : told(policy),
+             " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
   }
 
   /// A shard has some of a tensor, and updates it when something comes, so it never knows the norms of whole tensors.
@@ -169,10 +187,15 @@ class Review {
 
   /// A model is either registered or written down.
   void layers() {
-    if (settings_.model.layers.empty()) return;
+    const bool has_file = !settings_.model.onnx.empty();
+    if (settings_.model.layers.empty() && !has_file) return;
+    if (has_file && !settings_.model.layers.empty())
+      add("model.layers",
+          "model.layers cannot be used together with model.onnx, which is the whole model; leave it out");
     for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
       if (is_wished(key))
-        add(key, text(key, " cannot be used together with model.layers, which is the whole model; leave it out"));
+        add(key, text(key, " cannot be used together with ", has_file ? "model.onnx" : "model.layers",
+                      ", which is the whole model; leave it out"));
   }
 
   /// What layers gather of all ranks in a step is there only when all take it together.

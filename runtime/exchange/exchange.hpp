@@ -62,6 +62,11 @@ class Exchange {
   /// Swaps the agreed parameters of the group into the replica; show_own swaps this rank's own back.
   virtual void show_common(Stream& stream) = 0;
   virtual void show_own(Stream& stream) = 0;
+  /// Parameters and their moving average change places, at all ranks, if the rule keeps one: between the two calls, all
+  /// of which every rank makes after the same step, the replica reads the average. Nothing else may be read or begun
+  /// there. Work that is enqueued on `stream` from here on sees it.
+  virtual void show_average(Stream&) {}
+  virtual void hide_average(Stream&) {}
   /// The policy of the step that began last.
   virtual const PolicySettings& policy() const noexcept = 0;
   /// Why switch_at would refuse the policy whatever the step, with what to do; empty: it would not.
@@ -130,6 +135,9 @@ class StepExchange final : public BucketSink {
   std::vector<PolicyKind> policies() const;
   std::string refusal(const PolicySettings& policy) const;
   void switch_at(Step step, const PolicySettings& policy);
+  /// What an evaluation reads: the common weights, or their average where the rule keeps one; and back.
+  void show_evaluated(Stream& stream);
+  void hide_evaluated(Stream& stream);
   void show_common(Stream& stream);
   void show_own(Stream& stream);
 
@@ -167,19 +175,20 @@ constexpr std::uint64_t digest_bytes(std::size_t tensors) noexcept {
 /// What of `stripe` lies in `bucket`; count 0: nothing.
 Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept;
 
-/// The memory of `range`, a part of `stripe`, without a journal.
-StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind rule);
+/// The memory of `range`, a part of `stripe`, with the first `slots` of its states and without a journal.
+StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, std::size_t slots);
 
 /// Likewise of what is common with a bucket. Every bucket's pass has a journal of its own: bucket b's is the b-th of
 /// journal_bytes(`journal_slots`) each in the stripe's journal; no rule that is used on the stripe keeps more states.
 /// Throws Error{invalid} when a journal is there but too small for the bucket.
-StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots);
+StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, std::size_t slots,
+                         std::size_t journal_slots);
 inline StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule) {
-  return common_part(stripe, bucket, rule, state_slots(rule));
+  return common_part(stripe, bucket, state_slots(rule), state_slots(rule));
 }
 
 /// The same of the one of a rank's `stripes` that has something in common with the bucket, or of the first.
-StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, RuleKind rule,
+StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, std::size_t slots,
                          std::size_t journal_slots);
 
 /// The counters with which shards begin when a hosted policy begins.
@@ -253,6 +262,7 @@ struct ExchangeParts {
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
   HostedRoute* hosted = nullptr;       // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before
+  bool average_begins = false;         // the average of the parameters starts as what they are at the first step
 };
 
 /// What the policy orders, on the device's stream: by the collective route, or by way of the shards while it is a

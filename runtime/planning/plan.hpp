@@ -63,6 +63,7 @@ struct GroupPlan {
   std::string name = "default";
   std::vector<std::string> parameters;  // their names
   RuleKind kind = RuleKind::sgd;
+  bool average = false;               // a moving average of the parameters is kept
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
   FilterSettings filter;              // of what is sent; in the arena nothing is
@@ -73,6 +74,11 @@ struct GroupPlan {
   std::vector<Bucket> buckets;        // by index
   friend bool operator==(const GroupPlan&, const GroupPlan&) = default;
 };
+
+/// How many f32 per parameter are kept beside it; the average is the last.
+inline std::size_t state_slots(const GroupPlan& group) noexcept {
+  return state_slots(group.kind) + (group.average ? 1 : 0);
+}
 
 /// Who runs where and what travels how: pure data, the same in every process of a job, compared by hash when they meet.
 struct Plan {
