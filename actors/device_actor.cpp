@@ -123,7 +123,9 @@ void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease ba
   batch.lease.free_after(done);
   if (batch.last) {
     parts.exchange.hide_evaluated(parts.stream);
-    parts.evaluations.tell_at(done, DeviceActor{self}, EvaluationReached{batch.step, {}});
+    // Where the average was shown, the weights are back before anyone hears of it, who may end the run.
+    parts.evaluations.tell_at(parts.exchange.keeps_average() ? parts.stream.mark() : done, DeviceActor{self},
+                              EvaluationReached{batch.step, {}});
     s.evaluating = false;
     ++s.evaluation;
   }
@@ -170,7 +172,8 @@ void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAud
   if (!s.all_committed || s.finished) return;
   if (s.retires) return retire_when_done(self, parts, audience);
   if (parts.saves && s.saves.saved() != s.last) {
-    if (!s.saves.saving()) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
+    const bool shows_average = s.evaluating && parts.exchange.keeps_average();
+    if (!s.saves.saving() && !shows_average) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
     return;
   }
   if (s.saves.copying() || !has_evaluated(s, parts)) return;

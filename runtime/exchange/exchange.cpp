@@ -163,6 +163,10 @@ void StepExchange::switch_at(Step step, const PolicySettings& policy) {
   for (Exchange* exchange : exchanges_) exchange->switch_at(step, policy);
 }
 
+bool StepExchange::keeps_average() const noexcept {
+  return std::any_of(exchanges_.begin(), exchanges_.end(), [](const Exchange* one) { return one->keeps_average(); });
+}
+
 void StepExchange::show_evaluated(Stream& stream) {
   show_common(stream);
   for (Exchange* exchange : exchanges_) exchange->show_average(stream);

@@ -65,6 +65,7 @@ class Exchange {
   /// Parameters and their moving average change places, at all ranks, if the rule keeps one: between the two calls, all
   /// of which every rank makes after the same step, the replica reads the average. Nothing else may be read or begun
   /// there. Work that is enqueued on `stream` from here on sees it.
+  virtual bool keeps_average() const noexcept { return false; }
   virtual void show_average(Stream&) {}
   virtual void hide_average(Stream&) {}
   /// The policy of the step that began last.
@@ -136,6 +137,7 @@ class StepExchange final : public BucketSink {
   std::string refusal(const PolicySettings& policy) const;
   void switch_at(Step step, const PolicySettings& policy);
   /// What an evaluation reads: the common weights, or their average where the rule keeps one; and back.
+  bool keeps_average() const noexcept;
   void show_evaluated(Stream& stream);
   void hide_evaluated(Stream& stream);
   void show_common(Stream& stream);

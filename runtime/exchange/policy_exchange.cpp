@@ -64,7 +64,7 @@ class PolicyExchange final : public Exchange {
       parts_.hosted->close(stream);
       updates_ = parts_.hosted->updates();
     }
-    if (first && parts_.average_begins) begin_average(stream);
+    if (first && parts_.average_begins && keeps_average()) begin_average(stream);
     if (first || was_hosted) adopt(stream);
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
@@ -143,6 +143,8 @@ class PolicyExchange final : public Exchange {
     stream.copy(memory_.weights, memory_.held);
     copy_some(stream, memory_.bf16, memory_.held_bf16);
   }
+
+  bool keeps_average() const noexcept override { return parts_.rule.ema_decay > 0; }
 
   /// A round under way ends first. What it leads to is averaged too, but this rank's weights do not have it yet: they
   /// are put aside.
@@ -229,7 +231,6 @@ class PolicyExchange final : public Exchange {
   }
   /// How many arrays a stripe has beside the parameters.
   std::size_t slots() const noexcept { return state_slots(parts_.rule); }
-  bool keeps_average() const noexcept { return parts_.rule.ema_decay > 0; }
 
   /// Only a tenant updates its stripe, and not before all ranks have contributed to it, which is later on their
   /// streams.

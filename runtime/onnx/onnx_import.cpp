@@ -664,8 +664,9 @@ class Importer {
     if (read.form != Form::flat) return plain(0);
     const Shape& of = shape(read.tensor);
     need(weight.size() == units * of.count_elements(), "has weights for another number of elements than it reads");
-    if (!read.channels_first)
-      return node_->inputs[0].starts_with(name + ".flat") || read.tensor < fields_.size() ? read.tensor : plain(0);
+    const bool is_input =
+        std::ranges::find(file_.inputs, node_->inputs[0], &detail::OnnxValue::name) != file_.inputs.end();
+    if (!read.channels_first) return is_input || node_->inputs[0].starts_with(name + ".flat") ? read.tensor : plain(0);
     const std::size_t places = std::size_t{of.extents[0]} * of.extents[1];
     const std::size_t each = weight.size() / units;
     for (std::size_t unit = 0; unit < units; ++unit) {

@@ -504,6 +504,7 @@ TEST_P(Groups, ShowTheAverageOfTheWeightsToEvaluationsAndTrainAsIfThereWereNone)
       {{}, {.kind = RuleKind::lamb, .rate = 0.01, .weight_decay = 0.01, .clip_norm = 0.5}}};
   for (const Averaged& one : cases) {
     for (const bool rounded : {false, true}) {
+      if (rounded && (&one != &cases.front() || GetParam().nodes == 1)) continue;
       SCOPED_TRACE(text(to_string(one.policy), ", ", to_string(one.rule), rounded ? ", rounded" : ""));
       Settings settings = settings_of(one.policy, one.rule);
       if (rounded) settings.filter = {.kind = FilterKind::bf16, .error_feedback = true};

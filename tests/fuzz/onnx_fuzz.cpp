@@ -5,6 +5,7 @@
 #include <random>
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/model/layer_list.hpp"
 #include "runtime/onnx/onnx_export.hpp"
 #include "runtime/onnx/onnx_import.hpp"

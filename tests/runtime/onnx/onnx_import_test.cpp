@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ std::string refusal(const std::string& bytes, const std::vector<Field>& fields) 
 Operation without_start(Operation operation) {
   if (auto* embedding = std::get_if<Embedding>(&operation)) embedding->deviation = 1;
   if (auto* position = std::get_if<Position>(&operation)) position->deviation = 0.02;
+  if (auto* dropout = std::get_if<Dropout>(&operation)) dropout->rate = static_cast<float>(dropout->rate);
   if (auto* norm = std::get_if<L2Norm>(&operation)) norm->scale = 20;
   if (auto* norm = std::get_if<BatchNorm>(&operation)) norm->synchronized = false;
   if (auto* pool = std::get_if<MaxPool>(&operation)) pool->stride = pool_stride(pool->stride, pool->kernel);
@@ -275,6 +277,32 @@ TEST(OnnxImport, ReadsMatricesBothWaysAndGeluInFiveNodes) {
   EXPECT_EQ(model.parameters.at("h.weight"), (std::vector<float>{0, 2, 4, 6, 1, 3, 5, 7}));
   EXPECT_EQ(model.parameters.at("a.weight"), (std::vector<float>{0, 2, 1, 3}));
   EXPECT_EQ(model.parameters.at("a.bias"), (std::vector<float>{5, 6}));
+}
+
+/// Into the folder of onnx_models_test.py, which compares what both compute.
+TEST(OnnxImport, WritesAgainWhatOtherProgramsWrote) {
+  const char* const given = std::getenv("TROUPE_ONNX_FOLDER");
+  if (given == nullptr) GTEST_SKIP() << "onnx_models_test.py runs this";
+  const std::filesystem::path folder{given};
+  std::size_t models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    std::ifstream extents{entry.path()};
+    const auto shape = nlohmann::json::parse(extents).get<std::vector<std::uint32_t>>();
+    const std::vector<Field> fields{{"image", Shape{shape}, DType::f32}, {"label", {}, DType::i32, 4}};
+    const std::string stem = (folder / entry.path().stem()).string();
+    const OnnxModel model = read_onnx_file(stem + ".onnx", fields);
+    std::vector<Layer> layers = model.layers;
+    layers.push_back({"loss", SoftmaxCrossEntropy{}, {model.output, "label"}});
+    const Graph graph{model.name, fields, DType::f32, std::move(layers)};
+    std::vector<std::vector<float>> numbers;
+    for (const Parameter& parameter : graph.parameters()) numbers.push_back(model.parameters.at(parameter.name));
+    std::ofstream again{stem + ".again.onnx", std::ios::binary};
+    again << bytes_of(graph, numbers);
+    ASSERT_TRUE(again.flush());
+    ++models;
+  }
+  EXPECT_GT(models, 0U);
 }
 
 TEST(OnnxImport, NamesTheNodeAndTheOperationOfWhatNoLayerDoes) {
