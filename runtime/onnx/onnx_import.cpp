@@ -215,6 +215,10 @@ class Importer {
   }
 
   const Shape& shape(std::uint32_t tensor) const { return tensors_[tensor].shape; }
+  std::uint32_t width(std::uint32_t tensor) const {
+    need(!shape(tensor).extents.empty(), "reads a single number");
+    return shape(tensor).extents.back();
+  }
   bool is_image(std::uint32_t tensor) const { return shape(tensor).extents.size() == 3; }
 
   // ---- Values ----
@@ -622,7 +626,7 @@ class Importer {
     const Value read = input();
     if (read.form == Form::part) {
       const std::int64_t width = shape(read.tensor).extents[1] / 3;
-      need(to.size() == 4 && to[0] == 0 && to[1] == 0 && to[2] > 0 && to[3] > 0 && to[2] <= width &&
+      need(to.size() == 4 && to[0] == 0 && to[1] == 0 && to[2] > 0 && to[3] > 0 && to[2] <= width && to[3] <= width &&
                to[2] * to[3] == width,
            "cuts queries, keys or values into other parts than heads");
       Value next = read;
@@ -681,7 +685,7 @@ class Importer {
     if (find_numbers(1) != nullptr) {
       const std::uint32_t read = plain(0);
       const OnnxNumbers& weight = matrix(node.inputs[1]);
-      need(weight.dims[0] == shape(read).extents.back(), "has a matrix of another width than what it reads");
+      need(weight.dims[0] == width(read), "has a matrix of another width than what it reads");
       return give({.form = Form::product, .tensor = read, .numbers = node.inputs[1]});
     }
     const Value one = input(0), two = input(1);
@@ -734,7 +738,8 @@ class Importer {
     if (of.channels_first && *order == Numbers{0, 2, 3, 1}) return give_tensor(of.tensor);
     if (!of.channels_first && is_image(of.tensor) && *order == Numbers{0, 3, 1, 2}) return give_tensor(of.tensor, true);
     Transpose made;
-    for (const std::int64_t extent : std::span(*order).subspan(1)) made.order.push_back(size_of(extent - 1));
+    for (const std::int64_t extent : std::span(*order).subspan(1))
+      made.order.push_back(size_of(extent > 0 ? extent - 1 : -1));
     give_tensor(add_layer(own_name(), made, {plain(0)}));
   }
 
@@ -759,8 +764,8 @@ class Importer {
     const std::int64_t axis = node.number("axis", -1);
     need(axis == -1 || axis == static_cast<std::int64_t>(shape(read).extents.size()),
          "norms over more than the last extent");
-    const std::size_t width = shape(read).extents.back();
-    std::vector<Start> starts{{"weight", f32s(1)}, {"bias", has_input(2) ? f32s(2) : std::vector<float>(width)}};
+    const std::size_t each = width(read);
+    std::vector<Start> starts{{"weight", f32s(1)}, {"bias", has_input(2) ? f32s(2) : std::vector<float>(each)}};
     give_tensor(add_layer(layer_name(output(), node.inputs[1], "weight"),
                           LayerNorm{decimal_of(node.f32("epsilon", 1e-5F))}, {read}, std::move(starts)));
   }
