@@ -115,15 +115,17 @@ void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease ba
     *parts.space.address_of<StepSums>(sums) = {};
     s.evaluating = true;
     ++s.evaluations_left;
-    parts.exchange.show_common(parts.stream);
+    parts.exchange.show_evaluated(parts.stream);
   }
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.evaluate(parts.stream, batch.lease.memory(), batch.rows, sums);
   const Point done = parts.stream.mark();
   batch.lease.free_after(done);
   if (batch.last) {
-    parts.exchange.show_own(parts.stream);
-    parts.evaluations.tell_at(done, DeviceActor{self}, EvaluationReached{batch.step, {}});
+    parts.exchange.hide_evaluated(parts.stream);
+    // Where the average was shown, the weights are back before anyone hears of it, who may end the run.
+    parts.evaluations.tell_at(parts.exchange.keeps_average() ? parts.stream.mark() : done, DeviceActor{self},
+                              EvaluationReached{batch.step, {}});
     s.evaluating = false;
     ++s.evaluation;
   }
@@ -170,7 +172,8 @@ void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAud
   if (!s.all_committed || s.finished) return;
   if (s.retires) return retire_when_done(self, parts, audience);
   if (parts.saves && s.saves.saved() != s.last) {
-    if (!s.saves.saving()) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
+    const bool shows_average = s.evaluating && parts.exchange.keeps_average();
+    if (!s.saves.saving() && !shows_average) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
     return;
   }
   if (s.saves.copying() || !has_evaluated(s, parts)) return;

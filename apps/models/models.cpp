@@ -9,6 +9,7 @@
 #include "runtime/model/layer_list.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/model/recomputation.hpp"
+#include "runtime/onnx/onnx_import.hpp"
 
 namespace troupe {
 namespace {
@@ -199,9 +200,9 @@ Graph with_smoothing(const Settings& settings, const Graph& graph) {
   return {graph.name(), graph.fields(), graph.dtype(), std::move(layers)};
 }
 
-/// The layers of app.toml, which read the data's first field, the labels, and the fields that they name.
-Graph build_layers(const Settings& settings, const std::vector<Field>& fields) {
-  const std::vector<Layer>& layers = settings.model.layers;
+/// Of layers that read the data's first field, the labels, and what they name.
+Graph graph_of(const Settings& settings, std::string name, const std::vector<Field>& fields,
+               std::vector<Layer> layers) {
   const auto is_read = [&](const Field& field) {
     return std::ranges::any_of(layers, [&](const Layer& layer) {
       if (layer.inputs.empty()) return &layer == &layers.front() ? &field == &fields.front() : field.name == kLabel;
@@ -214,7 +215,23 @@ Graph build_layers(const Settings& settings, const std::vector<Field>& fields) {
     read.push_back(field);
     if (field.dtype != DType::i32) read.back().dtype = settings.model.dtype;
   }
-  return {"layers", std::move(read), settings.model.dtype, layers};
+  return {std::move(name), std::move(read), settings.model.dtype, std::move(layers)};
+}
+
+std::string loss_name(const std::vector<Layer>& layers) {
+  std::string name = "loss";
+  while (std::ranges::find(layers, name, &Layer::name) != layers.end()) name += "_";
+  return name;
+}
+
+/// The layers of the file, and the loss of classifiers on what it puts out.
+Graph build_from_onnx(const Settings& settings, const std::vector<Field>& fields) {
+  OnnxModel model = read_onnx_file(settings.model.onnx_file, fields);
+  const bool follows = model.layers.back().name == model.output;
+  std::vector<std::string> inputs;
+  if (!follows) inputs = {model.output, std::string{kLabel}};
+  model.layers.push_back({loss_name(model.layers), SoftmaxCrossEntropy{}, std::move(inputs)});
+  return graph_of(settings, model.name, fields, std::move(model.layers));
 }
 
 struct Registered {
@@ -226,7 +243,8 @@ constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", b
                              Registered{"gpt", build_gpt}};
 
 Graph build_without_smoothing(const Settings& settings, const std::vector<Field>& fields) {
-  if (!settings.model.layers.empty()) return build_layers(settings, fields);
+  if (!settings.model.layers.empty()) return graph_of(settings, "layers", fields, settings.model.layers);
+  if (!settings.model.onnx.empty()) return build_from_onnx(settings, fields);
   std::string names;
   for (const Registered& model : kModels) {
     if (model.name == settings.model.name) return model.build(settings, fields);

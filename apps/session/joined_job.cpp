@@ -1,5 +1,7 @@
 #include "apps/session/joined_job.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -9,6 +11,7 @@
 #include "devices/discovery/discovery.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/recomputation.hpp"
+#include "runtime/onnx/onnx_import.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -181,6 +184,9 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   Graph graph = make_graph(options, facts);
   Layout layout = layout_of(settings, graph);
   Plan plan = make_plan(settings, graph, inputs);
+  if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan
+    plan.reasons.push_back(fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,
+                                       read_onnx_file(settings.model.onnx_file, facts.fields).hash));
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
   if (!can_evaluate) plan.model += " without evaluation";  // the same at all ranks
   BatchLayout batch{plan.room, graph.fields()};

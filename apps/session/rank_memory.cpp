@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kTicketName = "device_memory";
 constexpr const char* kGathered = "gathered";
-constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1"};
+constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1", "state2"};
 
 Memory require(const Arena& arena, const std::string& name) {
   const auto found = arena.find(name);
@@ -83,7 +83,7 @@ class GroupTaker {
         group_(group),
         self_(self),
         needs_(needs_of(group.policies)),
-        slots_(state_slots(group.kind)) {
+        slots_(state_slots(group)) {
     for (const Stripe& stripe : group.stripes)
       if (stripe.tenant == self) stripes_.push_back(stripe);
   }
@@ -185,7 +185,7 @@ std::uint64_t snapshot_bytes(const Plan& plan, const std::vector<GroupMemory>& g
   std::uint64_t size_bytes = 0;
   for (const GroupPlan& group : plan.groups) {
     const bool outer = needs_of(group.policies).outer_state;
-    const std::size_t saved = 1 + state_slots(group.kind) + (outer ? kMaxOuterSlots : 0);
+    const std::size_t saved = 1 + state_slots(group) + (outer ? kMaxOuterSlots : 0);
     for (const StripeMemory& part : groups[group.id.value].stripes)
       size_bytes += saved * part.stripe.count * sizeof(float);
     for (const Stripe& range : groups[group.id.value].sent) size_bytes += range.count * sizeof(float);
@@ -339,7 +339,7 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
       g.norm_scratch = require(arena, name_in(group, "norm_scratch"));
     if (plan.crosses_nodes()) continue;
     StripeMemory& only = g.stripes.at(0);
-    for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
+    for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group); ++slot)
       only.state[slot] = require(arena, name_in(group, kStateNames[slot]));
   }
   return m;

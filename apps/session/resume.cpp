@@ -11,10 +11,15 @@ namespace {
 /// Used for all pieces: parameters are found by their names, whatever groups a job divides them into.
 constexpr GroupId kGroup{0};
 
-constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
+/// What a group's state `slot` is called in a checkpoint.
+CheckpointPart part_of(const GroupPlan& group, std::size_t slot) noexcept {
+  constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
+  static_assert(kStates.size() == kMaxRuleStates);
+  return slot < state_slots(group.kind) ? kStates[slot] : CheckpointPart::average;
+}
+
 constexpr CheckpointPart kOuter = CheckpointPart::outer;
 constexpr CheckpointPart kResidual = CheckpointPart::residual;
-static_assert(kStates.size() == kMaxStateSlots);
 
 void check_same(const std::string& what, const std::string& saved, const std::string& now, const std::string& folder,
                 const char* setting) {
@@ -136,7 +141,8 @@ void Resumed::load(const JoinedJob& job, HostCopies& copies, CheckpointPart part
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::string& tensor = tensors[i].name;
     const Overlap some = overlap(job.layout.entries()[i], group, stripe);
-    // The checkpoint of a different policy may have no outer momentum.
+    // A checkpoint of a run without an average has none, and another policy's may have no outer momentum.
+    if (part == CheckpointPart::average && !manifest().has_average(tensor)) continue;
     if (some.count == 0 || (part == kOuter && !(manifest().has_outer(tensor) && follows(tensor, next)))) continue;
     const Memory memory = elements(to, some.at, some.count, sizeof(float));
     copies.write(memory, [&](std::span<std::byte> bytes) {
@@ -179,13 +185,14 @@ void Resumed::load_state(const JoinedJob& job, HostCopies& copies, const RankMem
 
 void Resumed::load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group, const GroupMemory& memory) {
   const ExchangeMemory& own = memory.own;
-  for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
+  for (std::size_t slot = 0; slot < state_slots(group); ++slot) {
     if (own.state[slot].size_bytes != 0) {
-      load(job, copies, kStates[slot], {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count},
-           own.state[slot]);
+      load(job, copies, part_of(group, slot),
+           {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count}, own.state[slot]);
       continue;
     }
-    for (const StripeMemory& part : memory.stripes) load(job, copies, kStates[slot], part.stripe, part.state[slot]);
+    for (const StripeMemory& part : memory.stripes)
+      load(job, copies, part_of(group, slot), part.stripe, part.state[slot]);
   }
   for (const StripeMemory& part : own.outer)
     if (part.state[0].size_bytes != 0) load(job, copies, kOuter, part.stripe, part.state[0]);
@@ -196,6 +203,10 @@ std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
   std::uint64_t most = 0;
   for (const std::string& parameter : group.parameters) most = std::max(most, manifest().group_of(parameter).updates);
   return most;
+}
+
+bool Resumed::has_average(const GroupPlan& group) const {
+  return std::ranges::all_of(group.parameters, [&](const std::string& name) { return manifest().has_average(name); });
 }
 
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory) {
@@ -223,8 +234,8 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
   for (const GroupPlan& group : job.plan.groups) {
     const GroupMemory& m = memory.groups[group.id.value];
     for (const StripeMemory& part : m.stripes) add(group, part.stripe, CheckpointPart::parameters, part.parameters);
-    for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot)
-      for (const StripeMemory& part : m.stripes) add(group, part.stripe, kStates[slot], part.state[slot]);
+    for (std::size_t slot = 0; slot < state_slots(group); ++slot)
+      for (const StripeMemory& part : m.stripes) add(group, part.stripe, part_of(group, slot), part.state[slot]);
     for (const StripeMemory& part : m.own.outer)
       if (part.state[0].size_bytes != 0) add(group, part.stripe, kOuter, part.state[0]);
     for (const Stripe& range : m.sent)

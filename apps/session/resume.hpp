@@ -36,6 +36,8 @@ class Resumed {
   /// How many updates the group's rule has made. If its parameters come from several groups: the largest number of
   /// these.
   std::uint64_t updates_of(const GroupPlan& group) const;
+  /// Of all of the group's parameters.
+  bool has_average(const GroupPlan& group) const;
 
  private:
   void load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe, const Memory& to);

@@ -11,6 +11,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/try_threads.hpp"
 #include "runtime/compute/rules/verdict.hpp"
+#include "runtime/onnx/onnx_import.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
@@ -251,11 +252,25 @@ void View::fill_parameters() {
       resumed_->load_parameters(job_, parameters);
     } else {
       fill_initial(job_.graph, job_.layout, job_.plan.seed, parameters);
+      if (!settings().model.onnx.empty() && !options_.graph && !options_.model)
+        fill_from_onnx(settings().model.onnx_file, parameters);
     }
     copies_->write(memory_.bf16, [&](std::span<std::byte> image) {
       std::transform(parameters.begin(), parameters.end(), numbers<std::uint16_t>(image).begin(), to_bf16);
     });
   });
+}
+
+void View::fill_from_onnx(const std::string& file, std::span<float> to) const {
+  const OnnxModel model = read_onnx_file(file, job_.graph.fields());
+  const auto& parameters = job_.graph.parameters();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const auto found = model.parameters.find(parameters[p].name);
+    const Layout::Entry& entry = job_.layout.entries()[p];
+    TROUPE_CHECK(found != model.parameters.end() && found->second.size() == entry.count, Code::invalid, file,
+                 ": has changed since the run began: it has no ", parameters[p].name, " of ", entry.count, " numbers");
+    std::ranges::copy(found->second, to.begin() + static_cast<std::ptrdiff_t>(entry.first));
+  }
 }
 
 std::vector<float> View::parameters() const {

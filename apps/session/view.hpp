@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -157,6 +158,7 @@ class View {
   void load();
   void stand(Blocking& blocking);
   void fill_parameters();
+  void fill_from_onnx(const std::string& file, std::span<float> to) const;
   void make_actors();
   void add_loader(TrainingParts& parts);
   std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_); }

@@ -101,7 +101,8 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
                                .running = group.running,
                                .side = work_.side_streams[g].get(),
                                .hosted = work_.hosted[g] ? &work_.hosted[g]->route() : nullptr,
-                               .updates = from.updates});
+                               .updates = from.updates,
+                               .average_begins = !before_ && !(resumed_ && resumed_->has_average(group))});
 }
 
 std::vector<Exchange*> View::all_exchanges() const {

@@ -14,7 +14,7 @@ std::vector<Memory> places_of(const Plan& plan, const RankMemory& memory) {
   };
   for (const GroupPlan& group : plan.groups) {
     const GroupMemory& m = memory.groups[group.id.value];
-    for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
+    for (std::size_t slot = 0; slot < state_slots(group); ++slot) {
       if (m.own.state[slot].size_bytes != 0) {
         add(m.own.state[slot]);
       } else {

@@ -197,7 +197,7 @@ void CpuStream::digest(Memory to, Memory of) {
 UpdateAddresses CpuStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
   const std::uint64_t size_bytes = count * sizeof(float);
-  const std::size_t slots = state_slots(rule.kind);
+  const std::size_t slots = state_slots(rule);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
     at.scaled = stripe.scaled;

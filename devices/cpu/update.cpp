@@ -58,6 +58,7 @@ void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAd
                      .p = at.parameters + first,
                      .s0 = from(at.state[0]),
                      .s1 = from(at.state[1]),
+                     .average = nullptr,
                      .bf16 = nullptr,
                      .count = count},
                     weights.data(), update.data());
@@ -82,6 +83,7 @@ void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, cons
     if (parts > 1) part.second = contributions_[parts - 1] + first;
     if (at_.state[0]) part.s0 = at_.state[0] + first;
     if (at_.state[1]) part.s1 = at_.state[1] + first;
+    if (rule_.average > 0) part.average = at_.state[state_slots(rule_.kind)] + first;
     if (at_.bf16) part.bf16 = at_.bf16 + first;
     run(part, first, end - first > kBlock ? UndoCopy{} : undo);
   }
@@ -100,6 +102,7 @@ void UpdateArithmetic::run(const UpdatePart& part, std::uint64_t first, const Un
                      .p = moved(part.p),
                      .s0 = moved(part.s0),
                      .s1 = moved(part.s1),
+                     .average = moved(part.average),
                      .bf16 = moved(part.bf16),
                      .count = count},
                     skip + count == part.count ? undo : UndoCopy{});

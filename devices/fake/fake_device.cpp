@@ -304,7 +304,7 @@ void FakeStream::digest(Memory to, Memory of) {
 
 UpdateAddresses FakeStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
-  const std::size_t slots = state_slots(rule.kind);
+  const std::size_t slots = state_slots(rule);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
     check_size(stripe.squares, stripe.scaled.size() * sizeof(TensorSquares), "the squares of tensors");
@@ -336,8 +336,7 @@ void put(Words& form, const UpdateAddresses& at) {
   form.put(at.count);
   form.put(at.parameters);
   form.put(at.bf16);
-  form.put(at.state[0]);
-  form.put(at.state[1]);
+  for (float* const state : at.state) form.put(state);
   form.put(at.journal);
   form.put(at.first_element);
   form.put(at.no_decay.data());

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kFormat = "troupe-checkpoint";
-constexpr std::array<std::string_view, 5> kParts{"parameters", "state0", "state1", "outer", "residual"};
+constexpr std::array<std::string_view, 6> kParts{"parameters", "state0", "state1", "outer", "residual", "average"};
 
 std::string first_line(std::string_view body) {
   return fmt::format("{} {} {:016x}\n", kFormat, kVersion, xxh3(std::as_bytes(std::span(body))));
@@ -164,12 +164,23 @@ auto with_context(const std::string& what, Parse parse) {
 
 std::string_view name_of(CheckpointPart part) noexcept { return kParts[static_cast<std::size_t>(part)]; }
 
-bool CheckpointManifest::has_outer(std::string_view tensor) const noexcept {
-  return std::any_of(files.begin(), files.end(), [&](const CheckpointFile& file) {
-    return std::any_of(file.pieces.begin(), file.pieces.end(), [&](const CheckpointPiece& piece) {
-      return piece.part == CheckpointPart::outer && piece.tensor == tensor;
-    });
+namespace {
+
+bool has_part(const CheckpointManifest& manifest, CheckpointPart part, std::string_view tensor) noexcept {
+  return std::any_of(manifest.files.begin(), manifest.files.end(), [&](const CheckpointFile& file) {
+    return std::any_of(file.pieces.begin(), file.pieces.end(),
+                       [&](const CheckpointPiece& piece) { return piece.part == part && piece.tensor == tensor; });
   });
+}
+
+}  // namespace
+
+bool CheckpointManifest::has_outer(std::string_view tensor) const noexcept {
+  return has_part(*this, CheckpointPart::outer, tensor);
+}
+
+bool CheckpointManifest::has_average(std::string_view tensor) const noexcept {
+  return has_part(*this, CheckpointPart::average, tensor);
 }
 
 std::uint32_t CheckpointManifest::count_residuals(std::string_view tensor) const noexcept {

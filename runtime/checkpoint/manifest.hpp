@@ -11,9 +11,9 @@
 
 namespace troupe {
 
-/// The content of a piece of a checkpoint: weights, one of the optimizer's states, the momentum of the policy's outer
-/// update, or the rounding error of a filter (residual).
-enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer, residual };
+/// What a piece of a checkpoint holds of its tensor: the weights, one of the optimizer's states, the momentum of the
+/// policy's outer update, what a filter took away of what a rank sent, or the moving average of the weights.
+enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer, residual, average };
 std::string_view name_of(CheckpointPart part) noexcept;
 
 /// Elements [first, first + count) of one tensor, stored as a tensor of a file: with the tensor's name and shape if it
@@ -77,7 +77,9 @@ struct CheckpointManifest {
   std::vector<CheckpointFile> files;
   /// Whether it contains the momentum of the outer update of a parameter.
   bool has_outer(std::string_view tensor) const noexcept;
-  /// For how many ranks it contains the residual of a parameter.
+  /// Whether it has the moving average of a parameter.
+  bool has_average(std::string_view tensor) const noexcept;
+  /// How many ranks' residuals of a parameter it has.
   std::uint32_t count_residuals(std::string_view tensor) const noexcept;
   /// The group of a parameter.
   const CheckpointGroup& group_of(std::string_view tensor) const noexcept;

@@ -55,9 +55,11 @@ constexpr std::uint64_t bad_at(std::uint64_t element, std::uint64_t rank) noexce
 constexpr std::uint64_t bad_element(std::uint64_t bad) noexcept { return (bad >> kBadRankBits) - 1; }
 constexpr std::uint64_t bad_rank(std::uint64_t bad) noexcept { return bad & ((1U << kBadRankBits) - 1); }
 
-/// The factor for a summed gradient in an update: 1 / samples, less if the norm of the mean is clipped; 0: the update
-/// changes nothing. All ranks get the same value, for all buckets of a step.
+/// What an update multiplies a summed gradient with: 1 / samples, less where the norm of the mean is clipped; 0: the
+/// update changes nothing. All ranks, and all buckets of a step, find the same. A swap reads neither gradient nor
+/// samples.
 inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
+  if (rule.kind == RuleKind::swap) return 1;
   if (total.samples == 0 || (rule.judged && !std::isfinite(total.gradient_squares))) return 0;
   const double scale = 1.0 / static_cast<double>(total.samples);
   if (rule.clip_norm <= 0) return static_cast<float>(scale);

@@ -127,8 +127,11 @@ inline constexpr std::uint64_t kProgressBits = 24;
 inline UndoCopy undo_of(const UpdateAddresses& at, std::uint64_t block, std::uint64_t first,
                         std::uint64_t count) noexcept {
   constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
-  UndoCopy undo{.from = {at.parameters, at.state[0], at.state[1]}, .count = count};
-  const std::size_t arrays = 1 + (at.state[0] ? 1 : 0) + (at.state[1] ? 1 : 0);
+  UndoCopy undo{.count = count};
+  undo.from[0] = at.parameters;
+  std::copy(at.state.begin(), at.state.end(), undo.from.begin() + 1);
+  const auto arrays =
+      static_cast<std::size_t>(undo.from.size() - std::count(undo.from.begin(), undo.from.end(), nullptr));
   float* to = reinterpret_cast<float*>(at.journal + 1) + (block % 2) * kElements * arrays;
   for (std::size_t array = 0; array < undo.from.size(); ++array) {
     if (!undo.from[array]) continue;
@@ -140,9 +143,9 @@ inline UndoCopy undo_of(const UpdateAddresses& at, std::uint64_t block, std::uin
 }
 
 inline void restore(const UpdateAddresses& at, std::uint64_t first, const UndoCopy& undo) noexcept {
-  const std::array<float*, 1 + kMaxStateSlots> arrays{at.parameters, at.state[0], at.state[1]};
-  for (std::size_t array = 0; array < arrays.size(); ++array) {
-    if (arrays[array]) std::memcpy(arrays[array] + first, undo.to[array], undo.count * sizeof(float));
+  std::memcpy(at.parameters + first, undo.to[0], undo.count * sizeof(float));
+  for (std::size_t slot = 0; slot < at.state.size(); ++slot) {
+    if (at.state[slot]) std::memcpy(at.state[slot] + first, undo.to[1 + slot], undo.count * sizeof(float));
   }
 }
 

@@ -131,6 +131,7 @@ class Reading {
     if (!given_.contains("faults.dead_ms"))
       out.settings.faults.dead = std::min(out.settings.faults.dead, out.settings.faults.exchange);
     settle_groups(out.settings);
+    out.settings.model.onnx_file = path_of("model.onnx", out.settings.model.onnx, out.folder);
     if (problems_.empty()) {
       for (const auto& [key, what] : detail::contradictions_of(out.settings, given_)) {
         const Given& given = given_.find(key)->second;
@@ -155,6 +156,13 @@ class Reading {
       if (structured || written.empty()) return std::nullopt;
     }
     return detail::parse_toml_value(detail::in_quotes(written));  // empty if it is not UTF-8
+  }
+
+  /// From the working directory, of a file that a key names: those in app.toml are beside it.
+  std::string path_of(std::string_view key, const std::string& file, const std::string& folder) const {
+    const auto given = given_.find(key);
+    const bool beside = given != given_.end() && !given->second.origin.starts_with("--set") && folder != ".";
+    return beside && std::filesystem::path{file}.is_relative() && !file.empty() ? text(folder, '/', file) : file;
   }
 
   std::string at(Place place) const { return text(name_, ":", place.line, ":", place.column); }

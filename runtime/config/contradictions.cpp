@@ -135,6 +135,7 @@ class Review {
                                    told("checkpoint.every_steps"), "; give it the steps from one to the next"));
     }
     const auto lacks = [](PolicyKind kind) { return !has_verdicts(kind); };
+    average(lacks);
     if (!needs_verdict(rule) || !any_policy(all_groups(settings_).front(), lacks)) return;
     const std::string_view policy = lacks(settings_.update.kind) ? "update.policy" : "update.switch";
     for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
@@ -144,7 +145,24 @@ class Review {
     }
   }
 
-  /// A shard has only parts of tensors, and updates them when a contribution arrives, so it never knows whole norms.
+  /// Ranks that train by themselves have weights of their own, and a shard is not asked for all of its stripe at one
+  /// moment.
+  template <class Lacks>
+  void average(Lacks&& lacks) {
+    const std::vector<Settings::Group> groups = all_groups(settings_);
+    const auto group = std::ranges::find_if(groups, [&](const auto& one) { return any_policy(one, lacks); });
+    if (settings_.rule.ema_decay == 0 || group == groups.end()) return;
+    const std::string_view policy = lacks(settings_.update.kind)        ? "update.policy"
+                                    : any_policy(groups.front(), lacks) ? "update.switch"
+                                                                        : "update.group";
+    add("optimizer.ema_decay",
+        text(told("optimizer.ema_decay"),
+             " averages parameters that all ranks have in common after each update, which ",
+             policy == "update.group" ? text("the group ", in_quotes(group->name)) : told(policy),
+             " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
+  }
+
+  /// A shard has some of a tensor, and updates it when something comes, so it never knows the norms of whole tensors.
   void tensor_norms() {
     const auto hosts = [](const Settings::Group& group) {
       return needs_tensor_norms(group.rule.kind) && any_policy(group, is_hosted);
@@ -178,10 +196,15 @@ class Review {
 
   /// A model is either registered or written down.
   void layers() {
-    if (settings_.model.layers.empty()) return;
+    const bool has_file = !settings_.model.onnx.empty();
+    if (settings_.model.layers.empty() && !has_file) return;
+    if (has_file && !settings_.model.layers.empty())
+      add("model.layers",
+          "model.layers cannot be used together with model.onnx, which is the whole model; leave it out");
     for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
       if (is_wished(key))
-        add(key, text(key, " cannot be used together with model.layers, which is the whole model; leave it out"));
+        add(key, text(key, " cannot be used together with ", has_file ? "model.onnx" : "model.layers",
+                      ", which is the whole model; leave it out"));
   }
 
   /// Layers can gather values of all ranks in a step only if all ranks take the step together.

@@ -137,6 +137,11 @@ Keys optimizer_keys() {
        text("A gradient with a larger norm is scaled down to it. All ranks agree on the norm before the first "
             "parameter changes, which takes one more pass over the gradients. Only with update.policy = ",
             quoted_list(policies_that(has_verdicts)), ".")},
+      {"optimizer.ema_decay", at<&S::rule, &Rule::ema_decay>, number(0, 0.9999999),
+       "decay of an exponential moving average of the parameters; 0: none", "0.999",
+       text("Evaluations use the average, and `ckpt weights` and `ckpt export` write it. It takes an f32 per parameter "
+            "in memory. Update t counts with a decay of at most (1 + t) / (10 + t). Only with update.policy = ",
+            quoted_list(policies_that(has_verdicts)), ".")},
   };
 }
 

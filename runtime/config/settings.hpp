@@ -58,9 +58,11 @@ struct Settings {
   struct Model {
     std::string name = "mlp";
     std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
-    std::vector<Layer> layers;                     // the app's own model, with its loss; empty: `name`
-    double label_smoothing = 0;                    // for a last loss that sets none itself
-    std::uint32_t depth = 6;                       // number of blocks of gpt
+    std::vector<Layer> layers;                     // a model of its own, with its loss; empty: the one named
+    std::string onnx;                              // a file that has model and weights; empty: none
+    std::string onnx_file;                         // its path from the working directory
+    double label_smoothing = 0;                    // of a last loss that gives none of its own
+    std::uint32_t depth = 6;                       // of gpt: blocks
     std::uint32_t width = 384;
     std::uint32_t heads = 6;
     DType dtype = DType::f32;

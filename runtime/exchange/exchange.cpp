@@ -166,6 +166,20 @@ void StepExchange::switch_at(Step step, const PolicySettings& policy) {
   for (Exchange* exchange : exchanges_) exchange->switch_at(step, policy);
 }
 
+bool StepExchange::keeps_average() const noexcept {
+  return std::any_of(exchanges_.begin(), exchanges_.end(), [](const Exchange* one) { return one->keeps_average(); });
+}
+
+void StepExchange::show_evaluated(Stream& stream) {
+  show_common(stream);
+  for (Exchange* exchange : exchanges_) exchange->show_average(stream);
+}
+
+void StepExchange::hide_evaluated(Stream& stream) {
+  for (Exchange* exchange : exchanges_) exchange->hide_average(stream);
+  show_own(stream);
+}
+
 void StepExchange::show_common(Stream& stream) {
   for (Exchange* exchange : exchanges_) exchange->show_common(stream);
 }
@@ -183,7 +197,7 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept {
   return part;
 }
 
-StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind rule) {
+StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, std::size_t slots) {
   StripeMemory part;
   part.stripe = range;
   part.no_decay = stripe.no_decay;
@@ -194,13 +208,13 @@ StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind 
   const std::uint64_t first = range.first - stripe.stripe.first;
   part.parameters = elements(stripe.parameters, first, count, sizeof(float));
   part.bf16 = elements(stripe.bf16, first, count, size_bytes(DType::bf16));
-  for (std::size_t s = 0; s < state_slots(rule); ++s)
-    part.state[s] = elements(stripe.state[s], first, count, sizeof(float));
+  for (std::size_t s = 0; s < slots; ++s) part.state[s] = elements(stripe.state[s], first, count, sizeof(float));
   return part;
 }
 
-StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots) {
-  StripeMemory part = slice_of(stripe, common_part(stripe.stripe, bucket), rule);
+StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, std::size_t slots,
+                         std::size_t journal_slots) {
+  StripeMemory part = slice_of(stripe, common_part(stripe.stripe, bucket), slots);
   if (part.stripe.count == 0) return part;
   if (stripe.journal.size_bytes > 0) {
     const std::uint64_t each = journal_bytes(journal_slots);
@@ -212,11 +226,11 @@ StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleK
   return part;
 }
 
-StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, RuleKind rule,
+StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, std::size_t slots,
                          std::size_t journal_slots) {
   for (const StripeMemory& stripe : stripes)
-    if (common_part(stripe.stripe, bucket).count > 0) return common_part(stripe, bucket, rule, journal_slots);
-  return common_part(stripes.front(), bucket, rule, journal_slots);
+    if (common_part(stripe.stripe, bucket).count > 0) return common_part(stripe, bucket, slots, journal_slots);
+  return common_part(stripes.front(), bucket, slots, journal_slots);
 }
 
 std::uint64_t relief_journal_bytes(std::span<const Stripe> stripes, std::span<const Bucket> buckets,

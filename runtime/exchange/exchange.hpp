@@ -62,6 +62,12 @@ class Exchange {
   /// Swaps the agreed parameters of the group into the replica; show_own swaps this rank's own back.
   virtual void show_common(Stream& stream) = 0;
   virtual void show_own(Stream& stream) = 0;
+  /// Parameters and their moving average change places, at all ranks, if the rule keeps one: between the two calls, all
+  /// of which every rank makes after the same step, the replica reads the average. Nothing else may be read or begun
+  /// there. Work that is enqueued on `stream` from here on sees it.
+  virtual bool keeps_average() const noexcept { return false; }
+  virtual void show_average(Stream&) {}
+  virtual void hide_average(Stream&) {}
   /// The policy of the step that began last.
   virtual const PolicySettings& policy() const noexcept = 0;
   /// Why switch_at would refuse the policy at any step, and what to do; empty: it would not.
@@ -130,6 +136,10 @@ class StepExchange final : public BucketSink {
   std::vector<PolicyKind> policies() const;
   std::string refusal(const PolicySettings& policy) const;
   void switch_at(Step step, const PolicySettings& policy);
+  /// What an evaluation reads: the common weights, or their average where the rule keeps one; and back.
+  bool keeps_average() const noexcept;
+  void show_evaluated(Stream& stream);
+  void hide_evaluated(Stream& stream);
   void show_common(Stream& stream);
   void show_own(Stream& stream);
 
@@ -167,19 +177,20 @@ constexpr std::uint64_t digest_bytes(std::size_t tensors) noexcept {
 /// The part of `stripe` that lies in `bucket`; count 0: none.
 Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept;
 
-/// The memory of `range`, which is part of `stripe`; without a journal.
-StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind rule);
+/// The memory of `range`, a part of `stripe`, with the first `slots` of its states and without a journal.
+StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, std::size_t slots);
 
-/// The same for the part in common with a bucket. Each bucket's pass has its own journal: bucket b's is the b-th block
-/// of journal_bytes(`journal_slots`) in the stripe's journal; no rule used on the stripe has more state slots than
-/// that. Throws Error{invalid} if there is a journal that is too small for the bucket.
-StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots);
+/// Likewise of what is common with a bucket. Every bucket's pass has a journal of its own: bucket b's is the b-th of
+/// journal_bytes(`journal_slots`) each in the stripe's journal; no rule that is used on the stripe keeps more states.
+/// Throws Error{invalid} when a journal is there but too small for the bucket.
+StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, std::size_t slots,
+                         std::size_t journal_slots);
 inline StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule) {
-  return common_part(stripe, bucket, rule, state_slots(rule));
+  return common_part(stripe, bucket, state_slots(rule), state_slots(rule));
 }
 
-/// The same for the first of a rank's `stripes` that has a part in common with the bucket, or for the first stripe.
-StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, RuleKind rule,
+/// The same of the one of a rank's `stripes` that has something in common with the bucket, or of the first.
+StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, std::size_t slots,
                          std::size_t journal_slots);
 
 /// Starting counters for shards when a hosted policy begins.
@@ -248,11 +259,12 @@ struct ExchangeParts {
   std::unique_ptr<PolicySequence> policy;
   std::vector<Bucket> buckets;  // of the group
   ExchangeMemory memory;
-  std::optional<RateSchedule> rate{};  // of the rule; empty: the rule's constant rate
-  bool running = false;                // the group is running statistics: a switch gives it without_outer_momentum()
-  Stream* side = nullptr;              // for policies with a round that runs beside the next step
-  HostedRoute* hosted = nullptr;       // for hosted policies
-  std::uint64_t updates = 0;           // number of updates that the rule has made before
+  std::optional<RateSchedule> rate{};  // the rule's; nothing: as the rule says
+  bool running = false;                // running statistics: a switch gives them without_outer_momentum()
+  Stream* side = nullptr;              // of policies that have a round under way behind the next step
+  HostedRoute* hosted = nullptr;       // of hosted policies
+  std::uint64_t updates = 0;           // that the rule has made before
+  bool average_begins = false;         // the average of the parameters starts as what they are at the first step
 };
 
 /// Executes the policy's orders on the device's stream: through the communicator, or through the shards while the

@@ -31,6 +31,10 @@ class PolicyExchange final : public Exchange {
     TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
                  "ranks that work locally cannot agree on each update: optimizer.clip_norm and train.non_finite = "
                  "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
+    TROUPE_CHECK(!keeps_average() || (!parts_.policy->works_locally() && !parts_.policy->is_hosted_only()),
+                 Code::unsupported,
+                 "an average of the parameters is kept where each update has a round of all ranks: optimizer.ema_decay "
+                 "needs update.policy = \"sync\" or \"double_buffered\"");
     TROUPE_CHECK(!parts_.policy->works_locally() || has_own_weights(), Code::invalid,
                  "ranks that work locally need weights of their own");
     TROUPE_CHECK(memory_.stripes.empty() || memory_.relief_journal.size_bytes == 0 ||
@@ -62,6 +66,7 @@ class PolicyExchange final : public Exchange {
       parts_.hosted->close(stream);
       updates_ = parts_.hosted->updates();
     }
+    if (first && parts_.average_begins && keeps_average()) begin_average(stream);
     if (first || was_hosted) adopt(stream);
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
@@ -146,10 +151,37 @@ class PolicyExchange final : public Exchange {
     copy_some(stream, memory_.bf16, memory_.held_bf16);
   }
 
+  bool keeps_average() const noexcept override { return parts_.rule.ema_decay > 0; }
+
+  /// A round under way ends first. What it leads to is averaged too, but this rank's weights do not have it yet: they
+  /// are put aside.
+  void show_average(Stream& stream) override {
+    if (!keeps_average()) return;
+    if (under_way_) stream.wait(round_end_);
+    swap_average(stream);
+    if (!has_own_weights()) return;
+    if (under_way_) {
+      stream.copy(memory_.held, memory_.weights);
+      copy_some(stream, memory_.held_bf16, memory_.bf16);
+    }
+    adopt(stream);
+  }
+
+  void hide_average(Stream& stream) override {
+    if (!keeps_average()) return;
+    swap_average(stream);
+    if (!under_way_) return adopt(stream);
+    stream.copy(memory_.weights, memory_.held);
+    copy_some(stream, memory_.bf16, memory_.held_bf16);
+  }
+
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
 
   std::string refusal(const PolicySettings& wished) const override {
     const PolicySettings policy = of_group(wished);
+    if (keeps_average() && !has_verdicts(policy.kind))
+      return text("a switch to ", name_of(policy.kind),
+                  " is not possible while the parameters are averaged (optimizer.ema_decay)");
     const PolicyNeeds needs = needs_of(policy);
     const char* const missing = !is_hosted(policy.kind) && parts_.communicator == nullptr ? "a communicator"
                                 : needs.own_weights && !has_own_weights()                 ? "weights of each rank's own"
@@ -204,7 +236,42 @@ class PolicyExchange final : public Exchange {
       return part.stripe.count == 0 || part.state[0].size_bytes != 0;
     });
   }
-  /// Whether each bucket is sent as soon as it is ready.
+  /// How many arrays a stripe has beside the parameters.
+  std::size_t slots() const noexcept { return state_slots(parts_.rule); }
+
+  /// Only a tenant updates its stripe, and not before all ranks have contributed to it, which is later on their
+  /// streams.
+  void begin_average(Stream& stream) {
+    for (const StripeMemory& part : memory_.mine)
+      if (part.stripe.count != 0) stream.copy(part.state[slots() - 1], part.parameters);
+  }
+
+  /// A round without gradients, in which tenants exchange their parameters with the average. Nobody reads the weights
+  /// any more when all have come to its barrier.
+  void swap_average(Stream& stream) {
+    join(stream);
+    if (!relieved_.empty()) parts_.communicator->barrier_with_relieved(stream);
+    relieved_.clear();
+    parts_.communicator->barrier(stream);
+    ++rounds_;
+    for (const Bucket& bucket : parts_.buckets) {
+      StripeMemory part = parts_of(bucket).front();
+      part.state = {part.state[slots() - 1]};
+      part.no_decay = {};
+      BucketWork work;
+      work.bucket = bucket;
+      work.step = step_;
+      work.update = rounds_;
+      work.gradients = of_bucket(memory_.gradients, bucket);
+      work.sums = sums_;
+      work.total = total_;
+      valid_[bucket.index] =
+          parts_.communicator->update_gather(stream, work, RuleStep{.kind = RuleKind::swap}, {&part, 1});
+    }
+    join(stream);
+  }
+
+  /// Whether each bucket leaves as soon as it is ready.
   bool sends_at_once() const noexcept {
     return orders_.sent == Sent::gradient && orders_.finish && !orders_.finish_previous;
   }
@@ -336,7 +403,7 @@ class PolicyExchange final : public Exchange {
   std::span<const StripeMemory> parts_of(const Bucket& bucket) {
     updated_.clear();
     if (relieved_.empty()) {
-      updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
+      updated_.push_back(common_part(memory_.mine, bucket, slots(), slots()));
       return updated_;
     }
     const Rank self = memory_.mine.front().stripe.tenant;
@@ -350,12 +417,12 @@ class PolicyExchange final : public Exchange {
       const Stripe piece = piece_of(part, self, memory_.stripes.size(), relieved_);
       if (piece.count == 0) continue;
       if (piece.tenant == self) {
-        updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
+        updated_.push_back(common_part(memory_.mine, bucket, slots(), slots()));
         continue;
       }
-      StripeMemory& taken = updated_.emplace_back(slice_of(theirs, piece, rule_.kind));
+      StripeMemory& taken = updated_.emplace_back(slice_of(theirs, piece, slots()));
       taken.no_decay = memory_.mine.front().no_decay;
-      const std::uint64_t each = journal_bytes(state_slots(rule_.kind));
+      const std::uint64_t each = journal_bytes(slots());
       if (memory_.relief_journal.size_bytes != 0) taken.journal = slice(memory_.relief_journal, place * each, each);
     }
     return updated_;
@@ -364,7 +431,7 @@ class PolicyExchange final : public Exchange {
   std::uint64_t relief_journals() const {
     std::vector<Stripe> stripes;
     for (const StripeMemory& stripe : memory_.stripes) stripes.push_back(stripe.stripe);
-    return relief_journal_bytes(stripes, parts_.buckets, state_slots(parts_.rule.kind));
+    return relief_journal_bytes(stripes, parts_.buckets, slots());
   }
 
   /// The number of parts that earlier buckets and the stripes have in common.
@@ -474,7 +541,7 @@ class PolicyExchange final : public Exchange {
     stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
-      const StripeMemory mine = common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots);
+      const StripeMemory mine = common_part(memory_.outer, bucket, state_slots(orders_.outer), kMaxOuterSlots);
       valid_[bucket.index] =
           parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1), {&mine, 1});
     }

@@ -360,7 +360,7 @@ class StepCosts {
   /// Work on the device's own stream.
   void add_passes(PredictedStep& step, const GroupPlan& group, const GroupStep& does) const {
     const double count = static_cast<double>(group.count);
-    const std::size_t slots = state_slots(group.kind);
+    const std::size_t slots = state_slots(group);
     if (does.updates_locally) step[StepPart::update] += update_s(count, slots, 1);
     if (does.keeps) step[StepPart::copy] += pass_s(count, 1, 1);
     if (does.hosted) return add_hosted(step, group);
@@ -386,13 +386,13 @@ class StepCosts {
       step[StepPart::exchange] +=
           2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.bytes_per_second.median);
     }
-    // While a rank takes one step, its shard receives one push of every rank.
-    step[StepPart::update] += plan_.world_size() * update_s(largest_stripe(group), state_slots(group.kind), 1);
+    // In a step's time each rank's shard takes a push of every rank.
+    step[StepPart::update] += plan_.world_size() * update_s(largest_stripe(group), state_slots(group), 1);
   }
 
   detail::ExchangeLink link_of(const GroupPlan& group, Sent sent) const {
     const double local = plan_.shares_memory() ? slowest_.local_ranks : 1;
-    const std::size_t slots = sent == Sent::delta ? kMaxOuterSlots : state_slots(group.kind);
+    const std::size_t slots = sent == Sent::delta ? kMaxOuterSlots : state_slots(group);
     detail::ExchangeLink link;
     link.nodes = members();
     link.latency_s = wire_.seconds.median;

@@ -63,7 +63,8 @@ struct GroupPlan {
   std::string name = "default";
   std::vector<std::string> parameters;  // their names
   RuleKind kind = RuleKind::sgd;
-  std::string rule;                   // to_string(Rule), and the schedule of its rate
+  bool average = false;               // a moving average of the parameters is kept
+  std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
   FilterSettings filter;              // for data that is sent; nothing is sent within an arena
   bool running = false;               // running statistics of layers: no rate schedule, no exceptions from weight decay
@@ -74,7 +75,12 @@ struct GroupPlan {
   friend bool operator==(const GroupPlan&, const GroupPlan&) = default;
 };
 
-/// Which rank runs where, and how data is exchanged: pure data, equal in all processes of a job, compared by hash.
+/// How many f32 per parameter are kept beside it; the average is the last.
+inline std::size_t state_slots(const GroupPlan& group) noexcept {
+  return state_slots(group.kind) + (group.average ? 1 : 0);
+}
+
+/// Who runs where and what travels how: pure data, the same in every process of a job, compared by hash when they meet.
 struct Plan {
   std::string model;  // Graph::to_string()
   DType dtype = DType::f32;

@@ -241,6 +241,7 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     made.id = {static_cast<std::uint32_t>(plan.groups.size() - 1)};
     made.name = group.name;
     made.kind = group.rule.kind;
+    made.average = group.rule.ema_decay > 0;
     made.running = group.running;
     made.rule = group.running ? text("running average, momentum ", group.rule.rate) : to_string(group.rule);
     if (settings.rate != RateSettings{} && !group.running) made.rule += text(", rate ", to_string(settings.rate));
@@ -340,7 +341,7 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
     if (!sums.sets.empty()) sums.sets.at(rank.local_rank) += sums.own[rank.rank.value];
   if (plan.crosses_nodes()) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
   if (!plan.crosses_nodes() && plan.measured)
-    sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group.kind));
+    sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group));
   return sums;
 }
 
@@ -414,7 +415,7 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
                std::uint64_t ranks_of_node) {
   const std::uint64_t own = sums.own.at(rank.value);
   const bool crosses = plan.crosses_nodes();
-  const std::size_t slots = state_slots(group.kind);
+  const std::size_t slots = state_slots(group);
   const PolicyNeeds policy = needs_of(group.policies);
   const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
   needs.state += (policy.whole_state ? slots * group.count : slots * own) * sizeof(float) + outer;
@@ -538,8 +539,8 @@ std::vector<Settings::Group> all_groups(const Settings& settings, const Graph& g
     Settings::Group& group = all.emplace_back();
     group.name = ++number == 1 ? "running_statistics" : text("running_statistics_", number);
     group.running = true;
-    // p -= momentum (p - s), where s is the mean of the batches' statistics: with a decay of 1, the gradient is -s.
-    group.rule = {.kind = RuleKind::sgd, .rate = momentum, .weight_decay = 1};
+    // p -= momentum (p - s), s the mean of what the ranks' batches have: with a decay of 1, the gradient is -s.
+    group.rule = {.kind = RuleKind::sgd, .rate = momentum, .weight_decay = 1, .ema_decay = settings.rule.ema_decay};
     group.update = without_outer_momentum(settings.update);
     group.switches = settings.switches;
     for (PolicySwitch& change : group.switches) change.policy = without_outer_momentum(change.policy);

@@ -30,21 +30,30 @@ std::vector<std::uint32_t> bits(const std::vector<float>& values) {
 }
 
 struct Updated {
-  std::vector<float> p, s0, s1, undo0, undo1, undo2;
+  std::vector<float> p, s0, s1, average, undo0, undo1, undo2, undo3;
   std::vector<std::uint16_t> bf16;
 };
 Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
-  Updated made{random_floats(1, count), random_floats(2, count), random_floats(3, count), {}, {}, {}, {}};
+  Updated made{random_floats(1, count),
+               random_floats(2, count),
+               random_floats(3, count),
+               random_floats(7, count),
+               {},
+               {},
+               {},
+               {},
+               {}};
   for (float& v : reads(kind, &Rule::beta1) ? made.s1 : made.s0) v *= v;
   made.bf16.resize(count);
-  for (auto* undo : {&made.undo0, &made.undo1, &made.undo2}) undo->resize(undo_count);
+  for (auto* undo : {&made.undo0, &made.undo1, &made.undo2, &made.undo3}) undo->resize(undo_count);
   const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),
                            next = random_floats(6, undo_count);
-  const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1}, 4);
-  const UndoCopy undo{
-      {next.data(), next.data(), next.data()}, {made.undo0.data(), made.undo1.data(), made.undo2.data()}, undo_count};
+  const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .ema_decay = 0.9}, 4);
+  UndoCopy undo{{next.data(), next.data(), next.data(), next.data()},
+                {made.undo0.data(), made.undo1.data(), made.undo2.data(), made.undo3.data()},
+                undo_count};
   kernels.update({&rule, 1.0F / 3, first.data(), two ? second.data() : nullptr, made.p.data(), made.s0.data(),
-                  made.s1.data(), made.bf16.data(), count},
+                  made.s1.data(), made.average.data(), made.bf16.data(), count},
                  undo);
   return made;
 }
@@ -61,6 +70,7 @@ TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
           EXPECT_EQ(bits(found.p), bits(expected.p));
           EXPECT_EQ(bits(found.s0), bits(expected.s0));
           EXPECT_EQ(bits(found.s1), bits(expected.s1));
+          EXPECT_EQ(bits(found.average), bits(expected.average));
           EXPECT_EQ(found.bf16, expected.bf16);
         }
       }
@@ -139,7 +149,8 @@ TEST(Kernels, WriteTheImageOfTheUpdatedParametersRoundedAsTheRuntimeDoes) {
   for (const Kernels* kernels : usable_kernels()) {
     std::vector<float> p = values;
     std::vector<std::uint16_t> half(p.size());
-    kernels->update({&nothing, 1, none.data(), nullptr, p.data(), nullptr, nullptr, half.data(), p.size()}, UndoCopy{});
+    kernels->update({&nothing, 1, none.data(), nullptr, p.data(), nullptr, nullptr, nullptr, half.data(), p.size()},
+                    UndoCopy{});
     for (std::size_t i = 0; i < p.size(); ++i) ASSERT_EQ(half[i], to_bf16(p[i])) << kernels->name << ' ' << p[i];
   }
 }
@@ -153,6 +164,7 @@ TEST(Kernels, CopyTheUndoBlockOfWhateverSizeWhileTheyUpdate) {
         EXPECT_EQ(found.undo0, random_floats(6, undo)) << kernels->name << ' ' << count << ' ' << undo;
         EXPECT_EQ(found.undo1, found.undo0);
         EXPECT_EQ(found.undo2, found.undo0);
+        EXPECT_EQ(found.undo3, found.undo0) << "of the average";
       }
     }
   }

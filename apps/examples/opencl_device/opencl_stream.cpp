@@ -284,6 +284,8 @@ void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const Stri
                           std::span<const Memory> contributions, Memory total) {
   const cl_ulong count = stripe.stripe.count;
   if (count == 0) return;
+  TROUPE_CHECK(rule.average == 0, Code::unsupported,
+               "this device keeps no average of the parameters; leave optimizer.ema_decay out");
   const std::size_t slots = state_slots(rule.kind), blocks = pieces(count, UpdateJournal::kBlockElements);
   check_stripe(stripe, slots);
   check_parts(contributions, count * sizeof(float));

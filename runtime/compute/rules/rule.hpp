@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// `block` is only for policies; it is not a setting of an optimizer.
+/// `block` is of policies alone, and `swap` of the exchange: no settings of an optimizer.
 enum class RuleKind : std::uint8_t {
   sgd,
   momentum,
@@ -22,7 +22,8 @@ enum class RuleKind : std::uint8_t {
   rmsprop_momentum,
   block,
   lars,
-  lamb
+  lamb,
+  swap
 };
 
 /// The arithmetic of an optimizer as a value; kRules has the formulas.
@@ -37,9 +38,10 @@ struct Rule {
   double alpha = 0.99;
   double look_ahead = 0;
   double trust = 0.001;
-  double clip_norm = 0;           // upper limit of the mean gradient's L2 norm; 0: none
-  bool skips_non_finite = false;  // an update whose gradient is not finite changes no parameter
-  bool stops_non_finite = false;  // likewise, and the run does not continue from it
+  double ema_decay = 0;           // of the moving average of the parameters; 0: there is none
+  double clip_norm = 0;           // the mean gradient's L2 norm is cut to this; 0: it is not
+  bool skips_non_finite = false;  // an update with a gradient that is not finite changes nothing
+  bool stops_non_finite = false;  // nor does it here, and the run does not go on from it
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
@@ -48,16 +50,18 @@ constexpr bool needs_verdict(const Rule& rule) noexcept {
   return rule.clip_norm > 0 || rule.skips_non_finite || rule.stops_non_finite;
 }
 
-inline constexpr std::size_t kMaxStateSlots = 2;
+/// What rules keep, and behind it the average of the parameters.
+inline constexpr std::size_t kMaxRuleStates = 2;
+inline constexpr std::size_t kMaxStateSlots = kMaxRuleStates + 1;
 
 /// The properties of a rule, besides its arithmetic (update_element), as data.
 struct RuleEntry {
   std::string_view name;
-  std::string_view word;                               // value of optimizer.rule; empty: not a setting
-  std::string_view update;                             // its formula, in the terms of docs/optimizers.md
-  std::array<std::string_view, kMaxStateSlots> state;  // its state, one f32 per parameter and name
-  std::array<double Rule::*, 3> reads;  // the constants that it reads besides rate and weight_decay; the rest is null
-  bool tensor_norms = false;  // the rate of tensors with two or more dimensions depends on norms (tensor_norms.hpp)
+  std::string_view word;    // of optimizer.rule; empty: no setting
+  std::string_view update;  // its formula, as docs/optimizers.md has it, where the terms are explained
+  std::array<std::string_view, kMaxRuleStates> state;  // what it keeps, an f32 per parameter each; the rest is empty
+  std::array<double Rule::*, 3> reads;  // the constants that it reads beside rate and weight_decay; the rest is null
+  bool tensor_norms = false;  // the rate of each tensor of two or more dimensions follows from norms (tensor_norms.hpp)
 };
 /// In the order of RuleKind. Sources: Kingma, Ba 2015 (Adam), algorithm 1; Loshchilov, Hutter 2019 (Decoupled weight
 /// decay), algorithm 2; Duchi, Hazan, Singer 2011 (Adaptive subgradient methods), the diagonal form of figure 1;
@@ -112,7 +116,8 @@ inline constexpr std::array kRules{
         "‖p‖ / ‖r‖; p -= rate * ratio * r`",
         {"m", "v"},
         {&Rule::beta1, &Rule::beta2, &Rule::epsilon},
-        /*tensor_norms=*/true}};
+        /*tensor_norms=*/true},
+    RuleEntry{"swap", "", "parameters and state change places; no gradient is read", {"a"}, {}}};
 inline constexpr std::array kRuleKinds = [] {
   std::array<RuleKind, kRules.size()> kinds{};
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<RuleKind>(i);
@@ -120,10 +125,14 @@ inline constexpr std::array kRuleKinds = [] {
 }();
 constexpr const RuleEntry& entry_of(RuleKind kind) noexcept { return kRules[static_cast<std::size_t>(kind)]; }
 constexpr std::string_view name_of(RuleKind kind) noexcept { return entry_of(kind).name; }
-/// Number of f32 per parameter that the rule keeps as state.
+/// How many f32 per parameter the rule keeps, without an average.
 constexpr std::size_t state_slots(RuleKind kind) noexcept {
   const auto& state = entry_of(kind).state;
   return (state[0].empty() ? 0 : 1) + (state[1].empty() ? 0 : 1);
+}
+/// With it: the last slot is the average.
+constexpr std::size_t state_slots(const Rule& rule) noexcept {
+  return state_slots(rule.kind) + (rule.ema_decay > 0 ? 1 : 0);
 }
 constexpr bool reads(RuleKind kind, double Rule::*constant) noexcept {
   const auto& all = entry_of(kind).reads;
@@ -150,10 +159,17 @@ struct RuleStep {
   float epsilon = 0;
   float look_ahead = 0;
   float trust = 0;
+  float average = 0;     // weight of the parameters in their moving average; 0: there is none
   double clip_norm = 0;  // as in Rule
   bool judged = false;   // needs_verdict(): StepSums::gradient_squares is known
   friend bool operator==(const RuleStep&, const RuleStep&) = default;
 };
+constexpr std::size_t state_slots(const RuleStep& rule) noexcept {
+  return state_slots(rule.kind) + (rule.average > 0 ? 1 : 0);
+}
+/// The decay of the average in update `t`, from 1: smaller in the first ones, so that the weights at the start of the
+/// run are soon forgotten; min(decay, (1 + t) / (10 + t)).
+double ema_decay_at(double decay, std::uint64_t t) noexcept;
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);
 
@@ -206,12 +222,19 @@ inline void update_element(const RuleStep& r, float scale, float sum, float& p, 
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;
     s1 = r.beta2 * s1 + r.one_minus_beta2 * (g * g);
     p -= r.rate * direction;
+  } else if constexpr (kKind == RuleKind::swap) {
+    std::swap(p, s0);
   } else {
     if constexpr (kKind == RuleKind::adamw) p -= r.decay * p;
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;
     s1 = r.beta2 * s1 + r.one_minus_beta2 * (g * g);
     p -= r.rate * s0 / (std::sqrt(s1 * r.second_scale) + r.epsilon);
   }
+}
+
+/// One element of the average, once its parameter is updated; likewise.
+inline void average_element(const RuleStep& r, float p, float& average) noexcept {
+  average += r.average * (p - average);
 }
 
 /// Calls `act` with the kind as a template argument.

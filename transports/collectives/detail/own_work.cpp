@@ -83,7 +83,7 @@ void OwnWork::update(const CollectiveCall& call, const Part& own, std::span<cons
   Stripe stripe = call.mine.stripe;
   stripe.first = own.first;
   stripe.count = own.count;
-  exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, call.rule.kind), gradients, total);
+  exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, state_slots(call.rule)), gradients, total);
   stage_results(own);
 }
 

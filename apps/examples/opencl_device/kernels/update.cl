@@ -1,7 +1,7 @@
 // The optimizers' rules, operation by operation as in troupe::update_element, so that the bits are the same: without
 // contraction, with correctly rounded division and root, with denormals flushed (the program's build options).
 
-enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM, BLOCKS, LARS, LAMB };  // as troupe::RuleKind
+enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM, BLOCKS, LARS, LAMB, SWAP };  // as troupe::RuleKind
 
 // The same as opencl::RuleArguments.
 typedef struct {
@@ -14,6 +14,7 @@ typedef struct {
 
 // As troupe::gradient_scale.
 static float gradient_scale(const Rule *r, global const StepSums *total) {
+  if (r->kind == SWAP) return 1;
   if (total->samples == 0 || (r->judged && !isfinite(total->squares))) return 0;
   const double scale = 1.0 / (double)total->samples;
   if (r->clip_norm <= 0) return (float)scale;
@@ -55,6 +56,10 @@ static float gradient_scale(const Rule *r, global const StepSums *total) {
       *s1 = r->beta2 * *s1 + r->one_minus_beta2 * (g * g);                                                            \
       *p -= r->rate *                                                                                                 \
             (*s0 * r->first_scale / (sqrt(*s1 * r->second_scale) + r->epsilon) + r->decay * *p);                      \
+    } else if (r->kind == SWAP) {                                                                                     \
+      g = *p;                                                                                                         \
+      *p = *s0;                                                                                                       \
+      *s0 = g;                                                                                                        \
     } else {                                                                                                          \
       if (r->kind == ADAMW) *p -= r->decay * *p;                                                                      \
       *s0 = r->beta1 * *s0 + r->one_minus_beta1 * g;                                                                  \
