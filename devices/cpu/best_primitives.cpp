@@ -166,6 +166,7 @@ class Offering {
     auto flags = normalization_flags::use_scale | normalization_flags::use_shift;
     if (part_.activation == Activation::relu) flags = flags | normalization_flags::fuse_norm_relu;
     for (const Tag tag : kImages) {
+      if (tag == Tag::aBcd8b && type_ == Type::bf16) continue;  // bnorm_jit:avx512_core_bf16 writes 16 channels there
       try_to([&] {
         const memory::desc data{image_dims(input_), type_, tag};
         const auto forward = describe_norm<dnnl::batch_normalization_forward>(engine_, {}, prop_kind::forward_training,
