@@ -31,7 +31,7 @@
 namespace troupe::cuda {
 
 /// What went wrong on a stream.
-enum class StreamFault : std::uint32_t { none, poisoned, overdue, ended, bad_label };
+enum class StreamFault : std::uint32_t { none, poisoned, overdue, ended, bad_label, foreign_journal };
 
 /// Of one stream, in device memory. A kernel of a stream that has failed does nothing.
 struct StreamState {
@@ -42,8 +42,8 @@ struct StreamState {
 /// What the host learns about a stream, in pinned memory: written once, by the kernel that ends the stream; `fault`
 /// last.
 struct StreamReport {
-  std::uint64_t word = 0;   // address of the line's word that the stream waited for; of a bad label: the label
-  std::uint64_t value = 0;  // that it waited for; of a bad label: the row
+  std::uint64_t word = 0;   // address of the line's word that the stream waited for; a bad label; a journal's word
+  std::uint64_t value = 0;  // that it waited for; a bad label's row; the number of the update
   std::uint64_t fault = 0;  // a StreamFault
   std::uint64_t end = 0;    // written by the host: a wait that is under way ends the stream
 };

@@ -8,16 +8,16 @@ namespace troupe::cuda {
 /// A line's word is at least this once the line is poisoned (Timeline::kPoisonedWord).
 inline constexpr std::uint64_t kPoisonedBit = std::uint64_t{1} << 63;
 
-struct PointValue {
+struct PointPlace {
+  std::uint64_t* word = nullptr;  // of the line, in memory of the host
   std::uint64_t value = 0;
 };
 
 struct WaitArgs {
   StreamState* stream;
-  StreamReport* report;  // of the stream
-  const std::uint64_t* word;
+  StreamReport* report;       // of the stream
   std::uint64_t deadline_ns;  // from the moment it begins
-  Given<PointValue> given;
+  Given<PointPlace> given;
 };
 
 /// Ends the stream: what follows does nothing, and the host is told why.
@@ -34,36 +34,36 @@ TROUPE_KERNEL_BODY void end_stream(const Block& block, StreamState* stream, Stre
 /// when the wait is overdue, or when the host ends it.
 TROUPE_KERNEL_BODY void wait(const Block& block, const WaitArgs& args) {
   block.once([&] {
-    const std::uint64_t* const word = block.at(args.word);
+    const PointPlace point = block.values(args.given);
+    const std::uint64_t* const word = block.at(point.word);
     const StreamReport* const report = block.at(args.report);
-    const std::uint64_t value = block.values(args.given).value;
     const std::uint64_t begun = Block::now_ns();
     StreamFault why = StreamFault::none;
     for (;;) {
       const std::uint64_t seen = Block::acquire(word);
-      if ((seen & ~kPoisonedBit) >= value) return;
+      if ((seen & ~kPoisonedBit) >= point.value) return;
       if ((seen & kPoisonedBit) != 0) why = StreamFault::poisoned;
       if (Block::acquire(&report->end) != 0) why = StreamFault::ended;
       if (Block::now_ns() - begun > args.deadline_ns) why = StreamFault::overdue;
       if (why != StreamFault::none) break;
       Block::pause();
     }
-    end_stream(block, args.stream, args.report, why, reinterpret_cast<std::uintptr_t>(args.word), value);
+    end_stream(block, args.stream, args.report, why, reinterpret_cast<std::uintptr_t>(point.word), point.value);
   });
 }
 
 struct SignalArgs {
   const StreamState* stream;
-  std::uint64_t* word;
-  Given<PointValue> given;
+  Given<PointPlace> given;
 };
 
 /// One thread: raises the line to the value. The host sets the bit of a poison again that came in the same moment.
 TROUPE_KERNEL_BODY void signal(const Block& block, const SignalArgs& args) {
   block.once([&] {
-    std::uint64_t* const word = block.at(args.word);
+    const PointPlace point = block.values(args.given);
+    std::uint64_t* const word = block.at(point.word);
     const std::uint64_t poison = Block::acquire(word) & kPoisonedBit;
-    Block::release(word, block.values(args.given).value | poison);
+    Block::release(word, point.value | poison);
   });
 }
 
@@ -104,14 +104,10 @@ TROUPE_KERNEL_BODY void end_step_block(const Block& block, const EndStepBlockArg
 
 #if !defined(__CUDACC__)
 inline void declare(Accesses& touched, const WaitArgs& args) {
-  touched.values(args.given);
-  touched.acquires(args.word);
+  touched.acquires(touched.values(args.given).word);
   touched.writes(args.stream, sizeof *args.stream);
 }
-inline void declare(Accesses& touched, const SignalArgs& args) {
-  touched.values(args.given);
-  touched.releases(args.word);
-}
+inline void declare(Accesses& touched, const SignalArgs& args) { touched.releases(touched.values(args.given).word); }
 inline void declare(Accesses& touched, const LoadStepBlockArgs& args) {
   const std::uint64_t slot = touched.at(args.count)->begun % args.slots;
   touched.reads(args.ring + slot * args.words, args.words * sizeof(std::uint64_t));
