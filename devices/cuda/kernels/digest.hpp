@@ -18,7 +18,7 @@ struct DigestArgs {
   Given<DigestPlace> given;
 };
 
-namespace xxh3 {
+namespace xxh {
 
 inline constexpr std::uint64_t kPrime32_1 = 0x9E3779B1U, kPrime32_2 = 0x85EBCA77U, kPrime32_3 = 0xC2B2AE3DU;
 inline constexpr std::uint64_t kPrime1 = 0x9E3779B185EBCA87U, kPrime2 = 0xC2B2AE3D27D4EB4FU,
@@ -125,11 +125,11 @@ TROUPE_KERNEL_BODY std::uint64_t contribution(const std::uint8_t* stripe, const 
   return read64(stripe + 8 * (lane ^ 1U)) + (keyed & 0xffffffffU) * (keyed >> 32);
 }
 
-}  // namespace xxh3
+}  // namespace xxh
 
 /// One block.
 TROUPE_KERNEL_BODY void digest(const Block& block, const DigestArgs& args) {
-  using namespace xxh3;
+  using namespace xxh;
   const auto* const in = reinterpret_cast<const std::uint8_t*>(block.at(args.of));
   const std::uint64_t size = args.size_bytes;
   auto* const secret = block.shared<std::uint8_t, kSecretBytes>();
