@@ -310,6 +310,8 @@ inline void declare(Accesses& touched, const ActivateBackArgs& args) {
 inline void declare(Accesses& touched, const CrossEntropyArgs& args) {
   touched.reads(args.logits, args.count_rows * args.classes * bytes_of(args.logits_type));
   touched.reads(args.labels, args.count_rows * sizeof(std::int32_t));
+  touched.writes(args.stream, sizeof *args.stream);
+  touched.writes(args.report, sizeof *args.report);
   touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
   touched.writes(args.gradient, args.count_rows * args.classes * bytes_of(args.gradient_type));
 }

@@ -106,6 +106,7 @@ TROUPE_KERNEL_BODY void end_step_block(const Block& block, const EndStepBlockArg
 inline void declare(Accesses& touched, const WaitArgs& args) {
   touched.acquires(touched.values(args.given).word);
   touched.writes(args.stream, sizeof *args.stream);
+  touched.writes(args.report, sizeof *args.report);
 }
 inline void declare(Accesses& touched, const SignalArgs& args) { touched.releases(touched.values(args.given).word); }
 inline void declare(Accesses& touched, const LoadStepBlockArgs& args) {

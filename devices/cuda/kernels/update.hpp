@@ -301,7 +301,10 @@ inline void declare(Accesses& touched, const UpdateArgs& args) {
     touched.writes(state, bytes);
     slots += state != nullptr ? 1 : 0;
   }
+  if (args.journal == nullptr) return;
   touched.writes(args.journal, journal_bytes(slots));
+  touched.writes(args.stream, sizeof *args.stream);
+  touched.writes(args.report, sizeof *args.report);
 }
 inline void declare(Accesses& touched, const MeasureUpdateArgs& args) {
   const std::uint64_t bytes = args.count * sizeof(float);
