@@ -162,6 +162,10 @@ inline constexpr unsigned kWaitValueAnd = 2;
 inline constexpr unsigned kWaitValueFlush = 1U << 30U;
 inline constexpr unsigned kWriteValueDefault = 0;
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
+// Keys of launch_kernel's `extra`, cast to pointers; it gives the arguments' size as well as their address.
+inline constexpr std::uintptr_t kLaunchParamEnd = 0;
+inline constexpr std::uintptr_t kLaunchParamBufferPointer = 1;
+inline constexpr std::uintptr_t kLaunchParamBufferSize = 2;
 
 struct Uuid {
   char bytes[16];
