@@ -26,7 +26,7 @@ std::optional<Curve> curve_of(const Operation& operation) {
 
 Stored stored_of(DType type) { return type == DType::bf16 ? Stored::bf16 : Stored::f32; }
 
-std::uint64_t rounded_up(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+std::uint64_t on_a_boundary(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
@@ -134,7 +134,7 @@ void CudaReplica::find_buckets(const Graph& graph, const Layout& layout) {
 void CudaReplica::take_memory(const Graph& graph) {
   const std::uint64_t rows = batch_.rows();
   std::uint64_t bytes = 0;
-  const auto take = [&](std::uint64_t size) { return std::exchange(bytes, bytes + rounded_up(size)); };
+  const auto take = [&](std::uint64_t size) { return std::exchange(bytes, bytes + on_a_boundary(size)); };
   std::vector<std::uint64_t> places(tensors_.size()), gradients(tensors_.size(), ~std::uint64_t{0});
   for (const Field& field : fields_) places[field.tensor] = take(rows * field.row_bytes);
   for (const Stage& stage : stages_) places[stage.output] = take(rows * tensors_[stage.output].width * 4);
@@ -259,8 +259,20 @@ void CudaReplica::loss(CudaStream& stream, std::uint32_t rows, Memory sums, bool
   stream.launch_blocks(total, 1);
 }
 
+void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink) {
+  for (const Stage& stage : stages_)
+    for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
+  for (const Bucket& bucket : buckets_)
+    stream.clear_at(reinterpret_cast<std::byte*>(gradients_ + bucket.first_in_layout()), bucket.count * sizeof(float));
+  SumLossesArgs none{};
+  none.given.own.sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "a step's sums");
+  stream.launch_blocks(none, 1);
+  for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);
+}
+
 void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CudaStream& queue = own(stream, batch, rows);
+  if (rows == 0) return step_without_rows(queue, sums, sink);
   take_batch(queue, batch, rows);
   for (const Stage& stage : stages_) {
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);

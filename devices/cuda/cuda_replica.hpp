@@ -50,6 +50,7 @@ class CudaReplica final : public Replica {
   void take_memory(const Graph& graph);
   void find_buckets(const Graph& graph, const Layout& layout);
   CudaStream& own(Stream& stream, const Memory& batch, std::uint32_t rows) const;
+  void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);
   void take_batch(CudaStream& stream, Memory batch, std::uint32_t rows);
   void forward(CudaStream& stream, const Stage& stage, std::uint32_t rows);
   void backward(CudaStream& stream, const Stage& stage, std::uint32_t rows);

@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::size_t kAlignment = 16;  // of arguments
 
-std::size_t rounded_up(std::size_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned_bytes(std::size_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
 void LaunchList::add(const Launch& launch, const void* args) {
   Launch placed = launch;
   placed.args_at = static_cast<std::uint32_t>(bytes.size());
-  bytes.resize(bytes.size() + rounded_up(launch.args_bytes));
+  bytes.resize(bytes.size() + aligned_bytes(launch.args_bytes));
   std::memcpy(bytes.data() + placed.args_at, args, launch.args_bytes);
   launches.push_back(placed);
 }
