@@ -162,8 +162,8 @@ TEST(CudaKernels, UpdateWithTheBitsOfTheDefinition) {
 }
 
 TEST(CudaKernels, MultiplyMatricesOfOddExtentsInBothOrders) {
-  for (const auto& [rows, columns, inner] : {std::array<std::size_t, 3>{1, 1, 1}, {31, 33, 17}, {16, 16, 16},
-                                             {33, 1, 4097}, {5, 70, 0}}) {
+  for (const auto& [rows, columns, inner] :
+       {std::array<std::size_t, 3>{1, 1, 1}, {31, 33, 17}, {16, 16, 16}, {33, 1, 4097}, {5, 70, 0}}) {
     SCOPED_TRACE(text(rows, " x ", columns, " over ", inner));
     const std::vector<float> a = random_floats(10, rows * inner), b = random_floats(11, columns * inner),
                              bias = random_floats(12, columns);
