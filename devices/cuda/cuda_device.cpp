@@ -101,6 +101,8 @@ class CudaDevice final : public HostDevice {
     GpuTicket plain{};
     std::memcpy(&plain, ticket.bytes.data(), sizeof plain);
     const bool is_here = plain.pid == ::getpid() && plain.pid_namespace == pid_namespace();
+    TROUPE_CHECK(!is_here || std::memcmp(&plain.gpu, &gpu_->uuid(), sizeof plain.gpu) == 0, Code::unsupported,
+                 "two GPUs of one process do not reach each other's memory: give each rank a process of its own");
     auto* const at = reinterpret_cast<std::byte*>(is_here ? plain.address : open(plain));
     space().bind({plain.arena, at, plain.size_bytes, MemoryKind::device});
     return {plain.arena, 0, plain.size_bytes};
