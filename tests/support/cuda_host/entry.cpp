@@ -25,6 +25,7 @@ int device_of(Context context) noexcept {
 }
 
 Entry::Entry(const char* name, const void* caller, Needs needs) : name_(name), caller_(caller) {
+  all_.changed.wait(lock_, [this] { return !all_.words.is_any_being_written(); });
   all_.words.seen_by_cpu(all_.cpu);
   refused_ = all_.calls.next(all_.settings, name);
   if (refused_ != Result::success) return;

@@ -172,9 +172,11 @@ std::uint64_t load_word(Address word) {
 /// Edges from and to others by the words that a kernel has waited for and signalled.
 void order_by_words(Run& run, const Uses& uses) {
   Process& all = process();
-  for (const Accesses::Range& use : uses)
-    if (use.access == Access::acquires)
-      all.words.acquired(address_of(use.at), load_word(address_of(use.at)), all.cpu, run.clock);
+  for (const Accesses::Range& use : uses) {
+    if (use.access != Access::acquires) continue;
+    all.changed.wait(run.lock, [&] { return !all.words.is_being_written(address_of(use.at)); });
+    all.words.acquired(address_of(use.at), load_word(address_of(use.at)), all.cpu, run.clock);
+  }
   for (const Accesses::Range& use : uses)
     if (use.access == Access::releases)
       all.words.released(address_of(use.at), load_word(address_of(use.at)), run.clock,
@@ -193,6 +195,11 @@ void run_kernel(Run& run, const PlacePtr& place, const HostKernel& kernel, const
   if (!may_use(run, place, touched.ranges())) return;
   memory.allow(touched.ranges());
   ReadOnlyCheck check{all.memory, touched.ranges()};
+  const auto for_released = [&](auto&& act) {
+    for (const Accesses::Range& use : touched.ranges())
+      if (use.access == Access::releases) act(address_of(use.at));
+  };
+  for_released([&](Address word) { all.words.begins(word); });
   {
     const Unlocked unlocked{run, place};
     check.before();
@@ -200,6 +207,8 @@ void run_kernel(Run& run, const PlacePtr& place, const HostKernel& kernel, const
     check.after(place);
   }
   order_by_words(run, touched.ranges());
+  for_released([&](Address word) { all.words.ends(word); });
+  all.changed.notify_all();
 }
 
 bool wait_is_over(std::uint64_t value, std::uint64_t wanted, unsigned flags) {

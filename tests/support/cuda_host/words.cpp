@@ -2,6 +2,11 @@
 
 namespace troupe::cuda::host {
 
+void Words::ends(Address word) {
+  const auto found = being_written_.find(word);
+  if (--found->second == 0) being_written_.erase(found);
+}
+
 void Words::released(Address word, std::uint64_t value, const Clock& clock, bool for_cpu) {
   auto& writes = writes_[word];
   writes.push_back({value, clock, !for_cpu});

@@ -16,6 +16,12 @@ inline bool reached(std::uint64_t value, std::uint64_t wanted) noexcept {
 /// happened before that. Guarded by Process::mutex.
 class Words {
  public:
+  /// A kernel may write the word from now on, until it ends(): whoever sees what it has written waits for that before
+  /// it asks what is known.
+  void begins(Address word) { ++being_written_[word]; }
+  void ends(Address word);
+  bool is_being_written(Address word) const { return being_written_.contains(word); }
+  bool is_any_being_written() const { return !being_written_.empty(); }
   /// `clock` has written `value`; `for_cpu`: the CPU can read the word.
   void released(Address word, std::uint64_t value, const Clock& clock, bool for_cpu);
   /// What a waiter knows that has seen `value` there: the writer's clock, or the CPU's where no stream wrote it.
@@ -32,6 +38,7 @@ class Words {
   };
   static constexpr std::size_t kRemembered = 64;
   std::map<Address, std::deque<Write>> writes_;  // of a word, oldest first
+  std::map<Address, unsigned> being_written_;    // by how many kernels
 };
 
 }  // namespace troupe::cuda::host
