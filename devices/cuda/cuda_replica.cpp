@@ -1,6 +1,8 @@
 #include "devices/cuda/cuda_replica.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <variant>
 
 #include "runtime/model/layer_kinds.hpp"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "devices/cuda/driver_api.hpp"
 #include "devices/cuda/kernels/list.hpp"

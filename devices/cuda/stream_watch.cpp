@@ -32,6 +32,7 @@ void StreamWatch::end(const Status& why) noexcept {
     ended_.store(true, std::memory_order_release);
     signals_.clear();
   }
+  std::atomic_ref{report_.end}.store(1, std::memory_order_release);  // a wait that is under way ends, too
   own_.poison(why);
 }
 
