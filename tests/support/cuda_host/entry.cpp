@@ -55,7 +55,7 @@ std::shared_ptr<StreamThread> Entry::stream(StreamHandle handle) {
 Result Entry::report_endless_wait() {
   std::string text = place()->text() + " waits in vain";
   all_.streams.for_each([&](const StreamThread& stream) {
-    if (!stream.idle()) text += "; stream " + std::to_string(stream.number) + " has work left";
+    if (stream.busy) text += "; stream " + std::to_string(stream.number) + " has come to " + stream.current->text();
   });
   reports().add("endless wait", text);
   return Result::launch_timeout;
