@@ -101,12 +101,14 @@ int word_written_before_the_data() {
 
 int kernel_waits_for_the_wrong_word() {
   Two rig;
-  std::uint64_t* const words = rig.pinned(2);
-  words[1] = 1;  // of a line that is past that point
+  const DevicePointer words = rig.memory(2);
+  std::uint64_t* const past = rig.pinned(1);
+  *past = 1;  // of a line that is past that point
   rig.add("writer", rig.a, rig.b, kCount, rig.first);
-  (void)rig.launch("publish", WordArgs{words, 1}, rig.first);
-  (void)rig.launch("await", WordArgs{words + 1, 1}, rig.second);
+  (void)rig.launch("publish", WordArgs{Rig::words_at(words), 1}, rig.first);
+  (void)rig.launch("await", WordArgs{past, 1}, rig.second);
   rig.add("reader", rig.c, rig.a, kCount, rig.second);
+  rig.must(rig.driver.stream_synchronize, rig.second);
   rig.finish();
   return 0;
 }
@@ -724,6 +726,8 @@ bool says(const std::string& text, const std::string& wanted) {
   if (text.find(wanted.substr(0, bar)) != std::string::npos) return true;
   return bar != std::string::npos && says(text, wanted.substr(bar + 1));
 }
+
+void PrintTo(const Mistake& row, std::ostream* out) { *out << row.name; }
 
 class CudaHostMistake : public ::testing::TestWithParam<Mistake> {};
 

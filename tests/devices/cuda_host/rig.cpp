@@ -9,6 +9,12 @@
 
 #include "tests/support/child_process.hpp"
 
+#if defined(__SANITIZE_THREAD__)
+/// Without it each process ends a second later.
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
+#endif
+
 namespace troupe::cuda::testing {
 namespace {
 

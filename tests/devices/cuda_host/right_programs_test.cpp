@@ -343,7 +343,7 @@ int a_poisoned_word_ends_a_wait() {
   std::uint64_t* const word = rig.pinned(1);
   *word = 7;
   rig.must(rig.driver.stream_wait_value64, stream, Rig::pointer_to(word), 9ULL, kWaitValueGeq);
-  std::atomic_ref<std::uint64_t>{*word}.store(7 + (1ULL << 63U) + 5);
+  std::atomic_ref<std::uint64_t>{*word}.store(7 + (1ULL << 63U));
   rig.must(rig.driver.stream_synchronize, stream);
   return 0;
 }
@@ -371,6 +371,8 @@ struct Right {
   int (*program)();
   const char* setting = "DEVICES=1";
 };
+
+void PrintTo(const Right& row, std::ostream* out) { *out << row.name; }
 
 class CudaHost : public ::testing::TestWithParam<Right> {};
 

@@ -25,7 +25,6 @@ int device_of(Context context) noexcept {
 }
 
 Entry::Entry(const char* name, const void* caller, Needs needs) : name_(name), caller_(caller) {
-  all_.changed.wait(lock_, [this] { return !all_.words.is_any_being_written(); });
   all_.words.seen_by_cpu(all_.cpu);
   refused_ = all_.calls.next(all_.settings, name);
   if (refused_ != Result::success) return;
@@ -56,7 +55,7 @@ std::shared_ptr<StreamThread> Entry::stream(StreamHandle handle) {
 Result Entry::report_endless_wait() {
   std::string text = place()->text() + " waits in vain";
   all_.streams.for_each([&](const StreamThread& stream) {
-    if (!stream.idle()) text += "; stream " + std::to_string(stream.number) + " has work left";
+    if (stream.busy) text += "; stream " + std::to_string(stream.number) + " has come to " + stream.current->text();
   });
   reports().add("endless wait", text);
   return Result::launch_timeout;

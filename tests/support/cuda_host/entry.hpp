@@ -28,17 +28,12 @@ class Entry {
   /// The operation as the stream's next one; what the call returns.
   Result submit(StreamThread& stream, OperationPtr operation) { return host::submit(stream, std::move(operation)); }
 
-  /// Waits until condition() holds, without the mutex meanwhile. A wait that nothing ends is a report.
-  template <class Condition>
-  Result wait(Condition condition) {
-    if (!all_.changed.wait_for(lock_, all_.settings.deadline, condition)) return report_endless_wait();
-    return Result::success;
-  }
-  /// The same, and what the device's context has become meanwhile.
+  /// Waits until condition() holds, without the mutex meanwhile; what has become of the device's context by then. A
+  /// wait that nothing ends is a report: later than the streams' own, which tell more.
   template <class Condition>
   Result wait(DeviceState& device, Condition condition) {
-    const Result waited = wait(condition);
-    return waited == Result::success ? device.fault : waited;
+    if (!all_.changed.wait_for(lock_, 2 * all_.settings.deadline, condition)) return report_endless_wait();
+    return device.fault;
   }
   /// Success where this thread may make a call that does not belong in a capture; else the capture is spoilt.
   Result outside_capture();

@@ -169,18 +169,32 @@ std::uint64_t load_word(Address word) {
   return __atomic_load_n(static_cast<const std::uint64_t*>(process().memory.at(word)), __ATOMIC_ACQUIRE);
 }
 
-/// Edges from and to others by the words that a kernel has waited for and signalled.
-void order_by_words(Run& run, const Uses& uses) {
-  Process& all = process();
-  for (const Accesses::Range& use : uses) {
-    if (use.access != Access::acquires) continue;
-    all.changed.wait(run.lock, [&] { return !all.words.is_being_written(address_of(use.at)); });
-    all.words.acquired(address_of(use.at), load_word(address_of(use.at)), all.cpu, run.clock);
+bool is_for_cpu(const Accesses::Range& use) { return !process().memory.is_shown(address_of(use.at)); }
+
+/// The words that a kernel signals, from before its body to after it.
+class Releases {
+ public:
+  Releases(const Run& run, const Uses& uses) {
+    for (const Accesses::Range& use : uses) {
+      const Address word = address_of(use.at);
+      if (use.access == Access::releases)
+        words_.emplace_back(word, process().words.will_release(word, load_word(word), run.clock, is_for_cpu(use)));
+    }
   }
+  void end(const Run& run) const {
+    for (const auto& [word, number] : words_) process().words.released(word, number, load_word(word), run.clock);
+  }
+
+ private:
+  std::vector<std::pair<Address, std::uint64_t>> words_;
+};
+
+/// What the kernel has waited for was before what follows it.
+void acquire(Run& run, const Uses& uses) {
+  Process& all = process();
   for (const Accesses::Range& use : uses)
-    if (use.access == Access::releases)
-      all.words.released(address_of(use.at), load_word(address_of(use.at)), run.clock,
-                         !all.memory.is_shown(address_of(use.at)));
+    if (use.access == Access::acquires)
+      all.words.acquired(address_of(use.at), load_word(address_of(use.at)), all.cpu, run.clock);
 }
 
 void run_kernel(Run& run, const PlacePtr& place, const HostKernel& kernel, const std::vector<std::byte>& args,
@@ -195,20 +209,15 @@ void run_kernel(Run& run, const PlacePtr& place, const HostKernel& kernel, const
   if (!may_use(run, place, touched.ranges())) return;
   memory.allow(touched.ranges());
   ReadOnlyCheck check{all.memory, touched.ranges()};
-  const auto for_released = [&](auto&& act) {
-    for (const Accesses::Range& use : touched.ranges())
-      if (use.access == Access::releases) act(address_of(use.at));
-  };
-  for_released([&](Address word) { all.words.begins(word); });
+  const Releases releases{run, touched.ranges()};
   {
     const Unlocked unlocked{run, place};
     check.before();
     for (unsigned block = 0; block < blocks; ++block) kernel.run(Block{memory, block, blocks}, args.data());
     check.after(place);
   }
-  order_by_words(run, touched.ranges());
-  for_released([&](Address word) { all.words.ends(word); });
-  all.changed.notify_all();
+  acquire(run, touched.ranges());
+  releases.end(run);
 }
 
 bool wait_is_over(std::uint64_t value, std::uint64_t wanted, unsigned flags) {
@@ -302,7 +311,7 @@ OperationPtr write_value_operation(PlacePtr place, Address word, std::uint64_t v
                   if (!may_use(run, place, {{pointer_to(word), sizeof value, Access::releases}})) return;
                   Process& all = process();
                   // Before the store: whoever sees the value finds its clock.
-                  all.words.released(word, value, run.clock, !all.memory.is_shown(word));
+                  all.words.releases(word, value, run.clock, !all.memory.is_shown(word));
                   __atomic_store_n(static_cast<std::uint64_t*>(all.memory.at(word)), value, __ATOMIC_RELEASE);
                 }});
 }

@@ -17,6 +17,7 @@ void run_stream(StreamThread& stream) {
     StreamThread::Item item = std::move(stream.waiting.front());
     stream.waiting.pop_front();
     stream.busy = true;
+    stream.current = item.operation->place;
     stream.clock.join(item.cpu);
     perform(*item.operation, lock, stream.clock, stream.lane, stream.device);
     stream.busy = false;

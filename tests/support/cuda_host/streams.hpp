@@ -27,6 +27,7 @@ struct StreamThread {
   Clock clock;
   std::deque<Item> waiting;
   bool busy = false;
+  PlacePtr current;    // what it is busy with
   bool ended = false;  // the thread returns when the work is done
   std::condition_variable wake;
   std::thread thread;

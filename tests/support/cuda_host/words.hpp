@@ -16,14 +16,13 @@ inline bool reached(std::uint64_t value, std::uint64_t wanted) noexcept {
 /// happened before that. Guarded by Process::mutex.
 class Words {
  public:
-  /// A kernel may write the word from now on, until it ends(): whoever sees what it has written waits for that before
-  /// it asks what is known.
-  void begins(Address word) { ++being_written_[word]; }
-  void ends(Address word);
-  bool is_being_written(Address word) const { return being_written_.contains(word); }
-  bool is_any_being_written() const { return !being_written_.empty(); }
-  /// `clock` has written `value`; `for_cpu`: the CPU can read the word.
-  void released(Address word, std::uint64_t value, const Clock& clock, bool for_cpu);
+  /// `clock` writes `value`; `for_cpu`: the CPU can read the word. Call it before the store: who sees the value must
+  /// find the clock.
+  void releases(Address word, std::uint64_t value, const Clock& clock, bool for_cpu);
+  /// `clock` will write a value that only the writer knows, where `present` stands now. The number is for released().
+  std::uint64_t will_release(Address word, std::uint64_t present, const Clock& clock, bool for_cpu);
+  /// That writer is through, `value` stands there, and `clock` is all that the writer has come behind.
+  void released(Address word, std::uint64_t number, std::uint64_t value, const Clock& clock);
   /// What a waiter knows that has seen `value` there: the writer's clock, or the CPU's where no stream wrote it.
   void acquired(Address word, std::uint64_t value, const Clock& cpu, Clock& waiter);
   /// The CPU reads words without telling anybody: it knows what the words show by now.
@@ -31,14 +30,20 @@ class Words {
   void forget(Range range);
 
  private:
+  /// Invariant: a write is known from before its store on.
   struct Write {
-    std::uint64_t value = 0;
+    std::uint64_t number = 0;
+    std::uint64_t value = 0;  // under way: what stood there before
     Clock clock;
     bool seen = false;  // by the CPU, or never to be
+    bool under_way = false;
+    /// Whether the store is done when the word is `now`.
+    bool is_done(std::uint64_t now) const noexcept { return under_way ? now != value : reached(now, value); }
   };
+  std::uint64_t add(Address word, Write write);
   static constexpr std::size_t kRemembered = 64;
+  std::uint64_t last_ = 0;
   std::map<Address, std::deque<Write>> writes_;  // of a word, oldest first
-  std::map<Address, unsigned> being_written_;    // by how many kernels
 };
 
 }  // namespace troupe::cuda::host
