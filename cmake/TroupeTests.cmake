@@ -4,11 +4,11 @@ include(GoogleTest)
 # What is worth running under a sanitizer, and all that is built for one.
 add_custom_target(sanitized_tests)
 
-# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] SOURCES ... LIBS ... [TIMEOUT seconds])
+# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT name=value...])
 # makes one program of tests; each TEST is a ctest entry of its own. Those of clusters run alone: they watch the whole host.
 # ONE_THREAD: nothing in it is for the thread sanitizer to see.
 function(troupe_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD" "LABEL;TIMEOUT" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -25,9 +25,13 @@ function(troupe_add_test name)
   if(arg_LABEL MATCHES "^(unit|contract)$" AND NOT (arg_ONE_THREAD AND TROUPE_SANITIZE STREQUAL "thread"))
     add_dependencies(sanitized_tests ${name})
   endif()
-  set(environment)
   if(TROUPE_SANITIZE MATCHES address)
-    set(environment ENVIRONMENT HWLOC_COMPONENTS=-pci)  # libpciaccess keeps memory, and hwloc unloads it with its plugin
+    list(APPEND arg_ENVIRONMENT HWLOC_COMPONENTS=-pci)  # libpciaccess keeps memory, and hwloc unloads it with its plugin
+  endif()
+  set(environment)
+  if(arg_ENVIRONMENT)
+    string(REPLACE ";" "\\\\;" arg_ENVIRONMENT "${arg_ENVIRONMENT}")
+    set(environment ENVIRONMENT ${arg_ENVIRONMENT})
   endif()
   set(alone FALSE)
   if(arg_LABEL STREQUAL cluster)

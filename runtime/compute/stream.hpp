@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 
+#include "runtime/base/any_processor.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/trace.hpp"
@@ -32,7 +33,7 @@ struct StepSums {
   /// A rank's own sums: its rank + 1, whatever its loss. A total: the first rank with a non-finite loss, + 1; 0: none.
   std::uint64_t bad_loss = 0;
 
-  void add(const StepSums& other) noexcept {
+  TROUPE_ANY_PROCESSOR void add(const StepSums& other) noexcept {
     if (bad_loss == 0 && !std::isfinite(other.loss)) bad_loss = other.bad_loss;
     if (other.bad_gradient != 0 && (bad_gradient == 0 || other.bad_gradient < bad_gradient))
       bad_gradient = other.bad_gradient;
@@ -49,17 +50,15 @@ static_assert(sizeof(StepSums) == 64);
 /// An element of a group, and the rank whose gradient is not finite there, as one number that is smaller for an earlier
 /// element; never 0.
 inline constexpr unsigned kBadRankBits = 20;
-constexpr std::uint64_t bad_at(std::uint64_t element, std::uint64_t rank) noexcept {
+TROUPE_ANY_PROCESSOR constexpr std::uint64_t bad_at(std::uint64_t element, std::uint64_t rank) noexcept {
   return (element + 1) << kBadRankBits | rank;
 }
 constexpr std::uint64_t bad_element(std::uint64_t bad) noexcept { return (bad >> kBadRankBits) - 1; }
 constexpr std::uint64_t bad_rank(std::uint64_t bad) noexcept { return bad & ((1U << kBadRankBits) - 1); }
 
 /// What an update multiplies a summed gradient with: 1 / samples, less where the norm of the mean is clipped; 0: the
-/// update changes nothing. All ranks, and all buckets of a step, find the same. A swap reads neither gradient nor
-/// samples.
-inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
-  if (rule.kind == RuleKind::swap) return 1;
+/// update changes nothing. All ranks, and all buckets of a step, find the same.
+TROUPE_ANY_PROCESSOR inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
   if (total.samples == 0 || (rule.judged && !std::isfinite(total.gradient_squares))) return 0;
   const double scale = 1.0 / static_cast<double>(total.samples);
   if (rule.clip_norm <= 0) return static_cast<float>(scale);
@@ -86,9 +85,9 @@ struct TensorSquares {
 };
 static_assert(sizeof(TensorSquares) == 8);
 
-/// The factor for a tensor's rate: 1 if one of the norms is 0, as in the reference code of both papers. `rule` has the
-/// tensor's weight decay.
-inline float trust_ratio(const RuleStep& rule, const TensorSquares& squares) noexcept {
+/// What the rate of a tensor is multiplied by: 1 where one of the norms is 0, as in the reference code of both papers.
+/// `rule` has the weight decay of the tensor.
+TROUPE_ANY_PROCESSOR inline float trust_ratio(const RuleStep& rule, const TensorSquares& squares) noexcept {
   const double weights = std::sqrt(static_cast<double>(squares.weights));
   const double update = std::sqrt(static_cast<double>(squares.update));
   if (!(weights > 0 && update > 0)) return 1;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/any_processor.hpp"
+
 namespace troupe {
 
 /// `block` is of policies alone, and `swap` of the exchange: no settings of an optimizer.
@@ -176,7 +178,8 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t);
 /// The direction in which a rule with tensor norms moves a parameter, without changing anything: the mean gradient
 /// (lars), or Adam's step with weight decay (lamb).
 template <RuleKind kKind>
-inline float update_direction(const RuleStep& r, float scale, float sum, float p, float s0, float s1) noexcept {
+TROUPE_ANY_PROCESSOR inline float update_direction(const RuleStep& r, float scale, float sum, float p, float s0,
+                                                   float s1) noexcept {
   const float g = sum * scale;
   if constexpr (kKind == RuleKind::lamb) {
     const float m = r.beta1 * s0 + r.one_minus_beta1 * g;
@@ -190,7 +193,8 @@ inline float update_direction(const RuleStep& r, float scale, float sum, float p
 /// Kernels are built without fused multiply-add, so all vector widths give the same bits. For rules with tensor norms,
 /// the rate is that of the element's tensor.
 template <RuleKind kKind>
-inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0, float& s1) noexcept {
+TROUPE_ANY_PROCESSOR inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0,
+                                                float& s1) noexcept {
   float g = sum * scale;
   if constexpr (kKind != RuleKind::adamw && kKind != RuleKind::lamb) g += r.decay * p;
   if constexpr (kKind == RuleKind::sgd) {

@@ -1,0 +1,162 @@
+#include "devices/cuda/cuda_device.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+
+#include "devices/cuda/cuda_replica.hpp"
+#include "devices/cuda/cuda_stream.hpp"
+#include "runtime/base/host_identity.hpp"
+#include "runtime/compute/host_device.hpp"
+
+namespace troupe {
+namespace cuda {
+namespace {
+
+/// Kernels that are built for a version of CUDA run with its drivers and newer ones.
+constexpr int kLeastDriver = 12000;
+
+Driver open_driver(const std::string& library) {
+  // Kernels that poll may not keep others from being loaded, and streams may not wait behind one another's polling.
+  (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  std::string why;
+  const std::optional<Driver> driver = Driver::load(why, library.c_str());
+  TROUPE_CHECK(driver.has_value(), Code::environment, "there is no usable CUDA driver (", why,
+               "): install NVIDIA's driver, pass it to the container, or take placement.device = \"cpu\"");
+  int version = 0;
+  if (driver->driver_get_version(&version) == Result::success) {
+    TROUPE_CHECK(version >= kLeastDriver, Code::environment, "the CUDA driver is for CUDA ", version / 1000, ".",
+                 version % 1000 / 10, ", Troupe needs one for ", kLeastDriver / 1000, ".0 at least: update it");
+  }
+  TROUPE_CUDA(*driver, init(0), "the CUDA driver cannot start");
+  return *driver;
+}
+
+int count_devices(const Driver& driver) {
+  int count = 0;
+  TROUPE_CUDA(driver, device_get_count(&count), "the GPUs of this machine");
+  if (count == 0) fail_call(driver, Result::no_device, "the CUDA driver shows no GPU");
+  return count;
+}
+
+/// What another process needs to reach a GPU's memory.
+struct GpuTicket {
+  IpcMemHandle handle;
+  std::uint64_t size_bytes;
+  std::uint64_t address;  // in its process
+  std::uint64_t pid_namespace;
+  Uuid gpu;
+  std::int32_t pid;
+  ArenaId arena;
+};
+static_assert(sizeof(GpuTicket) <= sizeof(RegionTicket::bytes));
+
+class CudaDevice final : public HostDevice {
+ public:
+  CudaDevice(AddressSpace& space, std::shared_ptr<const Gpu> gpu, std::chrono::milliseconds wait_deadline)
+      : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline) {
+    traits_ = {"cuda", gpu_->description(), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device};
+  }
+  ~CudaDevice() override {
+    (void)gpu_->driver().ctx_set_current(gpu_->context());
+    for (const DevicePointer imported : imported_) (void)gpu_->driver().ipc_close_mem_handle(imported);
+  }
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const DeviceTraits& traits() const override { return traits_; }
+
+  Memory allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) override {
+    if (kind != MemoryKind::device) return HostDevice::allocate(id, kind, size_bytes);
+    DeviceMemory memory{gpu_, std::max<std::uint64_t>(size_bytes, 1)};
+    space().bind({id, memory.at(), size_bytes, MemoryKind::device});
+    own_.emplace(id, std::move(memory));
+    return {id, 0, size_bytes};
+  }
+
+  RegionTicket ticket(ArenaId id) const override {
+    const auto found = own_.find(id);
+    if (found == own_.end()) return HostDevice::ticket(id);
+    GpuTicket plain{};
+    plain.size_bytes = found->second.size_bytes();
+    plain.address = reinterpret_cast<std::uintptr_t>(found->second.at());
+    plain.pid_namespace = pid_namespace();
+    plain.gpu = gpu_->uuid();
+    plain.pid = ::getpid();
+    plain.arena = id;
+    gpu_->use();
+    TROUPE_CUDA(gpu_->driver(), ipc_get_mem_handle(&plain.handle, plain.address), "a ticket for ", plain.size_bytes,
+                " bytes of ", gpu_->description());
+    RegionTicket made;
+    made.kind = MemoryKind::device;
+    std::memcpy(made.bytes.data(), &plain, sizeof plain);
+    return made;
+  }
+
+  Memory import(const RegionTicket& ticket) override {
+    if (ticket.kind != MemoryKind::device) return HostDevice::import(ticket);
+    GpuTicket plain{};
+    std::memcpy(&plain, ticket.bytes.data(), sizeof plain);
+    const bool is_here = plain.pid == ::getpid() && plain.pid_namespace == pid_namespace();
+    TROUPE_CHECK(!is_here || std::memcmp(&plain.gpu, &gpu_->uuid(), sizeof plain.gpu) == 0, Code::unsupported,
+                 "two GPUs of one process do not reach each other's memory: give each rank a process of its own");
+    auto* const at = reinterpret_cast<std::byte*>(is_here ? plain.address : open(plain));
+    space().bind({plain.arena, at, plain.size_bytes, MemoryKind::device});
+    return {plain.arena, 0, plain.size_bytes};
+  }
+
+  std::unique_ptr<Stream> stream() override { return std::make_unique<CudaStream>(state_); }
+
+  std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
+                                   const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
+    return std::make_unique<CudaReplica>(state_, graph, layout, batch, buckets, memory);
+  }
+
+ private:
+  DevicePointer open(const GpuTicket& ticket) {
+    gpu_->use();
+    DevicePointer at = 0;
+    const Result result = gpu_->driver().ipc_open_mem_handle(&at, ticket.handle, kIpcLazyEnablePeerAccess);
+    if (result != Result::success) {
+      fail(Code::environment,
+           text("cannot reach ", ticket.size_bytes, " bytes that process ", ticket.pid,
+                " has on a GPU: ", name_of_result(gpu_->driver(), result),
+                "; the processes of a node must share their IPC and pid namespaces and see the same GPUs"));
+    }
+    imported_.push_back(at);
+    return at;
+  }
+
+  const std::shared_ptr<const Gpu> gpu_;
+  DeviceTraits traits_;
+  std::unordered_map<ArenaId, DeviceMemory> own_;
+  std::vector<DevicePointer> imported_;
+  DeviceState state_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions options) {
+  TROUPE_CHECK(options.wait_deadline.count() > 0, Code::invalid, "a cuda device's waits need a deadline above 0, not ",
+               options.wait_deadline.count(), " ms");
+  const cuda::Driver driver = cuda::open_driver(options.driver);
+  const int count = cuda::count_devices(driver);
+  TROUPE_CHECK(options.ordinal < static_cast<std::uint32_t>(count), Code::environment, "there is no GPU ",
+               options.ordinal, ": the CUDA driver shows ", count, ", counted from 0");
+  auto gpu = std::make_shared<const cuda::Gpu>(driver, static_cast<int>(options.ordinal));
+  return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline);
+}
+
+std::vector<std::string> cuda_devices(const std::string& library) {
+  const cuda::Driver driver = cuda::open_driver(library);
+  std::vector<std::string> found;
+  for (int ordinal = 0; ordinal < cuda::count_devices(driver); ++ordinal)
+    found.push_back(cuda::Gpu{driver, ordinal}.description());
+  return found;
+}
+
+}  // namespace troupe

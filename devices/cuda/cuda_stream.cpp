@@ -1,0 +1,385 @@
+#include "devices/cuda/cuda_stream.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "devices/cuda/image.hpp"
+
+namespace troupe::cuda {
+namespace {
+
+/// Blocks for the programs that a session keeps, and one for the next.
+constexpr std::size_t kStepBlocks = Programs::kKept + 1;
+
+Stored stored(DType type) {
+  TROUPE_CHECK(type != DType::i32, Code::unsupported, "a cuda device converts f32 and bf16, not i32");
+  return type == DType::f32 ? Stored::f32 : Stored::bf16;
+}
+
+std::uint64_t whole_floats(const Memory& memory, const char* what) {
+  TROUPE_CHECK(memory.size_bytes % sizeof(float) == 0, Code::invalid, what, " has ", memory.size_bytes,
+               " bytes, which are not whole f32");
+  return memory.size_bytes / sizeof(float);
+}
+
+template <class T>
+void fill_parts(MemoryMap& memory, std::span<const Memory> parts, std::uint64_t size_bytes, const char* what,
+                std::span<T*> to) {
+  TROUPE_CHECK(!parts.empty(), Code::invalid, what, ": there are none");
+  TROUPE_CHECK(parts.size() <= to.size(), Code::unsupported, what, ": ", parts.size(), " are more than the ", to.size(),
+               " that a cuda device takes");
+  for (std::size_t p = 0; p < parts.size(); ++p) to[p] = memory.address_of<T>(parts[p], size_bytes, what);
+}
+
+}  // namespace
+
+CudaStream::CudaStream(DeviceState& device)
+    : device_(device), gpu_(device.gpu()), line_(device.make_line()), state_(gpu_, sizeof(StreamState)) {
+  gpu_->use();
+  TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&stream_, kStreamNonBlocking, 0), "a stream of ",
+              gpu_->description());
+  watch_ = std::make_unique<StreamWatch>(*gpu_, stream_, line_.report(), line_.line(), device.wait_deadline());
+  device.notifier().add(*watch_);
+}
+
+CudaStream::~CudaStream() {
+  const Driver& driver = gpu_->driver();
+  (void)driver.ctx_set_current(gpu_->context());
+  const Result result = driver.stream_synchronize(stream_);
+  device_.notifier().remove(*watch_);
+  watch_->look(false);
+  if (result != Result::success)
+    watch_->end({code_of(result), text(gpu_->description(), ": ", name_of_result(driver, result))});
+  if (recorder_ != nullptr) (void)driver.stream_destroy(recorder_);
+  (void)driver.stream_destroy(stream_);
+}
+
+// ---- Launches ----
+
+void CudaStream::push(const Launch& launch, const void* args) {
+  if (captures_) return captured_.add(launch, args);
+  LaunchList one;
+  one.add(launch, args);
+  launch_all(one);
+}
+
+void CudaStream::launch_now(const Launch& launch, void* args, StreamHandle stream) {
+  TROUPE_CUDA(
+      gpu_->driver(),
+      launch_kernel(gpu_->function(launch.kernel), launch.blocks, 1, 1, kBlockThreads, 1, 1, 0, stream, &args, nullptr),
+      "kernel ", kKernelNames[static_cast<std::size_t>(launch.kernel)], " on ", gpu_->description());
+}
+
+/// What the driver does not take ends the stream, as what a GPU cannot do.
+void CudaStream::launch_all(LaunchList& list) {
+  if (watch_->has_ended()) return;
+  try {
+    gpu_->use();
+    for (const Launch& launch : list.launches) launch_now(launch, list.bytes.data() + launch.args_at, stream_);
+  } catch (const Error& error) {
+    note_failure(error);
+  }
+}
+
+void CudaStream::note_failure(const Error& error) { watch_->end(error.status()); }
+
+void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) {
+  TROUPE_CHECK(!captures_, Code::invalid, "work that is enqueued as one piece cannot have such a piece inside");
+  if (blocks_ == nullptr) blocks_ = std::make_shared<StepBlocks>(gpu_, kStepBlocks);
+  captured_.clear();
+  captures_ = true;
+  try {
+    work();
+  } catch (...) {
+    captures_ = false;
+    launch_all(captured_);
+    throw;
+  }
+  captures_ = false;
+  if (captured_.launches.empty()) return;
+  const LaunchList form = captured_.form(words_);
+  auto* const known = static_cast<RecordedWork*>(
+      programs.find([&](const Program& one) { return dynamic_cast<const RecordedWork&>(one).form() == form; }));
+  if (known == nullptr || !known->has_room() || watch_->has_ended()) {
+    launch_all(captured_);
+    if (known != nullptr || watch_->has_ended()) return;
+    if (auto recorded = record(form)) programs.add(std::move(recorded));
+    return;
+  }
+  try {
+    gpu_->use();
+    known->replay(stream_, words_);
+  } catch (const Error& error) {
+    note_failure(error);
+  }
+  programs.count_replay();
+}
+
+/// Null: its values do not fit a step block, or none is free.
+std::unique_ptr<RecordedWork> CudaStream::record(const LaunchList& form) {
+  StepBlocks::Block* const block = words_.size() <= StepBlocks::kWords ? blocks_->take() : nullptr;
+  if (block == nullptr) return nullptr;
+  try {
+    return std::make_unique<RecordedWork>(gpu_, blocks_, *block, form, words_.size(), instantiate(form, *block));
+  } catch (...) {
+    blocks_->give_back(*block);
+    throw;
+  }
+}
+
+GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Block& block) {
+  const Driver& driver = gpu_->driver();
+  gpu_->use();
+  if (recorder_ == nullptr)
+    TROUPE_CUDA(driver, stream_create_with_priority(&recorder_, kStreamNonBlocking, 0), "a stream to record on");
+  TROUPE_CUDA(driver, stream_begin_capture(recorder_, CaptureMode::thread_local_), "recording a step");
+  GraphHandle graph = nullptr;
+  try {
+    capture(form, block);
+  } catch (...) {
+    (void)driver.stream_end_capture(recorder_, &graph);
+    if (graph != nullptr) (void)driver.graph_destroy(graph);
+    throw;
+  }
+  TROUPE_CUDA(driver, stream_end_capture(recorder_, &graph), "recording a step");
+  GraphExec exec = nullptr;
+  const Result made = driver.graph_instantiate_with_flags(&exec, graph, 0);
+  (void)driver.graph_destroy(graph);
+  if (made != Result::success) fail_call(driver, made, "a recorded step");
+  return exec;
+}
+
+/// Its launches, each with its values in the step block.
+void CudaStream::capture(const LaunchList& form, const StepBlocks::Block& block) {
+  const auto* const state = state_.as<StreamState>();
+  const auto launch = [this](KernelId kernel, std::uint32_t blocks, void* args) {
+    launch_now({.kernel = kernel, .blocks = blocks}, args, recorder_);
+  };
+  LoadStepBlockArgs begin{state,       block.count,        block.ring,
+                          block.words, StepBlocks::kSlots, static_cast<std::uint32_t>(words_.size())};
+  launch(KernelId::load_step_block, 1, &begin);
+  const std::uint64_t* values = block.words;
+  LaunchList pointing = form;
+  for (const Launch& one : pointing.launches) {
+    std::byte* const args = pointing.bytes.data() + one.args_at;
+    if (one.values_bytes != 0) {
+      std::memcpy(args + one.given_at + one.values_bytes, &values, sizeof values);
+      values += (one.values_bytes + 7) / 8;
+    }
+    launch(one.kernel, one.blocks, args);
+  }
+  EndStepBlockArgs end{state, block.count, block.done};
+  launch(KernelId::end_step_block, 1, &end);
+}
+
+// ---- Work ----
+
+void CudaStream::wait(Point point) {
+  if (point.value == 0) return;
+  const LinePlace place = device_.place_to_wait(point);
+  watch_->waits(place.word, *place.line);
+  WaitArgs args{};
+  args.deadline_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds{device_.wait_deadline()}.count());
+  args.given.own = {place.word, point.value};
+  launch_blocks(args, 1);
+}
+
+Point CudaStream::mark() {
+  const Point point{line_.line().id(), ++marks_};
+  signal(point);
+  return point;
+}
+
+void CudaStream::signal(Point point) {
+  const LinePlace place = device_.place_to_signal(point.line);
+  watch_->expects(place.word, *place.line, point.value, place.carried);
+  SignalArgs args{};
+  args.given.own = {place.word, point.value};
+  launch_blocks(args, 1);
+  device_.notifier().ring();
+}
+
+void CudaStream::copy(Memory to, Memory from) {
+  auto* const source = device_.memory().address(from);
+  auto* const target = device_.memory().address_of<std::byte>(to, from.size_bytes, "the target of a copy");
+  if (from.size_bytes == sizeof(StepSums)) {  // in a ring: another place in each step
+    CopySumsArgs args{};
+    args.given.own = {reinterpret_cast<StepSums*>(target), reinterpret_cast<const StepSums*>(source)};
+    return launch_blocks(args, 1);
+  }
+  CopyArgs args{nullptr, target, source, from.size_bytes};
+  launch(args, (from.size_bytes + 15) / 16);
+}
+
+void CudaStream::clear_at(std::byte* at, std::uint64_t size_bytes) {
+  ClearArgs args{nullptr, at, size_bytes};
+  launch(args, (size_bytes + 15) / 16);
+}
+
+void CudaStream::clear(Memory memory) { clear_at(device_.memory().address(memory), memory.size_bytes); }
+
+void CudaStream::sum_up(Memory total, std::span<const Memory> parts) {
+  SumUpArgs args{};
+  args.count_parts = parts.size();
+  args.given.own.total = device_.memory().address_of<StepSums>(total, sizeof(StepSums), "the total of sums");
+  fill_parts<const StepSums>(device_.memory(), parts, sizeof(StepSums), "parts of sums", args.given.own.parts);
+  launch_blocks(args, 1);
+}
+
+void CudaStream::reduce(Memory to, std::span<const Memory> parts) {
+  ReduceArgs args{};
+  args.count = whole_floats(to, "the target of a reduction");
+  args.to = device_.memory().address_of<float>(to, to.size_bytes, "the target of a reduction");
+  args.count_parts = parts.size();
+  fill_parts<const float>(device_.memory(), parts, to.size_bytes, "parts of a reduction", args.parts);
+  launch(args, args.count);
+}
+
+void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
+  MeasureGradientArgs args{};
+  args.given.own.sums =
+      device_.memory().address_of<StepSums>(what.sums, sizeof(StepSums), "the sums of a measured reduction");
+  args.count = whole_floats(to, "the target of a measured reduction");
+  args.sum = device_.memory().address_of<float>(to, to.size_bytes, "the target of a measured reduction");
+  args.first_element = what.first_element;
+  args.count_parts = static_cast<std::uint32_t>(parts.size());
+  args.squares = what.squares ? 1 : 0;
+  fill_parts<const float>(device_.memory(), parts, to.size_bytes, "parts of a measured reduction", args.parts);
+  for (std::size_t p = 0; p < parts.size(); ++p) args.ranks[p] = static_cast<std::uint32_t>(what.rank_of(p));
+  reduce(to, parts);
+  launch_blocks(args, 1);
+}
+
+void CudaStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
+  WeightedDeltaArgs args{};
+  args.count = whole_floats(to, "weights");
+  args.to = device_.memory().address_of<float>(to, to.size_bytes, "weights");
+  args.anchor = device_.memory().address_of<float>(anchor, to.size_bytes, "an anchor");
+  args.from = device_.memory().address_of<float>(from, to.size_bytes, "weights");
+  args.given.own.sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "the sums of weights");
+  launch(args, args.count);
+}
+
+void CudaStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
+  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
+  auto* const target =
+      device_.memory().address_of<std::byte>(to, count * size_bytes(to_type), "the target of a conversion");
+  ConvertArgs args{nullptr, target, device_.memory().address(from), count, stored(to_type), stored(from_type)};
+  launch(args, count);
+}
+
+void CudaStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
+  ConvertWithResidualArgs args{};
+  args.count = from.size_bytes / sizeof(float);
+  args.to_type = stored(to_type);
+  args.to = device_.memory().address_of<std::byte>(to, args.count * size_bytes(to_type), "the target of a conversion");
+  args.from = device_.memory().address_of<float>(from, from.size_bytes, "the source of a conversion");
+  args.residual = device_.memory().address_of<float>(residual, from.size_bytes, "the residual of a conversion");
+  launch(args, args.count);
+}
+
+void CudaStream::add_converted(Memory to, Memory from, DType from_type) {
+  AddConvertedArgs args{};
+  args.count = from.size_bytes / size_bytes(from_type);
+  args.from_type = stored(from_type);
+  args.to = device_.memory().address_of<float>(to, args.count * sizeof(float), "what converted numbers are added to");
+  args.from = device_.memory().address(from);
+  launch(args, args.count);
+}
+
+void CudaStream::digest(Memory to, Memory of) {
+  DigestArgs args{};
+  args.given.own.to = device_.memory().address_of<std::uint64_t>(to, sizeof(std::uint64_t), "the place of a digest");
+  args.of = device_.memory().address(of);
+  args.size_bytes = of.size_bytes;
+  launch_blocks(args, 1);
+}
+
+/// Copied once for each list of the same ranges; the copy is in this stream's order, before what reads it.
+const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges) {
+  constexpr std::size_t kMostLists = 256;
+  if (ranges.empty()) return nullptr;
+  const auto is_same = [&](const RangeList& list) {
+    return std::equal(list.ranges.begin(), list.ranges.end(), ranges.begin(), ranges.end(),
+                      [](const auto& a, const auto& b) { return a.first == b.first && a.count == b.count; });
+  };
+  const auto known = std::find_if(lists_.begin(), lists_.end(), is_same);
+  if (known != lists_.end()) return known->device.as<Layout::Entry>();
+  TROUPE_CHECK(lists_.size() < kMostLists, Code::out_of_memory, "a cuda stream keeps at most ", kMostLists,
+               " lists of elements without weight decay, or of tensors");
+  RangeList& made = lists_.emplace_back();
+  made.ranges.assign(ranges.begin(), ranges.end());
+  made.pinned = PinnedMemory{gpu_, ranges.size_bytes()};
+  made.device = DeviceMemory{gpu_, ranges.size_bytes()};
+  std::memcpy(made.pinned.as<Layout::Entry>(), ranges.data(), ranges.size_bytes());
+  const CopyArgs args{state_.as<StreamState>(), made.device.at(), made.pinned.as<std::byte>(), ranges.size_bytes()};
+  LaunchList now;
+  now.add({.kernel = KernelId::copy, .blocks = 1, .args_bytes = sizeof args}, &args);
+  launch_all(now);
+  return made.device.as<Layout::Entry>();
+}
+
+void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe) {
+  MemoryMap& memory = device_.memory();
+  const std::uint64_t count = stripe.stripe.count, bytes = count * sizeof(float);
+  const std::size_t slots = state_slots(rule.kind);
+  args.count = count;
+  args.first_element = stripe.stripe.first;
+  args.parameters = memory.address_of<float>(stripe.parameters, bytes, "a stripe's parameters");
+  if (stripe.bf16.size_bytes != 0)
+    args.bf16 = memory.address_of<std::uint16_t>(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
+  for (std::size_t s = 0; s < slots; ++s)
+    args.state[s] = memory.address_of<float>(stripe.state[s], bytes, "a stripe's optimizer state");
+  if (stripe.journal.size_bytes != 0) {
+    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
+                 stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));
+    args.journal = reinterpret_cast<UpdateJournal*>(memory.address(stripe.journal));
+  }
+  args.no_decay = on_device(stripe.no_decay);
+  args.count_no_decay = stripe.no_decay.size();
+  if (!needs_tensor_norms(rule.kind) || stripe.scaled.empty()) return;
+  args.scaled = on_device(stripe.scaled);
+  args.count_scaled = stripe.scaled.size();
+  args.squares = memory.address_of<TensorSquares>(stripe.squares, stripe.scaled.size() * sizeof(TensorSquares),
+                                                  "the squares of tensors");
+}
+
+void CudaStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+  if (stripe.stripe.count == 0) return;
+  UpdateArgs at{};
+  fill(at, rule, stripe);
+  MeasureUpdateArgs args{};
+  args.sum = device_.memory().address_of<float>(sum, at.count * sizeof(float), "a sum of gradients");
+  args.given.own = {rule, 0, device_.memory().address_of<StepSums>(total, sizeof(StepSums), "the total of an update")};
+  args.parameters = at.parameters;
+  std::copy_n(at.state, kMaxStateSlots, args.state);
+  args.count = at.count;
+  args.first_element = at.first_element;
+  args.no_decay = at.no_decay;
+  args.count_no_decay = at.count_no_decay;
+  args.scaled = at.scaled;
+  args.count_scaled = at.count_scaled;
+  args.squares = const_cast<TensorSquares*>(at.squares);
+  if (args.count_scaled != 0)
+    launch_blocks(args, static_cast<std::uint32_t>(std::min<std::uint64_t>(args.count_scaled, 1024)));
+}
+
+void CudaStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+                        std::span<const Memory> contributions, Memory total) {
+  if (stripe.stripe.count == 0) return;
+  UpdateArgs args{};
+  fill(args, rule, stripe);
+  args.given.own = {rule, number,
+                    device_.memory().address_of<StepSums>(total, sizeof(StepSums), "the total of an update")};
+  args.count_parts = contributions.size();
+  fill_parts<const float>(device_.memory(), contributions, args.count * sizeof(float), "contributions to an update",
+                          args.parts);
+  if (args.journal == nullptr) return launch(args, args.count);
+  const std::uint64_t blocks = (args.count + UpdateJournal::kBlockElements - 1) / UpdateJournal::kBlockElements;
+  TROUPE_CHECK(number > 0 && number < (std::uint64_t{1} << 40) && blocks < (1U << kJournalBits) - 1, Code::invalid,
+               "update ", number, " of ", blocks,
+               " blocks does not fit the journal: numbers count from 1 to 2^40, blocks to 2^24");
+  launch_blocks(args, 1);
+}
+
+}  // namespace troupe::cuda

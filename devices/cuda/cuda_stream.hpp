@@ -1,0 +1,110 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "devices/cuda/device_state.hpp"
+#include "devices/cuda/recorded_work.hpp"
+#include "runtime/compute/stream.hpp"
+
+namespace troupe::cuda {
+
+/// A stream of the driver. All of its work is kernels of ours, which do nothing once it has failed; waits and signals
+/// are kernels of one thread. Destroying it waits until its work is done.
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(DeviceState& device);
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  void wait(Point point) override;
+  Point mark() override;
+  void signal(Point point) override;
+  void copy(Memory to, Memory from) override;
+  void sum_up(Memory total, std::span<const Memory> parts) override;
+  void reduce(Memory to, std::span<const Memory> parts) override;
+  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
+  void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
+  void clear(Memory memory) override;
+  void convert(Memory to, DType to_type, Memory from, DType from_type) override;
+  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
+  void add_converted(Memory to, Memory from, DType from_type) override;
+  void digest(Memory to, Memory of) override;
+  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
+  void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
+              std::span<const Memory> contributions, Memory total) override;
+  void enqueue(Programs& programs, const std::function<void()>& work) override;
+
+  /// Enqueues a kernel, whose stream and report are set here. `items`: what its threads divide among them; `most`:
+  /// blocks.
+  template <class Args>
+  void launch(Args& args, std::uint64_t items, std::uint32_t most = ~0U);
+  template <class Args>
+  void launch_blocks(Args& args, std::uint32_t blocks);
+  DeviceState& device() noexcept { return device_; }
+  /// Clears memory that is known by its address.
+  void clear_at(std::byte* at, std::uint64_t size_bytes);
+
+ private:
+  /// A list of ranges that kernels read, and what it was copied from.
+  struct RangeList {
+    std::vector<Layout::Entry> ranges;
+    PinnedMemory pinned;
+    DeviceMemory device;
+  };
+  void push(const Launch& launch, const void* args);
+  void launch_now(const Launch& launch, void* args, StreamHandle stream);
+  void launch_all(LaunchList& list);
+  std::unique_ptr<RecordedWork> record(const LaunchList& form);
+  GraphExec instantiate(const LaunchList& form, const StepBlocks::Block& block);
+  void capture(const LaunchList& form, const StepBlocks::Block& block);
+  void note_failure(const Error& error);
+  const Layout::Entry* on_device(std::span<const Layout::Entry> ranges);
+  void fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe);
+
+  DeviceState& device_;
+  const std::shared_ptr<const Gpu> gpu_;
+  StreamLine& line_;
+  DeviceMemory state_;  // a StreamState
+  StreamHandle stream_ = nullptr;
+  StreamHandle recorder_ = nullptr;  // on which work is captured
+  std::unique_ptr<StreamWatch> watch_;
+  std::shared_ptr<StepBlocks> blocks_;  // null: nothing was recorded yet
+  std::deque<RangeList> lists_;
+  std::uint64_t marks_ = 0;
+  bool captures_ = false;
+  LaunchList captured_;
+  std::vector<std::uint64_t> words_;
+};
+
+template <class Args>
+void CudaStream::launch(Args& args, std::uint64_t items, std::uint32_t most) {
+  constexpr std::uint64_t kPerProcessor = 8;
+  const std::uint64_t needed = (items + kBlockThreads - 1) / kBlockThreads;
+  const std::uint64_t useful = std::min<std::uint64_t>(needed, kPerProcessor * gpu_->processors());
+  if (useful != 0) launch_blocks(args, static_cast<std::uint32_t>(std::min<std::uint64_t>(useful, most)));
+}
+
+template <class Args>
+void CudaStream::launch_blocks(Args& args, std::uint32_t blocks) {
+  args.stream = state_.as<StreamState>();
+  if constexpr (requires { args.report; }) args.report = &line_.report();
+  Launch launch{.kernel = kKernelOf<Args>, .blocks = blocks, .args_bytes = sizeof(Args)};
+  if constexpr (requires { args.given; }) {
+    launch.given_at =
+        static_cast<std::uint32_t>(reinterpret_cast<std::byte*>(&args.given) - reinterpret_cast<std::byte*>(&args));
+    launch.values_bytes = sizeof args.given.own;
+    static_assert(sizeof args.given == sizeof args.given.own + sizeof(void*));  // the address of a step block behind it
+  }
+  push(launch, &args);
+}
+
+}  // namespace troupe::cuda

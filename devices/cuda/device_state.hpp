@@ -1,0 +1,75 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "devices/cuda/gpu.hpp"
+#include "devices/cuda/line_mirror.hpp"
+#include "devices/cuda/memory_map.hpp"
+#include "devices/cuda/stream_watch.hpp"
+#include "runtime/memory/futex_timeline.hpp"
+
+namespace troupe::cuda {
+
+/// The line of one stream, and what the GPU reports of it; in pinned memory, so that CPUs and GPUs read the same word.
+class StreamLine {
+ public:
+  StreamLine(std::shared_ptr<const Gpu> gpu, AddressSpace& space, const std::atomic<std::chrono::nanoseconds>& spin);
+  ~StreamLine();
+  StreamLine(const StreamLine&) = delete;
+  StreamLine& operator=(const StreamLine&) = delete;
+
+  FutexTimeline& line() noexcept { return line_; }
+  std::uint64_t* word() const noexcept { return memory_.as<std::uint64_t>(); }
+  StreamReport& report() const noexcept { return *memory_.as<StreamReport>(sizeof(TimelineWord)); }
+
+ private:
+  AddressSpace& space_;
+  const PinnedMemory memory_;
+  FutexTimeline line_;
+};
+
+/// Where a GPU finds a line.
+struct LinePlace {
+  std::uint64_t* word = nullptr;
+  Timeline* line = nullptr;
+  bool carried = false;  // the host raises the line when the GPU has raised the word
+};
+
+/// What the streams and replicas of a device share. Threads: any.
+class DeviceState {
+ public:
+  DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline);
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  const std::shared_ptr<const Gpu>& gpu() const noexcept { return gpu_; }
+  AddressSpace& space() const noexcept { return space_; }
+  MemoryMap& memory() noexcept { return memory_; }
+  Notifier& notifier() noexcept { return notifier_; }
+  std::chrono::milliseconds wait_deadline() const noexcept { return wait_deadline_; }
+  /// A new one, which lives as long as the device: others may still look its points up when the stream has ended.
+  StreamLine& make_line();
+  LinePlace place_to_wait(Point point);
+  LinePlace place_to_signal(TimelineId line);
+
+ private:
+  std::uint64_t* own_word(TimelineId line);
+
+  const std::shared_ptr<const Gpu> gpu_;
+  AddressSpace& space_;
+  const std::chrono::milliseconds wait_deadline_;
+  const std::atomic<std::chrono::nanoseconds> spin_{std::chrono::nanoseconds::zero()};
+  MemoryMap memory_;
+  LineMirrors mirrors_;
+  std::mutex mutex_;  // guards what follows
+  std::deque<StreamLine> lines_;
+  std::unordered_map<TimelineId, std::uint64_t*> words_;  // of them
+  Notifier notifier_;                                     // ends before the lines it looks at
+};
+
+}  // namespace troupe::cuda

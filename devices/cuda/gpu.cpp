@@ -1,0 +1,166 @@
+#include "devices/cuda/gpu.hpp"
+
+#include <cstring>
+
+#include "devices/cuda/image.hpp"
+
+namespace troupe::cuda {
+namespace {
+
+/// What to do about an error that a person can do something about.
+const char* advice(Result result) noexcept {
+  switch (result) {
+    case Result::no_device:
+      return "; nvidia-smi lists the GPUs, CUDA_VISIBLE_DEVICES may hide them, and a GPU with MIG enabled shows none "
+             "before "
+             "an instance is made";
+    case Result::device_unavailable:
+      return "; another process has it in exclusive mode: end that one, or nvidia-smi -c DEFAULT";
+    case Result::ecc_uncorrectable:
+      return "; its memory has an error that ECC cannot correct: reset or replace the GPU";
+    case Result::operating_system:
+    case Result::not_permitted:
+      return "; this process may not open /dev/nvidia*: ask for access, or pass them to the container";
+    case Result::system_driver_mismatch:
+      return "; the driver's library and its kernel module are of different versions: restart the machine";
+    case Result::system_not_ready: return "; the fabric manager of this machine is not running";
+    case Result::stub_library: return "; the toolkit's stub was found in the place of the driver's libcuda.so.1";
+    case Result::out_of_memory: return "; use a smaller batch, or a GPU with more memory";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+Code code_of(Result result) noexcept {
+  switch (result) {
+    case Result::out_of_memory: return Code::out_of_memory;
+    case Result::no_device:
+    case Result::device_unavailable:
+    case Result::operating_system:
+    case Result::not_permitted:
+    case Result::system_driver_mismatch:
+    case Result::system_not_ready:
+    case Result::stub_library: return Code::environment;
+    default: return Code::device_fault;
+  }
+}
+
+std::string name_of_result(const Driver& driver, Result result) {
+  const char* name = nullptr;
+  const char* meaning = nullptr;
+  if (driver.get_error_name(result, &name) != Result::success || name == nullptr)
+    return text("CUDA error ", static_cast<unsigned>(result));
+  (void)driver.get_error_string(result, &meaning);
+  return meaning == nullptr ? std::string{name} : text(name, " (", meaning, ")");
+}
+
+void fail_call(const Driver& driver, Result result, const std::string& what) {
+  fail(code_of(result), text(what, ": ", name_of_result(driver, result), advice(result)));
+}
+
+Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver) {
+  TROUPE_CUDA(driver_, device_get(&device_, ordinal), "GPU ", ordinal, " cannot be used");
+  describe();
+  TROUPE_CUDA(driver_, device_primary_ctx_retain(&context_, device_), "GPU ", ordinal, " cannot be used");
+  try {
+    load_kernels();
+  } catch (...) {
+    (void)driver_.device_primary_ctx_release(device_);
+    throw;
+  }
+}
+
+void Gpu::describe() {
+  const auto attribute = [this](DeviceAttribute which) {
+    int value = 0;
+    TROUPE_CUDA(driver_, device_get_attribute(&value, which, device_), "an attribute of a GPU");
+    return value;
+  };
+  std::array<char, 128> name{}, bus{};
+  std::size_t bytes = 0;
+  TROUPE_CUDA(driver_, device_get_name(name.data(), name.size() - 1, device_), "the name of a GPU");
+  TROUPE_CUDA(driver_, device_get_pci_bus_id(bus.data(), bus.size() - 1, device_), "the place of a GPU");
+  TROUPE_CUDA(driver_, device_total_mem(&bytes, device_), "the memory of a GPU");
+  TROUPE_CUDA(driver_, device_get_uuid(&uuid_, device_), "the id of a GPU");
+  processors_ = static_cast<std::uint32_t>(attribute(DeviceAttribute::multiprocessor_count));
+  const int major = attribute(DeviceAttribute::compute_capability_major);
+  const int minor = attribute(DeviceAttribute::compute_capability_minor);
+  capability_ = 10 * major + minor;
+  description_ = text(name.data(), " at ", bus.data(), ", compute capability ", major, ".", minor, ", ", bytes >> 20,
+                      " MiB, kernels ", kernel_image_name());
+  TROUPE_CHECK(attribute(DeviceAttribute::compute_mode) != static_cast<int>(ComputeMode::prohibited), Code::environment,
+               description_, ": its compute mode is prohibited; nvidia-smi -c DEFAULT allows processes");
+  TROUPE_CHECK(attribute(DeviceAttribute::unified_addressing) != 0 &&
+                   attribute(DeviceAttribute::can_use_host_pointer_for_registered_memory) != 0,
+               Code::unsupported, description_, ": it does not reach memory of the host at the host's addresses");
+}
+
+void Gpu::load_kernels() {
+  use();
+  const Result loaded = driver_.module_load_data(&module_, kernel_image());
+  if (loaded != Result::success) {
+    fail(Code::unsupported, text(description_, " takes none of the kernels in this build (", kernel_image_name(),
+                                 "): ", name_of_result(driver_, loaded),
+                                 "; build Troupe with a CUDA toolkit that knows the GPU, or take a newer driver"));
+  }
+  std::size_t next = 0;
+  for (const char* const name : kKernelNames) {
+    TROUPE_CUDA(driver_, module_get_function(&functions_[next++], module_, name), "kernel ", name, " of ",
+                kernel_image_name());
+  }
+}
+
+Gpu::~Gpu() {
+  (void)driver_.ctx_set_current(context_);
+  (void)driver_.module_unload(module_);
+  (void)driver_.device_primary_ctx_release(device_);
+}
+
+void Gpu::use() const { TROUPE_CUDA(driver_, ctx_set_current(context_), "a context of ", description_); }
+
+DeviceMemory::DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes)
+    : gpu_(std::move(gpu)), size_bytes_(size_bytes) {
+  const Driver& driver = gpu_->driver();
+  gpu_->use();
+  DevicePointer pointer = 0;
+  if (const Result result = driver.mem_alloc(&pointer, size_bytes); result != Result::success) {
+    std::size_t free = 0, total = 0;
+    (void)driver.mem_get_info(&free, &total);
+    fail_call(
+        driver, result,
+        text("cannot take ", size_bytes, " bytes of ", gpu_->description(), ", ", free, " of ", total, " are free"));
+  }
+  at_ = reinterpret_cast<std::byte*>(pointer);
+  // On a stream of its own: this memory is nobody's yet.
+  StreamHandle stream = nullptr;
+  TROUPE_CUDA(driver, stream_create_with_priority(&stream, kStreamNonBlocking, 0), "a stream");
+  const Result cleared = driver.memset_d8_async(pointer, 0, size_bytes, stream);
+  const Result done = driver.stream_synchronize(stream);
+  (void)driver.stream_destroy(stream);
+  if (cleared != Result::success || done != Result::success)
+    fail_call(driver, cleared != Result::success ? cleared : done, text("clearing ", size_bytes, " bytes of a GPU"));
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (at_ == nullptr) return;
+  (void)gpu_->driver().ctx_set_current(gpu_->context());
+  (void)gpu_->driver().mem_free(reinterpret_cast<DevicePointer>(at_));
+}
+
+PinnedMemory::PinnedMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes) : gpu_(std::move(gpu)) {
+  gpu_->use();
+  void* pages = nullptr;
+  TROUPE_CUDA(gpu_->driver(), mem_host_alloc(&pages, size_bytes, kHostAllocPortable | kHostAllocDeviceMap),
+              "cannot take ", size_bytes, " bytes of pinned memory");
+  std::memset(pages, 0, size_bytes);
+  at_ = static_cast<std::byte*>(pages);
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (at_ == nullptr) return;
+  (void)gpu_->driver().ctx_set_current(gpu_->context());
+  (void)gpu_->driver().mem_free_host(at_);
+}
+
+}  // namespace troupe::cuda

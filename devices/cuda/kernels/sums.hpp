@@ -1,0 +1,179 @@
+#pragma once
+
+#include "devices/cuda/kernels/numbers.hpp"
+#include "runtime/compute/stream.hpp"
+
+// Reductions of gradients and of a step's sums, and what is measured on the way.
+namespace troupe::cuda {
+
+inline constexpr std::uint32_t kMaxParts = 256;  // of one reduction
+inline constexpr std::uint32_t kMaxSums = 128;   // parts of a total
+
+struct ReduceArgs {
+  const StreamState* stream;
+  float* to;
+  std::uint64_t count;
+  std::uint64_t count_parts;
+  const float* parts[kMaxParts];
+};
+
+TROUPE_KERNEL_BODY void reduce(const Block& block, const ReduceArgs& args) {
+  float* const to = block.at(args.to);
+  block.for_each(args.count, [&](std::uint64_t i) {
+    float sum = block.at(args.parts[0])[i];
+    for (std::uint64_t p = 1; p < args.count_parts; ++p) sum += block.at(args.parts[p])[i];
+    to[i] = sum;
+  });
+}
+
+struct SumsPlace {
+  StepSums* sums = nullptr;
+};
+
+struct MeasureGradientArgs {
+  const StreamState* stream;
+  const float* sum;
+  std::uint64_t count;
+  std::uint64_t first_element;
+  std::uint32_t count_parts;
+  std::uint32_t squares;  // 0: not wanted
+  const float* parts[kMaxParts];
+  std::uint32_t ranks[kMaxParts];  // whose the parts are
+  Given<SumsPlace> given;
+};
+
+/// Squares are added up in so many lanes, as SquareLanes says, so that all devices find the same bits.
+inline constexpr unsigned kSquareLanes = 16;
+
+/// Of the sum and all parts, who made element `at` not finite: see find_bad.
+TROUPE_KERNEL_BODY std::uint64_t whose(const Block& block, const MeasureGradientArgs& args, std::uint64_t at) {
+  std::uint32_t own = args.count_parts - 1;
+  for (std::uint32_t part = 0; part < args.count_parts; ++part) {
+    if (args.parts[part] == args.sum)
+      own = part;
+    else if (!is_finite(block.at(args.parts[part])[at]))
+      return bad_at(args.first_element + at, args.ranks[part]);
+  }
+  return bad_at(args.first_element + at, args.ranks[own]);
+}
+
+/// One block.
+TROUPE_KERNEL_BODY void measure_gradient(const Block& block, const MeasureGradientArgs& args) {
+  const float* const sum = block.at(args.sum);
+  double* const lanes = block.shared<double, kSquareLanes>();
+  auto* const found = block.shared<std::uint64_t, kBlockThreads>();
+  block.for_each_here(kSquareLanes, [&](std::uint64_t lane) {
+    double squares = 0;
+    for (std::uint64_t i = lane; i < args.count; i += kSquareLanes) {
+      const auto value = static_cast<double>(sum[i]);
+      squares += value * value;
+    }
+    lanes[lane] = squares;
+  });
+  block.for_each_here(kBlockThreads, [&](std::uint64_t thread) {
+    std::uint64_t at = thread;
+    while (at < args.count && is_finite(sum[at])) at += kBlockThreads;
+    found[thread] = at;
+  });
+  block.barrier();
+  block.once([&] {
+    double squares = 0;
+    for (unsigned lane = 0; lane < kSquareLanes; ++lane) squares += lanes[lane];
+    std::uint64_t at = args.count;
+    for (unsigned thread = 0; thread < kBlockThreads; ++thread) at = found[thread] < at ? found[thread] : at;
+    StepSums* const sums = block.at(block.values(args.given).sums);
+    if (args.squares != 0) sums->gradient_squares += squares;
+    if (at >= args.count) return;
+    const std::uint64_t bad = whose(block, args, at);
+    if (sums->bad_gradient == 0 || bad < sums->bad_gradient) sums->bad_gradient = bad;
+  });
+}
+
+struct SumUpValues {
+  StepSums* total = nullptr;
+  const StepSums* parts[kMaxSums] = {};
+};
+
+struct SumUpArgs {
+  const StreamState* stream;
+  std::uint64_t count_parts;
+  Given<SumUpValues> given;
+};
+
+/// One thread.
+TROUPE_KERNEL_BODY void sum_up(const Block& block, const SumUpArgs& args) {
+  block.once([&] {
+    const SumUpValues& values = args.given.block == nullptr ? args.given.own : *block.at(args.given.block);
+    StepSums total;
+    for (std::uint64_t p = 0; p < args.count_parts; ++p) total.add(*block.at(values.parts[p]));
+    *block.at(values.total) = total;
+  });
+}
+
+/// Copies a step's sums, whose places change from step to step.
+struct CopySumsValues {
+  StepSums* to = nullptr;
+  const StepSums* from = nullptr;
+};
+struct CopySumsArgs {
+  const StreamState* stream;
+  Given<CopySumsValues> given;
+};
+TROUPE_KERNEL_BODY void copy_sums(const Block& block, const CopySumsArgs& args) {
+  block.once([&] {
+    const CopySumsValues values = block.values(args.given);
+    const StepSums copied = *block.at(values.from);
+    *block.at(values.to) = copied;
+  });
+}
+
+struct ConstSumsPlace {
+  const StepSums* sums = nullptr;
+};
+
+struct WeightedDeltaArgs {
+  const StreamState* stream;
+  float* to;
+  const float* anchor;
+  const float* from;
+  std::uint64_t count;
+  Given<ConstSumsPlace> given;
+};
+
+TROUPE_KERNEL_BODY void weighted_delta(const Block& block, const WeightedDeltaArgs& args) {
+  float* const to = block.at(args.to);
+  const float* const anchor = block.at(args.anchor);
+  const float* const from = block.at(args.from);
+  const auto samples = static_cast<float>(block.at(block.values(args.given).sums)->samples);
+  block.for_each(args.count, [&](std::uint64_t i) { to[i] = samples * (anchor[i] - from[i]); });
+}
+
+#if !defined(__CUDACC__)
+inline void declare(Accesses& touched, const ReduceArgs& args) {
+  for (std::uint64_t p = 0; p < args.count_parts; ++p) touched.reads(args.parts[p], args.count * sizeof(float));
+  touched.writes(args.to, args.count * sizeof(float));
+}
+inline void declare(Accesses& touched, const MeasureGradientArgs& args) {
+  touched.reads(args.sum, args.count * sizeof(float));
+  for (std::uint32_t p = 0; p < args.count_parts; ++p) touched.reads(args.parts[p], args.count * sizeof(float));
+  touched.writes(touched.values(args.given).sums, sizeof(StepSums));
+}
+inline void declare(Accesses& touched, const SumUpArgs& args) {
+  const SumUpValues values = touched.values(args.given);
+  for (std::uint64_t p = 0; p < args.count_parts; ++p) touched.reads(values.parts[p], sizeof(StepSums));
+  touched.writes(values.total, sizeof(StepSums));
+}
+inline void declare(Accesses& touched, const CopySumsArgs& args) {
+  const CopySumsValues values = touched.values(args.given);
+  touched.reads(values.from, sizeof(StepSums));
+  touched.writes(values.to, sizeof(StepSums));
+}
+inline void declare(Accesses& touched, const WeightedDeltaArgs& args) {
+  touched.reads(args.anchor, args.count * sizeof(float));
+  touched.reads(args.from, args.count * sizeof(float));
+  touched.reads(touched.values(args.given).sums, sizeof(StepSums));
+  touched.writes(args.to, args.count * sizeof(float));
+}
+#endif
+
+}  // namespace troupe::cuda

@@ -1,0 +1,321 @@
+#pragma once
+
+#include "devices/cuda/kernels/sums.hpp"
+#include "runtime/compute/rules/rule.hpp"
+
+// The optimizer's pass over a stripe, and what is measured before it.
+namespace troupe::cuda {
+
+struct UpdateValues {
+  RuleStep rule{};
+  std::uint64_t number = 0;
+  const StepSums* total = nullptr;
+};
+
+struct UpdateArgs {
+  const StreamState* stream;
+  StreamReport* report;
+  float* parameters;
+  std::uint16_t* bf16;           // null: no image
+  float* state[kMaxStateSlots];  // null beyond what the rule keeps
+  UpdateJournal* journal;        // null: the pass is not restartable
+  std::uint64_t count;
+  std::uint64_t first_element;
+  const Layout::Entry* no_decay;
+  std::uint64_t count_no_decay;
+  const Layout::Entry* scaled;
+  std::uint64_t count_scaled;
+  const TensorSquares* squares;
+  std::uint64_t count_parts;
+  const float* parts[kMaxParts];
+  Given<UpdateValues> given;
+};
+
+/// Where an element of a group stands in ranges that grow.
+struct RangePlace {
+  std::uint64_t index = 0;
+  bool inside = false;
+  std::uint64_t end = 0;  // the first element behind it for which that does not hold
+};
+
+TROUPE_KERNEL_BODY RangePlace place_in(const Layout::Entry* ranges, std::uint64_t count, std::uint64_t element) {
+  std::uint64_t low = 0, high = count;
+  while (low < high) {
+    const std::uint64_t middle = (low + high) / 2;
+    if (ranges[middle].first + ranges[middle].count <= element)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low == count) return {low, false, ~std::uint64_t{0}};
+  const bool inside = ranges[low].first <= element;
+  return {low, inside, inside ? ranges[low].first + ranges[low].count : ranges[low].first};
+}
+
+/// What a pass works on, where this kernel finds it.
+struct PassMemory {
+  float* parameters;
+  std::uint16_t* bf16;
+  float* s0;
+  float* s1;
+  const Layout::Entry* no_decay;
+  const Layout::Entry* scaled;
+  const TensorSquares* squares;
+};
+
+TROUPE_KERNEL_BODY PassMemory memory_of(const Block& block, const UpdateArgs& args) {
+  return {block.at(args.parameters), block.at(args.bf16),   block.at(args.state[0]), block.at(args.state[1]),
+          block.at(args.no_decay),   block.at(args.scaled), block.at(args.squares)};
+}
+
+/// The constants that hold for elements [begin, end) of the group.
+struct PieceRule {
+  RuleStep rule{};
+  std::uint64_t begin = 1;
+  std::uint64_t end = 0;
+};
+
+TROUPE_KERNEL_BODY PieceRule piece_at(const UpdateArgs& args, const PassMemory& memory, const RuleStep& rule,
+                                      std::uint64_t element) {
+  const RangePlace undecayed = place_in(memory.no_decay, args.count_no_decay, element);
+  const RangePlace tensor = place_in(memory.scaled, args.count_scaled, element);
+  PieceRule piece;
+  piece.rule = rule;
+  piece.begin = element;
+  piece.end = undecayed.end < tensor.end ? undecayed.end : tensor.end;
+  if (undecayed.inside) piece.rule.decay = 0;
+  if (tensor.inside) piece.rule.rate *= trust_ratio(piece.rule, memory.squares[tensor.index]);
+  return piece;
+}
+
+template <RuleKind kKind>
+TROUPE_KERNEL_BODY void update_at(const Block& block, const UpdateArgs& args, const PassMemory& memory,
+                                  const RuleStep& rule, float scale, std::uint64_t i) {
+  float sum = block.at(args.parts[0])[i];
+  for (std::uint64_t p = 1; p < args.count_parts; ++p) sum += block.at(args.parts[p])[i];
+  float none0 = 0, none1 = 0;
+  update_element<kKind>(rule, scale, sum, memory.parameters[i], memory.s0 ? memory.s0[i] : none0,
+                        memory.s1 ? memory.s1[i] : none1);
+  if (memory.bf16) memory.bf16[i] = rounded(memory.parameters[i]);
+}
+
+template <RuleKind kKind>
+TROUPE_KERNEL_BODY void update_all(const Block& block, const UpdateArgs& args, const RuleStep& rule, float scale) {
+  const PassMemory memory = memory_of(block, args);
+  PieceRule piece;
+  block.for_each(args.count, [&](std::uint64_t i) {
+    const std::uint64_t element = args.first_element + i;
+    if (element < piece.begin || element >= piece.end) piece = piece_at(args, memory, rule, element);
+    update_at<kKind>(block, args, memory, piece.rule, scale, i);
+  });
+}
+
+inline constexpr std::uint64_t kJournalBits = 24;  // as in detail::kProgressBits
+
+/// Copies journal block `b` of all arrays to its undo block, or back.
+TROUPE_KERNEL_BODY void copy_undo(const Block& block, const UpdateArgs& args, const PassMemory& memory, std::uint64_t b,
+                                  bool back) {
+  constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
+  const std::uint64_t first = b * kElements;
+  if (first >= args.count) return;
+  const std::uint64_t count = args.count - first < kElements ? args.count - first : kElements;
+  float* const arrays[3] = {memory.parameters, memory.s0, memory.s1};
+  const std::uint64_t kept = 1 + (memory.s0 ? 1 : 0) + (memory.s1 ? 1 : 0);
+  float* undo = reinterpret_cast<float*>(block.at(args.journal) + 1) + (b % 2) * kElements * kept;
+  for (float* const array : arrays) {
+    if (!array) continue;
+    block.for_each_here(count, [&](std::uint64_t i) {
+      if (back)
+        array[first + i] = undo[i];
+      else
+        undo[i] = array[first + i];
+    });
+    undo += kElements;
+  }
+}
+
+/// run_update_pass by one block of threads; its invariants are those there. A barrier stands wherever another thread
+/// must have done its part before the next word is written.
+template <RuleKind kKind>
+TROUPE_KERNEL_BODY void update_restartably(const Block& block, const UpdateArgs& args, const RuleStep& rule,
+                                           float scale, std::uint64_t number) {
+  constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
+  const PassMemory memory = memory_of(block, args);
+  std::uint64_t* const progress = &block.at(args.journal)->progress;
+  const std::uint64_t blocks = (args.count + kElements - 1) / kElements;
+  const std::uint64_t seen = *progress;
+  const bool begun = seen >> kJournalBits == number;
+  std::uint64_t at = begun ? (seen & ((1U << kJournalBits) - 1)) - 1 : 0;
+  block.barrier();
+  copy_undo(block, args, memory, at, begun);
+  for (; at < blocks; ++at) {
+    block.barrier();
+    block.once([&] { Block::release(progress, number << kJournalBits | (at + 1)); });
+    block.barrier();
+    copy_undo(block, args, memory, at + 1, false);
+    const std::uint64_t first = at * kElements;
+    PieceRule piece;
+    block.for_each_here(args.count - first < kElements ? args.count - first : kElements, [&](std::uint64_t i) {
+      const std::uint64_t element = args.first_element + first + i;
+      if (element < piece.begin || element >= piece.end) piece = piece_at(args, memory, rule, element);
+      update_at<kKind>(block, args, memory, piece.rule, scale, first + i);
+    });
+  }
+  block.barrier();
+  block.once([&] { Block::release(progress, number << kJournalBits | (blocks + 1)); });
+}
+
+/// Whether the journal tells of a later update, or of blocks that do not exist.
+TROUPE_KERNEL_BODY bool is_foreign(const Block& block, const UpdateArgs& args, std::uint64_t number) {
+  const std::uint64_t seen = block.at(args.journal)->progress;
+  const std::uint64_t blocks = (args.count + UpdateJournal::kBlockElements - 1) / UpdateJournal::kBlockElements;
+  if (seen >> kJournalBits != number) return seen >> kJournalBits > number;
+  return (seen & ((1U << kJournalBits) - 1)) - 1 > blocks;
+}
+
+template <RuleKind kKind>
+TROUPE_KERNEL_BODY void update_as(const Block& block, const UpdateArgs& args, const UpdateValues& values, float scale) {
+  if (args.journal == nullptr)
+    update_all<kKind>(block, args, values.rule, scale);
+  else
+    update_restartably<kKind>(block, args, values.rule, scale, values.number);
+}
+
+/// With a journal: one block.
+TROUPE_KERNEL_BODY void update(const Block& block, const UpdateArgs& args) {
+  const UpdateValues values = block.values(args.given);
+  const float scale = gradient_scale(values.rule, *block.at(values.total));
+  if (scale == 0) return;
+  if (args.journal != nullptr && is_foreign(block, args, values.number)) {
+    block.once([&] {
+      block.at(const_cast<StreamState*>(args.stream))->failed =
+          static_cast<std::uint32_t>(StreamFault::foreign_journal);
+      StreamReport* const report = block.at(args.report);
+      report->word = block.at(args.journal)->progress;
+      report->value = values.number;
+      Block::release(&report->fault, static_cast<std::uint64_t>(StreamFault::foreign_journal));
+    });
+    return;
+  }
+  switch (values.rule.kind) {
+    case RuleKind::sgd: return update_as<RuleKind::sgd>(block, args, values, scale);
+    case RuleKind::momentum: return update_as<RuleKind::momentum>(block, args, values, scale);
+    case RuleKind::nesterov: return update_as<RuleKind::nesterov>(block, args, values, scale);
+    case RuleKind::adam: return update_as<RuleKind::adam>(block, args, values, scale);
+    case RuleKind::adamw: return update_as<RuleKind::adamw>(block, args, values, scale);
+    case RuleKind::adagrad: return update_as<RuleKind::adagrad>(block, args, values, scale);
+    case RuleKind::rmsprop: return update_as<RuleKind::rmsprop>(block, args, values, scale);
+    case RuleKind::rmsprop_momentum: return update_as<RuleKind::rmsprop_momentum>(block, args, values, scale);
+    case RuleKind::block: return update_as<RuleKind::block>(block, args, values, scale);
+    case RuleKind::lars: return update_as<RuleKind::lars>(block, args, values, scale);
+    case RuleKind::lamb: return update_as<RuleKind::lamb>(block, args, values, scale);
+  }
+}
+
+struct MeasureUpdateArgs {
+  const StreamState* stream;
+  const float* sum;
+  const float* parameters;
+  const float* state[kMaxStateSlots];
+  std::uint64_t count;
+  std::uint64_t first_element;
+  const Layout::Entry* no_decay;
+  std::uint64_t count_no_decay;
+  const Layout::Entry* scaled;
+  std::uint64_t count_scaled;
+  TensorSquares* squares;
+  Given<UpdateValues> given;
+};
+
+/// Adds the squares of one piece, as measure_piece.
+template <RuleKind kKind>
+TROUPE_KERNEL_BODY void measure_one(const Block& block, const MeasureUpdateArgs& args, const RuleStep& rule,
+                                    float scale, std::uint64_t first, std::uint64_t count, TensorSquares& found) {
+  const float* const sum = block.at(args.sum);
+  const float* const p = block.at(args.parameters);
+  const float* const s0 = block.at(args.state[0]);
+  const float* const s1 = block.at(args.state[1]);
+  double* const lanes = block.shared<double, 2 * kSquareLanes>();
+  block.for_each_here(kSquareLanes, [&](std::uint64_t lane) {
+    double weights = 0, moves = 0;
+    for (std::uint64_t i = first + lane; i < first + count; i += kSquareLanes) {
+      const auto weight = static_cast<double>(p[i]);
+      const auto move =
+          static_cast<double>(update_direction<kKind>(rule, scale, sum[i], p[i], s0 ? s0[i] : 0.0F, s1 ? s1[i] : 0.0F));
+      weights += weight * weight;
+      moves += move * move;
+    }
+    lanes[lane] = weights;
+    lanes[kSquareLanes + lane] = moves;
+  });
+  block.barrier();
+  block.once([&] {
+    double weights = 0, moves = 0;
+    for (unsigned lane = 0; lane < kSquareLanes; ++lane) weights += lanes[lane], moves += lanes[kSquareLanes + lane];
+    found.weights += static_cast<float>(weights);
+    found.update += static_cast<float>(moves);
+  });
+  block.barrier();
+}
+
+/// One block for each tensor.
+TROUPE_KERNEL_BODY void measure_update(const Block& block, const MeasureUpdateArgs& args) {
+  const UpdateValues values = block.values(args.given);
+  const float scale = gradient_scale(values.rule, *block.at(values.total));
+  if (scale == 0) return;
+  const std::uint64_t stripe_end = args.first_element + args.count;
+  const Layout::Entry* const no_decay = block.at(args.no_decay);
+  for (std::uint64_t tensor = block.index(); tensor < args.count_scaled; tensor += block.count()) {
+    const Layout::Entry range = block.at(args.scaled)[tensor];
+    const std::uint64_t end = range.first + range.count < stripe_end ? range.first + range.count : stripe_end;
+    std::uint64_t from = range.first > args.first_element ? range.first : args.first_element;
+    while (from < end) {
+      const RangePlace undecayed = place_in(no_decay, args.count_no_decay, from);
+      const std::uint64_t until = undecayed.end < end ? undecayed.end : end;
+      RuleStep rule = values.rule;
+      if (undecayed.inside) rule.decay = 0;
+      TensorSquares& found = block.at(args.squares)[tensor];
+      if (rule.kind == RuleKind::lamb)
+        measure_one<RuleKind::lamb>(block, args, rule, scale, from - args.first_element, until - from, found);
+      else
+        measure_one<RuleKind::lars>(block, args, rule, scale, from - args.first_element, until - from, found);
+      from = until;
+    }
+  }
+}
+
+#if !defined(__CUDACC__)
+inline void declare(Accesses& touched, const UpdateArgs& args) {
+  const std::uint64_t bytes = args.count * sizeof(float);
+  const UpdateValues values = touched.values(args.given);
+  touched.reads(values.total, sizeof(StepSums));
+  if (args.count_parts == 0) return;
+  for (std::uint64_t p = 0; p < args.count_parts; ++p) touched.reads(args.parts[p], bytes);
+  touched.reads(args.no_decay, args.count_no_decay * sizeof(Layout::Entry));
+  touched.reads(args.scaled, args.count_scaled * sizeof(Layout::Entry));
+  touched.reads(args.squares, args.count_scaled * sizeof(TensorSquares));
+  touched.writes(args.parameters, bytes);
+  touched.writes(args.bf16, args.count * sizeof(std::uint16_t));
+  std::size_t slots = 0;
+  for (float* const state : args.state) {
+    touched.writes(state, bytes);
+    slots += state != nullptr ? 1 : 0;
+  }
+  if (args.journal == nullptr) return;
+  touched.writes(args.journal, journal_bytes(slots));
+  touched.writes(args.stream, sizeof *args.stream);
+  touched.writes(args.report, sizeof *args.report);
+}
+inline void declare(Accesses& touched, const MeasureUpdateArgs& args) {
+  const std::uint64_t bytes = args.count * sizeof(float);
+  touched.reads(touched.values(args.given).total, sizeof(StepSums));
+  touched.reads(args.sum, bytes);
+  touched.reads(args.parameters, bytes);
+  for (const float* const state : args.state) touched.reads(state, bytes);
+  touched.reads(args.no_decay, args.count_no_decay * sizeof(Layout::Entry));
+  touched.reads(args.scaled, args.count_scaled * sizeof(Layout::Entry));
+  touched.writes(args.squares, args.count_scaled * sizeof(TensorSquares));
+}
+#endif
+
+}  // namespace troupe::cuda

@@ -1,0 +1,53 @@
+#include "devices/cuda/memory_map.hpp"
+
+namespace troupe::cuda {
+
+MemoryMap::~MemoryMap() {
+  (void)gpu_->driver().ctx_set_current(gpu_->context());
+  for (const auto& [id, region] : reached_) (void)gpu_->driver().mem_host_unregister(region.base);
+}
+
+std::byte* MemoryMap::address(const Memory& memory) {
+  std::byte* const at = space_.address(memory);
+  const Region region = space_.region(memory.arena);
+  if (region.kind != MemoryKind::device) reach(region);
+  return at;
+}
+
+/// Arenas whose mapping has ended: their addresses may come back in another one.
+void MemoryMap::forget_unmapped() {
+  for (auto at = reached_.begin(); at != reached_.end();) {
+    try {
+      (void)space_.region(at->first);
+      ++at;
+    } catch (const Error&) {
+      (void)gpu_->driver().mem_host_unregister(at->second.base);
+      at = reached_.erase(at);
+    }
+  }
+}
+
+void MemoryMap::reach(const Region& region) {
+  const std::lock_guard lock{mutex_};
+  if (reached_.contains(region.id)) return;
+  gpu_->use();
+  forget_unmapped();
+  const Result result =
+      gpu_->driver().mem_host_register(region.base, region.size_bytes, kHostRegisterPortable | kHostRegisterDeviceMap);
+  // Another device of this process has made it known to all.
+  if (result == Result::host_memory_already_registered) return;
+  if (result != Result::success) {
+    fail_call(gpu_->driver(), result,
+              text("arena ", region.id.value, " of ", region.size_bytes, " bytes cannot be made known to ",
+                   gpu_->description(), " (ulimit -l, LimitMEMLOCK)"));
+  }
+  reached_.emplace(region.id, region);
+}
+
+std::uint64_t* MemoryMap::word(TimelineId line) {
+  if (line.arena.value == 0) return nullptr;
+  const Memory memory{line.arena, std::uint64_t{line.index} * sizeof(TimelineWord), sizeof(TimelineWord)};
+  return reinterpret_cast<std::uint64_t*>(address(memory));
+}
+
+}  // namespace troupe::cuda

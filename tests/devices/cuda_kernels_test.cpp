@@ -1,0 +1,220 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "devices/cuda/kernels/list.hpp"
+#include "runtime/base/hash.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/rules/tensor_norms.hpp"
+
+// The kernels' host forms against the definitions of runtime/compute, on sizes that no block of threads divides.
+namespace troupe::cuda {
+namespace {
+
+class Here final : public KernelMemory {
+ public:
+  void* at(const void* address) const noexcept override { return const_cast<void*>(address); }
+};
+
+constexpr std::size_t kSizes[]{0, 1, 31, 33, 4097, (std::size_t{1} << 20) + 3};
+
+template <class Args>
+void launch(const std::string& name, const Args& args, std::uint32_t blocks = 7) {
+  const auto kernels = host_kernels();
+  const auto found =
+      std::find_if(kernels.begin(), kernels.end(), [&](const HostKernel& one) { return "troupe_" + name == one.name; });
+  ASSERT_NE(found, kernels.end()) << name;
+  ASSERT_EQ(found->args_bytes, sizeof(Args));
+  const Here memory;
+  for (std::uint32_t index = 0; index < blocks; ++index) found->run(Block{memory, index, blocks}, &args);
+}
+
+std::vector<float> random_floats(std::uint64_t key, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
+  return values;
+}
+std::vector<std::uint16_t> bf16_of(const std::vector<float>& values) {
+  std::vector<std::uint16_t> all;
+  for (const float value : values) all.push_back(to_bf16(value));
+  return all;
+}
+
+TEST(CudaKernels, CopyAndClearAllBytesAndNoMore) {
+  for (const std::size_t size : kSizes) {
+    SCOPED_TRACE(size);
+    std::vector<std::byte> from(size + 1), to(size + 1, std::byte{9});
+    for (std::size_t i = 0; i < size; ++i) from[i] = static_cast<std::byte>(i * 7);
+    launch("copy", CopyArgs{nullptr, to.data(), from.data(), size});
+    EXPECT_TRUE(std::equal(to.begin(), to.end() - 1, from.begin()));
+    EXPECT_EQ(to.back(), std::byte{9});
+    launch("clear", ClearArgs{nullptr, to.data(), size});
+    EXPECT_EQ(std::count(to.begin(), to.end() - 1, std::byte{}), static_cast<std::ptrdiff_t>(size));
+    EXPECT_EQ(to.back(), std::byte{9});
+  }
+}
+
+TEST(CudaKernels, ReduceAndMeasureWithTheBitsOfTheDefinition) {
+  for (const std::size_t count : kSizes) {
+    SCOPED_TRACE(count);
+    std::array<std::vector<float>, 3> parts{random_floats(1, count), random_floats(2, count), random_floats(3, count)};
+    std::vector<float> expected = parts[0];
+    for (std::size_t i = 0; i < count; ++i) expected[i] = expected[i] + parts[1][i] + parts[2][i];
+    ReduceArgs args{};
+    args.to = parts[1].data(), args.count = count, args.count_parts = 3;
+    MeasureGradientArgs measure{};
+    for (std::size_t p = 0; p < 3; ++p) args.parts[p] = measure.parts[p] = parts[p].data(), measure.ranks[p] = 5;
+    launch("reduce", args);
+    EXPECT_EQ(parts[1], expected);
+    StepSums sums{.gradient_squares = 0.5}, wanted = sums;
+    measure_gradient(wanted, expected.data(), {}, count, {{}, 70});
+    measure.sum = parts[1].data(), measure.count = count, measure.first_element = 70, measure.count_parts = 3;
+    measure.squares = 1, measure.given.own.sums = &sums;
+    launch("measure_gradient", measure, 1);
+    EXPECT_EQ(sums.gradient_squares, wanted.gradient_squares);
+    EXPECT_EQ(sums.bad_gradient, 0U);
+    if (count < 33) continue;
+    parts[1][31] = parts[2][31] = NAN;
+    launch("measure_gradient", measure, 1);
+    EXPECT_EQ(sums.bad_gradient, bad_at(70 + 31, 5));
+  }
+}
+
+TEST(CudaKernels, ConvertAsTheRuntimeDoes) {
+  for (const std::size_t count : kSizes) {
+    SCOPED_TRACE(count);
+    std::vector<float> from = random_floats(4, count), kept = random_floats(5, count);
+    constexpr float kSpecial[]{NAN, INFINITY, -INFINITY, 1.00390625F, 1.01171875F, 3.4e38F, -0.0F};
+    for (std::size_t i = 0; i < std::size(kSpecial) && i < count; ++i) from[i] = kSpecial[i];
+    std::vector<std::uint16_t> to(count);
+    launch("convert", ConvertArgs{nullptr, to.data(), from.data(), count, Stored::bf16, Stored::f32});
+    EXPECT_EQ(to, bf16_of(from));
+    std::vector<float> back(count), sum = kept, wanted = kept, residual = kept;
+    launch("convert", ConvertArgs{nullptr, back.data(), to.data(), count, Stored::f32, Stored::bf16});
+    for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(back[i] == from_bf16(to[i]) || std::isnan(from[i])) << i;
+    launch("add_converted", AddConvertedArgs{nullptr, sum.data(), to.data(), count, Stored::bf16, 0});
+    add_converted_elements(wanted.data(), reinterpret_cast<std::byte*>(to.data()), DType::bf16, count);
+    for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(sum[i] == wanted[i] || std::isnan(from[i])) << i;
+    std::vector<std::uint16_t> expected(count);
+    wanted = kept;
+    convert_elements_with_residual(reinterpret_cast<std::byte*>(expected.data()), DType::bf16, from.data(),
+                                   wanted.data(), count);
+    launch("convert_with_residual",
+           ConvertWithResidualArgs{nullptr, to.data(), from.data(), residual.data(), count, Stored::bf16, 0});
+    EXPECT_EQ(to, expected);
+    EXPECT_EQ(residual, wanted);
+  }
+}
+
+TEST(CudaKernels, DigestAsTheHostDoes) {
+  std::vector<std::byte> bytes((std::size_t{1} << 20) + 3 + 1);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(random_bits(6, i));
+  std::vector<std::size_t> sizes(std::begin(kSizes), std::end(kSizes));
+  for (std::size_t size = 0; size < 300; ++size) sizes.push_back(size);
+  for (const std::size_t block : {1, 2, 31, 32, 33, 65})
+    for (const std::size_t more : {0, 1, 63, 64, 65, 1023}) sizes.push_back(block * 1024 + more);
+  for (const std::size_t size : sizes) {
+    for (const std::size_t offset : {0, 1}) {  // aligned and not
+      std::uint64_t found = 0;
+      DigestArgs args{nullptr, bytes.data() + offset, size, {}};
+      args.given.own.to = &found;
+      launch("digest", args, 1);
+      ASSERT_EQ(found, xxh3({bytes.data() + offset, size})) << size << " bytes from " << offset;
+    }
+  }
+}
+
+TEST(CudaKernels, UpdateWithTheBitsOfTheDefinition) {
+  for (const RuleKind kind : kRuleKinds) {
+    for (const std::size_t count : kSizes) {
+      if (count > 5000 && kind != RuleKind::adamw) continue;  // the same loop
+      SCOPED_TRACE(text(name_of(kind), ", ", count, " elements"));
+      const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .look_ahead = 0.8}, 3);
+      std::vector<float> p = random_floats(7, count), gradient = random_floats(8, count), s0 = random_floats(9, count);
+      for (float& value : s0) value = value * value + 0.01F;
+      std::vector<float> s1 = s0, wanted_p = p, wanted_s0 = s0, wanted_s1 = s1;
+      std::vector<std::uint16_t> image(count);
+      StepSums total{.samples = 37};
+      UpdateArgs args{};
+      args.parameters = p.data(), args.bf16 = image.data(), args.count = count;
+      if (state_slots(kind) > 0) args.state[0] = s0.data();
+      if (state_slots(kind) > 1) args.state[1] = s1.data();
+      args.count_parts = 1, args.parts[0] = gradient.data();
+      args.given.own = {rule, 3, &total};
+      launch("update", args);
+      float none = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        update_element(rule, gradient_scale(rule, total), gradient[i], wanted_p[i],
+                       state_slots(kind) > 0 ? wanted_s0[i] : none, state_slots(kind) > 1 ? wanted_s1[i] : none);
+      }
+      EXPECT_EQ(p, wanted_p);
+      EXPECT_EQ(s0, wanted_s0);
+      EXPECT_EQ(s1, wanted_s1);
+      EXPECT_EQ(image, bf16_of(wanted_p));
+    }
+  }
+}
+
+TEST(CudaKernels, MultiplyMatricesOfOddExtentsInBothOrders) {
+  for (const auto& [rows, columns, inner] :
+       {std::array<std::size_t, 3>{1, 1, 1}, {31, 33, 17}, {16, 16, 16}, {33, 1, 4097}, {5, 70, 0}}) {
+    SCOPED_TRACE(text(rows, " x ", columns, " over ", inner));
+    const std::vector<float> a = random_floats(10, rows * inner), b = random_floats(11, columns * inner),
+                             bias = random_floats(12, columns);
+    std::vector<float> to(rows * columns, NAN);
+    MultiplyArgs args{};
+    args.to = to.data(), args.bias = bias.data();
+    args.a = {a.data(), inner, 1, Stored::f32, 0};
+    args.b = {b.data(), 1, inner, Stored::f32, 0};  // [columns, inner]: transposed
+    args.count_rows = rows, args.count_columns = columns, args.count_inner = inner;
+    launch("multiply", args, 3);
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t j = 0; j < columns; ++j) {
+        double sum = static_cast<double>(bias[j]), size = std::abs(sum);
+        for (std::size_t k = 0; k < inner; ++k) {
+          const double product = static_cast<double>(a[i * inner + k]) * static_cast<double>(b[j * inner + k]);
+          sum += product, size += std::abs(product);
+        }
+        ASSERT_NEAR(static_cast<double>(to[i * columns + j]), sum, 1e-6 * size) << i << ", " << j;
+      }
+    }
+  }
+}
+
+TEST(CudaKernels, DoNothingOnAStreamThatHasFailed) {
+  StreamState state{.failed = static_cast<std::uint32_t>(StreamFault::overdue), .reserved = 0};
+  std::vector<std::byte> bytes(100, std::byte{5});
+  const ClearArgs args{&state, bytes.data(), bytes.size()};
+  launch("clear", args);
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{5}), 100);
+  state.failed = 0;
+  launch("clear", args);
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{5}), 0);
+}
+
+TEST(CudaKernels, AWaitEndsItsStreamAndTellsWhy) {
+  const auto waited = [](std::uint64_t word, std::uint64_t value, std::uint64_t end) {
+    StreamState state;
+    StreamReport report;
+    report.end = end;
+    WaitArgs args{&state, &report, /*deadline_ns=*/1000, {}};
+    args.given.own = {&word, value};
+    launch("wait", args, 1);
+    EXPECT_EQ(state.failed, report.fault);
+    return static_cast<StreamFault>(report.fault);
+  };
+  EXPECT_EQ(waited(5, 5, 0), StreamFault::none);
+  EXPECT_EQ(waited(5 | kPoisonedBit, 5, 0), StreamFault::none);
+  EXPECT_EQ(waited(4 | kPoisonedBit, 5, 0), StreamFault::poisoned);
+  EXPECT_EQ(waited(4, 5, 1), StreamFault::ended);
+  EXPECT_EQ(waited(4, 5, 0), StreamFault::overdue);
+}
+
+}  // namespace
+}  // namespace troupe::cuda

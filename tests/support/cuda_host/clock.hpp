@@ -1,0 +1,40 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace troupe::cuda::host {
+
+/// A sequence of work whose parts follow each other: a stream, a chain of nodes of a graph, or the CPU. All threads of
+/// the CPU are one lane (kCpu): what orders them among themselves is not seen here, and is the thread sanitizer's.
+using Lane = std::uint32_t;
+inline constexpr Lane kCpu = 0;
+
+/// One piece of work: the tick that its lane had then.
+struct Moment {
+  Lane lane = kCpu;
+  std::uint64_t tick = 0;
+};
+
+/// A vector clock: for each lane, how far of it has happened before. Lanes are numbered and never used again.
+class Clock {
+ public:
+  bool sees(Moment moment) const noexcept { return moment.lane < ticks_.size() && ticks_[moment.lane] >= moment.tick; }
+
+  void join(const Clock& other) {
+    if (ticks_.size() < other.ticks_.size()) ticks_.resize(other.ticks_.size());
+    for (std::size_t i = 0; i < other.ticks_.size(); ++i) ticks_[i] = std::max(ticks_[i], other.ticks_[i]);
+  }
+  /// Begins the next piece of work of `lane`.
+  Moment tick(Lane lane) {
+    if (ticks_.size() <= lane) ticks_.resize(lane + 1);
+    return {lane, ++ticks_[lane]};
+  }
+
+ private:
+  std::vector<std::uint64_t> ticks_;
+};
+
+}  // namespace troupe::cuda::host

@@ -1,0 +1,105 @@
+// Modules, functions, launches.
+#include <cstring>
+
+#include "tests/support/cuda_host/entry.hpp"
+#include "tests/support/cuda_host/test_image.hpp"
+
+namespace troupe::cuda {
+namespace {
+
+using namespace host;
+
+std::uintptr_t key_of(void* entry) { return reinterpret_cast<std::uintptr_t>(entry); }
+
+/// The argument struct of a launch, from either way to give it; empty: a report.
+std::vector<std::byte> arguments_of(const HostKernel& kernel, void** parameters, void** extra, const PlacePtr& place) {
+  const void* from = parameters == nullptr ? nullptr : parameters[0];
+  std::size_t given = kernel.args_bytes;
+  for (void** at = extra; at != nullptr && key_of(*at) != kLaunchParamEnd; at += 2) {
+    if (key_of(*at) == kLaunchParamBufferPointer) from = at[1];
+    if (key_of(*at) == kLaunchParamBufferSize) given = *static_cast<const std::size_t*>(at[1]);
+  }
+  if (from == nullptr || given != kernel.args_bytes) {
+    reports().add("wrong arguments", place->text() + " is given " + std::to_string(from == nullptr ? 0 : given) +
+                                         " bytes of arguments, not " + std::to_string(kernel.args_bytes));
+    return {};
+  }
+  const auto* const bytes = static_cast<const std::byte*>(from);
+  return {bytes, bytes + given};
+}
+
+}  // namespace
+
+TROUPE_EXPORT Result cuModuleLoadData(Module* module, const void* image) {
+  TROUPE_ENTER(cuModuleLoadData, context);
+  if (image == nullptr) return Result::invalid_value;
+  auto state = std::make_shared<ModuleState>(ModuleState{host_kernels()});
+  const TestImage marked;
+  if (std::strcmp(static_cast<const char*>(image), marked.mark) == 0) {
+    const auto& own = *static_cast<const TestImage*>(image);
+    state->kernels = {own.kernels, own.count};
+  }
+  *module = entry.all().modules.add(std::move(state), entry.place());
+  return Result::success;
+}
+
+TROUPE_EXPORT Result cuModuleUnload(Module module) {
+  TROUPE_ENTER(cuModuleUnload, driver);
+  return entry.all().modules.end(module, entry.place()) == nullptr ? Result::invalid_handle : Result::success;
+}
+
+TROUPE_EXPORT Result cuModuleGetFunction(Function* function, Module module, const char* name) {
+  TROUPE_ENTER(cuModuleGetFunction, context);
+  const PlacePtr place = entry.place();
+  const auto state = entry.all().modules.find(module, place);
+  if (state == nullptr) return Result::invalid_handle;
+  for (const HostKernel& kernel : state->kernels)
+    if (std::strcmp(kernel.name, name) == 0) {
+      // It ends with the module, which the function keeps.
+      *function = entry.all().functions.add({state, &kernel}, place);
+      return Result::success;
+    }
+  return Result::not_found;
+}
+
+TROUPE_EXPORT Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, Function function) {
+  TROUPE_ENTER(cuFuncGetAttribute, context);
+  if (entry.all().functions.find(function, entry.place()) == nullptr) return Result::invalid_handle;
+  *value = attribute == FunctionAttribute::max_threads_per_block ? 1024 : 0;
+  return Result::success;
+}
+
+TROUPE_EXPORT Result cuFuncSetAttribute(Function function, FunctionAttribute, int) {
+  TROUPE_ENTER(cuFuncSetAttribute, context);
+  return entry.all().functions.find(function, entry.place()) == nullptr ? Result::invalid_handle : Result::success;
+}
+
+TROUPE_EXPORT Result cuFuncGetParamInfo(Function function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+  TROUPE_ENTER(cuFuncGetParamInfo, context);
+  const auto kernel = entry.all().functions.find(function, entry.place());
+  if (kernel == nullptr || index > 0) return kernel == nullptr ? Result::invalid_handle : Result::invalid_value;
+  *offset = 0;
+  if (bytes != nullptr) *bytes = kernel->args_bytes;
+  return Result::success;
+}
+
+TROUPE_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned, StreamHandle stream,
+                                    void** parameters, void** extra) {
+  TROUPE_ENTER(cuLaunchKernel, context);
+  TROUPE_STREAM(on, stream);
+  const auto kernel = entry.all().functions.find(function, entry.place_on(on->number));
+  if (kernel == nullptr) return Result::invalid_handle;
+  const PlacePtr place = entry.place_on(on->number, std::string{"kernel "} + kernel->name);
+  if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || block_x == 0 ||
+      block_x > kBlockThreads) {
+    reports().add("wrong grid", place->text() + " has another grid than blocks in a row of at most " +
+                                    std::to_string(kBlockThreads) + " threads");
+    return Result::invalid_value;
+  }
+  std::vector<std::byte> args = arguments_of(*kernel, parameters, extra, place);
+  if (args.empty()) return Result::invalid_value;
+  return entry.submit(*on, kernel_operation(place, kernel, std::move(args), grid_x));
+}
+
+}  // namespace troupe::cuda

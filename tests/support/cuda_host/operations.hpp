@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tests/support/cuda_host/process.hpp"
+
+namespace troupe::cuda::host {
+
+/// One time that an operation runs.
+struct Run {
+  std::unique_lock<std::mutex>& lock;  // of Process::mutex: held, but for the time that bytes are moved or computed
+  Clock& clock;                        // what has happened before it
+  Moment now;
+  DeviceState& device;
+};
+
+/// Work of a stream, or a node of a graph. It is made once and may run many times.
+struct Operation {
+  PlacePtr place;
+  std::function<void(Run&)> act;
+  bool also_after_fault = false;  // it only tells how far the stream has come
+};
+using OperationPtr = std::shared_ptr<const Operation>;
+
+/// Runs it as the next piece of work of `lane`, after an adverse delay.
+void perform(const Operation& operation, std::unique_lock<std::mutex>& lock, Clock& clock, Lane lane,
+             DeviceState& device);
+
+OperationPtr copy_operation(PlacePtr place, Address to, Address from, std::uint64_t size_bytes);
+/// `value` of `width` bytes, `count` times.
+OperationPtr fill_operation(PlacePtr place, Address to, std::uint32_t value, unsigned width, std::uint64_t count);
+OperationPtr kernel_operation(PlacePtr place, std::shared_ptr<const HostKernel> kernel, std::vector<std::byte> args,
+                              unsigned blocks);
+OperationPtr wait_value_operation(PlacePtr place, Address word, std::uint64_t value, unsigned flags);
+OperationPtr write_value_operation(PlacePtr place, Address word, std::uint64_t value);
+OperationPtr host_function_operation(PlacePtr place, HostFunction function, void* user_data);
+/// The allocation may be used by what comes behind.
+OperationPtr allocate_operation(PlacePtr place, AllocationPtr allocation);
+OperationPtr free_operation(PlacePtr place, AllocationPtr allocation);
+
+/// Ends the device's context: `result` is what each later call returns.
+void fail(DeviceState& device, Result result);
+
+}  // namespace troupe::cuda::host

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "devices/cuda/driver_api.hpp"
+#include "devices/cuda/kernels/kernel.hpp"
+#include "tests/support/cuda_host/faults.hpp"
+#include "tests/support/cuda_host/handles.hpp"
+#include "tests/support/cuda_host/memory.hpp"
+#include "tests/support/cuda_host/words.hpp"
+
+namespace troupe::cuda::host {
+
+struct StreamThread;
+struct EventState;
+struct Capture;
+struct GraphState;
+struct ExecState;
+
+struct DeviceState {
+  int number = 0;
+  std::uint64_t used_bytes = 0;
+  int retained = 0;  // of the primary context
+  unsigned context_flags = 0;
+  std::set<int> peers;             // devices whose memory this one's work may use
+  Result fault = Result::success;  // what ended the context: every later call returns it
+};
+
+struct PoolState {
+  std::uint64_t number = 0;
+  int device = 0;
+  std::uint64_t most_bytes = 0;  // 0: as much as the device has
+  std::uint64_t used_bytes = 0;
+  std::uint64_t most_used_bytes = 0;
+  std::uint64_t release_threshold = 0;
+};
+
+struct ModuleState {
+  std::span<const HostKernel> kernels;
+};
+
+/// Everything that the driver knows in this process. It lives until the process ends: streams' threads use it.
+struct Process {
+  std::mutex mutex;                 // guards all below and what the handles lead to; operations run without it
+  std::condition_variable changed;  // something that a waiter may wait for has happened
+  const Settings settings = Settings::of_environment();
+  bool initialized = false;
+  Calls calls;
+  std::vector<DeviceState> devices;
+  Memory memory;
+  Races races;
+  Words words;
+  Clock cpu;              // what the CPU knows to have happened
+  Lane lanes = kCpu + 1;  // the next one
+  int streams_made = 0;
+  std::uint64_t pools_made = 0;
+  Handles<PoolState, MemoryPool> pools{"a memory pool"};
+  Handles<ModuleState, Module> modules{"a module"};
+  Handles<const HostKernel, Function> functions{"a function"};
+  Handles<StreamThread, StreamHandle> streams{"a stream"};
+  Handles<EventState, EventHandle> events{"an event"};
+  Handles<GraphState, GraphHandle> graphs{"a graph"};
+  Handles<ExecState, GraphExec> execs{"an executable graph"};
+  std::vector<std::shared_ptr<StreamThread>> retired;  // destroyed, perhaps with work left
+  std::set<std::shared_ptr<Capture>> captures;         // under way
+
+  Lane new_lane() { return lanes++; }
+};
+
+Process& process();
+
+}  // namespace troupe::cuda::host

@@ -1,0 +1,62 @@
+#include "tests/support/cuda_host/words.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::cuda::host {
+
+std::uint64_t Words::add(Address word, Write write) {
+  auto& writes = writes_[word];
+  write.number = ++last_;
+  writes.push_back(std::move(write));
+  if (writes.size() > kRemembered) writes.pop_front();
+  return last_;
+}
+
+void Words::releases(Address word, std::uint64_t value, const Clock& clock, bool for_cpu) {
+  add(word, {0, value, clock, !for_cpu, false});
+}
+
+std::uint64_t Words::will_release(Address word, std::uint64_t present, const Clock& clock, bool for_cpu) {
+  return add(word, {0, present, clock, !for_cpu, true});
+}
+
+void Words::released(Address word, std::uint64_t number, std::uint64_t value, const Clock& clock) {
+  const auto found = writes_.find(word);
+  if (found == writes_.end()) return;  // the memory is gone
+  for (Write& write : found->second) {
+    if (write.number != number) continue;
+    write.under_way = false;
+    write.value = value;
+    write.clock.join(clock);
+  }
+}
+
+void Words::acquired(Address word, std::uint64_t value, const Clock& cpu, Clock& waiter) {
+  bool by_stream = false;
+  const auto found = writes_.find(word);
+  if (found != writes_.end()) {
+    for (const Write& write : found->second) {
+      if (!write.is_done(value)) continue;
+      waiter.join(write.clock);
+      by_stream = by_stream || write.under_way || write.value == value;
+    }
+  }
+  if (!by_stream) waiter.join(cpu);
+}
+
+void Words::seen_by_cpu(Clock& cpu) {
+  for (auto& [word, writes] : writes_) {
+    if (std::all_of(writes.begin(), writes.end(), [](const Write& write) { return write.seen; })) continue;
+    const std::uint64_t value = __atomic_load_n(reinterpret_cast<const std::uint64_t*>(word), __ATOMIC_ACQUIRE);
+    for (Write& write : writes) {
+      if (write.seen || !write.is_done(value)) continue;
+      cpu.join(write.clock);
+      write.seen = true;
+    }
+  }
+}
+
+void Words::forget(Range range) { writes_.erase(writes_.lower_bound(range.begin), writes_.lower_bound(range.end())); }
+
+}  // namespace troupe::cuda::host
