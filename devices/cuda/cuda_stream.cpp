@@ -322,7 +322,7 @@ const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges
 void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe) {
   MemoryMap& memory = device_.memory();
   const std::uint64_t count = stripe.stripe.count, bytes = count * sizeof(float);
-  const std::size_t slots = state_slots(rule.kind);
+  const std::size_t slots = state_slots(rule);
   args.count = count;
   args.first_element = stripe.stripe.first;
   args.parameters = memory.address_of<float>(stripe.parameters, bytes, "a stripe's parameters");
@@ -330,6 +330,7 @@ void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory
     args.bf16 = memory.address_of<std::uint16_t>(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
   for (std::size_t s = 0; s < slots; ++s)
     args.state[s] = memory.address_of<float>(stripe.state[s], bytes, "a stripe's optimizer state");
+  if (rule.average > 0) args.average = args.state[slots - 1];
   if (stripe.journal.size_bytes != 0) {
     TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
                  stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));

@@ -57,8 +57,10 @@ constexpr std::uint64_t bad_element(std::uint64_t bad) noexcept { return (bad >>
 constexpr std::uint64_t bad_rank(std::uint64_t bad) noexcept { return bad & ((1U << kBadRankBits) - 1); }
 
 /// What an update multiplies a summed gradient with: 1 / samples, less where the norm of the mean is clipped; 0: the
-/// update changes nothing. All ranks, and all buckets of a step, find the same.
+/// update changes nothing. All ranks, and all buckets of a step, find the same. A swap reads neither gradient nor
+/// samples.
 TROUPE_ANY_PROCESSOR inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
+  if (rule.kind == RuleKind::swap) return 1;
   if (total.samples == 0 || (rule.judged && !std::isfinite(total.gradient_squares))) return 0;
   const double scale = 1.0 / static_cast<double>(total.samples);
   if (rule.clip_norm <= 0) return static_cast<float>(scale);
@@ -85,8 +87,8 @@ struct TensorSquares {
 };
 static_assert(sizeof(TensorSquares) == 8);
 
-/// What the rate of a tensor is multiplied by: 1 where one of the norms is 0, as in the reference code of both papers.
-/// `rule` has the weight decay of the tensor.
+/// The factor for a tensor's rate: 1 if one of the norms is 0, as in the reference code of both papers. `rule` has the
+/// tensor's weight decay.
 TROUPE_ANY_PROCESSOR inline float trust_ratio(const RuleStep& rule, const TensorSquares& squares) noexcept {
   const double weights = std::sqrt(static_cast<double>(squares.weights));
   const double update = std::sqrt(static_cast<double>(squares.update));

@@ -17,7 +17,8 @@ struct UpdateArgs {
   StreamReport* report;
   float* parameters;
   std::uint16_t* bf16;           // null: no image
-  float* state[kMaxStateSlots];  // null beyond what the rule keeps
+  float* state[kMaxStateSlots];  // null beyond what the rule keeps, the average included
+  float* average;                // the last of `state`; null: the rule keeps none
   UpdateJournal* journal;        // null: the pass is not restartable
   std::uint64_t count;
   std::uint64_t first_element;
@@ -56,16 +57,22 @@ TROUPE_KERNEL_BODY RangePlace place_in(const Layout::Entry* ranges, std::uint64_
 struct PassMemory {
   float* parameters;
   std::uint16_t* bf16;
-  float* s0;
-  float* s1;
+  float* state[kMaxStateSlots];
+  float* average;
   const Layout::Entry* no_decay;
   const Layout::Entry* scaled;
   const TensorSquares* squares;
 };
 
 TROUPE_KERNEL_BODY PassMemory memory_of(const Block& block, const UpdateArgs& args) {
-  return {block.at(args.parameters), block.at(args.bf16),   block.at(args.state[0]), block.at(args.state[1]),
-          block.at(args.no_decay),   block.at(args.scaled), block.at(args.squares)};
+  static_assert(kMaxStateSlots == 3);
+  return {block.at(args.parameters),
+          block.at(args.bf16),
+          {block.at(args.state[0]), block.at(args.state[1]), block.at(args.state[2])},
+          block.at(args.average),
+          block.at(args.no_decay),
+          block.at(args.scaled),
+          block.at(args.squares)};
 }
 
 /// The constants that hold for elements [begin, end) of the group.
@@ -94,8 +101,9 @@ TROUPE_KERNEL_BODY void update_at(const Block& block, const UpdateArgs& args, co
   float sum = block.at(args.parts[0])[i];
   for (std::uint64_t p = 1; p < args.count_parts; ++p) sum += block.at(args.parts[p])[i];
   float none0 = 0, none1 = 0;
-  update_element<kKind>(rule, scale, sum, memory.parameters[i], memory.s0 ? memory.s0[i] : none0,
-                        memory.s1 ? memory.s1[i] : none1);
+  update_element<kKind>(rule, scale, sum, memory.parameters[i], memory.state[0] ? memory.state[0][i] : none0,
+                        memory.state[1] ? memory.state[1][i] : none1);
+  if (memory.average) average_element(rule, memory.parameters[i], memory.average[i]);
   if (memory.bf16) memory.bf16[i] = rounded(memory.parameters[i]);
 }
 
@@ -119,8 +127,9 @@ TROUPE_KERNEL_BODY void copy_undo(const Block& block, const UpdateArgs& args, co
   const std::uint64_t first = b * kElements;
   if (first >= args.count) return;
   const std::uint64_t count = args.count - first < kElements ? args.count - first : kElements;
-  float* const arrays[3] = {memory.parameters, memory.s0, memory.s1};
-  const std::uint64_t kept = 1 + (memory.s0 ? 1 : 0) + (memory.s1 ? 1 : 0);
+  float* const arrays[1 + kMaxStateSlots] = {memory.parameters, memory.state[0], memory.state[1], memory.state[2]};
+  std::uint64_t kept = 0;
+  for (float* const array : arrays) kept += array ? 1 : 0;
   float* undo = reinterpret_cast<float*>(block.at(args.journal) + 1) + (b % 2) * kElements * kept;
   for (float* const array : arrays) {
     if (!array) continue;
@@ -209,6 +218,7 @@ TROUPE_KERNEL_BODY void update(const Block& block, const UpdateArgs& args) {
     case RuleKind::block: return update_as<RuleKind::block>(block, args, values, scale);
     case RuleKind::lars: return update_as<RuleKind::lars>(block, args, values, scale);
     case RuleKind::lamb: return update_as<RuleKind::lamb>(block, args, values, scale);
+    case RuleKind::swap: return update_as<RuleKind::swap>(block, args, values, scale);
   }
 }
 

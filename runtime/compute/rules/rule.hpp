@@ -227,7 +227,9 @@ TROUPE_ANY_PROCESSOR inline void update_element(const RuleStep& r, float scale, 
     s1 = r.beta2 * s1 + r.one_minus_beta2 * (g * g);
     p -= r.rate * direction;
   } else if constexpr (kKind == RuleKind::swap) {
-    std::swap(p, s0);
+    const float before = p;  // std::swap is no function of a GPU
+    p = s0;
+    s0 = before;
   } else {
     if constexpr (kKind == RuleKind::adamw) p -= r.decay * p;
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;
@@ -237,7 +239,7 @@ TROUPE_ANY_PROCESSOR inline void update_element(const RuleStep& r, float scale, 
 }
 
 /// One element of the average, once its parameter is updated; likewise.
-inline void average_element(const RuleStep& r, float p, float& average) noexcept {
+TROUPE_ANY_PROCESSOR inline void average_element(const RuleStep& r, float p, float& average) noexcept {
   average += r.average * (p - average);
 }
 
