@@ -11,8 +11,8 @@ using namespace host;
 
 std::uintptr_t key_of(void* entry) { return reinterpret_cast<std::uintptr_t>(entry); }
 
-/// The argument struct of a launch, from either way to give it; empty: a report.
-std::vector<std::byte> arguments_of(const HostKernel& kernel, void** parameters, void** extra, const PlacePtr& place) {
+/// The argument struct of a launch, from either way to give it; null: a report.
+Arguments arguments_of(const HostKernel& kernel, void** parameters, void** extra, const PlacePtr& place) {
   const void* from = parameters == nullptr ? nullptr : parameters[0];
   std::size_t given = kernel.args_bytes;
   for (void** at = extra; at != nullptr && key_of(*at) != kLaunchParamEnd; at += 2) {
@@ -22,10 +22,10 @@ std::vector<std::byte> arguments_of(const HostKernel& kernel, void** parameters,
   if (from == nullptr || given != kernel.args_bytes) {
     reports().add("wrong arguments", place->text() + " is given " + std::to_string(from == nullptr ? 0 : given) +
                                          " bytes of arguments, not " + std::to_string(kernel.args_bytes));
-    return {};
+    return nullptr;
   }
   const auto* const bytes = static_cast<const std::byte*>(from);
-  return {bytes, bytes + given};
+  return std::make_shared<const std::vector<std::byte>>(bytes, bytes + given);
 }
 
 }  // namespace
@@ -97,9 +97,9 @@ TROUPE_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned
                                     std::to_string(kBlockThreads) + " threads");
     return Result::invalid_value;
   }
-  std::vector<std::byte> args = arguments_of(*kernel, parameters, extra, place);
-  if (args.empty()) return Result::invalid_value;
-  return entry.submit(*on, kernel_operation(place, kernel, std::move(args), grid_x));
+  const auto args = arguments_of(*kernel, parameters, extra, place);
+  if (args == nullptr) return Result::invalid_value;
+  return entry.submit(*on, kernel_operation(place, kernel, args, grid_x));
 }
 
 }  // namespace troupe::cuda
