@@ -241,7 +241,7 @@ class Offering {
   void add(Offers& to, Descriptor descriptor, const Arguments& given = {}) const {
     do {
       const std::string name = descriptor.impl_info_str();
-      if (is_reference_code(name) || !implementation_usable(name)) continue;
+      if (is_reference_code(name) || !may_run(descriptor)) continue;
       to.push_back({BoundPrimitive{Primitive{descriptor}, arguments_of(descriptor, given)}, name});
     } while (descriptor.next_impl());
   }

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,11 +38,31 @@ inline bool is_f32(const dnnl::memory& of) { return type_of(of) == dnnl::memory:
 /// Whether this is oneDNN's reference code, which is slower by orders of magnitude.
 inline bool is_reference_code(std::string_view name) { return name.starts_with("ref"); }
 
+/// Whether a primitive would write past its scratchpad. In oneDNN 2.6, `jit_1x1:avx2` copies the pixels that a stride
+/// above 1 selects into it, in blocks of 8 channels, but counts only the channels that there are.
+template <class Descriptor>
+bool overruns_scratchpad(const Descriptor& descriptor) {
+  if constexpr (std::is_base_of_v<dnnl::convolution_backward_weights::primitive_desc, Descriptor>) {
+    const auto weights = dims_of(descriptor.diff_weights_desc());
+    const auto from = dims_of(descriptor.src_desc()), to = dims_of(descriptor.diff_dst_desc());
+    const bool strided = from.at(2) != to.at(2) || from.at(3) != to.at(3);
+    return strided && weights.at(weights.size() - 3) % 8 != 0 &&
+           std::string_view{descriptor.impl_info_str()}.starts_with("jit_1x1:avx2");
+  }
+  return false;
+}
+
+/// Whether the implementation that `descriptor` is at may run here.
+template <class Descriptor>
+bool may_run(const Descriptor& descriptor) {
+  return implementation_usable(descriptor.impl_info_str()) && !overruns_scratchpad(descriptor);
+}
+
 /// Moves `descriptor` on to the first implementation that may run here; oneDNN lists the fastest first and its
 /// reference code, slower by orders of magnitude, last. Throws Error{unsupported} naming `what` when there is none.
 template <class Descriptor>
 void choose_implementation(Descriptor& descriptor, std::string_view what) {
-  while (!implementation_usable(descriptor.impl_info_str())) {
+  while (!may_run(descriptor)) {
     TROUPE_CHECK(descriptor.next_impl(), Code::unsupported, what,
                  ": oneDNN has no implementation that runs on this machine");
   }

@@ -2,41 +2,68 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <memory>
+#include <utility>
+
 #include "runtime/base/error.hpp"
 
 // What is written differently for oneDNN 2 and for oneDNN 3, which has no operation descriptors and hides what a memory
 // descriptor consists of. No other file of this folder asks which of them it is compiled with.
 namespace troupe::cpu {
 
+/// The descriptor of a primitive, which next_impl() moves on to oneDNN's next implementation. For that oneDNN 2 reads
+/// the descriptors of the operation and of the forward primitive again, of which it has kept the addresses alone; so
+/// they are kept here.
+#if DNNL_VERSION_MAJOR >= 3
+template <class Primitive>
+using Described = typename Primitive::primitive_desc;
+#else
+template <class Primitive>
+class Described : public Primitive::primitive_desc {
+ public:
+  using Operation = std::shared_ptr<const typename Primitive::desc>;
+  Described(Operation operation, const dnnl::primitive_attr& attributes, const dnnl::engine& engine)
+      : Primitive::primitive_desc(*operation, attributes, engine), operation_(std::move(operation)) {}
+  template <class Forward>
+  Described(Operation operation, const dnnl::primitive_attr& attributes, const dnnl::engine& engine,
+            const Forward& forward)
+      : Primitive::primitive_desc(*operation, attributes, engine, forward),
+        operation_(std::move(operation)),
+        forward_(std::make_shared<const Forward>(forward)) {}
+
+ private:
+  Operation operation_;
+  std::shared_ptr<const void> forward_;  // null: it belongs to none
+};
+#endif
+
 /// A primitive of a forward pass, or one that has no other pass, with the arguments of its operation in oneDNN's order.
 template <class Primitive, class... Arguments>
-typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
-                                            const Arguments&... arguments) {
+Described<Primitive> describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                              const Arguments&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
-  return typename Primitive::primitive_desc(engine, arguments..., attributes);
+  return Described<Primitive>(engine, arguments..., attributes);
 #else
-  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), attributes, engine);
+  return {std::make_shared<const typename Primitive::desc>(arguments...), attributes, engine};
 #endif
 }
 
 /// A primitive of a backward pass; `forward` describes the forward one that it belongs to.
 template <class Primitive, class Forward, class... Arguments>
-typename Primitive::primitive_desc describe_backward(const Forward& forward, const dnnl::engine& engine,
-                                                     const dnnl::primitive_attr& attributes,
-                                                     const Arguments&... arguments) {
+Described<Primitive> describe_backward(const Forward& forward, const dnnl::engine& engine,
+                                       const dnnl::primitive_attr& attributes, const Arguments&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
-  return typename Primitive::primitive_desc(engine, arguments..., forward, attributes);
+  return Described<Primitive>(engine, arguments..., forward, attributes);
 #else
-  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), attributes, engine, forward);
+  return {std::make_shared<const typename Primitive::desc>(arguments...), attributes, engine, forward};
 #endif
 }
 
 /// Below: `data` describes the input and the output, and for a backward pass both of their gradients, too.
 
-inline dnnl::eltwise_forward::primitive_desc describe_eltwise(const dnnl::engine& engine,
-                                                              const dnnl::primitive_attr& attributes,
-                                                              dnnl::algorithm function,
-                                                              const dnnl::memory::desc& data) {
+inline Described<dnnl::eltwise_forward> describe_eltwise(const dnnl::engine& engine,
+                                                         const dnnl::primitive_attr& attributes,
+                                                         dnnl::algorithm function, const dnnl::memory::desc& data) {
   constexpr auto kTraining = dnnl::prop_kind::forward_training;
 #if DNNL_VERSION_MAJOR >= 3
   return describe<dnnl::eltwise_forward>(engine, attributes, kTraining, function, data, data, 0.0F, 0.0F);
@@ -45,9 +72,11 @@ inline dnnl::eltwise_forward::primitive_desc describe_eltwise(const dnnl::engine
 #endif
 }
 
-inline dnnl::eltwise_backward::primitive_desc describe_eltwise_backward(
-    const dnnl::eltwise_forward::primitive_desc& forward, const dnnl::engine& engine,
-    const dnnl::primitive_attr& attributes, dnnl::algorithm function, const dnnl::memory::desc& data) {
+inline Described<dnnl::eltwise_backward> describe_eltwise_backward(const dnnl::eltwise_forward::primitive_desc& forward,
+                                                                   const dnnl::engine& engine,
+                                                                   const dnnl::primitive_attr& attributes,
+                                                                   dnnl::algorithm function,
+                                                                   const dnnl::memory::desc& data) {
 #if DNNL_VERSION_MAJOR >= 3
   return describe_backward<dnnl::eltwise_backward>(forward, engine, attributes, function, data, data, data, 0.0F, 0.0F);
 #else
@@ -57,9 +86,8 @@ inline dnnl::eltwise_backward::primitive_desc describe_eltwise_backward(
 
 /// `more`: the rest of the operation's arguments (batch norm: epsilon, flags; layer norm: statistics, epsilon, flags).
 template <class Primitive, class... More>
-typename Primitive::primitive_desc describe_norm(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
-                                                 dnnl::prop_kind kind, const dnnl::memory::desc& data,
-                                                 const More&... more) {
+Described<Primitive> describe_norm(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                                   dnnl::prop_kind kind, const dnnl::memory::desc& data, const More&... more) {
 #if DNNL_VERSION_MAJOR >= 3
   return describe<Primitive>(engine, attributes, kind, data, data, more...);
 #else
@@ -68,9 +96,9 @@ typename Primitive::primitive_desc describe_norm(const dnnl::engine& engine, con
 }
 
 template <class Primitive, class Forward, class... More>
-typename Primitive::primitive_desc describe_norm_backward(const Forward& forward, const dnnl::engine& engine,
-                                                          const dnnl::primitive_attr& attributes,
-                                                          const dnnl::memory::desc& data, const More&... more) {
+Described<Primitive> describe_norm_backward(const Forward& forward, const dnnl::engine& engine,
+                                            const dnnl::primitive_attr& attributes, const dnnl::memory::desc& data,
+                                            const More&... more) {
   constexpr auto kBackward = dnnl::prop_kind::backward;
 #if DNNL_VERSION_MAJOR >= 3
   return describe_backward<Primitive>(forward, engine, attributes, kBackward, data, data, data, more...);
@@ -83,10 +111,12 @@ typename Primitive::primitive_desc describe_norm_backward(const Forward& forward
 inline constexpr bool kBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
 
 /// Padding is the same on both sides.
-inline dnnl::pooling_forward::primitive_desc describe_pool(
-    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, dnnl::algorithm algorithm,
-    const dnnl::memory::desc& input, const dnnl::memory::desc& output, const dnnl::memory::dims& stride,
-    const dnnl::memory::dims& kernel, const dnnl::memory::dims& padding) {
+inline Described<dnnl::pooling_forward> describe_pool(const dnnl::engine& engine,
+                                                      const dnnl::primitive_attr& attributes, dnnl::algorithm algorithm,
+                                                      const dnnl::memory::desc& input, const dnnl::memory::desc& output,
+                                                      const dnnl::memory::dims& stride,
+                                                      const dnnl::memory::dims& kernel,
+                                                      const dnnl::memory::dims& padding) {
   constexpr auto kTraining = dnnl::prop_kind::forward_training;
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::memory::dims none(kernel.size(), 0);
@@ -98,7 +128,7 @@ inline dnnl::pooling_forward::primitive_desc describe_pool(
 #endif
 }
 
-inline dnnl::pooling_backward::primitive_desc describe_pool_backward(
+inline Described<dnnl::pooling_backward> describe_pool_backward(
     const dnnl::pooling_forward::primitive_desc& forward, const dnnl::engine& engine,
     const dnnl::primitive_attr& attributes, dnnl::algorithm algorithm, const dnnl::memory::desc& input,
     const dnnl::memory::desc& output, const dnnl::memory::dims& stride, const dnnl::memory::dims& kernel,

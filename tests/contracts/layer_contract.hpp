@@ -171,8 +171,13 @@ class LayerContract : public DeviceWorld {
   void compare_many_channels() {
     // Winograd's transforms add and subtract numbers that are larger than what comes out.
     constexpr Tolerance kByTransforms{5e-5, 5e-6};
+#if defined(__SANITIZE_THREAD__)
+    constexpr std::uint64_t kNetworks = 3;  // 16 of them take the reference several minutes here
+#else
+    constexpr std::uint64_t kNetworks = 16;
+#endif
     std::uint32_t computed = 0;
-    for (std::uint64_t key = 0; key < 16; ++key)
+    for (std::uint64_t key = 0; key < kNetworks; ++key)
       computed += compare(network_of_many_channels(key), key, kByTransforms) ? 1 : 0;
     if (computed == 0) GTEST_SKIP() << "the device computes none of them";
   }

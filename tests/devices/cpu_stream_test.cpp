@@ -22,18 +22,25 @@ std::atomic<bool> counting{false};
 std::atomic<int> ours{0};
 std::atomic<int> inside_onednn{0};
 
-void* take(std::size_t size) {
+void* try_to_take(std::size_t size) noexcept {
   if (this_thread_is_watched && counting.load(std::memory_order_relaxed)) {
     (troupe::cpu::executing_primitive() ? inside_onednn : ours).fetch_add(1, std::memory_order_relaxed);
   }
-  if (void* memory = std::malloc(size)) return memory;
+  return std::malloc(size);
+}
+
+void* take(std::size_t size) {
+  if (void* memory = try_to_take(size)) return memory;
   throw std::bad_alloc{};
 }
 
 }  // namespace
 
+// All forms that delete below gives back: std::stable_sort takes its buffer by the one that does not throw.
 [[gnu::noinline]] void* operator new(std::size_t size) { return take(size); }
 [[gnu::noinline]] void* operator new[](std::size_t size) { return take(size); }
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return try_to_take(size); }
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return try_to_take(size); }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

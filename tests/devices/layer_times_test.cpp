@@ -64,9 +64,15 @@ TEST_P(LayerTimes, NameTheBestPrimitivesOfAllLayersThatOnednnHas) {
     EXPECT_EQ(time.best.empty(), !known);
     EXPECT_EQ(time.best.find("ref"), time.best.npos) << time.best;
     const auto primitives = 1 + std::ranges::count(time.best, '+');
-    if (time.layer == "conv2d_1") EXPECT_EQ(primitives, 1) << "nobody needs the gradient to the image";
-    if (time.layer == "conv2d_2" || time.kind == "dense") EXPECT_EQ(primitives, time.backward ? 2 : 1);
-    if (time.kind == "max_pool") EXPECT_EQ(primitives, time.backward ? 2 : 1) << "the slope of the tanh before it";
+    if (time.layer == "conv2d_1") {
+      EXPECT_EQ(primitives, 1) << "nobody needs the gradient to the image";
+    }
+    if (time.layer == "conv2d_2" || time.kind == "dense") {
+      EXPECT_EQ(primitives, time.backward ? 2 : 1);
+    }
+    if (time.kind == "max_pool") {
+      EXPECT_EQ(primitives, time.backward ? 2 : 1) << "the slope of the tanh before it";
+    }
   }
 }
 

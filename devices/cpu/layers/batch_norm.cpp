@@ -78,12 +78,12 @@ class BatchNormCalls final : public LayerCalls {
     const auto scaled = normalization_flags::use_scale | normalization_flags::use_shift;
     return stage_.activation == Activation::relu ? scaled | normalization_flags::fuse_norm_relu : scaled;
   }
-  batch_normalization_forward::primitive_desc descriptor(prop_kind kind, normalization_flags flags) const {
+  Described<batch_normalization_forward> descriptor(prop_kind kind, normalization_flags flags) const {
     return describe_norm<batch_normalization_forward>(builder_.engine(), builder_.attributes(), kind, image_, epsilon_,
                                                       flags);
   }
 
-  void add_forward(Calls& calls, const batch_normalization_forward::primitive_desc& made, const memory& mean,
+  void add_forward(Calls& calls, const Described<batch_normalization_forward>& made, const memory& mean,
                    const memory& variance, const memory& workspace) {
     const memory kept = builder_.value_as(stage_.output, builder_.as_stored(image_));
     const memory output = builder_.result(kept);
@@ -112,7 +112,7 @@ class BatchNormCalls final : public LayerCalls {
   const Stage& stage_;
   const float epsilon_;
   const memory::desc image_, channels_;
-  batch_normalization_forward::primitive_desc forward_;
+  Described<batch_normalization_forward> forward_;
   memory mean_, variance_, workspace_;
 };
 

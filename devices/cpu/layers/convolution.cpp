@@ -69,7 +69,7 @@ class ConvolutionCalls final : public LayerCalls {
     return make(dnnl::algorithm::convolution_direct, any(input_), any(output_));
   }
 
-  convolution_forward::primitive_desc forward_descriptor(Activation activation) const {
+  Described<convolution_forward> forward_descriptor(Activation activation) const {
     return best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return describe<convolution_forward>(
           builder_.engine(), builder_.attributes(activation), dnnl::prop_kind::forward_training, algorithm, input,
@@ -77,7 +77,7 @@ class ConvolutionCalls final : public LayerCalls {
     });
   }
 
-  void to_weights(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient) {
+  void to_weights(Calls& calls, const Described<convolution_forward>& hint, const memory& gradient) {
     auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return describe_backward<convolution_backward_weights>(hint, builder_.engine(), builder_.attributes(), algorithm,
                                                              input, weights_in(Type::f32), bias_, output, strides(),
@@ -100,7 +100,7 @@ class ConvolutionCalls final : public LayerCalls {
     keep(calls, to);
   }
 
-  void to_input(Calls& calls, const convolution_forward::primitive_desc& hint, const memory& gradient,
+  void to_input(Calls& calls, const Described<convolution_forward>& hint, const memory& gradient,
                 const memory& input_gradient) {
     auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return describe_backward<convolution_backward_data>(hint, builder_.engine(), builder_.attributes(), algorithm,

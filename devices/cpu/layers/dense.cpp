@@ -52,13 +52,13 @@ class DenseCalls final : public LayerCalls {
   memory as(memory::desc desc, const memory& place) const {
     return {with_type(std::move(desc), type_of(place)), builder_.engine(), place.get_data_handle()};
   }
-  inner_product_forward::primitive_desc forward_descriptor(const memory::desc& output, Activation activation) const {
+  Described<inner_product_forward> forward_descriptor(const memory::desc& output, Activation activation) const {
     return describe<inner_product_forward>(builder_.engine(), builder_.attributes(activation),
                                            dnnl::prop_kind::forward_training, input_, weights_, bias_, output);
   }
 
   /// Returns the gradient as an operand.
-  memory to_weights(Calls& calls, const inner_product_forward::primitive_desc& hint, const memory& gradient) {
+  memory to_weights(Calls& calls, const Described<inner_product_forward>& hint, const memory& gradient) {
     auto descriptor = describe_backward<inner_product_backward_weights>(
         hint, builder_.engine(), builder_.attributes(), input_, with_type(weights_, Type::f32), bias_, output_);
     builder_.choose(descriptor, stage_, "gradient of the weights");
@@ -77,7 +77,7 @@ class DenseCalls final : public LayerCalls {
     return output_gradient;
   }
 
-  void to_input(Calls& calls, const inner_product_forward::primitive_desc& hint, const memory& output_gradient,
+  void to_input(Calls& calls, const Described<inner_product_forward>& hint, const memory& output_gradient,
                 const memory& input_gradient) {
     auto descriptor = describe_backward<inner_product_backward_data>(hint, builder_.engine(), builder_.attributes(),
                                                                      input_, weights_, output_);

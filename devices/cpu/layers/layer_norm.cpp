@@ -69,7 +69,7 @@ class LayerNormCalls final : public LayerCalls {
   }
 
  private:
-  layer_normalization_forward::primitive_desc forward_descriptor() const {
+  Described<layer_normalization_forward> forward_descriptor() const {
     return describe_norm<layer_normalization_forward>(builder_.engine(), builder_.attributes(),
                                                       dnnl::prop_kind::forward_training, data_, moments_, epsilon_,
                                                       kWithBoth);

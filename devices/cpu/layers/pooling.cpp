@@ -70,7 +70,7 @@ class PoolCalls final : public LayerCalls {
   const Stage& stage_;
   const PoolWindow window_;
   const memory::desc input_, output_;
-  pooling_forward::primitive_desc forward_;
+  Described<pooling_forward> forward_;
   memory workspace_;  // none where nothing is noted
 };
 
