@@ -33,7 +33,7 @@ Arguments arguments_of(const HostKernel& kernel, void** parameters, void** extra
 TROUPE_EXPORT Result cuModuleLoadData(Module* module, const void* image) {
   TROUPE_ENTER(cuModuleLoadData, context);
   if (image == nullptr) return Result::invalid_value;
-  auto state = std::make_shared<ModuleState>(ModuleState{host_kernels()});
+  auto state = std::make_shared<ModuleState>(ModuleState{host_kernels(), {}});
   const TestImage marked;
   if (std::strcmp(static_cast<const char*>(image), marked.mark) == 0) {
     const auto& own = *static_cast<const TestImage*>(image);
@@ -45,7 +45,11 @@ TROUPE_EXPORT Result cuModuleLoadData(Module* module, const void* image) {
 
 TROUPE_EXPORT Result cuModuleUnload(Module module) {
   TROUPE_ENTER(cuModuleUnload, driver);
-  return entry.all().modules.end(module, entry.place()) == nullptr ? Result::invalid_handle : Result::success;
+  const PlacePtr place = entry.place();
+  const auto state = entry.all().modules.end(module, place);
+  if (state == nullptr) return Result::invalid_handle;
+  for (const Function function : state->functions) entry.all().functions.end(function, place);
+  return Result::success;
 }
 
 TROUPE_EXPORT Result cuModuleGetFunction(Function* function, Module module, const char* name) {
@@ -55,8 +59,9 @@ TROUPE_EXPORT Result cuModuleGetFunction(Function* function, Module module, cons
   if (state == nullptr) return Result::invalid_handle;
   for (const HostKernel& kernel : state->kernels)
     if (std::strcmp(kernel.name, name) == 0) {
-      // It ends with the module, which the function keeps.
+      // A launch that is under way keeps the module.
       *function = entry.all().functions.add({state, &kernel}, place);
+      state->functions.push_back(*function);
       return Result::success;
     }
   return Result::not_found;
